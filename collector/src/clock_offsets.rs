@@ -20,7 +20,10 @@ struct Measured {
     node: Identifier,
     /// The time of the last request, since the start of the collector.
     asked_at: Duration,
-    offset: Option<ClockOffset>,
+    /// The offset of the times by which the agent dates samples.
+    dates: Option<ClockOffset>,
+    /// The offset of the node's clock, which may have been set since the agent started.
+    clock: Option<ClockOffset>,
     /// The offset that the store has, in microseconds; none if the clocks are not far apart.
     stored_us: Option<i64>,
 }
@@ -28,7 +31,7 @@ struct Measured {
 impl Measured {
     /// Returns the offset that belongs in the store, if that has another.
     fn change(&self) -> Option<Option<i64>> {
-        let ClockOffset { offset_us, error_us, .. } = self.offset?;
+        let ClockOffset { offset_us, error_us, .. } = self.dates?;
         let least_us = offset_us.saturating_abs().saturating_sub(error_us);
         match self.stored_us {
             None => (least_us >= limits::CLOCK_OFFSET_US).then_some(Some(offset_us)),
@@ -55,17 +58,17 @@ impl ClockOffsets {
         };
         let due: Vec<JobNode> = agents.into_iter().filter(is_due).take(limits::CLOCK_REQUESTS).collect();
         for agent in &due {
-            let (node, offset, stored_us) = (agent.node.clone(), None, None);
-            let new = Measured { node, asked_at: now, offset, stored_us };
+            let node = agent.node.clone();
+            let new = Measured { node, asked_at: now, dates: None, clock: None, stored_us: None };
             measured.entry(agent.session).or_insert(new).asked_at = now;
         }
         due
     }
 
-    /// Records a measurement.
-    pub(crate) fn record(&self, session: SessionId, offset: ClockOffset) {
+    /// Records a measurement of the times by which an agent dates samples, and of the clock of its node.
+    pub(crate) fn record(&self, session: SessionId, dates: ClockOffset, clock: ClockOffset) {
         if let Some(measured) = self.lock().get_mut(&session) {
-            measured.offset = Some(offset);
+            (measured.dates, measured.clock) = (Some(dates), Some(clock));
         }
     }
 
@@ -88,9 +91,9 @@ impl ClockOffsets {
         self.lock().get(&session).and_then(|of_one| of_one.stored_us).unwrap_or(0)
     }
 
-    /// Returns the newest measurement of a session.
+    /// Returns the newest measurement of the clock of a session's node.
     pub(crate) fn of(&self, session: SessionId) -> Option<ClockOffset> {
-        self.lock().get(&session)?.offset
+        self.lock().get(&session)?.clock
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Measured>> {
@@ -120,6 +123,8 @@ mod tests {
     use crate::session_messages::Peer;
 
     const MS: i64 = 1000;
+
+    const RIGHT: ClockOffset = ClockOffset { offset_us: 0, error_us: 1, measured_us: 5 };
 
     fn at(wall_us: i64, since_start_us: u64) -> Now {
         Now { wall_us, since_start: Duration::from_micros(since_start_us) }
@@ -159,7 +164,8 @@ mod tests {
         let offsets = ClockOffsets::default();
         assert_eq!(offsets.due(vec![agent(3)], Duration::ZERO).len(), 1);
         let taken = |offset_us, error_us| {
-            offsets.record(SessionId(3), ClockOffset { offset_us, error_us, measured_us: 0 });
+            let dates = ClockOffset { offset_us, error_us, measured_us: 0 };
+            offsets.record(SessionId(3), dates, RIGHT);
             let changes = offsets.changes();
             changes.iter().for_each(|(session, offset_us)| drop(offsets.set_stored(*session, *offset_us)));
             changes.into_iter().map(|(_, offset_us)| offset_us).collect::<Vec<_>>()
@@ -171,6 +177,7 @@ mod tests {
         assert_eq!(taken(-601_000 * MS, MS), [Some(-601_000 * MS)]);
         assert_eq!((taken(3 * MS, MS), taken(3 * MS, MS)), (vec![None], vec![]));
         assert_eq!(taken(i64::MIN, 0), [Some(i64::MIN)]);
+        assert_eq!(offsets.of(SessionId(3)), Some(RIGHT), "the clock was set since the agent started");
     }
 
     #[test]
@@ -182,13 +189,13 @@ mod tests {
         assert_eq!(offsets.due(all.clone(), at_s(2)), [agent(limits::CLOCK_REQUESTS as u64)]);
         assert_eq!(offsets.due(all.clone(), at_s(3)), []);
         let measured = ClockOffset { offset_us: 7, error_us: 1, measured_us: 9 };
-        offsets.record(SessionId(3), measured);
+        offsets.record(SessionId(3), RIGHT, measured);
         assert_eq!((offsets.of(SessionId(3)), offsets.of(SessionId(4))), (Some(measured), None));
         assert_eq!(offsets.due(all, at_s(1) + limits::CLOCK_INTERVAL).len(), limits::CLOCK_REQUESTS);
         assert_eq!(offsets.of(SessionId(3)), Some(measured), "until there is a newer one");
         assert_eq!(offsets.due(vec![agent(4)], at_s(900)).len(), 1);
         assert_eq!(offsets.of(SessionId(3)), None);
-        offsets.record(SessionId(3), measured);
+        offsets.record(SessionId(3), RIGHT, measured);
         assert_eq!(offsets.of(SessionId(3)), None, "the answer of a session that is gone");
     }
 }

@@ -74,8 +74,8 @@ fn report(out_of_range: &OutOfRange, received_us: i64, range: TimeRange) -> Repo
             counted(out_of_range.samples, "sample")
         ),
         remedy: format!(
-            "correct the clock of the node, or of this machine if all nodes are affected; if the times are right, raise \
-             {} in [clock]",
+            "correct the clock of the node and restart its polymeter-agent, or correct that of this machine if all \
+             nodes are affected; if the times are right, raise {} in [clock]",
             keys.join(" and ")
         ),
     }

@@ -48,8 +48,10 @@ impl ClockProbe {
         let answers = self.requests.send(std::slice::from_ref(agent), ROOT, AT_ONCE_US, line).await;
         let received = self.clock.now();
         let answer = answers.into_iter().next().flatten();
-        if let Some(now_us) = answer.as_ref().and_then(|answer| answer.get("now_us")?.as_i64()) {
-            offsets.record(agent.session, offset_between(sent, received, now_us));
+        let time = |name: &str| answer.as_ref()?.get(name)?.as_i64();
+        if let Some((now_us, clock_us)) = time("now_us").zip(time("clock_us")) {
+            let [dates, clock] = [now_us, clock_us].map(|node_us| offset_between(sent, received, node_us));
+            offsets.record(agent.session, dates, clock);
         }
     }
 }

@@ -7,8 +7,12 @@
 -- seconds long: more than a step if the rollup is coarser. `is_summed` is false for a device whose bytes are
 -- those of devices below it, if these have series; and for a local one. It reads the coarsest rollup whose
 -- intervals are not longer than a step, or a coarser one if there were too many values, or if retention
--- removed finer ones.
-CREATE FUNCTION samples_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval)
+-- removed finer ones. The times of jobs on nodes whose clocks were ahead of the collector's are corrected, as
+-- in `metrics_by_job`.
+--
+-- This function reads series whose nodes' clocks were `ahead`; `samples_chart` calls it for each such time.
+CREATE FUNCTION polymeter_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval,
+                                ahead interval)
 RETURNS TABLE ("time" timestamptz, series_id int8, metric text, node text, job_key int8, job_id text, labels jsonb, value float8, max float8,
                increase float8, step_s float8, is_summed boolean)
 LANGUAGE plpgsql STABLE ROWS 1000 SET jit = off AS $$
@@ -22,6 +26,8 @@ DECLARE
     relation text;
     width interval;
     buckets text;
+    lower CONSTANT timestamptz := begin_at + ahead;
+    upper CONSTANT timestamptz := end_at + ahead;
 BEGIN
     step := greatest(step, '1 ms');
     WITH wanted AS MATERIALIZED (
@@ -30,7 +36,7 @@ BEGIN
             AND (of_nodes IS NULL OR node = ANY (of_nodes))
         UNION ALL
         SELECT series_id, node, metric, job_key, labels, role,
-               greatest(extract(epoch FROM least(coalesce(job.ended, now()), end_at) - greatest(job.started, begin_at)), 1)::float8
+               greatest(extract(epoch FROM least(coalesce(job.ended, now()), upper) - greatest(job.started, lower)), 1)::float8
         FROM job JOIN series USING (job_key)
         WHERE job_key = ANY (of_jobs) AND metric = ANY (of_metrics) AND (of_nodes IS NULL OR node = ANY (of_nodes))
             AND NOT labels ?| ARRAY['step', 'task']
@@ -61,15 +67,17 @@ BEGIN
     LEFT JOIN retention ON retention.relation = level.relation
     WHERE level.relation = 'samples_1h'
         OR step < next_width AND seconds / greatest(extract(epoch FROM level.width), 1) <= values_max
-        AND coalesce(dropped_before <= begin_at, true)
+        AND coalesce(dropped_before <= lower, true)
     ORDER BY level.width LIMIT 1;
     step := greatest(step, width);
     IF relation = 'samples' THEN
-        buckets := format('SELECT series_id, time, value AS first, value AS last, value AS max, value AS sum, 1 AS count, 0 AS increase
-            FROM samples WHERE time >= %L AND time < %L', begin_at - interval '1 min', end_at);
+        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, value AS sum, 1 AS count,
+            0 AS increase FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper);
     ELSE
-        buckets := format('SELECT series_id, time, first, last, max, sum, count, increase FROM %s_between(%L, %L) AS bucket WHERE true',
-                          relation, date_bin(width, begin_at, 'epoch') - width, end_at);
+        -- The nearest bucket: the buckets of nodes with different clocks begin at the same times then.
+        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, count, increase
+            FROM %s_between(%L, %L) AS bucket WHERE true',
+                          width, ahead - width / 2, relation, date_bin(width, lower, 'epoch') - width, upper);
     END IF;
     RETURN QUERY EXECUTE format($query$
 WITH change AS (
@@ -106,5 +114,29 @@ ORDER BY bin.time, block.node, member.metric$query$,
         buckets, CASE WHEN cardinality(ids) > 1000 THEN 'ARRAY(SELECT unnest($4))' ELSE format('%L::int8[]', ids) END,
         (SELECT min(id) FROM unnest(ids) AS id), (SELECT max(id) FROM unnest(ids) AS id))
     USING extract(epoch FROM width)::float8, step, date_bin(greatest(width, '1 ms'), begin_at, 'epoch'), ids, contained;
+END
+$$;
+
+CREATE FUNCTION samples_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval)
+RETURNS TABLE ("time" timestamptz, series_id int8, metric text, node text, job_key int8, job_id text, labels jsonb, value float8, max float8,
+               increase float8, step_s float8, is_summed boolean)
+LANGUAGE plpgsql STABLE ROWS 1000 SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    IF of_jobs IS NULL OR NOT EXISTS (SELECT FROM session WHERE clock_offset_us IS NOT NULL) THEN
+        RETURN QUERY SELECT * FROM polymeter_chart(of_metrics, of_jobs, of_nodes, begin_at, end_at, step, '0');
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH place AS MATERIALIZED (
+        SELECT job_key, job_node.node, coalesce(clock_offset_us, 0) * interval '1 microsecond' AS ahead
+        FROM job_node LEFT JOIN session USING (session_id)
+        WHERE job_key = ANY (of_jobs) AND (of_nodes IS NULL OR job_node.node = ANY (of_nodes))
+    )
+    SELECT chart.* FROM (SELECT ahead, array_agg(DISTINCT job_key) AS jobs, array_agg(DISTINCT node) AS nodes FROM place GROUP BY ahead) AS clock
+    CROSS JOIN LATERAL polymeter_chart(of_metrics, clock.jobs, clock.nodes, begin_at, end_at, step, clock.ahead) AS chart
+    -- A node may have had another clock when it ran another job.
+    JOIN place ON place.job_key = chart.job_key AND place.node = chart.node AND place.ahead = clock.ahead
+    ORDER BY chart.time, chart.node, chart.metric;
 END
 $$;

@@ -221,7 +221,7 @@ SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM p
 
 -- The views for users, as in views.sql.
 CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
-SELECT run.job_id, sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
+SELECT run.job_id, sample.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
@@ -254,7 +254,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
 ) AS visible;
 
 CREATE OR REPLACE VIEW metrics_by_job_summary WITH (security_barrier) AS
-SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+SELECT run.job_id, bucket.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
        CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
@@ -304,10 +304,10 @@ DECLARE
 BEGIN
     FOR change IN
         SELECT * FROM (VALUES
-            ('samples_chart', $$FROM samples WHERE time >= %L AND time < %L', begin_at - interval '1 min', end_at)$$,
-             $$FROM polymeter_samples_among(%L, %L, %L) WHERE time < %3$L', ids, begin_at - interval '1 min', end_at)$$),
-            ('samples_chart', $$FROM %s_between(%L, %L) AS bucket WHERE true',$$, $$FROM %s_between(%L, %L, %L::int8[]) AS bucket WHERE true',$$),
-            ('samples_chart', $$date_bin(width, begin_at, 'epoch') - width, end_at)$$, $$date_bin(width, begin_at, 'epoch') - width, end_at, ids)$$),
+            ('polymeter_chart', $$FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper)$$,
+             $$FROM polymeter_samples_among(%L, %L, %L) WHERE time < %4$L', ahead, ids, lower - interval '1 min', upper)$$),
+            ('polymeter_chart', $$FROM %s_between(%L, %L) AS bucket WHERE true',$$, $$FROM %s_between(%L, %L, %L::int8[]) AS bucket WHERE true',$$),
+            ('polymeter_chart', $$date_bin(width, lower, 'epoch') - width, upper)$$, $$date_bin(width, lower, 'epoch') - width, upper, ids)$$),
             ('polymeter_own_energy', $$FROM samples JOIN line USING (series_id)$$,
              $$FROM polymeter_samples_among(%1$L, %4$L, %5$L) JOIN line USING (series_id)$$),
             ('polymeter_own_energy', $$FROM %6$s_between(%4$L, %5$L) AS bucket$$, $$FROM %6$s_between(%4$L, %5$L, %1$L::int8[]) AS bucket$$)

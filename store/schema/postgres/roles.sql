@@ -94,7 +94,7 @@ BEGIN
         FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
             AND proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions', 'polymeter_own_jobs',
                             'polymeter_own_job_nodes', 'polymeter_own_energy', 'polymeter_create_roles', 'polymeter_get_metrics',
-                            'available_metrics', 'samples_chart')
+                            'available_metrics', 'polymeter_chart', 'samples_chart')
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called.name, current_schema());
         -- A writer does not own the tables, and may not attach a partition to them.

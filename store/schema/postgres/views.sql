@@ -34,27 +34,49 @@ CREATE FUNCTION polymeter_is_own(owner text, account text) RETURNS boolean LANGU
 SELECT owner = polymeter_user_name() OR account = ANY (polymeter_managed_accounts())
 $$;
 
--- The jobs that the user sees, and the nodes on which they ran.
+-- The jobs on nodes whose clocks were ahead of the collector's or behind by much, with the times that the
+-- views of jobs have in place of those of the nodes.
+CREATE VIEW polymeter_skewed_job AS
+SELECT job_key, min(started - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS started,
+       max(ended - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS ended
+FROM (
+    SELECT own.job_key, own.started, own.ended, clock_offset_us FROM job_node AS own LEFT JOIN session USING (session_id)
+    WHERE own.job_key IN (
+        SELECT place.job_key FROM session AS skewed JOIN job_node AS place ON place.node = skewed.node AND place.session_id = skewed.session_id
+        WHERE skewed.clock_offset_us IS NOT NULL)
+) AS place GROUP BY job_key;
+
+-- The jobs that the user sees, and the nodes on which they ran. The command of a run is its owner's.
+-- `clock_offset`: the time by which the clock of the node, in the last session that followed the job there,
+-- was ahead of the collector's; null if it was not by much. The views of a job subtract it, so that the times
+-- of its nodes can be compared.
 CREATE FUNCTION polymeter_own_jobs() RETURNS SETOF job
 LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
-SELECT * FROM job WHERE polymeter_is_own(owner, account)
+SELECT job_key, job_id, cluster, owner, owner_uid, coalesce(skewed.started, job.started),
+       CASE WHEN job.ended IS NOT NULL THEN coalesce(skewed.ended, job.ended) END, account, queue, nodes, cores, state, exit_code,
+       exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread,
+       CASE WHEN owner = polymeter_user_name() THEN run END, scheduler
+FROM job LEFT JOIN polymeter_skewed_job AS skewed USING (job_key) WHERE polymeter_is_own(owner, account)
 $$;
 
 CREATE FUNCTION polymeter_own_job_nodes()
 RETURNS TABLE (job_key int8, job_id text, job_started timestamptz, job_ended timestamptz, node text,
-               started timestamptz, ended timestamptz)
+               started timestamptz, ended timestamptz, clock_offset interval)
 LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
-SELECT job.job_key, job.job_id, job.started, job.ended, job_node.node, job_node.started, job_node.ended
-FROM job JOIN job_node USING (job_key)
+SELECT job.job_key, job.job_id, job.started, job.ended, job_node.node, job_node.started, job_node.ended,
+       session.clock_offset_us * interval '1 microsecond'
+FROM job JOIN job_node USING (job_key) LEFT JOIN session USING (session_id)
 WHERE polymeter_is_own(job.owner, job.account)
 $$;
 
 -- The nodes of the jobs that the user sees.
 CREATE VIEW polymeter_visible_job_node AS
-SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node, job_node.started, job_node.ended
-FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node, job_node.started, job_node.ended,
+       session.clock_offset_us * interval '1 microsecond' AS clock_offset
+FROM job JOIN job_node USING (job_key) LEFT JOIN session USING (session_id)
+WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
 UNION ALL
-SELECT job_key, job_id, job_started, job_ended, node, started, ended
+SELECT job_key, job_id, job_started, job_ended, node, started, ended, clock_offset
 FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'));
 
 CREATE VIEW jobs WITH (security_barrier) AS
@@ -65,6 +87,12 @@ SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queu
            queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal, name || '' AS name, display_id || '' AS display_id,
            time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
     FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+        AND job_key <> ALL (ARRAY(SELECT job_key FROM polymeter_skewed_job))
+    UNION ALL
+    SELECT job_key, job_id, cluster, owner || '', owner_uid + 0, skewed.started, CASE WHEN job.ended IS NOT NULL THEN skewed.ended END,
+           account || '', queue, nodes || '', cores, state, exit_code, exit_signal, name || '', display_id || '', time_limit_s,
+           memory_bytes, gpus, restarts, unread, run, scheduler
+    FROM polymeter_skewed_job AS skewed JOIN job USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
     SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
            name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
@@ -72,7 +100,8 @@ SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queu
 ) AS visible;
 
 CREATE VIEW nodetime_by_job WITH (security_barrier) AS
-SELECT job_id, started AS start_time, ended AS stop_time, node FROM polymeter_visible_job_node;
+SELECT job_id, started - coalesce(clock_offset, '0') AS start_time, ended - coalesce(clock_offset, '0') AS stop_time, node
+FROM polymeter_visible_job_node;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
 -- may have been set, therefore an hour more of the job's own.
@@ -101,6 +130,11 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT time, value FROM samples
     WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
+        AND run.clock_offset IS NULL
+    UNION ALL
+    SELECT time - run.clock_offset, value FROM samples
+    WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
+        AND run.clock_offset IS NOT NULL
     UNION ALL
     SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS sample;
@@ -177,6 +211,13 @@ CROSS JOIN LATERAL (
     SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
     WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
         AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+        AND run.clock_offset IS NULL
+    GROUP BY time
+    UNION ALL
+    SELECT time - run.clock_offset, sum(count), max(max), sum(sum) FROM polymeter_minute_part AS part
+    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+        AND run.clock_offset IS NOT NULL
     GROUP BY time
     UNION ALL
     SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL

@@ -1,14 +1,34 @@
 -- The views for users, bounded by the times of jobs. Their names and columns are those of Kwollect, which
 -- PostgREST and dashboards expect.
 
+-- The views of jobs subtract the time by which the clock of a node, in the last session that followed the
+-- job there, was ahead of the collector's, so that the times of nodes can be compared.
+
+-- The jobs on nodes whose clocks were ahead or behind by much, with these times.
+CREATE VIEW polymeter_skewed_job AS
+SELECT job_node.job_key, min(job_node.started - coalesce(session.clock_offset_us * 1000, 0)) AS started,
+       max(job_node.ended - coalesce(session.clock_offset_us * 1000, 0)) AS ended
+FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
+WHERE job_node.job_key IN (
+    SELECT place.job_key FROM session AS skewed CROSS JOIN job_node AS place ON place.node = skewed.node AND place.session_id = skewed.session_id
+    WHERE skewed.clock_offset_us IS NOT NULL)
+GROUP BY job_node.job_key;
+
 CREATE VIEW jobs AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
        name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
-FROM job;
+FROM job WHERE job_key NOT IN (SELECT job_key FROM polymeter_skewed_job)
+UNION ALL
+SELECT job.job_key, job_id, cluster, owner, owner_uid, skewed.started, CASE WHEN job.ended IS NOT NULL THEN skewed.ended END, account,
+       queue, nodes, cores, state, exit_code, exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
+FROM polymeter_skewed_job AS skewed JOIN job ON job.job_key = skewed.job_key;
 
 CREATE VIEW nodetime_by_job AS
-SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
-FROM job JOIN job_node ON job_node.job_key = job.job_key;
+SELECT job.job_id, job_node.started - coalesce(session.clock_offset_us * 1000, 0) AS start_time,
+       job_node.ended - coalesce(session.clock_offset_us * 1000, 0) AS stop_time, job_node.node
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id;
 
 -- All samples.
 CREATE VIEW metrics AS
@@ -20,18 +40,20 @@ FROM samples JOIN series ON series.series_id = samples.series_id;
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
 -- may have been set, therefore an hour more of the job's own.
 CREATE VIEW metrics_by_job AS
-SELECT job.job_id, samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+SELECT job.job_id, samples.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
        series.labels, job.started AS start_time, job.ended AS stop_time
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN samples ON samples.series_id = series.series_id
     AND samples.time >= job_node.started - 3600000000000
     AND samples.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, samples.time, series.node, series.metric, samples.value, series.labels, job.started, job.ended
+SELECT job.job_id, samples.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric, samples.value, series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN samples ON samples.series_id = series.series_id
     AND samples.time >= job_node.started AND samples.time <= coalesce(job_node.ended, 9223372036854775807);
@@ -88,22 +110,24 @@ WHERE part.value IS NOT NULL AND part.rowid > (SELECT samples_rowid FROM rollup 
 -- The same of a job. A condition on the job reaches each part: the minutes that are computed, and those
 -- behind.
 CREATE VIEW metrics_by_job_summary AS
-SELECT job.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, series.node AS device_id, series.metric AS metric_id,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END AS value,
        series.labels, job.started AS start_time, job.ended AS stop_time
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, bucket.time, series.node, series.metric,
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
@@ -111,22 +135,24 @@ JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, bucket.time, series.node, series.metric,
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started
     AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, bucket.time, series.node, series.metric,
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id

@@ -145,7 +145,8 @@ impl Agent {
                 ToAgent::Request { session, request, line, .. }
                     if line.as_str().starts_with(TIME_REQUEST) =>
                 {
-                    let time = format!(r#"{{"answer":"time","now_us":{}}}"#, realtime_us() + self.ahead_us);
+                    let now_us = realtime_us() + self.ahead_us;
+                    let time = format!(r#"{{"answer":"time","now_us":{now_us},"clock_us":{now_us}}}"#);
                     let line = time.as_str().try_into().unwrap();
                     // The collector that asked may have ended.
                     let answer = ToCollector::Answer { session, request, line }.encode();

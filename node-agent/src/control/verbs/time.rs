@@ -1,4 +1,4 @@
-//! `time`: the time of the node's clock.
+//! `time`: the time of the node's clock, and that by which its samples are dated.
 
 use polymeter_proto::control::{Answer, Refusal, TimeAnswer, TimeRequest};
 
@@ -15,6 +15,6 @@ impl Execute for TimeRequest {
     }
 
     async fn execute((): (), _: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        Ok(Answer::Time(TimeAnswer { now_us: clock::steady_us() }))
+        Ok(Answer::Time(TimeAnswer { now_us: clock::steady_us(), clock_us: clock::realtime_us() }))
     }
 }

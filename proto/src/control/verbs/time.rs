@@ -1,4 +1,4 @@
-//! `time`: the time of the node's clock, by which its samples are dated.
+//! `time`: the time by which the samples of a node are dated, and that of its clock.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct TimeRequest {
 
 impl Verb for TimeRequest {
     const NAME: &'static str = "time";
-    const HELP: &'static str = "reports the time of the node's clock";
+    const HELP: &'static str = "reports the time of the node's clock, and that by which samples are dated";
     const ACCESS: Access = Access::Everybody;
     const REMOTE: Remote = Remote::CollectorOnly;
     const EXAMPLE: &'static str = r#"{"verb":"time"}"#;
@@ -24,6 +24,9 @@ impl Verb for TimeRequest {
 /// The answer to `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeAnswer {
-    /// The time of the node's clock when the request was executed, in microseconds since the epoch.
+    /// The time by which samples are dated, in microseconds since the epoch: that of the node's clock, unless
+    /// it was set since the agent started.
     pub now_us: i64,
+    /// The time of the node's clock, in microseconds since the epoch.
+    pub clock_us: i64,
 }

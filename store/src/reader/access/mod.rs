@@ -143,7 +143,10 @@ impl<R: Read> GuardedReader<R> {
 
     fn read_visible(&mut self, of: &JobsOf, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         match query {
-            Query::Jobs(filter) => self.reader.read(&Query::Jobs(visible(of, filter)), each),
+            Query::Jobs(filter) => {
+                let query = Query::Jobs(visible(of, filter));
+                self.reader.read(&query, &mut |block| each(without_commands_of_others(block, of.uid)))
+            }
             Query::Usage { by, ended_ns, jobs } => {
                 let usage = Query::Usage { by: *by, ended_ns: ended_ns.clone(), jobs: visible(of, jobs) };
                 self.reader.read(&usage, each)
@@ -295,6 +298,16 @@ impl<R: Read> GuardedReader<R> {
 /// Returns the filter for those of its jobs that are visible.
 fn visible(of: &JobsOf, filter: &JobFilter) -> Box<JobFilter> {
     Box::new(JobFilter { visible: Some(of.clone()), ..filter.clone() })
+}
+
+/// Removes the commands of runs of other users: a manager sees what their jobs used.
+fn without_commands_of_others(mut block: RowBlock, uid: u32) -> RowBlock {
+    if let RowBlock::Jobs(rows) = &mut block {
+        for row in rows.iter_mut().filter(|row| row.owner_uid != Some(uid.into())) {
+            row.run = None;
+        }
+    }
+    block
 }
 
 /// Removes the keys of other jobs from losses, some of which concern a whole node.
