@@ -60,10 +60,11 @@ impl Increases {
         if !value.is_finite() {
             return None;
         }
-        let is_new = value >= before || is_restarted(before, value);
+        let is_restart = is_restarted(before, value);
         self.pending += grown(before, value);
-        self.last = Some((time_ns.max(last_ns), if is_new { value } else { before }));
-        self.until(begin_ns, time_ns, self.window_ns)
+        self.last = Some((time_ns.max(last_ns), if is_restart { value } else { before.max(value) }));
+        // The increase over a restart is part of the next one.
+        if is_restart { None } else { self.until(begin_ns, time_ns, self.window_ns) }
     }
 
     /// Returns the increase up to a time, unless it follows too soon.
@@ -381,7 +382,7 @@ mod tests {
             of.sample(at_s * SECOND_NS, value);
         }
         // The increase until 0 s lies before the parts, and that since the restart is as in reports.
-        assert_eq!(parts(&mut of), [(0, 3, 0.5, 1.0, 0.8)]);
+        assert_eq!(parts(&mut of), [(0, 2, 2.0 / 3.0, 1.0, 0.8)]);
         let mut of = Downsampler::new(0..i64::MAX, 10 * SECOND_NS, Some(1.0), 0);
         for (at_s, value) in [(0, 100.0), (1, 101.0), (2, 99.0), (3, 103.0)] {
             of.sample(at_s * SECOND_NS, value);

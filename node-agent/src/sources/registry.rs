@@ -12,7 +12,7 @@ use super::kernel_text;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
-use super::text_file_kind::any_file_with_alternative;
+use super::text_file_kind::{any_file_with_alternative, watch_files};
 
 /// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that
 /// has it.
@@ -50,6 +50,13 @@ impl SourceFactory<'_> {
     pub(crate) fn has_files_with_alternative(&self, target: &Target) -> bool {
         let request = OpenRequest { host: self, target, wanted: Vec::new() };
         any_file_with_alternative(&request, |file, _| file.hierarchy == Hierarchy::V2)
+    }
+
+    /// Returns watches for the files of metrics for which other kinds stand in.
+    pub(crate) fn watches(&self, target: &Target, definitions: Vec<Definition>) -> Vec<Opened> {
+        let mut opening = Opening::new(self.step);
+        watch_files(&OpenRequest { host: self, target, wanted: definitions }, &mut opening);
+        opening.finish().0
     }
 
     /// Opens all sources for `definitions`. Returns the reason for each unavailable metric.

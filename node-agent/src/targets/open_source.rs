@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Role;
 
@@ -89,6 +89,11 @@ impl OpenSource {
     pub(super) fn provided(&self) -> impl Iterator<Item = &Definition> {
         let definitions = self.slots.iter().map(|slot| &slot.definition);
         definitions.filter(|definition| !self.replaced.contains(&definition.name()))
+    }
+
+    /// Returns the definitions of those that files provide as well.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &Definition> {
+        self.provided().filter(|definition| definition.metric.is_of_kind(TEXT_FILE_KIND))
     }
 
     /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its

@@ -212,7 +212,11 @@ impl Edge for NodeEdge {
         }
         let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
         let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
-        let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);
+        let factory = self.factory(target);
+        let (mut opened, unavailable) = factory.open(&target.target, &wanted.definitions);
+        if is_anew {
+            opened.extend(factory.watches(&target.target, target.sources.stand_ins()));
+        }
         self.log_unknown_lines(key, &opened);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
@@ -167,11 +167,17 @@ impl SourceSet {
         lasting.any(|(_, source)| source.provided().any(|provided| provided == definition))
     }
 
-    /// Lets files provide the metrics for which a lasting source stands in, because there were none.
+    /// Returns the wanted metrics for which lasting sources stand in, because there were no files.
+    pub(crate) fn stand_ins(&self) -> Vec<Definition> {
+        let lasting = self.whole().filter(|(_, source)| source.is_lasting);
+        let provided = lasting.flat_map(|(_, source)| source.stand_ins());
+        provided.filter(|definition| self.files.contains(definition)).cloned().collect()
+    }
+
+    /// Lets files provide the metrics for which lasting sources stand in.
     pub(crate) fn replace_by_files(&mut self) {
         for source in self.open.values_mut().filter(|source| source.is_lasting && source.step.is_none()) {
-            let stands_in = |definition: &&Definition| definition.metric.is_of_kind(TEXT_FILE_KIND);
-            let replaced: Vec<String> = source.provided().filter(stands_in).map(Definition::name).collect();
+            let replaced: Vec<String> = source.stand_ins().map(Definition::name).collect();
             source.replaced.extend(replaced);
         }
     }
