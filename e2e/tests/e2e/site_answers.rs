@@ -67,6 +67,8 @@ fn check_folded(browser: &mut Browser) {
         browser.eval("document.querySelector('.folded button').getAttribute('aria-expanded')"),
         "true"
     );
+    browser.eval("document.querySelector('.folded button').click()");
+    assert_eq!(browser.eval(folded), 3);
 }
 
 /// One panel is visible at a time.

@@ -6,6 +6,9 @@ import { colours, isPrinting, onPaper, plotWidth, resizePlot } from "./theme.js"
 import uPlot from "../uplot/module.js";
 
 const CHART_HEIGHT = 190;
+/** The height in narrow pages, and the width below which a page is narrow. */
+const NARROW_HEIGHT = 150;
+const NARROW_WIDTH = 500;
 const PAPER_HEIGHT = 150;
 
 /** Returns the names of the three lines. */
@@ -80,7 +83,9 @@ export function chartFigure(data, axis, chart) {
         plot?.destroy();
         axis.plots.delete(plot);
         const paint = colours();
-        const options = baseOptions(data, axis, { width: plotWidth(place), height: isPrinting() || onPaper.matches ? PAPER_HEIGHT : CHART_HEIGHT });
+        const width = plotWidth(place);
+        const usual = width < NARROW_WIDTH ? NARROW_HEIGHT : CHART_HEIGHT;
+        const options = baseOptions(data, axis, { width, height: isPrinting() || onPaper.matches ? PAPER_HEIGHT : usual });
         const edge = { stroke: data.is_of_one_node ? "transparent" : paint.low, width: 1, points: { show: false } };
         // Points that are few are shown, and those that have no line, alone between gaps.
         const isPoint = (drawn, _, first, last) => course.isRaw && (last - first) * 10 < drawn.bbox.width / devicePixelRatio;
