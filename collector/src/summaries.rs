@@ -201,7 +201,7 @@ impl Summariser {
             }
             match jobs.last() {
                 Some(last) if jobs.len() as u64 == u64::from(filter.limit) => {
-                    filter.before = Some((last.listed_ns, last.job_key));
+                    filter.before = Some((last.listed, last.job_key));
                 }
                 Some(_) | None => return Ok(()),
             }

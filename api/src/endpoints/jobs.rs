@@ -1,7 +1,5 @@
 //! The list of jobs.
 
-use std::sync::Arc;
-
 use polymeter_store::reader::{JobFilter, JobOrder};
 use serde_json::{Value, json};
 
@@ -64,7 +62,6 @@ pub(super) static JOBS: Endpoint = Endpoint {
         Box::pin(async move {
             let filter = filter(&call.arguments)?;
             let by_waste = call.arguments.text("sort") == Some(WASTE);
-            let services = Arc::clone(&call.services);
             call.stream(move |reader, _, chunks| {
                 if by_waste {
                     let jobs = waste::most_wasteful(reader, filter)?;

@@ -78,7 +78,7 @@ fn running(reader: &mut dyn Read) -> Result<HashSet<(String, String)>, StoreErro
         for job in &jobs {
             found.extend(job.nodes.iter().map(|node| (node.clone(), job.job_id.clone())));
         }
-        filter.before = jobs.last().map(|job| (job.listed_ns, job.job_key));
+        filter.before = jobs.last().map(|job| (job.listed, job.job_key));
         if jobs.len() < QUERY_JOBS as usize {
             return Ok(found);
         }

@@ -48,7 +48,7 @@ pub(super) static OVERVIEW: Endpoint = Endpoint {
 async fn overview(call: Call) -> Result<Response, Problem> {
     let services = Arc::clone(&call.services);
     let work = move |reader: &mut dyn Read, access: Access| {
-        if let Some(text) = services.recent.get(access, OVERVIEW_KEY, clock::monotonic_ns()) {
+        if let Some(text) = services.recent.get(&access, OVERVIEW_KEY, clock::monotonic_ns()) {
             return Ok::<Arc<str>, Failure>(text);
         }
         let running =

@@ -27,10 +27,9 @@ pub(crate) fn array_text(array: &ArrayReport, limit: Option<usize>) -> String {
         .cpu_share
         .map_or_else(String::new, |share| format!(", {} of that of the cores", summary::percent(share)));
     text.push_str(&format!("CPU time   {}{share}\n", summary::figure(array.cpu_s, units::elapsed)));
-    let peak = array
-        .peak_memory_bytes
-        .map_or_else(summary::unknown, |bytes| format!("at most {}", units::value("bytes", bytes)));
-    text.push_str(&format!("memory     {peak}\n"));
+    if let Some(bytes) = array.peak_memory_bytes {
+        text.push_str(&format!("memory     at most {}\n", units::value("bytes", bytes)));
+    }
     if array.not_read > 0 {
         text.push_str(&format!(
             "CPU time and memory are those of all tasks but the last {}\n",

@@ -9,7 +9,7 @@ use crate::support::{TestEnvironment, now_us, only_job, wait_until};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
-use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
+use polymeter_proto::series::{JobHandle, Processors, SessionDescriptor, SessionId};
 use polymeter_store::accepted::{Accepted, SessionRecord};
 use polymeter_store::{OpenOptions, Store};
 
@@ -291,6 +291,7 @@ fn silence_is_measured_by_the_clock_of_the_database(environment: &mut TestEnviro
             node: format!("n{session}").as_str().try_into().unwrap(),
             agent_version: "0.1.0".try_into().unwrap(),
             started_us: now_us() - 60 * SECOND_US,
+            processors: Processors::default(),
         };
         let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
         store.commit(&[Accepted::empty(session, 1, now_us() - behind_s * SECOND_US)]).unwrap();

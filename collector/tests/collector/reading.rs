@@ -154,7 +154,7 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         Query::Usage {
             by: UsageGroup::User,
             ended_ns: 0..i64::MAX,
-            jobs: JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() },
+            jobs: Box::new(JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() }),
         },
         Query::Notices { owner_uid: None, limit: 10 },
     ];

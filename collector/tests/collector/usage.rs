@@ -167,12 +167,10 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
     insert(environment, &jobs);
     let span_ns = SPAN_S.0 * SECOND_NS..(SPAN_S.0 + SPAN_S.1) * SECOND_NS;
     let user = |job: &Job| job.uid.map(|uid| uid.to_string());
-    for access in [Access::All, Access::Owner(64_001), Access::Owner(64_002), Access::Owner(64_009)] {
-        let is_visible = |job: &&Job| match access {
-            Access::Owner(uid) => job.uid == Some(uid),
-            _ => true,
-        };
-        let mut guard = GuardedReader::new(environment.reader(), access);
+    for uid in [None, Some(64_001), Some(64_002), Some(64_009)] {
+        let is_visible = |job: &&Job| uid.is_none() || job.uid == uid;
+        let access = uid.map_or(Access::All, Access::owner);
+        let mut guard = GuardedReader::new(environment.reader(), access.clone());
         let reader: &mut dyn Read = &mut guard;
         let visible = || jobs.iter().filter(is_visible);
         for (by, expected) in [

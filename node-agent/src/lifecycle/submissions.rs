@@ -31,24 +31,9 @@ pub(super) fn record_facts(
     announced.job = Some(Arc::clone(&job));
     set_gpu_devices(targets, job_id, announced.metadata.gpu_devices.clone(), out);
     let (facts, refused) = (announced.metadata.facts.clone(), announced.refused.take());
-    let details = announced.metadata.details.clone();
-    record_details(targets, job_id, details, out);
+    record_details(Arc::clone(&job), announced.metadata.details.clone(), out);
     record_facts_of(job, facts, false, out);
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
-}
-
-/// Records details of a tracked job in the data.
-pub(super) fn record_details(
-    targets: &Targets,
-    job_id: &Identifier,
-    details: JobDetails,
-    out: &mut Vec<LifecycleEffect>,
-) {
-    let job = targets.job(job_id).and_then(|target| target.job.clone());
-    if let Some(job) = job.filter(|_| !details.is_empty()) {
-        let event = Event::JobDetails(JobDetailsUpdate { job: job.handle, details });
-        out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
-    }
 }
 
 /// Records the GPUs that the scheduler gave to a job, whose sources are opened anew for them.

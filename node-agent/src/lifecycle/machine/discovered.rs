@@ -123,13 +123,8 @@ impl Lifecycle {
         let scheduler = found.scheduler().filter(|_| !is_named);
         let target = Target::Cgroups(found.cgroups);
         self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
-        if scheduler.is_some() {
-            submissions::record_details(
-                targets,
-                &job_id,
-                JobDetails { scheduler, ..JobDetails::default() },
-                out,
-            );
+        if let Some(job) = targets.job(&job_id).and_then(|target| target.job.clone()) {
+            submissions::record_details(job, JobDetails { scheduler, ..JobDetails::default() }, out);
         }
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
         submissions::request_leases(&self.announced, targets, &job_id, out);

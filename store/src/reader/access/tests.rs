@@ -154,7 +154,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Usage {
             by: UsageGroup::User,
             ended_ns: 0..9,
-            jobs: JobFilter { job_key: Some(job_key), ..JobFilter::default() },
+            jobs: Box::new(JobFilter { job_key: Some(job_key), ..JobFilter::default() }),
         },
         Query::Notices { owner_uid: None, limit: 9 },
     ];
