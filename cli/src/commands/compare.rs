@@ -218,7 +218,7 @@ mod tests {
             ]
         );
         assert!(lines[5].starts_with("solve: energy (estimated)  2 J "), "{printed}");
-        assert!(printed.contains("1 metrics") && printed.contains("note: single jobs"), "{printed}");
+        assert!(printed.contains("1 metric,") && printed.contains("note: single jobs"), "{printed}");
         assert!(text(&comparison, true).contains("no difference shown"));
     }
 }

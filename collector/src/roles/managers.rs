@@ -28,6 +28,11 @@ impl FromStr for Managers {
         let Some((account, names)) = parts.filter(|(account, _)| !account.is_empty()) else {
             return Err(format!("expected ACCOUNT|USER,@GROUP, found `{text}`"));
         };
+        if names.contains('|') {
+            return Err(format!(
+                "expected one `|`, found `{text}`; type: sacctmgr ... format=account,coordinators"
+            ));
+        }
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         let names =
             names.map(|name| user_or_group(name).map_err(|error| format!("invalid name `{name}`: {error}")));
@@ -91,10 +96,16 @@ mod tests {
         let (managers, faults) = parse(Path::new("m"), text);
         assert_eq!(
             managers,
-            [entry("chem", &["ada", "bob"]), entry("bio", &[]), entry("geo", &["@pi", "eve"])]
+            [
+                entry("chem", &["ada", "bob"]),
+                entry("bio", &[]),
+                entry("geo", &["@pi", "eve"]),
+                // Names of a domain may have spaces.
+                entry("x", &["a b", "c"]),
+            ]
         );
         let places: Vec<&str> = faults.iter().map(|fault| fault.split(": ").next().unwrap()).collect();
-        assert_eq!(places, ["m:6", "m:7", "m:8", "m:9"], "{faults:?}");
+        assert_eq!(places, ["m:6", "m:7", "m:9"], "{faults:?}");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(super) const TABLES: &[Table] = &[
             ("gpus", Integer),
             ("restarts", Integer),
             ("unread", Text),
+            ("run", Text),
+            ("scheduler", Text),
         ],
     ),
     table(
@@ -60,9 +62,47 @@ pub(super) const TABLES: &[Table] = &[
             ("session_id", Text),
             ("handle", Integer),
             ("lost", Bool),
+            ("job_cores", Integer),
+            ("job_gpus", Integer),
         ],
     ),
     table("job_end", &[("job_key", Integer), ("noticed", Time), ("attempts", Integer)]),
+    table(
+        "job_usage",
+        &[
+            ("job_key", Integer),
+            ("ended", Time),
+            ("attempts", Integer),
+            ("array_id", Text),
+            ("elapsed_s", Real),
+            ("nodes", Real),
+            ("cores", Real),
+            ("cpu_s", Real),
+            ("cores_peak", Real),
+            ("memory_request_bytes", Real),
+            ("memory_used_bytes", Real),
+            ("memory_bound_bytes", Real),
+            ("gpus", Real),
+            ("gpus_used", Real),
+            ("gpu_s", Real),
+        ],
+    ),
+    with_identity(
+        "notice",
+        &[
+            ("number", Integer),
+            ("rule", Text),
+            ("about", Text),
+            ("job_key", Integer),
+            ("uid", Integer),
+            ("recipient", Text),
+            ("subject", Text),
+            ("text", Text),
+            ("created", Time),
+            ("result", Text),
+        ],
+    ),
+    table("notice_opt_out", &[("uid", Integer), ("rule", Text)]),
     with_identity(
         "session",
         &[
@@ -78,6 +118,8 @@ pub(super) const TABLES: &[Table] = &[
             ("ended", Time),
             ("end_reason", Text),
             ("clock_offset_us", Integer),
+            ("node_cpus", Integer),
+            ("node_cores", Integer),
         ],
     ),
     with_identity("ledger_source", &[("source_id", Integer), ("source", Text)]),
@@ -227,7 +269,7 @@ mod tests {
 
     /// Tables and columns that belong to one store: its version, its collectors with their requests and
     /// tokens, the state of its maintenance.
-    const LEFT_OUT: [&str; 11] = [
+    const LEFT_OUT: [&str; 12] = [
         "store_version",
         "collector",
         "control_request",
@@ -238,6 +280,7 @@ mod tests {
         "session.pending",
         "session.collector_id",
         "job_end.claimed_until",
+        "job_usage.claimed_until",
         "sqlite_sequence",
     ];
 

@@ -146,6 +146,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (INSTALL, "apt install ./polymeter_*.deb ./polymeter-agent_*.deb", "`make test-packages`, with systemd"),
     (INSTALL, "apt install ./polymeter_*.deb\n", "`make test-packages`, with systemd"),
     (INSTALL, "sbatch --wait", "`make test-packages`, with Slurm"),
+    (INSTALL, "mkdir -p ~/.local && tar", "`make test-packages`, as a user without libzmq"),
     (INSTALL, "tar -C / -czf", "`make test-packages`, with systemd"),
     (INSTALL, "systemctl stop", "`make test-packages`, with systemd"),
     (
@@ -175,6 +176,22 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "createuser polymeter",
         "needs the administrator of a PostgreSQL server, as which systemd starts one",
     ),
+    (
+        STORE,
+        "systemctl stop polymeter-collector",
+        "needs systemd: store_copy.rs in the tests of the collector copies",
+    ),
+    (
+        "docs/how-to/roles.md",
+        "set -e\nsacctmgr",
+        "needs slurmdbd: the unit tests of the collector read such a file",
+    ),
+    (
+        "docs/how-to/sign-in.md",
+        "oauth2-proxy --http-address",
+        "needs an identity provider: web_server.rs has a stand-in behind the nginx of the page",
+    ),
+    ("docs/how-to/sign-in.md", "curl -b \"$COOKIE\"", "needs an identity provider, too"),
     (STORE, "# postgresql.conf", "needs Citus"),
     (STORE, "createuser --createrole polymeter", "needs Citus"),
     (STORE, "pg_dump -Fc", "needs a PostgreSQL server with TimescaleDB: `make test-timescale`"),

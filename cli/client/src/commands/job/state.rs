@@ -148,7 +148,7 @@ mod tests {
         };
         assert_eq!(
             state.request(&epilog).unwrap().0.to_line(),
-            r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15,"details":{"name":null,"display_id":null,"time_limit_s":null,"memory_bytes":null,"gpus":null,"restarts":null,"scheduler":"slurm","node_cores":null,"node_gpus":null}}"#
+            r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15,"details":{"name":null,"display_id":null,"time_limit_s":null,"memory_bytes":null,"gpus":null,"restarts":null,"run":null,"scheduler":"slurm","node_cores":null,"node_gpus":null}}"#
         );
     }
     #[test]

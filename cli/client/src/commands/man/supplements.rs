@@ -455,6 +455,16 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         )],
     },
     Supplement {
+        command: "polymeter store copy",
+        exit_status: EXIT_STATUS,
+        environment: &[],
+        files: &[FILE],
+        examples: &[(
+            "polymeter store copy sqlite:polymeter.db postgres://polymeter@db/polymeter",
+            "Copies a whole store into an empty database, and compares the counts.",
+        )],
+    },
+    Supplement {
         command: "polymeter keep",
         exit_status: EXIT_STATUS,
         environment: &[],
