@@ -6,7 +6,6 @@ pub mod advice;
 pub mod array;
 pub mod breakdown;
 mod buckets;
-pub mod change_points;
 pub mod charts;
 pub mod command_totals;
 pub mod compare;

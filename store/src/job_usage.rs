@@ -19,11 +19,6 @@ const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
 
 const CLAIM: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType::Time)];
 
-/// The columns of the figures, in the order of the fields.
-pub(crate) const FIGURES: &str =
-    "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
-     memory_bound_bytes, gpus, gpus_used, gpu_s";
-
 /// A connection to the summaries. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct JobUsageTable(Box<dyn Connection>);

@@ -114,7 +114,7 @@ impl NoticeTable {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn opt(&mut self, uid: u32, rule: Option<&str>, is_out: bool) -> Result<(), StoreError> {
-        const ACTION: &str = "record a wish about notices";
+        const ACTION: &str = "record a choice of notices";
         let parameters = [i64::from(uid).into(), rule.unwrap_or(ALL).into()];
         let change = match (is_out, rule) {
             (true, _) => {
@@ -134,6 +134,6 @@ impl NoticeTable {
     /// Returns an error if the store fails.
     pub fn opted_out(&mut self, uid: u32) -> Result<Vec<String>, StoreError> {
         let select = "SELECT rule FROM notice_opt_out WHERE uid = $1 ORDER BY rule";
-        self.0.select(select, &[i64::from(uid).into()]).context("read the wishes about notices")
+        self.0.select(select, &[i64::from(uid).into()]).context("read the choices of notices")
     }
 }

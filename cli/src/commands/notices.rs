@@ -65,12 +65,12 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
     terminal::print(&text(&rows, source.visible, terminal::width_limit(&std::io::stdout())))
 }
 
-/// Records the wish of the user.
+/// Records the choice of the user.
 fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
     let (collector, munge_socket) = arguments.source.collector_options();
     let collector = Collector::find(collector, munge_socket)?.ok_or_else(|| {
         Failure::NotRunning(
-            "cannot record the wish: no collector is configured; name it with --collector".to_owned(),
+            "cannot record the choice: no collector is configured; name it with --collector".to_owned(),
         )
     })?;
     let rule = Some(rule.to_owned()).filter(|rule| rule != ALL);

@@ -89,7 +89,7 @@ impl Coordinator {
             return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
         if let Some(request) = NoticesRequest::parse(line) {
-            let stored = self.store_wish(uid, request).await;
+            let stored = self.store_choice(uid, request).await;
             return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
         if let Some(request) = TokenRequest::parse(line) {
@@ -100,7 +100,7 @@ impl Coordinator {
     }
 
     /// Records whether a user wants notices.
-    async fn store_wish(&self, uid: u32, request: Result<NoticesRequest, Refusal>) -> Result<(), Refusal> {
+    async fn store_choice(&self, uid: u32, request: Result<NoticesRequest, Refusal>) -> Result<(), Refusal> {
         let NoticesRequest { rule, off } = request?;
         let _busy = self.begin(uid)?;
         let stored = self.notices.run(move |table| table.opt(uid, rule.as_deref(), off)).await;

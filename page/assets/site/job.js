@@ -77,7 +77,8 @@ function relatedLinks(job, summary) {
     const [, whole, sign] = /^(\d+)([_+])\d+$/.exec(job.display_id ?? "") ?? [];
     const parts = whole ? [element("a", { href: `./?id=${whole}` }, `${sign === "_" ? "All tasks of the array" : "All components of"} ${whole}`)] : [];
     const others = runs.length > 0 ? [`This job ran ${runs.length + 1} times; the other runs started: `, ...runs.flatMap((one) => [run(one), " "])] : [];
-    return [...others, ...parts];
+    const compare = element("a", { href: `compare?a=${job.key}` }, "Compare with another job");
+    return [...others, ...parts, " ", compare];
 }
 
 /** Shows the findings, the meters and the completeness. */

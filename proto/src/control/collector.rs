@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_about_notices_is_read_and_written() {
+    fn a_choice_of_notices_is_read_and_written() {
         let request = NoticesRequest { rule: Some("idle-gpu".to_owned()), off: true };
         assert_eq!(NoticesRequest::parse(request.to_line().as_bytes()), Some(Ok(request)));
         let all = NoticesRequest { rule: None, off: false };

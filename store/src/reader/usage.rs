@@ -8,12 +8,15 @@ use polymeter_proto::read::{JobFilter, JobRow, JobUsage, NoticeRow, UsageGroup, 
 use super::jobs;
 use super::recorded_statements::{Reader, Selection};
 use crate::StoreError;
-use crate::job_usage::FIGURES;
 use crate::row::from_row;
 use crate::value::Value;
 
 /// The final states of jobs that failed, in the terms of Slurm and OAR.
 const FAILED: &str = "'FAILED', 'OUT_OF_MEMORY', 'NODE_FAIL', 'BOOT_FAIL', 'ERROR'";
+
+/// The columns of the figures, in the order of the fields.
+const FIGURES: &str = "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
+     memory_bound_bytes, gpus, gpus_used, gpu_s";
 
 /// The figures of one job.
 struct Figures {

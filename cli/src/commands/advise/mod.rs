@@ -3,6 +3,7 @@
 mod oar;
 mod script;
 mod slurm;
+mod values;
 mod words;
 
 use std::fs;
@@ -16,7 +17,8 @@ use polymeter_proto::units::{bytes, counted, elapsed, number, whole};
 use polymeter_store::reader::{JobFilter, JobRow};
 use serde::Serialize;
 
-use self::script::{Script, Unread};
+use self::script::Script;
+use self::values::Unread;
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;

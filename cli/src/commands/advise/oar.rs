@@ -5,7 +5,7 @@ use polymeter_analysis::proposals::Request;
 use polymeter_client::commands::time_limit_s;
 use polymeter_proto::units::to_f64;
 
-use super::script::{Unread, time_text};
+use super::values::{Unread, time_text};
 use super::words::{Known, directives, options};
 
 const KNOWN: &[Known] =
