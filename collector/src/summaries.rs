@@ -44,10 +44,11 @@ pub(crate) struct Summaries {
 /// The means to cancel the statement that runs; none without a connection.
 type SharedCancel = Arc<Mutex<Option<ReadCancel>>>;
 
-/// The connections, which are replaced after an error.
+/// The connections, which are replaced after an error. The reader of a file, which cannot remove its log, is
+/// closed first.
 struct Connections {
-    table: JobUsageTable,
     reader: Reader,
+    table: JobUsageTable,
 }
 
 /// The state of the thread.
@@ -161,7 +162,7 @@ impl Summariser {
             None => {
                 let reader = Reader::open(&self.store)?;
                 *self.cancel.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.canceller());
-                Connections { table: JobUsageTable::open(&self.store)?, reader }
+                Connections { reader, table: JobUsageTable::open(&self.store)? }
             }
         };
         let (delay, lease) = (micros(limits::SUMMARY_DELAY), micros(limits::JOB_END_REPORT_TIMEOUT));
@@ -179,7 +180,8 @@ impl Summariser {
             self.examine_running(notices, &mut connections)?;
             self.next_examination = next_examination;
         }
-        self.connections = Some(connections);
+        // A connection to a file would keep the writer from beginning anew with one that was replaced.
+        self.connections = Some(connections).filter(|_| self.store.file().is_none());
         Ok(keys.len())
     }
 }
