@@ -19,7 +19,7 @@ const NONE: Vec<String> = Vec::new();
 /// Waits until all contents of a page are there.
 fn settle(browser: &mut Browser, page: &str) {
     match page.split('?').next() {
-        Some("job") => browser.wait_until("document.documentElement.dataset.complete"),
+        Some("job" | "compare") => browser.wait_until("document.documentElement.dataset.complete"),
         Some("node" | "status") => {}
         _ => browser.wait_until("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null"),
     }
