@@ -106,7 +106,7 @@ fn error_of(output: &Output, store: &Path) -> String {
 fn assert_report(output: &Output) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("samples stored"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("data      complete"), "{output:?}");
 }
 
 fn each_store_error_is_reported_specifically() {

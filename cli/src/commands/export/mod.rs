@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
-use polymeter_proto::series::Labels;
+use polymeter_proto::series::{Labels, Processors};
 use polymeter_proto::suggest::nearest;
 use polymeter_proto::units::counted;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
@@ -105,8 +105,9 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
     let progress = Progress::new(stored);
     let roles = roles(arguments, reader, job).map_err(failed)?;
+    let processors = processors(reader, job).map_err(failed)?;
     let properties = vec![
-        ("polymeter.job".to_owned(), job_properties(job).to_string()),
+        ("polymeter.job".to_owned(), job_properties(job, &processors).to_string()),
         (DEVICES.to_owned(), json!(roles).to_string()),
     ];
     let writer = output.format().writer(output.take_file()?, properties);
@@ -216,8 +217,15 @@ pub(crate) fn device_label(labels: &Labels) -> Option<String> {
     pairs.next().map(|(key, value)| format!("{key}={value}"))
 }
 
+/// Returns the processors of the job's nodes.
+fn processors(reader: &mut dyn Read, job: &JobRow) -> Result<BTreeMap<String, Processors>, StoreError> {
+    let count = |stored: Option<i64>| stored.and_then(|stored| u32::try_from(stored).ok());
+    let known = reader.cpus(job.job_key)?.into_iter();
+    Ok(known.map(|row| (row.node, Processors { cpus: count(row.cpus), cores: count(row.cores) })).collect())
+}
+
 /// Returns the description of the job that is stored in the file.
-fn job_properties(job: &JobRow) -> serde_json::Value {
+fn job_properties(job: &JobRow, processors: &BTreeMap<String, Processors>) -> serde_json::Value {
     json!({
         "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,
         "owner": job.owner, "owner_uid": job.owner_uid, "account": job.account, "queue": job.queue,
@@ -225,7 +233,7 @@ fn job_properties(job: &JobRow) -> serde_json::Value {
         "time_limit_s": job.time_limit_s, "memory_bytes": job.memory_bytes, "restarts": job.restarts,
         "started_ns": job.started_ns, "ended_ns": job.ended_ns, "state": job.state,
         "exit_code": job.exit_code, "exit_signal": job.exit_signal, "unread": job.unread, "run": job.run,
-        "scheduler": job.scheduler,
+        "scheduler": job.scheduler, "processors": processors,
     })
 }
 

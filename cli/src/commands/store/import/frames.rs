@@ -11,8 +11,8 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
-    SessionId, Unit,
+    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, Processors,
+    SessionDescriptor, SessionId, Unit,
 };
 use polymeter_proto::text::Text;
 use polymeter_samples_file::{Rows, SeriesTexts};
@@ -60,6 +60,9 @@ pub(super) struct ExportedJob {
     unread: Option<String>,
     run: Option<Box<Run>>,
     scheduler: Option<String>,
+    /// The processors of the nodes.
+    #[serde(default)]
+    processors: BTreeMap<String, Processors>,
 }
 
 impl ExportedJob {
@@ -90,6 +93,7 @@ pub(super) struct Frames {
     ended_us: Option<i64>,
     newest_us: i64,
     roles: Roles,
+    processors: BTreeMap<String, Processors>,
     digest: [u8; 32],
     received_us: i64,
     /// The number of the last frame.
@@ -139,6 +143,7 @@ impl Frames {
             ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
             newest_us: job.started_ns / 1000,
             roles,
+            processors: job.processors,
             digest,
             received_us,
             sequence: 0,
@@ -219,7 +224,8 @@ impl Frames {
     /// Returns the session of a node, which begins with the job.
     fn node(&mut self, name: &str) -> Result<&mut Node, InvalidFile> {
         if !self.nodes.contains_key(name) {
-            let node = Node::new(identifier(name)?, &self.descriptor, &self.digest)?;
+            let processors = self.processors.get(name).copied().unwrap_or_default();
+            let node = Node::new((identifier(name)?, processors), &self.descriptor, &self.digest)?;
             self.nodes.insert(name.to_owned(), node);
         }
         self.nodes.get_mut(name).ok_or_else(|| InvalidFile::Name(Text::of(name)))
@@ -252,7 +258,11 @@ impl Frames {
 }
 
 impl Node {
-    fn new(name: Identifier, job: &JobDescriptor, file: &[u8; 32]) -> Result<Self, InvalidFile> {
+    fn new(
+        (name, processors): (Identifier, Processors),
+        job: &JobDescriptor,
+        file: &[u8; 32],
+    ) -> Result<Self, InvalidFile> {
         let digest: [u8; 32] = Sha256::new().chain_update(file).chain_update(name.as_str()).finalize().into();
         let [a, b, c, d, e, f, g, h, ..] = digest;
         let session = Arc::new(SessionRecord {
@@ -261,7 +271,7 @@ impl Node {
                 node: name,
                 agent_version: identifier(IMPORT)?,
                 started_us: job.started_us,
-                processors: Default::default(),
+                processors,
             },
         });
         let job = Arc::new(JobRecord {
