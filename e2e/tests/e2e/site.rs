@@ -74,6 +74,7 @@ fn jobs_are_compared(site: &Site) {
         ));
     };
     name(&mut browser, "y");
+    browser.wait_for("Page.loadEventFired");
     browser.wait_until("document.querySelector('.comparison') !== null");
     let mut browser = site.proxy.open(OWNER.0, "compare");
     browser.wait_until("document.documentElement.dataset.complete");
