@@ -102,7 +102,7 @@ fn unusable(cause: &str) -> StoreError {
 /// Refuses a store that has data.
 fn check_empty(target: &mut dyn Connection) -> Result<(), StoreError> {
     for table in ["node", "session", "job", "series_block", "samples"] {
-        let count = format!("SELECT count(*) FROM (SELECT 1 AS one FROM {table} LIMIT 1) AS some");
+        let count = format!("SELECT count(*) FROM (SELECT 1 AS one FROM {table} LIMIT 1) AS first_row");
         let count: i64 = target.select_one(&count, &[]).context(ACTION)?;
         if count > 0 {
             return Err(unusable("it is not empty; name an empty database, or a file that does not exist"));
@@ -154,7 +154,7 @@ impl Copying<'_> {
             let of_line = of_line.replace(" stored,", &format!(" {counted} AS stored,"));
             format!("SELECT {of_line} FROM ledger_line AS line JOIN session USING (session_key)")
         } else {
-            format!("SELECT {names} FROM {}", table.name)
+            format!("SELECT {} FROM {}", read_names(table.columns), table.name)
         };
         let is_file = self.is_file;
         let Self { source, target, progress, .. } = self;
@@ -321,12 +321,17 @@ impl<'a> Writing<'a> {
     ) -> Result<(), DatabaseError> {
         let mut row = row?;
         if self.is_file {
-            // A file compares labels as text.
-            for (value, (name, _)) in row.iter_mut().zip(self.columns) {
-                if let (Value::Text(text), "labels") = (&*value, *name)
+            // A file compares labels as text, and has JSON without spaces.
+            for (value, (name, kind)) in row.iter_mut().zip(self.columns) {
+                let Value::Text(text) = &*value else { continue };
+                if *name == "labels"
                     && let Some(labels) = parse_labels(text)
                 {
                     *value = labels_json(&labels).into();
+                } else if *kind == ColumnType::Json
+                    && let Ok(json) = serde_json::from_str::<serde_json::Value>(text)
+                {
+                    *value = json.to_string().into();
                 }
             }
         }
@@ -358,6 +363,14 @@ impl<'a> Writing<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the columns of a `SELECT`, JSON as text.
+fn read_names(columns: &[Column]) -> String {
+    let read = |(name, kind): &Column| {
+        if *kind == ColumnType::Json { format!("CAST({name} AS text)") } else { (*name).to_owned() }
+    };
+    columns.iter().map(read).collect::<Vec<_>>().join(", ")
 }
 
 fn names(columns: &[Column]) -> String {
