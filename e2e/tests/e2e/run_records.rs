@@ -109,7 +109,7 @@ fn earlier_children_do_not_count() {
 fn processes_that_outlive_the_command_count_until_its_end() {
     require(&[Need::Root]);
     for runner in Runner::both() {
-        let script = "setsid e2e-workload 'burn 400;rest 3000' >/dev/null 2>&1 & sleep 1.5; true";
+        let script = "setsid e2e-workload 'burn 400;rest 9000' >/dev/null 2>&1 & sleep 4; true";
         let output = runner.run(&["--json", "--every", "20ms"], script);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report = printed(&output);
