@@ -118,6 +118,8 @@ impl Summaries {
 impl Summariser {
     fn run(mut self) {
         let mut retry = limits::RECONNECT.0;
+        // The writers come first after a start.
+        self.pause(limits::SUMMARY_INTERVAL);
         while !self.is_stopping() {
             let pause = match self.round() {
                 Ok(0) => limits::SUMMARY_INTERVAL,
