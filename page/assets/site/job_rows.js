@@ -189,7 +189,8 @@ function jobRow(first) {
             const hasFindings = summary.findings.length > 0;
             const meter = (label) => (summary.meters ?? []).find((one) => one.label === label);
             row.element.classList.toggle("found", hasFindings);
-            const isColoured = (level) => hasFindings && level !== "good";
+            // What is not known has no meter.
+            const isColoured = (level) => hasFindings && level !== undefined && level !== "good";
             const shown = (label) => ({ ...meter(label), level: isColoured(meter(label)?.level) ? meter(label).level : "plain" });
             memory.replaceChildren(smallMeter(shown("memory")));
             gpu.replaceChildren(smallMeter(shown("GPU")));
