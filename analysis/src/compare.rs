@@ -36,8 +36,8 @@ pub struct Comparison {
     pub b: Vec<String>,
     /// The origin of the intervals.
     pub basis: Basis,
-    /// The differences of the whole jobs, then those of each phase; each time the elapsed time first, then the
-    /// energy, then the shown differences by the importance of the metric.
+    /// The differences of the whole jobs, then those of each phase; each time the elapsed time first, then
+    /// the energy, then the shown differences by the importance of the metric.
     pub rows: Vec<Difference>,
 }
 

@@ -10,8 +10,8 @@ use crate::curve::Curve;
 /// The part of a time that points must cover for an increase over all of it.
 const COVERED_MIN: f64 = 0.8;
 
-/// Returns true if a counter was restarted at 0, as when another agent continues: it fell to half or less. One
-/// that fell by less has not changed.
+/// Returns true if a counter was restarted at 0, as when another agent continues: it fell to half or less.
+/// One that fell by less has not changed.
 pub(crate) fn is_restarted(before: f64, value: f64) -> bool {
     value <= before / 2.0 && value < before
 }

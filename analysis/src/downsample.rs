@@ -155,7 +155,8 @@ pub struct Downsampler {
     last: Option<(Range<i64>, Extent)>,
     /// The length of the increase before that, in nanoseconds.
     length_before_ns: Option<i64>,
-    /// The length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the time.
+    /// The length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the
+    /// time.
     spacing_ns: i64,
     /// The begin of the part that is not complete yet, and its values.
     open: Option<(i64, Extent)>,

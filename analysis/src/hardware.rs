@@ -37,7 +37,8 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    /// Determines the numbers: `known`, else that which `polymeter run` stored, else the number of per-CPU series of a node, else the job's cores.
+    /// Determines the numbers: `known`, else that which `polymeter run` stored, else the number of per-CPU
+    /// series of a node, else the job's cores.
     pub(crate) fn gather(
         reader: &mut dyn Read,
         job: &JobRow,

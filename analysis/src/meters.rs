@@ -52,7 +52,8 @@ fn bytes_text(bytes: f64) -> String {
     units::value("bytes", bytes)
 }
 
-/// Describes the used memory, of the request, else of the limit. What the limit does not count stands beside it.
+/// Describes the used memory, of the request, else of the limit. What the limit does not count stands beside
+/// it.
 fn memory_text(report: &Report, facts: &Facts, used: f64) -> String {
     let node = if report.nodes.len() > 1 { " a node" } else { "" };
     let kind = report.memory_kind();

@@ -172,8 +172,8 @@ impl Summary {
         self.curve
     }
 
-    /// Returns the report of the series. A counter may have been 0 at a time, and have had no line until its first
-    /// sample.
+    /// Returns the report of the series. A counter may have been 0 at a time, and have had no line until its
+    /// first sample.
     pub(crate) fn report(self, row: &SeriesRow, periods: Periods, zero_ns: Option<i64>) -> SeriesReport {
         let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
         let is_counter = is_counter(row);

@@ -200,8 +200,8 @@ impl Collector {
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
-    /// `session_timeout`, `[clock]`, `[retention]` and the roles of users. Sinks reopen their outputs. Returns
-    /// the other keys with changed values, which require a restart.
+    /// `session_timeout`, `[clock]`, `[retention]` and the roles of users. Sinks reopen their outputs.
+    /// Returns the other keys with changed values, which require a restart.
     pub fn reload(&self, config: &CollectorConfig) -> Vec<String> {
         self.settings.set(config);
         if let Some(retention) = config.retention {

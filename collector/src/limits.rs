@@ -397,8 +397,8 @@ pub(crate) const STORE_MANAGERS_AGAIN: Duration = Duration::from_secs(30);
 /// The interval at which jobs to summarise are looked for.
 pub const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time after its end at which a job is summarised: the last samples of all nodes and the final state come
-/// later than the end.
+/// The time after its end at which a job is summarised: the last samples of all nodes and the final state
+/// come later than the end.
 pub const SUMMARY_DELAY: Duration = Duration::from_secs(30);
 
 /// The number of jobs that are claimed at once.

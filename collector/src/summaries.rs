@@ -102,8 +102,8 @@ impl Summaries {
         Ok(Self { thread, ended, cancel })
     }
 
-    /// Waits for the thread after the request to shut down. Returns false if it panicked. A database that does
-    /// not answer is left until the end of the process.
+    /// Waits for the thread after the request to shut down. Returns false if it panicked. A database that
+    /// does not answer is left until the end of the process.
     pub(crate) fn stop(self) -> bool {
         if let Some(cancel) = self.cancel.lock().unwrap_or_else(PoisonError::into_inner).take() {
             cancel.cancel();
@@ -122,8 +122,10 @@ impl Summariser {
         self.pause(limits::SUMMARY_INTERVAL);
         while !self.is_stopping() {
             let pause = match self.round() {
-                Ok(0) => limits::SUMMARY_INTERVAL,
-                Ok(_) => Duration::ZERO,
+                Ok(summarised) => {
+                    retry = limits::RECONNECT.0;
+                    if summarised == 0 { limits::SUMMARY_INTERVAL } else { Duration::ZERO }
+                }
                 Err(_) if self.is_stopping() => return,
                 Err(error) => {
                     self.connections = None;
@@ -135,9 +137,6 @@ impl Summariser {
                     retry
                 }
             };
-            if pause == limits::SUMMARY_INTERVAL || pause.is_zero() {
-                retry = limits::RECONNECT.0;
-            }
             self.pause(pause);
         }
     }
@@ -186,9 +185,7 @@ impl Summariser {
         self.connections = Some(connections).filter(|_| self.store.file().is_none());
         Ok(keys.len())
     }
-}
 
-impl Summariser {
     /// Applies the rules of notices to the running jobs.
     fn examine_running(&self, notices: &Notices, connections: &mut Connections) -> Result<(), StoreError> {
         let reader: &mut dyn Read = &mut connections.reader;

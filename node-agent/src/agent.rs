@@ -56,7 +56,8 @@ impl Agent {
     /// Starts the threads of an agent. The context is shared with the collector if both run in one process.
     ///
     /// # Errors
-    /// Returns an error if a resource that the agent needs is unavailable; then threads that have started end.
+    /// Returns an error if a resource that the agent needs is unavailable; then threads that have started
+    /// end.
     pub fn start(config: AgentConfig, context: &zmq::Context) -> Result<Self, AgentStartError> {
         let limit = kernel::descriptor_limit();
         if limit < MIN_DESCRIPTORS {

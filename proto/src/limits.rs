@@ -54,8 +54,8 @@ pub const CONTROL_LINE_BYTES: usize = 256 * 1024;
 /// Bytes of a free text, such as the reason of a refusal.
 pub const TEXT_BYTES: usize = 1024;
 
-/// Bytes of the command line of a run; with the others of a run so few that a page of [`QUERY_JOBS`] jobs fits
-/// [`READ_FRAME_BYTES`].
+/// Bytes of the command line of a run; with the others of a run so few that a page of [`QUERY_JOBS`] jobs
+/// fits [`READ_FRAME_BYTES`].
 pub const RUN_COMMAND_BYTES: usize = 4096;
 
 /// Bytes of the chosen environment variables of a run, with their names.

@@ -94,7 +94,8 @@ pub(crate) fn describe(c: char) -> String {
 
 /// Makes any bytes printable, so that the bytes can be told from the result: each byte of an [`Unprintable`]
 /// character, and of what is not UTF-8, is written `\xNN`, as is a backslash that would read as such an
-/// escape. A text of spaces only is escaped throughout. Replacing each `\xNN` by its byte gives the bytes back.
+/// escape. A text of spaces only is escaped throughout. Replacing each `\xNN` by its byte gives the bytes
+/// back.
 pub fn escape(raw: &[u8]) -> String {
     let mut escaped = String::with_capacity(raw.len());
     let mut behind = raw;

@@ -36,9 +36,9 @@ pub fn realtime_ns() -> u64 {
 /// The wall-clock time of the start of the machine, as this process first computed it.
 static MACHINE_START_NS: OnceLock<u64> = OnceLock::new();
 
-/// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the wall-clock
-/// time of its first call, and the time that passed since. Setting the wall clock meanwhile changes
-/// neither the order nor the distances of what one process dates.
+/// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the
+/// wall-clock time of its first call, and the time that passed since. Setting the wall clock meanwhile
+/// changes neither the order nor the distances of what one process dates.
 #[inline]
 pub fn steady_ns() -> u64 {
     let boottime_ns = boottime_ns();

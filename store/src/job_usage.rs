@@ -90,7 +90,8 @@ impl JobUsageTable {
     }
 
     /// Adds the figures of a job that ended at `ended_us`, in microseconds since the epoch. `array_id` is the
-    /// array or heterogeneous job to which it belongs. A job that runs again meanwhile is left as it is.
+    /// array or heterogeneous job to which it belongs. A job that ended anew since it was claimed is left as
+    /// it is.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -106,7 +107,7 @@ impl JobUsageTable {
             "UPDATE job_usage SET ended = $2, array_id = CAST($3 AS text), elapsed_s = $4, nodes = $5,
                  cores = $6, cpu_s = $7, cores_peak = $8, memory_request_bytes = $9, memory_used_bytes = $10,
                  memory_bound_bytes = $11, gpus = $12, gpus_used = $13, gpu_s = $14
-             WHERE job_key = $1";
+             WHERE job_key = $1 AND claimed_until IS NOT NULL";
         let parameters = [
             job_key.into(),
             Value::time(ended_us),

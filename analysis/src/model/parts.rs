@@ -93,8 +93,8 @@ pub struct NodeReport {
     pub cpus: Option<u64>,
     /// The number of its cores, if known. A core has several CPUs if these are hardware threads.
     pub cores: Option<u64>,
-    /// The number of cores that the scheduler gave to the job there, if it reported it; in its own unit, which
-    /// may be hardware threads.
+    /// The number of cores that the scheduler gave to the job there, if it reported it; in its own unit,
+    /// which may be hardware threads.
     pub job_cores: Option<u64>,
     /// The number of stored samples.
     pub samples: u64,

@@ -1,5 +1,5 @@
-//! The cores in use of several jobs over their time, in a few points each: a list of jobs asks once for all of
-//! its rows.
+//! The cores in use of several jobs over their time, in a few points each: a list of jobs asks once for all
+//! of its rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

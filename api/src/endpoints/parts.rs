@@ -19,8 +19,8 @@ pub(super) const POINTS: Parameter = Parameter::query(
     "The number of parts of the time; without it, all samples.",
 );
 
-/// The most samples, on the most nodes, of a job of which samples are read in place of a rollup, whose means do not
-/// know for how long each sample held.
+/// The most samples, on the most nodes, of a job of which samples are read in place of a rollup, whose means
+/// do not know for how long each sample held.
 const FEW_SAMPLES: u64 = 100_000;
 const FEW_NODES: usize = 64;
 

@@ -98,8 +98,8 @@ fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Returns the least, the largest and the mean value of each metric over its series: pages leave out the charts
-/// of those that do not change.
+/// Returns the least, the largest and the mean value of each metric over its series: pages leave out the
+/// charts of those that do not change.
 fn extents(report: &Report) -> Value {
     let mut series_of: BTreeMap<&str, Vec<[f64; 3]>> = BTreeMap::new();
     for series in &report.series {

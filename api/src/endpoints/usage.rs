@@ -96,21 +96,6 @@ static SUMS: Table<UsageRow> = Table {
     ],
 };
 
-static SUM: Table<UsageRow> = Table {
-    name: "usage",
-    columns: &[
-        JOBS,
-        FAILED,
-        UNKNOWN,
-        CORE_HOURS,
-        CPU_HOURS,
-        WASTED_CORE_HOURS,
-        GPU_HOURS,
-        WASTED_GPU_HOURS,
-        MEMORY_EFFICIENCY,
-    ],
-};
-
 /// The parameters that choose jobs.
 const OF_USER: Parameter = Parameter::query("user", Kind::Text, "The name of the owner.");
 const ACCOUNT: Parameter = Parameter::query("account", Kind::Text, "The account.");
@@ -155,7 +140,7 @@ pub(super) static TOTAL: Endpoint = Endpoint {
         "The hours until now; by default 24.",
     )],
     formats: OBJECT,
-    answer: || SUM.row_schema(),
+    answer: || SUMS.row_schema(),
     body: None,
     handler: |call| {
         let hours = call.arguments.integer("hours").unwrap_or(HOURS);
@@ -165,7 +150,7 @@ pub(super) static TOTAL: Endpoint = Endpoint {
                 let ended_ns = now_ns.saturating_sub(hours.saturating_mul(HOUR_NS))..now_ns;
                 let filter = JobFilter { limit: 1, ..JobFilter::default() };
                 let sum = reader.usage(UsageGroup::All, ended_ns, &filter)?.pop().unwrap_or_default();
-                Ok(SUM.object(&sum))
+                Ok(SUMS.object(&sum))
             })
             .await
         })

@@ -1,12 +1,12 @@
-//! The figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours that
-//! those of the last day requested and did not use.
+//! The figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours
+//! that those of the last day requested and did not use.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::response::Response;
 use polymeter_service::clock;
-use polymeter_store::reader::{Access, JobFilter, JobOrder, JobRow, Read, UsageGroup};
+use polymeter_store::reader::{Access, FAILED_STATES, JobFilter, JobOrder, JobRow, Read, UsageGroup};
 use serde_json::json;
 
 use super::job_cores::wasted_core_s;
@@ -16,9 +16,6 @@ use crate::limits;
 use crate::request::{Call, Endpoint, OBJECT};
 
 const DAY_NS: i64 = 86_400_000_000_000;
-
-/// The states of jobs that failed, be it by themselves or with their node.
-pub(super) const FAILED: &str = "FAILED,OUT_OF_MEMORY,NODE_FAIL,BOOT_FAIL,ERROR";
 
 /// The key by which the answer is kept for some seconds: no job has it.
 const OVERVIEW_KEY: i64 = -1;
@@ -53,13 +50,14 @@ async fn overview(call: Call) -> Result<Response, Problem> {
         }
         let running =
             JobFilter { is_ended: Some(false), limit: limits::COUNTED_JOBS, ..JobFilter::default() };
-        let failed = JobFilter { state: Some(FAILED.to_owned()), ..of_last_day(limits::COUNTED_JOBS) };
+        let failed_states = FAILED_STATES.join(",");
+        let failed = JobFilter { state: Some(failed_states.clone()), ..of_last_day(limits::COUNTED_JOBS) };
         let (running, failed) = (reader.jobs(&running)?.len(), reader.jobs(&failed)?.len());
         let day_ns = now_ns().saturating_sub(DAY_NS)..now_ns();
         let all = JobFilter { limit: 1, ..JobFilter::default() };
         let sum = reader.usage(UsageGroup::All, day_ns, &all)?.pop().unwrap_or_default();
         let text: Arc<str> = json!({
-            "running": running, "failed": failed, "failed_states": FAILED, "wasted_core_h": (sum.wasted_core_s / 36.0).round() / 100.0,
+            "running": running, "failed": failed, "failed_states": failed_states, "wasted_core_h": (sum.wasted_core_s / 36.0).round() / 100.0,
             "wasted_jobs": sum.jobs, "counted_max": limits::COUNTED_JOBS,
         })
         .to_string()

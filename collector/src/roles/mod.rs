@@ -170,9 +170,7 @@ impl Roles {
         }
         names
     }
-}
 
-impl Roles {
     /// Starts a thread that writes the managers into a database with roles of its own. It tries until it
     /// succeeds or the collector stops, always with those in force.
     ///

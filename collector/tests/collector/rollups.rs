@@ -39,8 +39,8 @@ pub(crate) fn begin_us() -> i64 {
     now_us() / HOUR_US * HOUR_US - 3 * HOUR_US
 }
 
-/// Returns the values of sample `number` of a node: a counter that restarts now and then and falls a little twice,
-/// and gauges.
+/// Returns the values of sample `number` of a node: a counter that restarts now and then and falls a little
+/// twice, and gauges.
 fn row(node: i64, number: i64) -> [Option<u64>; 3] {
     let since_restart = (number + node * 100) % 700;
     let more = match number {
@@ -117,8 +117,8 @@ fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
     samples
 }
 
-/// Computes the buckets from the samples. The increase is the sum of the steps above the highest value, where a
-/// step down to half or less is a restart from 0.
+/// Computes the buckets from the samples. The increase is the sum of the steps above the highest value, where
+/// a step down to half or less is a restart from 0.
 fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap<Key, Bucket> {
     let mut buckets: BTreeMap<Key, Bucket> = BTreeMap::new();
     let mut highest: BTreeMap<Key, f64> = BTreeMap::new();

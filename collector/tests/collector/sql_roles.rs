@@ -31,8 +31,8 @@ pub(crate) const VIEWS: [&str; 12] = [
     "energy_by_job",
 ];
 
-/// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that overlap on
-/// a node, and one without an owner.
+/// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that
+/// overlap on a node, and one without an owner.
 const MORE_JOBS: &str = "
     INSERT INTO metric VALUES ('user.hidden', 'B', 'gauge');
     INSERT INTO job (job_id, owner, account, started, ended)

@@ -187,6 +187,11 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
         }
         let of_all = reader.usage(UsageGroup::All, span_ns.clone(), &JobFilter::default()).unwrap();
         let expected = expected(visible(), |_| Some((None, None))).into_values().next().unwrap_or_default();
+        // What lists show of each job adds up to the same.
+        let listed = reader.jobs(&JobFilter { limit: 10_000, ..JobFilter::default() }).unwrap();
+        let ended = listed.iter().filter(|job| job.ended_ns.is_some_and(|at_ns| span_ns.contains(&at_ns)));
+        let wasted = ended.filter_map(|job| job.usage.as_ref()?.wasted_core_s()).sum::<f64>();
+        assert!((wasted - expected.wasted_core_s).abs() < 1e-6, "{wasted}: {expected:?}");
         assert_eq!(of_all, [expected], "{access:?}");
         let of_account = JobFilter { account: Some("b".to_owned()), limit: 1, ..JobFilter::default() };
         assert!(reader.usage(UsageGroup::User, span_ns.clone(), &of_account).unwrap().len() <= 1);

@@ -1,5 +1,5 @@
-//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, managers those of
-//! their accounts, and support staff and root all.
+//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, managers those
+//! of their accounts, and support staff and root all.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! The record that `polymeter run` leaves: it is that of the command alone, the same in the printed report and
-//! in the store, complete however the run ends, and open to requests from within the run.
+//! The record that `polymeter run` leaves: it is that of the command alone, the same in the printed report
+//! and in the store, complete however the run ends, and open to requests from within the run.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -212,6 +212,9 @@ fn a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds() {
             AND held.granted AND held.relation = 'control_request'::regclass
             AND held.mode = 'ShareRowExclusiveLock')";
     let cluster = Cluster::new();
+    // The removal of earlier requests would wait for the table, and the request for the removal.
+    let requests = "SELECT count(*) FROM control_request";
+    wait_until("earlier requests are removed", || cluster.env.query(requests) == "0");
     std::thread::scope(|scope| {
         scope.spawn(|| cluster.env.query(HOLD));
         wait_until("no answers can be stored", || cluster.env.query(HELD) == "t");

@@ -1,4 +1,5 @@
-//! The collector's pages answer first: what came of a job and what to change, and which jobs are worth a look.
+//! The collector's pages answer first: what came of a job and what to change, and which jobs are worth a
+//! look.
 
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::tests;
@@ -150,7 +151,8 @@ fn check_modules(browser: &mut Browser) {
     );
 }
 
-/// Adds jobs: an array of 30 tasks, two that failed today and long ago, one of another user, and two with one id.
+/// Adds jobs: an array of 30 tasks, two that failed today and long ago, one of another user, and two with one
+/// id.
 const JOBS: &str = "
     CREATE TEMP TABLE now AS SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000000 AS ns;
     WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 30)

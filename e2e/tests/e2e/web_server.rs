@@ -1,5 +1,5 @@
-//! A real web server in front of the API, with the configurations of docs/how-to/api.md and sign-in.md: who its
-//! users are, and that values arrive as they are committed.
+//! A real web server in front of the API, with the configurations of docs/how-to/api.md and sign-in.md: who
+//! its users are, and that values arrive as they are committed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -81,8 +81,8 @@ fn users_of_a_web_server_are_those_that_it_names() {
     assert!(!log.contains("[alert]") && !log.contains("[emerg]"), "{log}");
 }
 
-/// Serves as oauth2-proxy: a cookie names the user, whose claim `preferred_username` is in the answer. Returns
-/// the address.
+/// Serves as oauth2-proxy: a cookie names the user, whose claim `preferred_username` is in the answer.
+/// Returns the address.
 fn oauth2_proxy() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -28,8 +28,8 @@ const SOURCE_NAMES: [&str; 2] = ["a", "b"];
 /// The maximum number of simultaneous jobs of an agent.
 const JOBS_MAX: usize = 3;
 
-/// Added to the ids of ends of jobs, which are times: an end before the last sample of its job would be stored
-/// at that sample's time.
+/// Added to the ids of ends of jobs, which are times: an end before the last sample of its job would be
+/// stored at that sample's time.
 const AFTER_SAMPLES_US: i64 = 1 << 52;
 
 #[derive(Debug)]

@@ -125,8 +125,8 @@ impl BlockDevices<'_> {
         } else if is("zram") || is("ram") {
             RoleKind::Local
         } else if !below.is_empty() || ["loop", "dm-", "md", "drbd", "zd"].into_iter().any(is) {
-            // What is below a loop device is a file, which is on another device or on another node; DRBD and ZFS
-            // do not tell the kernel what is below their devices.
+            // What is below a loop device is a file, which is on another device or on another node; DRBD and
+            // ZFS do not tell the kernel what is below their devices.
             RoleKind::Stacked
         } else {
             RoleKind::Physical

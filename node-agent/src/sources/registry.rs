@@ -45,8 +45,8 @@ pub static KINDS: &[&dyn SourceKind] = &[
 ];
 
 impl SourceFactory<'_> {
-    /// Returns true if the files of metrics that other kinds have, too, can be read on version 2. They may appear
-    /// after the others, and count all of the cgroup from its begin.
+    /// Returns true if the files of metrics that other kinds have, too, can be read on version 2. They may
+    /// appear after the others, and count all of the cgroup from its begin.
     pub(crate) fn has_files_with_alternative(&self, target: &Target) -> bool {
         let request = OpenRequest { host: self, target, wanted: Vec::new() };
         any_file_with_alternative(&request, |file, _| file.hierarchy == Hierarchy::V2)

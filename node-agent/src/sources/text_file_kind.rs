@@ -254,8 +254,8 @@ pub(super) fn watch_files(request: &OpenRequest<'_>, opening: &mut Opening<'_>) 
     }
 }
 
-/// Returns the patterns that must be watched for new files. A directory with dozens of wanted files is watched
-/// by itself and by one of the files, which may appear a little later.
+/// Returns the patterns that must be watched for new files. A directory with dozens of wanted files is
+/// watched by itself and by one of the files, which may appear a little later.
 fn watched(paths: impl IntoIterator<Item = &'static str>) -> BTreeSet<&'static str> {
     let mut patterns = BTreeSet::new();
     let mut directories = BTreeSet::new();

@@ -296,8 +296,8 @@ pub struct JobNodeRow {
     pub ended_ns: Option<i64>,
     /// True if another job ran on the node meanwhile.
     pub is_shared: bool,
-    /// The time by which the clock of the node was ahead of the collector's, in microseconds, if that is much:
-    /// all times of the job on the node are without it.
+    /// The time by which the clock of the node was ahead of the collector's, in microseconds, if that is
+    /// much: all times of the job on the node are without it.
     #[serde(default)]
     pub clock_offset_us: Option<i64>,
 }

@@ -68,8 +68,8 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Returns true for a series of I/O over all devices of a job, which its processes provide until the cgroup's file
-/// appears: that contains it.
+/// Returns true for a series of I/O over all devices of a job, which its processes provide until the cgroup's
+/// file appears: that contains it.
 fn is_of_all_devices(metric: &str, labels: &Labels) -> bool {
     metric.starts_with("io.") && labels.get("device").is_none()
 }

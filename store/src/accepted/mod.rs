@@ -25,8 +25,8 @@ pub struct Accepted {
     pub follows: u64,
     /// The time of its arrival, in microseconds since the epoch.
     pub received_us: i64,
-    /// The time by which the clock of its node is ahead of the collector's, in microseconds; 0 if it is not by
-    /// much.
+    /// The time by which the clock of its node is ahead of the collector's, in microseconds; 0 if it is not
+    /// by much.
     pub clock_offset_us: i64,
     /// Its samples.
     pub samples: Vec<SampleBlock>,
@@ -124,8 +124,8 @@ impl Accepted {
         empty
     }
 
-    /// Returns the same as [`Self::as_loss`] without jobs, sources and events, which may be the values that the
-    /// store refuses.
+    /// Returns the same as [`Self::as_loss`] without jobs, sources and events, which may be the values that
+    /// the store refuses.
     pub fn as_unattributed_loss(&self, reason: LossReason) -> Self {
         let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         for loss in self.as_loss(reason).losses {

@@ -28,3 +28,4 @@ pub use polymeter_proto::read::{
 pub use self::access::{Access, GuardedReader};
 pub use self::read::{Read, SeriesScope};
 pub use self::recorded_statements::{ReadCancel, Reader};
+pub use self::usage::FAILED_STATES;

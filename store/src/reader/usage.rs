@@ -11,8 +11,8 @@ use crate::StoreError;
 use crate::row::from_row;
 use crate::value::Value;
 
-/// The final states of jobs that failed, in the terms of Slurm and OAR.
-const FAILED: &str = "'FAILED', 'OUT_OF_MEMORY', 'NODE_FAIL', 'BOOT_FAIL', 'ERROR'";
+/// The final states of jobs that failed, by themselves or with their node, in the terms of Slurm and OAR.
+pub const FAILED_STATES: [&str; 5] = ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "ERROR"];
 
 /// The columns of the figures, in the order of the fields.
 const FIGURES: &str = "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
@@ -123,8 +123,9 @@ pub(super) fn usage_of<'a>(
         sum("used.memory_request_bytes * used.elapsed_s", "used.memory_used_bytes IS NOT NULL"),
         sum("used.memory_used_bytes * used.elapsed_s", "used.memory_request_bytes IS NOT NULL"),
     ];
+    let failed = FAILED_STATES.map(|state| format!("'{state}'")).join(", ");
     let statement = format!(
-        "SELECT {group}, {user}, count(*), count(*) FILTER (WHERE upper(job.state) IN ({FAILED})),
+        "SELECT {group}, {user}, count(*), count(*) FILTER (WHERE upper(job.state) IN ({failed})),
              count(*) FILTER (WHERE used.elapsed_s IS NULL OR NOT ({known})), {}
          FROM (SELECT job_key, cluster, owner, owner_uid, account, queue, state FROM job WHERE {condition}) AS job
          JOIN job_usage AS used ON used.job_key = job.job_key

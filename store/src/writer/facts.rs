@@ -125,7 +125,8 @@ fn update_details(
         "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
              time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
              memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
-             restarts = coalesce(new.restarts, job.restarts), run = coalesce(new.run, job.run), scheduler = coalesce(new.scheduler, job.scheduler)
+             restarts = coalesce(new.restarts, job.restarts), run = coalesce(new.run, job.run),
+             scheduler = coalesce(new.scheduler, job.scheduler)
          FROM {new} WHERE job.job_key = new.key",
         &batch,
     )?;

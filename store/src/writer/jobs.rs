@@ -125,8 +125,8 @@ fn find_or_insert<'a>(
 /// Returns the key of each job's row: the one that this handle already uses, else the one that this node
 /// began at that time, else the one of the same owner that still runs, ran when this node began, or lost only
 /// its agent. Of several runs the one that began at the nearest time counts: frames may come late from a
-/// spool. Two handles of a session are two runs, unless another node ran the job meanwhile. An agent that started again, and found the job without its scheduler's
-/// scripts, does not know the cluster.
+/// spool. Two handles of a session are two runs, unless another node ran the job meanwhile. An agent that
+/// started again, and found the job without its scheduler's scripts, does not know the cluster.
 fn find(
     connection: &mut dyn Connection,
     jobs: &[&Arc<JobRecord>],

@@ -101,8 +101,8 @@ impl Store {
         transaction(&mut *self.connection, end).context("end silent sessions")
     }
 
-    /// Stores the times by which the clocks of nodes are ahead of the collector's, by session, in microseconds;
-    /// none if they are not far apart. Returns the sessions that are in the store.
+    /// Stores the times by which the clocks of nodes are ahead of the collector's, by session, in
+    /// microseconds; none if they are not far apart. Returns the sessions that are in the store.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -130,8 +130,8 @@ fn ids(sessions: impl Iterator<Item = SessionId>) -> Batch<'static> {
 }
 
 /// Records the newest frame of each session, at the time of the database: the clocks of collectors may
-/// differ, and each looks for silent sessions. `pending` are the stored samples that the ledger does not count
-/// yet.
+/// differ, and each looks for silent sessions. `pending` are the stored samples that the ledger does not
+/// count yet.
 pub(super) fn advance(
     connection: &mut dyn Connection,
     progress: &BTreeMap<SessionId, Progress>,

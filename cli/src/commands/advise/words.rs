@@ -9,7 +9,8 @@ pub(super) fn directives(script: &str, prefix: &str, ends: bool) -> Vec<Vec<Stri
     of_prefix.filter(|rest| rest.starts_with(char::is_whitespace)).map(words).collect()
 }
 
-/// Divides a line into words, as a shell does without variables: quotes join, an unquoted `#` begins a comment.
+/// Divides a line into words, as a shell does without variables: quotes join, an unquoted `#` begins a
+/// comment.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {

@@ -20,7 +20,8 @@ pub(super) struct ControlSocket {
 
 impl ControlSocket {
     /// Creates the directory among the temporary files, or in /tmp where their path is too long for a socket.
-    /// Returns none where neither is possible: requests of commands within the run then fail as outside of it.
+    /// Returns none where neither is possible: requests of commands within the run then fail as outside of
+    /// it.
     pub(super) fn create() -> Option<Self> {
         let parents = [std::env::temp_dir(), PathBuf::from("/tmp")];
         parents.iter().find_map(|parent| {

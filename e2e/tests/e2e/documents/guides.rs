@@ -1,5 +1,5 @@
-//! The commands of README.md, the tutorials and the how-to guides, executed as the user whom they address, with
-//! the results that they promise. A new block of commands must be in one of these lists.
+//! The commands of README.md, the tutorials and the how-to guides, executed as the user whom they address,
+//! with the results that they promise. A new block of commands must be in one of these lists.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -272,7 +272,8 @@ fn every_block_of_commands_is_executed_or_listed() {
 /// What stands in the place of the names in a page.
 type Names<'a> = &'a [(&'a str, &'a str)];
 
-/// Executes blocks in one shell, which ends with the first failure of a command, and asserts what they promise.
+/// Executes blocks in one shell, which ends with the first failure of a command, and asserts what they
+/// promise.
 fn execute(blocks_of_user: &[Block], mut shell: Command, names: Names<'_>) {
     let mut script = "exec 2>&1\nset -e\n".to_owned();
     for (place, Block { page, begins, .. }) in blocks_of_user.iter().enumerate() {

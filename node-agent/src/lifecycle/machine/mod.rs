@@ -74,7 +74,8 @@ impl Lifecycle {
         }
     }
 
-    /// Returns true for a job that began after the agent, so that all requests about it were sent to this one.
+    /// Returns true for a job that began after the agent, so that all requests about it were sent to this
+    /// one.
     pub(crate) fn knows_from_begin(&self, target: &TrackedTarget) -> bool {
         let is_older = |place: &PathBuf| self.older.as_ref().is_none_or(|older| older.contains(place));
         target.job.is_some() && !target.found_at.as_ref().is_some_and(is_older)

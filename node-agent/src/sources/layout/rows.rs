@@ -143,8 +143,8 @@ impl<'a> KnownLines<'a> {
         }
     }
 
-    /// Returns false for a line that no rule takes, and that is not left out by name: it should be of a device
-    /// and is of none, or of one that had a line before, or has a key that is not in the catalogue.
+    /// Returns false for a line that no rule takes, and that is not left out by name: it should be of a
+    /// device and is of none, or of one that had a line before, or has a key that is not in the catalogue.
     pub(crate) fn knows(&mut self, line: &[u8], words: &[Word<'_>]) -> bool {
         let form = self.form;
         // The titles of net/dev are separated by bars.

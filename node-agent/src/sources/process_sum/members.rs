@@ -142,8 +142,8 @@ impl Readable<'_> {
                 None => drop(found.processes.remove(&pid)),
             }
         }
-        // A cgroup does not list a process that exits, whose use is in its parent's account only when that has
-        // waited for it; nor one that has left the cgroup. Parents are read before, as above.
+        // A cgroup does not list a process that exits, whose use is in its parent's account only when that
+        // has waited for it; nor one that has left the cgroup. Parents are read before, as above.
         let unlisted = self.accounts.processes().filter(|(pid, _)| !listed.contains(pid)).take(per_reading);
         let left = unlisted.filter(|(pid, process)| self.still_exists(*pid, process.started));
         found.processes.extend(left.map(|(pid, process)| (pid, *process)));

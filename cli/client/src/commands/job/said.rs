@@ -1,5 +1,5 @@
-//! What a scheduler says about a job: each field is read by itself, and the text of one that cannot be read is
-//! kept, so that no field costs the others. Pure.
+//! What a scheduler says about a job: each field is read by itself, and the text of one that cannot be read
+//! is kept, so that no field costs the others. Pure.
 
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -145,7 +145,8 @@ pub(super) fn exit_status(text: &str) -> Result<(u32, Option<u32>), InvalidField
     }
 }
 
-/// Parses a time limit, in seconds; none if there is no limit. `1-12:30` has hours and minutes behind the days.
+/// Parses a time limit, in seconds; none if there is no limit. `1-12:30` has hours and minutes behind the
+/// days.
 ///
 /// # Errors
 /// Returns an error if it is no time.
