@@ -19,7 +19,8 @@ pub fn job_usage(report: &Report) -> JobUsage {
         elapsed_s: report.wall_s,
         nodes: number("nodes"),
         cores: number("cores"),
-        cpu_s: number("cpu_time"),
+        // A core whose hardware threads are busy is used once, as it is requested once.
+        cpu_s: number("cores_used").map(|used| used * report.wall_s),
         cores_peak: number("cores_peak"),
         memory_request_bytes: number("memory_request"),
         memory_used_bytes: number("memory_used"),
@@ -56,6 +57,19 @@ mod tests {
         assert_eq!((usage.memory_request_bytes, usage.gpus, usage.gpu_s), (Some(32e9), None, None));
         assert_eq!(array_id(&of), Some("4009"));
         assert_eq!(array_id(&Report::default()), None);
+    }
+
+    #[test]
+    fn a_core_with_busy_threads_is_used_once() {
+        // 8 threads of 4 cores, all busy for half of an hour and then half of them.
+        let minutes: Vec<f64> = (0..60).map(|minute| if minute < 30 { 8.0 } else { 4.0 }).collect();
+        let mut of = report(60, 8, vec![busy("n1", &minutes)]);
+        of.submission.scheduler = Some("slurm".to_owned());
+        let node = &mut of.by_node[0];
+        (node.cpus, node.cores, node.job_cores) = (Some(16), Some(8), Some(8));
+        let usage = job_usage(&of);
+        assert_eq!((usage.cores, usage.cpu_s), (Some(4.0), Some(4.0 * 3600.0)));
+        assert_eq!((usage.cores_used(), usage.wasted_core_s()), (Some(4.0), Some(0.0)));
     }
 
     #[test]

@@ -60,10 +60,12 @@ pub(super) static JOB_CORES: Endpoint = Endpoint {
 fn object(job: &JobRow, cores: &Cores) -> Value {
     let rounded =
         |value: &f64| if value.is_finite() { number((value * 1e4).round() / 1e4) } else { Value::Null };
+    // That of an ended job is the one of its report.
+    let mean = job.usage.as_ref().and_then(JobUsage::cores_used).unwrap_or_else(|| cores.mean());
     json!({
         "key": job.job_key,
         "cores": cores.0.iter().map(rounded).collect::<Vec<_>>(),
-        "mean": rounded(&cores.mean()),
+        "mean": rounded(&mean),
         "wasted_core_s": wasted_core_s(job).map(f64::round).map(number),
     })
 }

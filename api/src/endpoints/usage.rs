@@ -48,8 +48,12 @@ const CORE_HOURS: Column<UsageRow> =
         number(of.core_s / 3600.0)
     });
 
-const CPU_HOURS: Column<UsageRow> =
-    Column::new("cpu_hours", Type::Number, "CPU time.", |of| number(of.cpu_s / 3600.0));
+const CPU_HOURS: Column<UsageRow> = Column::new(
+    "cpu_hours",
+    Type::Number,
+    "CPU time, of a core with several busy hardware threads once.",
+    |of| number(of.cpu_s / 3600.0),
+);
 
 const WASTED_CORE_HOURS: Column<UsageRow> = Column::new(
     "wasted_core_hours",

@@ -83,7 +83,7 @@ pub struct JobUsage {
     pub nodes: Option<f64>,
     /// The cores of the job on all nodes.
     pub cores: Option<f64>,
-    /// CPU time on all nodes, in seconds.
+    /// CPU time on all nodes, in seconds; that of a core with several busy hardware threads counts once.
     pub cpu_s: Option<f64>,
     /// The largest number of cores in use at a time.
     pub cores_peak: Option<f64>,
@@ -102,6 +102,11 @@ pub struct JobUsage {
 }
 
 impl JobUsage {
+    /// Returns the cores in use, on average over the job's time.
+    pub fn cores_used(&self) -> Option<f64> {
+        self.cpu_s.filter(|_| self.elapsed_s > 0.0).map(|cpu_s| cpu_s / self.elapsed_s)
+    }
+
     /// Returns the core-seconds that were wasted: the requested ones less the CPU time; none for a job with
     /// GPUs, which needs few of the cores that come with them.
     pub fn wasted_core_s(&self) -> Option<f64> {
