@@ -41,10 +41,11 @@ endef
 
 # TESTS=PATTERN runs the tests whose names contain it.
 test: test-deps ## Run all tests that this machine can run, side by side, and list the others
-	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped
+	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped $(TARGET)/tests.times
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked --no-run --message-format=json-render-diagnostics >$(TARGET)/tests.json
-	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
+	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped POLYMETER_TEST_TIMES=$(abspath $(TARGET))/tests.times \
+	    $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins

@@ -3,8 +3,8 @@
 //! Rust's own harness knows only two results, so that a test on a machine without a required feature would
 //! pass. With this harness such a test calls [`skip`], is reported as ignored, and is listed at the end. The
 //! list is also appended to the file that `POLYMETER_SKIPPED` names, from which `make test` prints the
-//! skipped tests of all programs. `POLYMETER_REQUIRE` lists features that the machine must have: a skip for
-//! lack of one of them is a failure.
+//! skipped tests of all programs; the time of each test to the one that `POLYMETER_TEST_TIMES` names.
+//! `POLYMETER_REQUIRE` lists features that the machine must have: a skip for lack of one of them is a failure.
 //!
 //! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there.
 //! The test program is declared with `harness = false` and passes all lists to [`run`].
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use rustix::fs::{FlockOperation, flock};
@@ -161,7 +161,10 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     let skipped = Arc::clone(skipped);
     Trial::ignorable_test(test.short_name(), move || {
         let _turn = turn(test.exclusive)?;
-        match outcome(test, longest()) {
+        let started = Instant::now();
+        let outcome = outcome(test, longest());
+        append("POLYMETER_TEST_TIMES", &format!("{:7.1} {}\n", started.elapsed().as_secs_f64(), test.name));
+        match outcome {
             Ok(None) => Ok(Completion::Completed),
             Ok(Some(reason)) => {
                 let line = format!("{}: {reason}", test.name);
@@ -254,8 +257,15 @@ fn report(skipped: &[String]) {
     println!("{} skipped:", skipped.len());
     skipped.iter().for_each(|line| println!("    {line}"));
     println!();
-    let Some(path) = std::env::var_os("POLYMETER_SKIPPED") else { return };
-    let lines: String = skipped.iter().map(|line| format!("{line}\n")).collect();
+    append("POLYMETER_SKIPPED", &skipped.iter().map(|line| format!("{line}\n")).collect::<String>());
+}
+
+/// Appends lines to the file that a variable of the environment names, if it is set.
+///
+/// # Panics
+/// Panics if the file cannot be written.
+fn append(variable: &str, lines: &str) {
+    let Some(path) = std::env::var_os(variable) else { return };
     let written = OpenOptions::new().create(true).append(true).open(&path);
     if let Err(error) = written.and_then(|mut file| file.write_all(lines.as_bytes())) {
         panic!("cannot write {}: {error}", path.display());
