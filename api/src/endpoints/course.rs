@@ -269,7 +269,7 @@ fn bounded(
     series: usize,
 ) -> (i64, Option<Rollup>) {
     const SECOND_NS: i64 = 1_000_000_000;
-    let series = i64::try_from(series).unwrap_or(i64::MAX);
+    let (count, series) = (series, i64::try_from(series).unwrap_or(i64::MAX));
     let mut width_ns = width_ns;
     loop {
         let rollup = parts::rollup(width_ns, left, false);
@@ -281,7 +281,7 @@ fn bounded(
             Some(coarser) if intervals.saturating_mul(series) > limits::COURSE_INTERVALS => {
                 width_ns = width_ns.max(coarser.length_ns());
             }
-            Some(_) | None => return (width_ns, rollup),
+            Some(_) | None => return (width_ns, parts::finest(rollup, left, span_ns, count)),
         }
     }
 }
@@ -303,7 +303,8 @@ mod tests {
     #[test]
     fn many_series_are_read_from_coarser_rollups_and_few_in_the_wanted_parts() {
         let width = |series, hours: i64| bounded(hours * HOUR_NS / 600, None, &(0..hours * HOUR_NS), series);
-        assert_eq!(width(10, 24), (144_000_000_000, Some(Rollup::Minute)));
+        assert_eq!(width(12, 24), (144_000_000_000, Some(Rollup::Minute)));
+        assert_eq!(width(10, 24), (144_000_000_000, Some(Rollup::TenSeconds)), "few intervals");
         assert_eq!(width(10, 1), (6_000_000_000, None));
         assert_eq!(width(2000, 1), (60_000_000_000, Some(Rollup::Minute)));
         assert_eq!(width(500, 1), (10_000_000_000, Some(Rollup::TenSeconds)));

@@ -20,7 +20,8 @@ pub(super) const POINTS: Parameter = Parameter::query(
 );
 
 /// The most samples, on the most nodes, of a job of which samples are read in place of a rollup, whose means
-/// do not know for how long each sample held.
+/// do not know for how long each sample held; and the most intervals that are read of a finer rollup than the
+/// length of the parts needs.
 const FEW_SAMPLES: u64 = 100_000;
 const FEW_NODES: usize = 64;
 
@@ -62,7 +63,31 @@ pub(super) fn rollup(width_ns: i64, left: Option<Rollup>, has_few: bool) -> Opti
         return left;
     }
     let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
-    coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns())
+    coarser(coarsest, left)
+}
+
+/// Returns the finest rollup that has few intervals of `series` in a time, if it is finer than [`rollup`]: all
+/// samples of an interval count the same, so that a change of the period distorts the mean of one interval.
+pub(super) fn finest(
+    rollup: Option<Rollup>,
+    left: Option<Rollup>,
+    span_ns: &Range<i64>,
+    series: usize,
+) -> Option<Rollup> {
+    let length_ns = span_ns.end.saturating_sub(span_ns.start);
+    let has_few = |finer: &Rollup| {
+        let intervals = u64::try_from(length_ns / finer.length_ns()).unwrap_or_default().saturating_add(1);
+        intervals.saturating_mul(series as u64) <= FEW_SAMPLES
+    };
+    let finest = Rollup::ALL
+        .into_iter()
+        .find(has_few)
+        .filter(|finest| rollup.is_some_and(|rollup| finest.length_ns() < rollup.length_ns()));
+    finest.map_or(rollup, |finest| coarser(Some(finest), left))
+}
+
+fn coarser(one: Option<Rollup>, other: Option<Rollup>) -> Option<Rollup> {
+    one.into_iter().chain(other).max_by_key(|rollup| rollup.length_ns())
 }
 
 /// Series, and the parts of a time in which they are read.
@@ -143,5 +168,18 @@ mod tests {
         assert_eq!(rollup(1, None, false), None);
         assert_eq!(rollup(hour_ns, None, true), None);
         assert_eq!(rollup(1, Some(Rollup::Minute), true), Some(Rollup::Minute), "what retention has left");
+    }
+
+    #[test]
+    fn a_finer_rollup_is_read_where_it_has_few_intervals() {
+        let hour_ns = Rollup::Hour.length_ns();
+        let of = |rollup, left, hours, series| finest(rollup, left, &(0..hours * hour_ns), series);
+        let [ten_seconds, minute, hour] = [Rollup::TenSeconds, Rollup::Minute, Rollup::Hour].map(Some);
+        assert_eq!(of(hour, None, 24, 11), ten_seconds);
+        assert_eq!(of(hour, None, 24, 12), minute, "8641 intervals of each series");
+        assert_eq!(of(hour, None, 24, 70), hour);
+        assert_eq!(of(minute, None, 24, 70), minute);
+        assert_eq!(of(None, None, 24, 1), None, "samples");
+        assert_eq!(of(hour, minute, 24, 11), minute, "what retention has left");
     }
 }

@@ -151,7 +151,8 @@ impl Request {
     /// Writes the parts of the time.
     fn parts(&self, reader: &mut dyn Read, points: i64, chunks: &mut Chunks) -> Result<(), Failure> {
         let width_ns = parts::width_ns(&self.span_ns, points);
-        let rollup = parts::rollup(width_ns, self.left, self.has_few);
+        let sufficient = parts::rollup(width_ns, self.left, self.has_few);
+        let rollup = parts::finest(sufficient, self.left, &self.span_ns, self.rows.len());
         let mut out = Output::begin(self, chunks, Some((width_ns, rollup)))?;
         let (of, span_ns) = (SeriesScope::from(&self.of), self.span_ns.clone());
         let wanted = Wanted { of, rows: &self.rows, span_ns, width_ns, rollup };

@@ -33,6 +33,10 @@ const RECORDED_S: i64 = 1200;
 pub(crate) const BEGIN_S: i64 = 300;
 pub(crate) const END_S: i64 = 900;
 
+/// The times at which counters of energy misbehave, in seconds.
+const LATE_S: i64 = 600;
+const RESTART_S: i64 = 700;
+
 pub(crate) fn owned(handle: u32, job_id: &str, uid: u32, started_us: i64) -> Arc<Job> {
     let Job { descriptor, .. } = (*job(handle, job_id, started_us)).clone();
     let descriptor = JobDescriptor { owner_uid: Some(uid), owner: None, ..descriptor };
@@ -64,7 +68,7 @@ fn shape(id: u32, job: Option<&Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
 
 /// Sends the samples of a node with two packages of 100 W and 50 W, four busy cores, and a port that receives
 /// 1 MB/s; each of its jobs uses as many cores as given. The jobs run in the middle of the recording.
-pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)]) {
+pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)], is_faulty: bool) {
     let of_node = shape(
         1,
         None,
@@ -85,8 +89,11 @@ pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)]
     for second in (0..RECORDED_S).step_by(5) {
         let (at_us, seconds) = (begin_us + second * SECOND_US, u64::try_from(second).unwrap());
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
-        let joules = |watts: f64| Some((1e6 + watts * seconds as f64).to_bits());
-        let node = [joules(100.0), joules(50.0), Some(seconds * 4_000_000_000), Some(seconds * 1_000_000)];
+        let joules = |watts: f64, before: f64| Some((before + watts * seconds as f64).to_bits());
+        // The counter of one package may be behind for a moment, and that of the other one restart.
+        let first = joules(100.0, if is_faulty && second == LATE_S { 1e6 - 600.0 } else { 1e6 });
+        let other = joules(50.0, if is_faulty && second >= RESTART_S { -35_000.0 } else { 1e6 });
+        let node = [first, other, Some(seconds * 4_000_000_000), Some(seconds * 1_000_000)];
         let mut rows = vec![(&of_node, at_us, node.to_vec())];
         if (BEGIN_S..=END_S).contains(&second) {
             let used = |cores: u64| vec![Some((seconds - 300) * cores * 1_000_000_000)];
@@ -140,9 +147,9 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
     let started_us = begin_us + BEGIN_S * SECOND_US;
     let alone = owned(1, "1", ALICE, started_us);
     let sharing = [owned(1, "2", ALICE, started_us), owned(2, "3", BOB, started_us)];
-    record(&mut Agent::to(&environment.context, &collector, "n1", 1), begin_us, &[(&alone, 2)]);
+    record(&mut Agent::to(&environment.context, &collector, "n1", 1), begin_us, &[(&alone, 2)], true);
     let of_both = [(&sharing[0], 3), (&sharing[1], 1)];
-    record(&mut Agent::to(&environment.context, &collector, "n2", 2), begin_us, &of_both);
+    record(&mut Agent::to(&environment.context, &collector, "n2", 2), begin_us, &of_both, true);
     collector.stop().unwrap();
     let mut jobs = environment.jobs();
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));

@@ -237,7 +237,8 @@ fn assert_measured(kind: Kind) {
     let started_us = begin_us + BEGIN_S * 1_000_000;
     let jobs = [owned(1, "1", ALICE, started_us), owned(2, "2", BOB, started_us)];
     for (job, node, cores) in [(&jobs[0], "n1", 2), (&jobs[1], "n2", 3)] {
-        record(&mut Agent::to(&environment.context, &collector, node, cores), begin_us, &[(job, cores)]);
+        let mut agent = Agent::to(&environment.context, &collector, node, cores);
+        record(&mut agent, begin_us, &[(job, cores)], false);
     }
     collector.stop().unwrap();
     let server = server(&mut environment);

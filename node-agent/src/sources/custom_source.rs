@@ -7,6 +7,7 @@ use polymeter_proto::period::Period;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
+use super::unknown_lines::UnknownLines;
 
 /// A source of a kind that has no variant of its own in [`super::source::Source`].
 pub trait CustomSource: Send + fmt::Debug {
@@ -45,6 +46,12 @@ pub trait CustomSource: Send + fmt::Debug {
     /// moment.
     fn needs_preparation(&self) -> bool {
         false
+    }
+
+    /// Returns the lines of its text that no rule takes, as of the last read. In the slow lane it is asked as
+    /// often as for the refresh interval.
+    fn unknown_lines(&self) -> UnknownLines {
+        UnknownLines::default()
     }
 
     /// Prepares the reads, in the slow lane on the source's thread, where it may block.

@@ -18,6 +18,7 @@ use super::outcome::Outcome;
 use super::reading::Reading;
 use super::refresh::RefreshInterval;
 use super::slot::Slot;
+use super::unknown_lines::UnknownLinesFound;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 
@@ -108,7 +109,29 @@ pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
     slots: Vec<Slot>,
     is_lasting: bool,
+    found: Found,
+}
+
+/// What reads find out about a source.
+#[derive(Debug, Clone)]
+struct Found {
     refresh_interval: RefreshInterval,
+    unknown_lines: UnknownLinesFound,
+}
+
+impl Found {
+    fn of(source: &dyn CustomSource) -> Self {
+        Self {
+            refresh_interval: RefreshInterval::new(source.refresh_interval()),
+            unknown_lines: UnknownLinesFound::new(source.unknown_lines()),
+        }
+    }
+
+    /// Takes over what the last read has found out.
+    fn update(&self, source: &dyn CustomSource) {
+        self.refresh_interval.set(source.refresh_interval());
+        self.unknown_lines.set(source.unknown_lines());
+    }
 }
 
 impl ThreadedSource {
@@ -125,17 +148,17 @@ impl ThreadedSource {
             timer: FutexTimer::default(),
             is_closed: AtomicBool::new(false),
         });
-        let refresh_interval = RefreshInterval::new(source.refresh_interval());
-        let (its_mailbox, its_interval) = (Arc::clone(&mailbox), refresh_interval.clone());
+        let found = Found::of(&*source);
+        let (its_mailbox, its_found) = (Arc::clone(&mailbox), found.clone());
         let needs_preparation = source.needs_preparation();
         let (prepared, preparation) = mpsc::sync_channel(1);
         // The kernel shows 15 bytes of a thread's name.
         let builder = std::thread::Builder::new().name(format!("r:{name}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
             source.prepare();
-            its_interval.set(source.refresh_interval());
+            its_found.update(&*source);
             prepared.try_send(()).ok();
-            serve(source, &its_mailbox, &its_interval);
+            serve(source, &its_mailbox, &its_found);
             drop(place);
         });
         // The thread ends by itself: a join would wait for one that hangs.
@@ -143,7 +166,7 @@ impl ThreadedSource {
         if needs_preparation {
             preparation.recv_timeout(PREPARATION).ok();
         }
-        Ok(Self { mailbox, slots, is_lasting, refresh_interval })
+        Ok(Self { mailbox, slots, is_lasting, found })
     }
 
     /// Requests a read into `reading`; `finished` signals its end.
@@ -174,7 +197,12 @@ impl ThreadedSource {
 
     /// Returns the refresh interval of its hardware: [`CustomSource::refresh_interval`].
     pub(super) const fn refresh_interval(&self) -> &RefreshInterval {
-        &self.refresh_interval
+        &self.found.refresh_interval
+    }
+
+    /// Returns the lines of its text that no rule takes: [`CustomSource::unknown_lines`].
+    pub(super) const fn unknown_lines(&self) -> &UnknownLinesFound {
+        &self.found.unknown_lines
     }
 }
 
@@ -186,7 +214,7 @@ impl Drop for ThreadedSource {
 }
 
 /// Reads on request until the source is closed.
-fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval: &RefreshInterval) {
+fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, found: &Found) {
     // The supervisor's thread, which starts this one, has a higher priority than reads need.
     rustix::process::setpriority_process(None, 0).ok();
     let mut between = ReadsBetween::new(&*source);
@@ -196,7 +224,7 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
                 return;
             }
             mailbox.timer.wait(between.due_ns());
-            between.read_if_due(&mut *source);
+            between.read_if_due(&mut *source, found);
             continue;
         };
         if mailbox.is_closed.load(Acquire) {
@@ -205,7 +233,7 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
         let (began_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         reading.clear();
         let outcome = source.read(&mut reading);
-        refresh_interval.set(source.refresh_interval());
+        found.update(&*source);
         let (ended_us, ended_ns) = (clock::steady_us(), clock::monotonic_ns());
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns) + between.begin_anew(began_ns);
         let result = FinishedRead { reading, outcome, began_ns, ended_ns, ended_us, cpu_ns };
@@ -243,13 +271,14 @@ impl ReadsBetween {
         Some(self.last_ns?.saturating_add(self.interval_ns?))
     }
 
-    fn read_if_due(&mut self, source: &mut dyn CustomSource) {
+    fn read_if_due(&mut self, source: &mut dyn CustomSource, found: &Found) {
         let now_ns = clock::monotonic_ns();
         if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             let cpu_before_ns = clock::thread_cpu_ns();
             self.reading.clear();
             // A failure is reported by the next requested read, which fails, too.
             source.read(&mut self.reading);
+            found.update(source);
             self.cpu_ns += clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
             self.last_ns = Some(now_ns);
         }
@@ -283,6 +312,7 @@ mod tests {
     use polymeter_proto::period::Period;
 
     use super::*;
+    use crate::sources::UnknownLines;
 
     /// A source that counts its reads, and loses counts after some time without one.
     #[derive(Debug)]
@@ -308,6 +338,10 @@ mod tests {
         /// Known after the first read, as that of a device that is opened there.
         fn refresh_interval(&self) -> Option<Period> {
             (self.reads.load(Relaxed) > 0).then_some(Period::SECOND)
+        }
+
+        fn unknown_lines(&self) -> UnknownLines {
+            UnknownLines { lines: self.reads.load(Relaxed), first: "new 7".to_owned() }
         }
     }
 
@@ -393,14 +427,15 @@ mod tests {
     }
 
     #[test]
-    fn the_refresh_interval_is_asked_after_each_read() {
+    fn the_refresh_interval_and_unknown_lines_are_asked_after_each_read() {
         let reads = Arc::new(AtomicUsize::new(0));
         let source = CountingSource { reads, longest_gap_ns: None };
         let source = ThreadedSource::start("counting", Box::new(source)).unwrap();
-        assert_eq!(source.refresh_interval().get(), None);
+        assert_eq!((source.refresh_interval().get(), source.unknown_lines().get().lines), (None, 0));
         assert!(source.request(Reading::default(), &Arc::default()).is_ok());
         wait_until("the requested read", || source.take_finished().is_some());
         assert_eq!(source.refresh_interval().get(), Some(Period::SECOND));
+        assert_eq!(source.unknown_lines().get(), UnknownLines { lines: 1, first: "new 7".to_owned() });
     }
 
     #[test]

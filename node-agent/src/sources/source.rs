@@ -1,7 +1,6 @@
 //! Sources: objects that are read in one operation, which gives one [`Reading`].
 
 use super::custom_source::CustomSource;
-use super::layout::UnknownLines;
 use super::outcome::Outcome;
 use super::perf::PerfSource;
 use super::read_buffer::ReadBuffer;
@@ -11,6 +10,7 @@ use super::refresh::RefreshInterval;
 use super::slot::Slot;
 use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
+use super::unknown_lines::UnknownLinesFound;
 
 /// An open source of any kind. The kinds with the shortest periods have variants, so that a read needs no
 /// dynamic dispatch.
@@ -81,11 +81,13 @@ impl Source {
         }
     }
 
-    /// Returns the lines of its file that have no series, if there are any.
-    pub fn unknown_lines(&self) -> Option<&UnknownLines> {
+    /// Returns the lines of its text that have no series.
+    pub fn unknown_lines(&self) -> UnknownLinesFound {
         match self {
-            Self::TextFile(file) => Some(file.unknown_lines()).filter(|unknown| unknown.lines > 0),
-            Self::SummedFile(_) | Self::Perf(_) | Self::Custom(_) | Self::Threaded(_) => None,
+            Self::TextFile(file) => UnknownLinesFound::new(file.unknown_lines().clone()),
+            Self::SummedFile(_) | Self::Perf(_) => UnknownLinesFound::default(),
+            Self::Custom(source) => UnknownLinesFound::new(source.unknown_lines()),
+            Self::Threaded(source) => source.unknown_lines().clone(),
         }
     }
 

@@ -9,11 +9,12 @@ use polymeter_proto::catalogue::{Form, Row};
 use rustix::io::pread;
 
 use super::kernel_text::{self, TEXT_BYTES, too_large};
-use super::layout::{Fit, Layout, ParseError, UnknownLines};
+use super::layout::{Fit, Layout, ParseError};
 use super::outcome::Outcome;
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
 use super::slot::{Slot, Wanted};
+use super::unknown_lines::UnknownLines;
 
 /// The kinds of errors of a file that is absent, switched off (`psi=0`) or not for this user.
 const FOR_GOOD: [io::ErrorKind; 3] =

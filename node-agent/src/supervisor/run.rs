@@ -227,6 +227,7 @@ impl Supervisor {
             self.core.find_steps(&key).await;
         }
         self.core.owners_wanted().await;
+        self.core.edge.count_unknown_lines(&self.core.targets);
     }
 
     /// Compares the cost of sampling with the budgets, if there are leases.

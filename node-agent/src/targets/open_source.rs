@@ -14,7 +14,7 @@ use super::source_ids::SourceIds;
 use crate::cgroups::Step;
 use crate::lanes::{Command, SourceId};
 use crate::plan::Plan;
-use crate::sources::{Finder, RefreshInterval, Slot, Source};
+use crate::sources::{Finder, RefreshInterval, Slot, Source, UnknownLinesFound};
 
 #[derive(Debug, Default)]
 pub(crate) struct SessionIds {
@@ -41,8 +41,8 @@ pub(crate) struct OpenSource {
     pub(super) is_lasting: bool,
     /// The metrics that files provide in its place, which appeared later.
     pub(super) replaced: BTreeSet<String>,
-    /// The number of lines of its file that have no series.
-    pub(super) unknown_lines: usize,
+    /// The lines of its text that have no series.
+    pub(super) unknown_lines: UnknownLinesFound,
     /// The finder of cgroups or processes that must be read with it.
     pub(super) below: Option<Finder>,
     /// The descriptors of the perf events that were opened with it.
@@ -60,7 +60,7 @@ impl OpenSource {
         let stated_interval = source.refresh_interval();
         let refresh_interval = stated_interval.get();
         let opened_descriptors = source.perf_descriptors();
-        let unknown_lines = source.unknown_lines().map_or(0, |unknown| unknown.lines);
+        let unknown_lines = source.unknown_lines();
         Self {
             id,
             slots,

@@ -6,9 +6,10 @@
 -- seconds, so that CPU time is in cores. `increase` is the whole change in the interval, which is `step_s`
 -- seconds long: more than a step if the rollup is coarser. `is_summed` is false for a device whose bytes are
 -- those of devices below it, if these have series; and for a local one. It reads the coarsest rollup whose
--- intervals are not longer than a step, or a coarser one if there were too many values, or if retention
--- removed finer ones. The times of jobs on nodes whose clocks were ahead of the collector's are corrected, as
--- in `metrics_by_job`.
+-- intervals are not longer than a step, a finer one if that has few intervals, or a coarser one if there were
+-- too many values, or if retention removed finer ones. Each interval weighs the same in the mean of a gauge,
+-- however many samples it has. The times of jobs on nodes whose clocks were ahead of the collector's are
+-- corrected, as in `metrics_by_job`.
 --
 -- This function reads series whose nodes' clocks were `ahead`; `samples_chart` calls it for each such time.
 CREATE FUNCTION polymeter_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval,
@@ -20,6 +21,7 @@ LANGUAGE plpgsql STABLE ROWS 1000 SET jit = off AS $$
 DECLARE
     -- What is read in a few tenths of a second.
     values_max CONSTANT int8 := 300000;
+    few_values CONSTANT int8 := 50000;
     ids int8[];
     contained int8[];
     seconds float8;
@@ -66,7 +68,8 @@ BEGIN
                  ('samples_1h', '1 h', NULL)) AS level (relation, width, next_width)
     LEFT JOIN retention ON retention.relation = level.relation
     WHERE level.relation = 'samples_1h'
-        OR step < next_width AND seconds / greatest(extract(epoch FROM level.width), 1) <= values_max
+        OR seconds / greatest(extract(epoch FROM level.width), 1)
+            <= CASE WHEN step < next_width THEN values_max WHEN level.relation <> 'samples' THEN few_values ELSE 0 END
         AND coalesce(dropped_before <= lower, true)
     ORDER BY level.width LIMIT 1;
     step := greatest(step, width);
@@ -94,7 +97,7 @@ WITH change AS (
     ) AS bucket
     WINDOW line AS (PARTITION BY series_id ORDER BY time)
 ), bin AS (
-    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, sum(sum) / sum(count) AS mean, sum(increase) AS increase,
+    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, avg(sum / count) AS mean, sum(increase) AS increase,
            nullif(sum(seconds), 0) AS seconds
     FROM change WHERE time >= $3 GROUP BY 1, 2
 )

@@ -79,18 +79,27 @@ BEGIN
              OR EXISTS (SELECT FROM kept_job WHERE job_key = of_job AND is_complete AND (until IS NULL OR until > dropped_before)))
     ORDER BY level.width LIMIT 1;
 
-    -- The increases of counters, and the integrals of powers, between two values of a series.
+    -- The increases of counters, and the integrals of powers, between two values of a series. A counter that
+    -- fell to half or less has restarted at 0; one that fell by less has not changed.
     IF relation = 'samples' THEN
         width := '10 s';
         steps := format($step$
-            SELECT series_id, lag(time) OVER line AS begin_at, time AS end_at,
-                   CASE WHEN is_gauge THEN value * extract(epoch FROM time - lag(time) OVER line)::float8
-                        WHEN value >= lag(value) OVER line THEN value - lag(value) OVER line
-                        ELSE value END AS increase
-            FROM samples JOIN line USING (series_id)
-            WHERE series_id = ANY (%1$L::int8[]) AND series_id BETWEEN %2$L::int8 AND %3$L::int8 AND time >= %4$L AND time <= %5$L
-                AND time >= lower AND time <= upper
-            WINDOW line AS (PARTITION BY series_id ORDER BY time)$step$,
+            SELECT series_id, begin_at, end_at,
+                   CASE WHEN is_gauge THEN value * extract(epoch FROM end_at - begin_at)::float8
+                        WHEN is_restarted THEN highest
+                        ELSE highest - lag(highest) OVER line END AS increase
+            FROM (
+                SELECT *, max(value) OVER (PARTITION BY series_id, restarts ORDER BY end_at) AS highest FROM (
+                    SELECT *, count(*) FILTER (WHERE is_restarted) OVER line AS restarts FROM (
+                        SELECT series_id, is_gauge, value, lag(time) OVER line AS begin_at, time AS end_at,
+                               value <= lag(value) OVER line / 2 AND value < lag(value) OVER line AS is_restarted
+                        FROM samples JOIN line USING (series_id)
+                        WHERE series_id = ANY (%1$L::int8[]) AND series_id BETWEEN %2$L::int8 AND %3$L::int8 AND time >= %4$L AND time <= %5$L
+                            AND time >= lower AND time <= upper
+                        WINDOW line AS (PARTITION BY series_id ORDER BY time)
+                    ) AS sample WINDOW line AS (PARTITION BY series_id ORDER BY end_at)
+                ) AS counted
+            ) AS climbed WINDOW line AS (PARTITION BY series_id ORDER BY end_at)$step$,
             ids, (SELECT min(id) FROM unnest(ids) AS id), (SELECT max(id) FROM unnest(ids) AS id),
             (SELECT min(bound) FROM unnest(lowers) AS bound), (SELECT max(bound) FROM unnest(uppers) AS bound));
     ELSE
@@ -100,8 +109,8 @@ BEGIN
                    CASE WHEN is_gauge THEN time + $11 ELSE coalesce(lead(time) OVER line, time + $11) END AS end_at,
                    CASE WHEN is_gauge
                         THEN sum / count * extract(epoch FROM time + $11 - coalesce(lag(time) OVER line + $11, time))::float8
-                        WHEN lead(first) OVER line >= last THEN increase + lead(first) OVER line - last
-                        ELSE increase + coalesce(lead(first) OVER line, 0) END AS increase
+                        WHEN lead(first) OVER line <= last / 2 AND lead(first) OVER line < last THEN increase + lead(first) OVER line
+                        ELSE increase + greatest(lead(first) OVER line - last, 0) END AS increase
             FROM %6$s_between(%4$L, %5$L) AS bucket JOIN line USING (series_id)
             WHERE series_id = ANY (%1$L::int8[]) AND series_id BETWEEN %2$L::int8 AND %3$L::int8
                 AND time >= lower AND time + $11 <= upper

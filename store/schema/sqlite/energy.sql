@@ -44,6 +44,8 @@ WHERE first.rank <= 3 AND first.first_at IS NOT NULL AND place.end_at > place.be
         WHERE better.job_key = place.job_key AND better.node = place.node AND better.first_at IS NOT NULL
             AND (better.rank < first.rank OR better.metric = first.metric AND better.series_id < first.series_id));
 
+-- A counter that fell to half or less has restarted at 0; one that fell by less has not changed.
+--
 -- Without a division the increases between samples count as far as they lie in the job's time. On a shared
 -- node the increases of all counters in cells of time are compared; these are at least 10 s long, and at most
 -- 2000.
@@ -69,9 +71,9 @@ SELECT job_key, job_id, node, part, metric AS metric_id,
                SELECT series_id, rank, kind, at,
                       CASE WHEN before_at IS NULL THEN after_value WHEN after_at IS NULL THEN before_value
                            WHEN kind = 'gauge' THEN after_value
-                           WHEN after_value >= before_value
-                           THEN before_value + (after_value - before_value) * (at - before_at) / (after_at - before_at)
-                           ELSE after_value * (at - before_at) / (after_at - before_at) END
+                           WHEN after_value <= before_value / 2 AND after_value < before_value
+                           THEN after_value * (at - before_at) / (after_at - before_at)
+                           ELSE before_value + max(after_value - before_value, 0) * (at - before_at) / (after_at - before_at) END
                FROM (
                    SELECT *, (SELECT value FROM samples WHERE samples.series_id = place.series_id AND time = before_at) AS before_value,
                           (SELECT value FROM samples WHERE samples.series_id = place.series_id AND time = after_at) AS after_value
@@ -80,8 +82,8 @@ SELECT job_key, job_id, node, part, metric AS metric_id,
            ), step (rank, at, increase) AS (
                SELECT rank, at,
                       CASE WHEN kind = 'gauge' THEN value * (at - lag(at) OVER line) / 1e9
-                           WHEN value >= lag(value) OVER line THEN value - lag(value) OVER line
-                           ELSE value END
+                           WHEN value <= lag(value) OVER line / 2 AND value < lag(value) OVER line THEN value
+                           ELSE max(value - lag(value) OVER line, 0) END
                FROM point WINDOW line AS (PARTITION BY series_id ORDER BY at)
            )
            SELECT CASE WHEN sum(busy) > 0 AND count(used) > 0 THEN sum(energy * coalesce(min(used / nullif(busy, 0), 1), 0)) END / covered
@@ -94,14 +96,22 @@ SELECT job_key, job_id, node, part, metric AS metric_id,
            SELECT sum(increase * (min(step.end_at, source.end_at) - max(step.begin_at, source.begin_at)) / (step.end_at - step.begin_at))
                   / covered
            FROM (
-               SELECT time AS end_at, lag(time) OVER line AS begin_at,
-                      CASE WHEN kind = 'gauge' THEN value * (time - lag(time) OVER line) / 1e9
-                           WHEN value >= lag(value) OVER line THEN value - lag(value) OVER line
-                           ELSE value END AS increase
-               FROM polymeter_energy_series AS own
-               JOIN samples ON samples.series_id = own.series_id AND time >= lower AND time <= upper
-               WHERE own.job_key = source.job_key AND own.node = source.node AND own.metric = source.metric
-               WINDOW line AS (PARTITION BY own.series_id ORDER BY time)
+               SELECT begin_at, end_at,
+                      CASE WHEN kind = 'gauge' THEN value * (end_at - begin_at) / 1e9
+                           WHEN is_restarted THEN highest
+                           ELSE highest - lag(highest) OVER line END AS increase
+               FROM (
+                   SELECT *, max(value) OVER (PARTITION BY series_id, restarts ORDER BY end_at) AS highest FROM (
+                       SELECT *, sum(is_restarted) OVER line AS restarts FROM (
+                           SELECT own.series_id, own.kind, value, lag(time) OVER line AS begin_at, time AS end_at,
+                                  coalesce(value <= lag(value) OVER line / 2 AND value < lag(value) OVER line, 0) AS is_restarted
+                           FROM polymeter_energy_series AS own
+                           JOIN samples ON samples.series_id = own.series_id AND time >= lower AND time <= upper
+                           WHERE own.job_key = source.job_key AND own.node = source.node AND own.metric = source.metric
+                           WINDOW line AS (PARTITION BY own.series_id ORDER BY time)
+                       ) WINDOW line AS (PARTITION BY series_id ORDER BY end_at)
+                   )
+               ) WINDOW line AS (PARTITION BY series_id ORDER BY end_at)
            ) AS step WHERE step.begin_at < step.end_at AND step.end_at > source.begin_at AND step.begin_at < source.end_at
        ) END AS joules,
        CASE WHEN is_estimate THEN 'estimated' ELSE 'measured' END AS method, start_time, stop_time

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::sources::UnknownLines;
+
 /// The largest double that is taken for a count: above it the conversion would saturate.
 const COUNT_MAX: f64 = 9e18;
 
@@ -29,6 +31,23 @@ pub(super) fn sums<'a>(text: &'a str, addresses: &BTreeSet<String>) -> Option<BT
         }
     }
     sums
+}
+
+/// Returns the lines that are not understood, of a text without a line that is cut off.
+pub(super) fn unknown(text: &str) -> UnknownLines {
+    let mut unknown = UnknownLines::default();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_title = words.first().is_none_or(|first| first.starts_with("==="));
+        let (pairs, rest) = words.get(1..).unwrap_or_default().as_chunks::<2>();
+        let is_pair = |[number, name]: &[&str; 2]| {
+            count(number).is_some() && name.starts_with('[') && name.ends_with(']')
+        };
+        if !is_title && (pairs.is_empty() || !rest.is_empty() || !pairs.iter().all(is_pair)) {
+            unknown.add(line.as_bytes());
+        }
+    }
+    unknown
 }
 
 /// Returns a count, which may be written with an exponent.
@@ -82,6 +101,19 @@ mod tests {
         assert_eq!(of(STORAGE, &["Sum:"]).unwrap()["sum"], 61_999, "no address of a node");
         let both = of(STORAGE, &["10.1.2.3", "10.1.2.30"]).unwrap();
         assert_eq!(both["ops-wr"], 21_506, "of all interfaces of a node");
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let of = |text: &str| {
+            let UnknownLines { lines, first } = unknown(text);
+            (lines, first)
+        };
+        let titled = format!("====== 10 s ======\n{STORAGE}\n");
+        assert_eq!((of(STORAGE), of(&titled)), ((0, String::new()), (0, String::new())));
+        for line in ["10.1.2.3 7 [sum] x [ack]", "10.1.2.3 7 [sum] 9", "10.1.2.3", "10.1.2.3 7 sum"] {
+            assert_eq!(of(&format!("{line}\n{STORAGE}cut 1")), (1, line.to_owned()));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
+use super::unknown_lines::UnknownLines;
 use client_stats::{addresses, sums};
 use fields::{FIELDS, Servers, counters_of};
 
@@ -106,6 +107,7 @@ struct BeegfsSource {
     slots: Vec<Slot>,
     /// The name of each slot's counter.
     counters: Vec<&'static str>,
+    unknown: UnknownLines,
 }
 
 impl BeegfsSource {
@@ -116,6 +118,7 @@ impl BeegfsSource {
             clients: clients.to_owned(),
             slots: Vec::new(),
             counters: Vec::new(),
+            unknown: UnknownLines::default(),
         };
         for definition in wanted {
             for (counter, operation) in counters_of(definition.metric.field_of(KIND), servers) {
@@ -153,6 +156,10 @@ impl CustomSource for BeegfsSource {
         &self.slots
     }
 
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
+    }
+
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         let addresses = self.addresses();
         if addresses.is_empty() {
@@ -163,6 +170,7 @@ impl CustomSource for BeegfsSource {
             Err(outcome) => return outcome,
         };
         let text = String::from_utf8_lossy(&output);
+        self.unknown = client_stats::unknown(&text);
         // Servers that were started since this node used them do not know it.
         let sums = sums(&text, &addresses).unwrap_or_default();
         for (slot, counter) in (0..).zip(&self.counters) {

@@ -11,6 +11,7 @@ use crate::sources::gpu_clients::{GpuClients, Key};
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// The shortest time between two readings that is useful: a driver walks through the memory of each client.
 const SHORTEST: Period = Period::HUNDRED_MILLISECONDS;
@@ -53,6 +54,10 @@ impl ClientsSource {
 impl CustomSource for ClientsSource {
     fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    fn unknown_lines(&self) -> UnknownLines {
+        self.clients.unknown_lines()
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {

@@ -15,6 +15,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
+use super::unknown_lines::UnknownLines;
 use process::Process;
 use response::KEYS;
 
@@ -88,11 +89,13 @@ struct GpfsSource {
     slots: Vec<Slot>,
     /// The file system and the counter of each slot.
     values: Vec<(String, usize)>,
+    unknown: UnknownLines,
 }
 
 impl GpfsSource {
     fn new(mounts: &[Mount], wanted: &[Definition], process: Process) -> Self {
-        let mut source = Self { process, slots: Vec::new(), values: Vec::new() };
+        let unknown = UnknownLines::default();
+        let mut source = Self { process, slots: Vec::new(), values: Vec::new(), unknown };
         for mount in mounts {
             let name = name_of(mount);
             let labels = [("filesystem", name), ("mount", mount.point.as_str())];
@@ -116,12 +119,18 @@ impl CustomSource for GpfsSource {
         &self.slots
     }
 
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
+    }
+
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         let answer = match self.process.ask() {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
         let answer = String::from_utf8_lossy(&answer);
+        let is_mounted = |name: &str| self.values.iter().any(|(mounted, _)| mounted == name);
+        self.unknown = response::unknown(&answer, is_mounted);
         for found in response::file_systems(&answer) {
             for (slot, (name, counter)) in (0..).zip(&self.values) {
                 if name == found.name

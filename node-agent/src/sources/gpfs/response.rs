@@ -3,6 +3,8 @@
 //! 53212 _cl_ cluster _fs_ scratch _d_ 48 _br_ 205607400434 ...`, one line for each file system, of keys and
 //! values.
 
+use crate::sources::UnknownLines;
+
 /// The keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates
 /// of inodes.
 pub(super) const KEYS: [&str; 8] = ["_br_", "_bw_", "_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_"];
@@ -25,6 +27,24 @@ pub(super) fn is_complete(text: &[u8]) -> bool {
 /// Returns the file systems in an answer.
 pub(super) fn file_systems(text: &str) -> impl Iterator<Item = FileSystem<'_>> {
     text.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(file_system)
+}
+
+/// Returns the lines that are not understood, and those of file systems that are not among `mounted`.
+pub(super) fn unknown(text: &str, mounted: impl Fn(&str) -> bool) -> UnknownLines {
+    let mut unknown = UnknownLines::default();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let mut words = line.split_ascii_whitespace();
+        let is_known = match words.next() {
+            None | Some("_ver_") => true,
+            Some("_fs_io_s_") if line.contains(" _rc_ 1 ") => true,
+            Some(_) => file_system(line)
+                .is_some_and(|found| mounted(found.name) && found.counters.iter().all(Option::is_some)),
+        };
+        if !is_known {
+            unknown.add(line.as_bytes());
+        }
+    }
+    unknown
 }
 
 fn file_system(line: &str) -> Option<FileSystem<'_>> {
@@ -83,6 +103,24 @@ mod tests {
             "nothing is mounted"
         );
         assert_eq!(of("_io_s_ _rc_ 0 _fs_ a _br_ 7"), None);
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let of = |text: &str| unknown(text, |name| name != "other").lines;
+        assert_eq!(of(ANSWER), 0);
+        let nothing = "_fs_io_s_ _n_ 10.0.0.1 _nn_ n1 _rc_ 1 _t_ 1 _tu_ 2 _cl_ - _fs_ -\n";
+        assert_eq!(of(nothing), 0, "nothing is mounted");
+        let [line, ..] = ANSWER.split_inclusive('\n').collect::<Vec<_>>()[..] else { panic!("no line") };
+        for (what, changed) in [
+            ("a file system that is not mounted", line.replace("_fs_ scratch ", "_fs_ other ")),
+            ("no number", line.replace("_br_ ", "_br_ x")),
+            ("another answer", line.replace("_fs_io_s_", "_io_s_")),
+            ("no file system", line.replace(" _fs_ ", " _gs_ ")),
+        ] {
+            assert_ne!(changed, line, "{what}");
+            assert_eq!(of(&format!("{changed}{ANSWER}_cut_")), 1, "{what}");
+        }
     }
 
     #[test]

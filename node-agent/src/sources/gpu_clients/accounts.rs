@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::text::{Client, ClientId, Item, Quantity};
+use crate::sources::UnknownLines;
 
 /// The most clients whose counts are kept one by one. Of others, which have ended, only the sum is.
 const CLIENTS_MAX: usize = 4096;
@@ -156,7 +157,7 @@ impl Accounts {
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut accounts, mut before) = (Accounts::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {
-        let now = accounts.update(super::text::parse(text));
+        let now = accounts.update(super::text::parse(text, &mut UnknownLines::default()));
         assert!(accounts.keys().len() <= KEYS_MAX);
         for (key, count) in before.iter().filter(|(key, _): &(&Key, &u64)| is_count(key.item.quantity)) {
             assert!(now.get(key).is_some_and(|now| now >= count), "{key:?}");

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::outcome::Outcome;
 use super::process_files::read_whole;
 use super::process_list::ProcessList;
+use super::unknown_lines::UnknownLines;
 use accounts::Accounts;
 use descriptors::Descriptors;
 
@@ -36,6 +37,8 @@ struct State {
     accounts: Accounts,
     /// True if no process could be searched at the last reading.
     is_refused: bool,
+    /// The lines of the last texts that no rule takes.
+    unknown: UnknownLines,
 }
 
 impl GpuClients {
@@ -62,6 +65,11 @@ impl GpuClients {
         self.lock().is_refused
     }
 
+    /// Returns the lines of the last texts that no rule takes.
+    pub(super) fn unknown_lines(&self) -> UnknownLines {
+        self.lock().unknown.clone()
+    }
+
     fn set_refused(&self, is_refused: bool) {
         if std::mem::replace(&mut self.lock().is_refused, is_refused) != is_refused {
             self.changes.fetch_add(1, Release);
@@ -83,9 +91,13 @@ impl GpuClients {
         self.set_refused(texts.is_err());
         let texts = texts?;
         // A descriptor that was closed meanwhile has no text, or that of another file.
-        let clients =
-            texts.iter().filter_map(|path| text::parse(&read_whole(path).ok()?)).collect::<Vec<_>>();
+        let mut unknown = UnknownLines::default();
+        let clients = texts
+            .iter()
+            .filter_map(|path| text::parse(&read_whole(path).ok()?, &mut unknown))
+            .collect::<Vec<_>>();
         let mut state = self.lock();
+        state.unknown = unknown;
         let before = state.accounts.keys().len();
         let values = state.accounts.update(clients);
         if state.accounts.keys().len() > before {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::sources::UnknownLines;
+
 /// The most values of one client: the largest drivers have some dozens.
 const VALUES_MAX: usize = 128;
 
@@ -64,14 +66,39 @@ const PREFIXES: [(&str, Quantity); 7] = [
 /// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
 const OLD_RESIDENT: &str = "drm-memory-";
 
+/// The beginnings of keys that are left out by name: who has the descriptor, clocks, and parts of the memory that
+/// other keys include.
+const LEFT_OUT: [&str; 6] =
+    ["drm-driver", "drm-client-name", "drm-maxfreq-", "drm-curfreq-", "drm-active-", "drm-purgeable-"];
+
 /// Returns the client of a text; none if the descriptor is of another type, or if its driver does not
-/// identify clients. Lines that are malformed or cut off have no value.
-pub(super) fn parse(text: &[u8]) -> Option<Client> {
+/// identify clients. Lines that are malformed or cut off have no value. Those about GPUs that no rule takes are
+/// added to `unknown`: keys of drivers that are common to all begin with `drm-`.
+pub(super) fn parse(text: &[u8], unknown: &mut UnknownLines) -> Option<Client> {
+    let mut of_text = UnknownLines::default();
+    let client = parse_lines(text, &mut of_text);
+    if client.is_none() {
+        of_text = UnknownLines::default();
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        lines
+            .filter(|line| line.starts_with(b"drm-") && line.ends_with(b"\n"))
+            .for_each(|line| of_text.add(line));
+    }
+    unknown.join(of_text);
+    client
+}
+
+fn parse_lines(text: &[u8], unknown: &mut UnknownLines) -> Option<Client> {
     let (mut device, mut number) = (None, None);
     let (mut values, mut old) = (BTreeMap::new(), Vec::new());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
-        let Some((key, value)) = line.and_then(|line| line.split_once(':')) else { continue };
+        let Some(whole) = line.strip_suffix(b"\n") else { continue };
+        let Some((key, value)) = std::str::from_utf8(whole).ok().and_then(|line| line.split_once(':')) else {
+            if whole.starts_with(b"drm-") {
+                unknown.add(whole);
+            }
+            continue;
+        };
         let (key, value) = (key.trim(), value.trim());
         match key {
             "drm-pdev" => device = Some(value.to_owned()).filter(|value| !value.is_empty()),
@@ -81,13 +108,17 @@ pub(super) fn parse(text: &[u8]) -> Option<Client> {
                     Some(name) => (true, Some((Quantity::Resident, name))),
                     None => (false, item(key)),
                 };
-                let Some((quantity, name)) = item.filter(|(_, name)| !name.is_empty()) else { continue };
-                let Some(value) = number_of(quantity, value) else { continue };
-                let item = Item { quantity, name: name.to_owned() };
-                if is_old {
-                    old.push((item, value));
-                } else if values.len() < VALUES_MAX {
-                    values.insert(item, value);
+                let named = item.filter(|(_, name)| !name.is_empty());
+                let found = named.and_then(|(quantity, name)| {
+                    Some((Item { quantity, name: name.to_owned() }, number_of(quantity, value)?))
+                });
+                match found {
+                    Some(found) if is_old => old.push(found),
+                    Some((item, value)) if values.len() < VALUES_MAX => drop(values.insert(item, value)),
+                    Some(_) => unknown.add(whole),
+                    None if !key.starts_with("drm-") => {}
+                    None if LEFT_OUT.iter().any(|beginning| key.starts_with(beginning)) => {}
+                    None => unknown.add(whole),
                 }
             }
         }
@@ -131,6 +162,10 @@ mod tests {
 
     use super::*;
 
+    fn parse(text: &[u8]) -> Option<Client> {
+        super::parse(text, &mut UnknownLines::default())
+    }
+
     const TEXTS: [(&str, &[u8]); 6] = [
         ("amdgpu-6.1", include_bytes!("../../../tests/drm/amdgpu-6.1")),
         ("amdgpu-6.13", include_bytes!("../../../tests/drm/amdgpu-6.13")),
@@ -146,6 +181,30 @@ mod tests {
 
     fn value(client: &Client, quantity: Quantity, name: &str) -> Option<u64> {
         client.values.get(&Item { quantity, name: name.to_owned() }).copied()
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let of = |text: &[u8]| {
+            let mut unknown = UnknownLines::default();
+            super::parse(text, &mut unknown);
+            (unknown.lines, unknown.first)
+        };
+        for (name, text) in TEXTS {
+            assert_eq!(of(text), (0, String::new()), "{name}");
+            for (line, expected) in [
+                ("drm-engine-compute:\t7 s\n", 1),
+                ("drm-npu-busy: 3\n", 1),
+                ("drm-\u{fffd}\n", 1),
+                ("drm-client-name: drm-x\nvendor-x: 1\n", 0),
+            ] {
+                let first = if expected == 1 { line.trim_end().to_owned() } else { String::new() };
+                assert_eq!(of(&[text, line.as_bytes()].concat()), (expected, first), "{name}");
+            }
+        }
+        let anonymous = "drm-driver: panfrost\ndrm-client-id: 3\ndrm-engine-fragment: 1 ns\ndrm-cut-";
+        assert_eq!(of(anonymous.as_bytes()), (3, "drm-driver: panfrost".to_owned()), "no device");
+        assert_eq!(of(b"pos: 0\nflags: 02\n"), (0, String::new()), "another file");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use polymeter_proto::series::Labels;
 
 use super::number;
 use super::reading::Reading;
+use super::unknown_lines::{UnknownLines, beginning};
 use rows::{KnownLines, RowText, Seen, count_words, next_word, place, words};
 
 pub use super::slot::{Slot, Wanted};
@@ -40,15 +41,6 @@ pub struct Layout {
     /// The number of lines of the text; a different number means that a device was added or removed.
     text_lines: usize,
     unknown: UnknownLines,
-}
-
-/// The lines of a file that no rule of the catalogue takes: their values have no series.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UnknownLines {
-    /// Their number.
-    pub lines: usize,
-    /// The beginning of the first one.
-    pub first: String,
 }
 
 /// A wanted line.
@@ -127,10 +119,7 @@ impl Layout {
                 })?;
             }
             if !known.knows(line, &words) {
-                if layout.unknown.lines == 0 {
-                    layout.unknown.first = beginning(line);
-                }
-                layout.unknown.lines += 1;
+                layout.unknown.add(line);
             }
             layout.keep(offset, found);
             offset += line.len();
@@ -265,11 +254,6 @@ impl Layout {
         }
         if is_whole && count_lines(text) == self.text_lines { fit } else { Fit::Changed }
     }
-}
-
-/// Returns the beginning of a line, for messages.
-fn beginning(line: &[u8]) -> String {
-    String::from_utf8_lossy(line).trim_end().chars().take(80).collect()
 }
 
 /// Takes the next `count` elements.

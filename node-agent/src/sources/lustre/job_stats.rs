@@ -30,6 +30,7 @@ use crate::sources::served_jobs::{JOBS_MAX, Job, JobKey, Parser, ServedJobs};
 use crate::sources::slot::Slot;
 use crate::sources::source::Source;
 use crate::sources::target::Target;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// The kind's name in the catalogue.
 const KIND: &str = "lustre_jobs";
@@ -152,12 +153,14 @@ struct JobsSource {
     jobs: Arc<ServedJobs>,
     slots: Vec<Slot>,
     values: Vec<Value>,
+    unknown: UnknownLines,
 }
 
 impl JobsSource {
     fn new(mounts: &Mounts, jobs: &Arc<ServedJobs>, slots: Vec<(Slot, Value)>) -> Self {
         let (slots, values) = slots.into_iter().unzip();
-        Self { mounts: mounts.clone(), jobs: Arc::clone(jobs), slots, values }
+        let unknown = UnknownLines::default();
+        Self { mounts: mounts.clone(), jobs: Arc::clone(jobs), slots, values, unknown }
     }
 }
 
@@ -166,11 +169,16 @@ impl CustomSource for JobsSource {
         &self.slots
     }
 
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
+    }
+
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let (mut targets, mut failure) = (BTreeMap::new(), None);
+        self.unknown = UnknownLines::default();
         for (target, path) in find(&self.mounts) {
-            match read_jobs(&path) {
+            match read_jobs(&path, &mut self.unknown) {
                 Ok(jobs) => drop(targets.insert(target, jobs)),
                 // One of several targets may be unmounted.
                 Err(error) => {
@@ -214,8 +222,8 @@ impl CustomSource for JobsSource {
 }
 
 /// Reads the jobs of a target. The last job of a text that is too long, or cut off within a line, is left
-/// out: its missing lines would count as 0.
-fn read_jobs(path: &Path) -> io::Result<Vec<Job>> {
+/// out: its missing lines would count as 0. Lines that count for no job are added to `unknown`.
+fn read_jobs(path: &Path, unknown: &mut UnknownLines) -> io::Result<Vec<Job>> {
     let mut text = BufReader::new(kernel_text::open(path)?.take(TEXT_BYTES));
     let (mut jobs, mut parser, mut line) = (Vec::new(), Parser::default(), Vec::new());
     let mut is_whole = true;
@@ -228,6 +236,7 @@ fn read_jobs(path: &Path) -> io::Result<Vec<Job>> {
         is_whole = line.ends_with(b"\n");
     }
     let is_cut_off = text.get_ref().limit() == 0 || !is_whole;
+    unknown.join(std::mem::take(&mut parser.unknown));
     jobs.extend(parser.finish().filter(|_| !is_cut_off));
     Ok(jobs)
 }
@@ -401,12 +410,13 @@ mod tests {
         let path = directory.path().join("job_stats");
         let entry = |id: usize| format!("- job_id: {id}\n  punch: {{ samples: 1, unit: reqs }}\n");
         let jobs = (0..3).map(entry).collect::<String>();
+        let mut unknown = UnknownLines::default();
         fs::write(&path, jobs.clone() + &"x".repeat(10_000) + "\n").unwrap();
-        assert_eq!(read_jobs(&path).unwrap().len(), 3, "a long line is skipped");
+        assert_eq!(read_jobs(&path, &mut unknown).unwrap().len(), 3, "a long line is skipped");
         for cut in 1..20 {
             fs::write(&path, &jobs[..jobs.len() - cut]).unwrap();
-            assert_eq!(read_jobs(&path).unwrap().len(), 2, "{cut} bytes less");
+            assert_eq!(read_jobs(&path, &mut unknown).unwrap().len(), 2, "{cut} bytes less");
         }
-        assert!(read_jobs(&directory.path().join("missing")).is_err());
+        assert!(read_jobs(&directory.path().join("missing"), &mut unknown).is_err());
     }
 }

@@ -26,6 +26,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
+use super::unknown_lines::UnknownLines;
 use crate::cgroups::Mounts;
 use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
@@ -189,6 +190,7 @@ struct LustreSource {
     found: Vec<StatsFile>,
     table: MountTable,
     mounts: Mounts,
+    unknown: UnknownLines,
 }
 
 impl LustreSource {
@@ -215,7 +217,7 @@ impl LustreSource {
             }
             files.push(FileValues { path: file.path.clone(), values, missing: Vec::new() });
         }
-        Self { slots, files, found, table, mounts }
+        Self { slots, files, found, table, mounts, unknown: UnknownLines::default() }
     }
 
     /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source
@@ -256,13 +258,19 @@ impl CustomSource for LustreSource {
         &self.slots
     }
 
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
+    }
+
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         let mut first_failure = None;
+        let mut unknown = UnknownLines::default();
         let (mut is_any, mut has_more) = (false, false);
         for file in self.files.iter().filter(|file| !file.values.is_empty()) {
             match read_text(&file.path) {
                 Ok(text) => {
                     is_any = true;
+                    unknown.join(stats::unknown(&text, is_taken));
                     for line in stats::lines(&text) {
                         set(line, &file.values, reading);
                         has_more |= file.missing.iter().any(|value| value.of(line).is_some());
@@ -275,12 +283,19 @@ impl CustomSource for LustreSource {
                 }
             }
         }
+        self.unknown = unknown;
         match first_failure {
             Some(outcome) if !is_any => outcome,
             _ if has_more || self.is_outdated() => Outcome::Changed,
             _ => Outcome::Read,
         }
     }
+}
+
+/// Returns true for the names of the lines that some metric has.
+fn is_taken(name: &[u8]) -> bool {
+    let lines = FIELDS.iter().filter_map(|field| field.line);
+    OPERATIONS.into_iter().chain(lines).any(|known| known.as_bytes() == name)
 }
 
 fn read_text(path: &Path) -> io::Result<Vec<u8>> {

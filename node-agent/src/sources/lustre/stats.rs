@@ -3,6 +3,29 @@
 //! of samples and their unit; where the samples are added, their minimum, maximum, sum and, in newer
 //! versions, sum of squares follow. Names without samples have no line.
 
+use crate::sources::UnknownLines;
+
+/// The lines that are left out by name: times of the statistics, and events below the calls of applications or
+/// beside the data.
+const LEFT_OUT: [&str; 16] = [
+    "snapshot_time",
+    "start_time",
+    "elapsed_time",
+    "dirty_pages_hits",
+    "dirty_pages_misses",
+    "osc_read",
+    "osc_write",
+    "brw_read",
+    "brw_write",
+    "lockless_truncate",
+    "opencount",
+    "openclosetm",
+    "get_info",
+    "set_info",
+    "quotactl",
+    "llog_init",
+];
+
 /// A line of statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'a> {
@@ -29,6 +52,20 @@ impl Line<'_> {
 /// Returns the lines of statistics in a text, without a line that is cut off.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).filter_map(line)
+}
+
+/// Returns the lines that no rule takes, of a text without a line that is cut off. `is_taken` tells whether the
+/// lines of a name are.
+pub(super) fn unknown(text: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> UnknownLines {
+    let mut unknown = UnknownLines::default();
+    for text in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let is_left_out = words.next().is_none_or(|name| LEFT_OUT.iter().any(|out| out.as_bytes() == name));
+        if !is_left_out && !line(text).is_some_and(|line| is_taken(line.name)) {
+            unknown.add(text);
+        }
+    }
+    unknown
 }
 
 fn line(text: &[u8]) -> Option<Line<'_>> {
@@ -116,6 +153,22 @@ fsync                     2 samples [usecs] 10 30 40
                 ("fsync", 2, None, Some(40_000)),
             ]
         );
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let is_taken = |name: &[u8]| !name.starts_with(b"new_");
+        let of = |text: &[u8]| {
+            let UnknownLines { lines, first } = unknown(text, is_taken);
+            (lines, first)
+        };
+        assert_eq!((of(NEW), of(OLD)), ((0, String::new()), (0, String::new())));
+        for line in
+            ["new_call 3 samples [reqs]", "open -1 samples [usec] 1 2 3", "open 3", "close 1 pages [x]"]
+        {
+            let text = [OLD, line.as_bytes(), b"\n", NEW, b"cut"].concat();
+            assert_eq!(of(&text), (1, line.to_owned()));
+        }
     }
 
     #[test]

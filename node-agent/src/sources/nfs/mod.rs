@@ -18,6 +18,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
+use super::unknown_lines::UnknownLines;
 pub(super) use mountstats::check;
 use mountstats::{Section, Transport, number};
 
@@ -174,11 +175,17 @@ struct NfsSource {
     slots: Vec<Slot>,
     /// The mount points, each with its values.
     mounts: Vec<(String, Vec<Value>)>,
+    unknown: UnknownLines,
 }
 
 impl NfsSource {
     fn new(proc: &Path, mounts: &[Mount], wanted: &[Definition]) -> Self {
-        let mut source = Self { path: proc.join("self/mountstats"), slots: Vec::new(), mounts: Vec::new() };
+        let mut source = Self {
+            path: proc.join("self/mountstats"),
+            slots: Vec::new(),
+            mounts: Vec::new(),
+            unknown: UnknownLines::default(),
+        };
         for mount in mounts {
             let mut values = Vec::new();
             for definition in wanted {
@@ -242,6 +249,10 @@ impl CustomSource for NfsSource {
         &self.slots
     }
 
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
+    }
+
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         let text = match kernel_text::bytes(&self.path) {
             Ok(text) => text,
@@ -251,6 +262,7 @@ impl CustomSource for NfsSource {
             }
         };
         let text = String::from_utf8_lossy(&text);
+        self.unknown = mountstats::unknown(&text);
         let sections = mountstats::sections(&text);
         for (point, values) in &self.mounts {
             // The last mount on a directory hides earlier ones. One that is gone has no values; the watch of

@@ -4,6 +4,73 @@
 //! for pNFS.
 
 use super::super::mount_table::unescape;
+use super::OPERATIONS;
+use crate::sources::UnknownLines;
+
+/// The beginnings of lines that are left out by name: what is mounted how, and where the statistics begin.
+const LEFT_OUT: [&str; 9] = [
+    "opts:",
+    "age:",
+    "impl_id:",
+    "caps:",
+    "nfsv4:",
+    "sec:",
+    "fsc:",
+    "RPC iostats version:",
+    "per-op statistics",
+];
+
+/// The operations whose lines are left out by name: those of mounting, of sessions, of rights and locks that
+/// are not taken, and of data that servers move between them.
+const OPERATIONS_LEFT_OUT: [&str; 42] = [
+    "NULL",
+    "ROOT",
+    "WRCACHE",
+    "FSINFO",
+    "PATHCONF",
+    "OPEN_CONFIRM",
+    "RENEW",
+    "SETCLIENTID",
+    "SETCLIENTID_CONFIRM",
+    "LOCKT",
+    "LOOKUP_ROOT",
+    "LOOKUPP",
+    "SERVER_CAPS",
+    "GETACL",
+    "SETACL",
+    "FS_LOCATIONS",
+    "RELEASE_LOCKOWNER",
+    "SECINFO",
+    "SECINFO_NO_NAME",
+    "FSID_PRESENT",
+    "EXCHANGE_ID",
+    "CREATE_SESSION",
+    "DESTROY_SESSION",
+    "DESTROY_CLIENTID",
+    "BIND_CONN_TO_SESSION",
+    "GET_LEASE_TIME",
+    "RECLAIM_COMPLETE",
+    "GETDEVICEINFO",
+    "GETDEVICELIST",
+    "TEST_STATEID",
+    "FREE_STATEID",
+    "LAYOUTSTATS",
+    "LAYOUTERROR",
+    "SEEK",
+    "OFFLOAD_CANCEL",
+    "OFFLOAD_STATUS",
+    "COPY_NOTIFY",
+    "GETXATTR",
+    "SETXATTR",
+    "LISTXATTRS",
+    "REMOVEXATTR",
+    "ZERO_RANGE",
+];
+
+/// The columns of the lines of bytes, of events and of an operation that all versions have.
+const BYTES_COLUMNS: usize = 8;
+const EVENTS_COLUMNS: usize = 25;
+const OPERATION_COLUMNS: usize = 8;
 
 /// The statistics of one mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +116,20 @@ fn close<'a>(
     }
 }
 
+/// Returns the lines about mounts of NFS that no rule takes, of a text without an incomplete last line: also the
+/// titles of mounts whose statistics have another form.
+pub(super) fn unknown(text: &str) -> UnknownLines {
+    let mut unknown = UnknownLines::default();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let is_title = line.starts_with("device ") && line.contains(" with fstype nfs");
+        if is_title && title(line).is_none() && !line.contains(" with fstype nfsd") {
+            unknown.add(line.as_bytes());
+        }
+    }
+    sections(text).iter().for_each(|section| section.add_unknown(&mut unknown));
+    unknown
+}
+
 /// Parses `device server:/export mounted on /mnt/a\040b with fstype nfs4 statvers=1.1`: the export and the
 /// mount point of NFS.
 fn title(line: &str) -> Option<(String, String)> {
@@ -81,6 +162,30 @@ pub(super) struct Transport {
 impl Section<'_> {
     fn line(&self, key: &str) -> Option<&str> {
         self.body.lines().find_map(|line| line.trim_start().strip_prefix(key))
+    }
+
+    /// Adds the lines that no rule takes.
+    fn add_unknown(&self, unknown: &mut UnknownLines) {
+        let mut is_of_operation = false;
+        for line in self.body.lines() {
+            let text = line.trim();
+            let is_known = if let Some(numbers) = text.strip_prefix("bytes:") {
+                are_numbers(numbers, BYTES_COLUMNS)
+            } else if let Some(numbers) = text.strip_prefix("events:") {
+                are_numbers(numbers, EVENTS_COLUMNS)
+            } else if let Some(numbers) = text.strip_prefix("xprt:") {
+                transport(numbers).is_some()
+            } else if let Some((name, numbers)) = text.split_once(':').filter(|_| is_of_operation) {
+                let is_taken = OPERATIONS.contains(&name) && are_numbers(numbers, OPERATION_COLUMNS);
+                is_taken || OPERATIONS_LEFT_OUT.contains(&name)
+            } else {
+                text.is_empty() || LEFT_OUT.iter().any(|beginning| text.starts_with(beginning))
+            };
+            is_of_operation |= text == "per-op statistics";
+            if !is_known {
+                unknown.add(line.as_bytes());
+            }
+        }
     }
 
     /// Returns a number of the line of bytes: read and written by applications (normal, then direct), read
@@ -138,6 +243,11 @@ fn transport(line: &str) -> Option<Transport> {
     })
 }
 
+/// Returns true if the first columns of a line are numbers.
+fn are_numbers(line: &str, columns: usize) -> bool {
+    line.split_ascii_whitespace().take(columns).filter(|word| number(word, 0).is_some()).count() == columns
+}
+
 /// Returns the number in a column of a line, counted from 0.
 pub(super) fn number(line: &str, column: usize) -> Option<u64> {
     let word = line.split_ascii_whitespace().nth(column)?;
@@ -187,6 +297,35 @@ mod tests {
         assert_eq!(names(OLD), [pair("filer:/vol/scratch", "/scratch")]);
         assert_eq!(names(""), []);
         assert_eq!(names("device a:/b mounted on /c with fstype nfs statvers=2.0\n"), [], "another format");
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        for text in [NEW, OLD, "", "device nfsd mounted on /proc/fs/nfsd with fstype nfsd\n"] {
+            assert_eq!(unknown(text), UnknownLines::default(), "{text}");
+        }
+        let of = |line: &str, other: &str| {
+            let text = OLD.replacen(line, other, 1);
+            assert_ne!(text, OLD, "{line}");
+            let UnknownLines { lines, first } = unknown(&text);
+            (lines, first)
+        };
+        for (line, other, first) in [
+            ("\tbytes:\t", "\tbytes:\tx ", "\tbytes:\tx"),
+            ("\txprt:\tudp ", "\txprt:\tquic ", "\txprt:\tquic"),
+            ("\tevents:\t", "\tdelegations:\t3\n\tevents:\t", "\tdelegations:\t3"),
+            (
+                "per-op statistics\n",
+                "per-op statistics\n\t    TELEPORT: 1 1 0 8 8 0 0 0\n",
+                "\t    TELEPORT: 1 1 0 8 8",
+            ),
+            ("READ: ", "READ: none ", "\t        READ: none"),
+        ] {
+            let (lines, found) = of(line, other);
+            assert!(lines == 1 && found.trim().starts_with(first.trim()), "{lines}: {found}");
+        }
+        let title = "device a:/b mounted on /c with fstype nfs4 statvers=2.0\n\tbytes:\t1\n";
+        assert_eq!(unknown(title).lines, 1, "another form, of which no line is read");
     }
 
     #[test]

@@ -118,9 +118,9 @@ impl Driver {
         }
     }
 
-    /// Returns the GPUs, or the reason why there are none. Starts the thread that looks for them, unless
-    /// there is nothing new to be found.
-    pub(super) fn gpus(self: &Arc<Self>) -> Result<Vec<Arc<Gpu>>, NoGpus> {
+    /// Returns the number of changes so far, and with it the GPUs, or the reason why there are none. Starts the
+    /// thread that looks for them, unless there is nothing new to be found.
+    pub(super) fn gpus(self: &Arc<Self>) -> (u64, Result<Vec<Arc<Gpu>>, NoGpus>) {
         let mut state = lock(&self.state);
         if !state.has_thread && state.missing_since.is_none() {
             state.has_thread = true;
@@ -128,10 +128,10 @@ impl Driver {
             let builder = std::thread::Builder::new().name("nvidia".to_owned()).stack_size(STACK_BYTES);
             if let Err(error) = builder.spawn(move || driver.serve()) {
                 state.has_thread = false;
-                return Err(NoGpus::Thread(error.to_string()));
+                return (self.changes(), Err(NoGpus::Thread(error.to_string())));
             }
         }
-        state.gpus.clone()
+        (self.changes(), state.gpus.clone())
     }
 
     /// Returns the number of changes so far.

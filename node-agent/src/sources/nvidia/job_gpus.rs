@@ -5,6 +5,7 @@
 //! named only there belongs to the job unless the scheduler or the driver gives it to another job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -179,16 +180,22 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
     }
 }
 
-/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
+/// Returns the numbers that an item of a list stands for: `3`, or `2-4`; none if it is a UUID.
+fn numbers_of(item: &str) -> Option<RangeInclusive<u32>> {
+    let (first, last) = item.split_once('-').unwrap_or((item, item));
+    Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+}
+
+/// Returns the UUIDs of the devices in a list such as `0,1`, `0-3`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
 /// off as long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers
 /// number those in ways of their own.
 fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {
-        if let Ok(number) = item.parse::<u32>() {
+        if let Some(listed) = numbers_of(item) {
             let is_named = |gpu: &&Arc<Gpu>| match numbers {
-                Numbers::Minor => gpu.minor == number,
-                Numbers::Index => gpu.index == number,
+                Numbers::Minor => listed.contains(&gpu.minor),
+                Numbers::Index => listed.contains(&gpu.index),
             };
             let whole = gpus.iter().filter(is_named).filter(|gpu| gpu.devices.len() == 1);
             named.extend(whole.map(|gpu| gpu.uuid().to_owned()));
@@ -233,7 +240,7 @@ fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     match (of_slurm, of_cuda) {
         (Some(list), _) => Some((list.to_owned(), Numbers::Minor)),
         (None, Some(list)) if variable("SLURM_JOB_ID").is_some() => {
-            let uuids = list.split(',').filter(|item| item.parse::<u32>().is_err());
+            let uuids = list.split(',').filter(|item| numbers_of(item).is_none());
             let list = Some(uuids.collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty());
             list.map(|list| (list, Numbers::Index))
         }
@@ -266,7 +273,7 @@ mod tests {
             None,
             "the first of the visible ones"
         );
-        assert_eq!(devices(&["SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0,GPU-a"]).as_deref(), Some("GPU-a"));
+        assert_eq!(devices(&["SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0-1,GPU-a"]).as_deref(), Some("GPU-a"));
         let job = ["CUDA_VISIBLE_DEVICES=0", "SLURM_JOB_GPUS=4,5", "SLURM_JOB_ID=7"];
         assert_eq!(devices(&job).as_deref(), Some("4,5"));
         let step = ["SLURM_JOB_GPUS=4,5", "SLURM_STEP_GPUS=5"];

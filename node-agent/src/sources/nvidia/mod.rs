@@ -107,8 +107,9 @@ fn fields(of_job: bool) -> Vec<&'static str> {
 /// Opens a source for each GPU of the node, or of a job, and the watch of the driver.
 fn open(request: &OpenRequest<'_>, job: Option<Arc<JobGpus>>, opening: &mut Opening<'_>) {
     let driver = Driver::of(&request.host.mounts.root);
-    let watch = DriverWatch::new(&driver, job.clone());
-    match driver.gpus() {
+    let (seen, gpus) = driver.gpus();
+    let watch = DriverWatch::new(&driver, seen, job.clone());
+    match gpus {
         Err(reason) => opening.unavailable_all(&request.wanted, &reason.to_string()),
         Ok(gpus) => {
             let devices = job.as_ref().map(|job| job.devices(&gpus));

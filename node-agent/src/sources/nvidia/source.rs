@@ -189,10 +189,10 @@ pub(super) struct DriverWatch {
 }
 
 impl DriverWatch {
-    pub(super) fn new(driver: &Arc<Driver>, job: Option<Arc<JobGpus>>) -> Self {
-        let mut watch = Self { driver: Arc::clone(driver), job, seen: (0, 0) };
-        watch.seen = watch.changes();
-        watch
+    /// Creates a watch of changes behind the first `seen` of the driver.
+    pub(super) fn new(driver: &Arc<Driver>, seen: u64, job: Option<Arc<JobGpus>>) -> Self {
+        let of_job = job.as_ref().map_or(0, |job| job.changes());
+        Self { driver: Arc::clone(driver), job, seen: (seen, of_job) }
     }
 
     fn changes(&self) -> (u64, u64) {

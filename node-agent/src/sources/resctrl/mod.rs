@@ -46,6 +46,9 @@ const KIND: &str = "resctrl";
 /// The time until a group is tried again that could not be created for a reason that passes, in nanoseconds.
 const RETRY_NS: u64 = 30_000_000_000;
 
+/// The file of the events that the processor counts.
+const FEATURES: &str = "info/L3_MON/mon_features";
+
 /// resctrl's monitoring groups of jobs.
 pub(super) struct ResctrlKind {
     operations: &'static dyn Operations,
@@ -86,6 +89,8 @@ impl SourceKind for ResctrlKind {
             }
         };
         let wanted = counted(&mount, &request.wanted, opening);
+        let features = kernel_text::text(&mount.join(FEATURES)).unwrap_or_default();
+        let unknown_features = text::unknown_features(&features);
         let domains = domains(&mount);
         if domains.is_empty() {
             return opening.unavailable_all(&definitions(&wanted), "resctrl has no L3 domain");
@@ -96,7 +101,7 @@ impl SourceKind for ResctrlKind {
         let (slots, values) = slots(&wanted, &domains).unzip();
         let job = job.to_string();
         let proc = host.mounts.proc.clone();
-        let monitored = Monitored { mount, proc, job, processes, slots, values, domains };
+        let monitored = Monitored { mount, proc, job, processes, slots, values, domains, unknown_features };
         self.open_group(monitored, &definitions(&wanted), opening);
     }
 }
@@ -157,7 +162,7 @@ fn control_groups(mount: &Path) -> impl Iterator<Item = String> {
 
 /// Returns the wanted metrics that the processor counts, with their events. The others are unavailable.
 fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Vec<(Definition, Event)> {
-    let features = match kernel_text::text(&mount.join("info/L3_MON/mon_features")) {
+    let features = match kernel_text::text(&mount.join(FEATURES)) {
         Ok(features) => features,
         Err(_) => {
             opening

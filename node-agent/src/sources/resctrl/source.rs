@@ -17,6 +17,7 @@ use crate::sources::outcome::Outcome;
 use crate::sources::process_list::ProcessList;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// The most threads of a job that are moved into its group at a scan; each takes some 10 microseconds.
 const THREADS_MAX: usize = 16_384;
@@ -48,6 +49,8 @@ pub(super) struct Monitored {
     pub(super) values: Vec<Value>,
     /// The L3 domains that are online.
     pub(super) domains: BTreeSet<u32>,
+    /// The features of the processor that have no series.
+    pub(super) unknown_features: UnknownLines,
 }
 
 /// The monitoring group of one job.
@@ -58,6 +61,7 @@ pub(super) struct ResctrlSource {
     /// The time of the last search for threads, and its result.
     scanned: Option<(u64, Membership)>,
     has_warned: bool,
+    unknown: UnknownLines,
 }
 
 /// The result of a search for the threads of the job.
@@ -71,8 +75,9 @@ pub(super) struct Membership {
 }
 
 impl ResctrlSource {
-    pub(super) const fn new(monitored: Monitored, group: Group) -> Self {
-        Self { monitored, group, scanned: None, has_warned: false }
+    pub(super) fn new(monitored: Monitored, group: Group) -> Self {
+        let unknown = monitored.unknown_features.clone();
+        Self { monitored, group, scanned: None, has_warned: false, unknown }
     }
 
     /// Returns true if it has reported threads that it does not monitor.
@@ -101,10 +106,15 @@ impl ResctrlSource {
                 return Outcome::Retry(refusal);
             }
         }
+        self.unknown = self.monitored.unknown_features.clone();
         for (slot, (domain, event)) in (0..).zip(&self.monitored.values) {
             // The directory of a domain whose CPUs are offline does not exist.
             let path = self.group.path().join(format!("mon_data/mon_L3_{domain:02}/{}", event.name()));
-            let Some(raw) = kernel_text::text(&path).ok().as_deref().and_then(text::value) else { continue };
+            let Ok(text) = kernel_text::text(&path) else { continue };
+            if text::is_unknown(&text) {
+                self.unknown.add(text.as_bytes());
+            }
+            let Some(raw) = text::value(&text) else { continue };
             let value = if event.is_counter() { self.group.count(*domain, *event, raw) } else { raw };
             reading.set(slot, value);
         }
@@ -176,6 +186,10 @@ impl ResctrlSource {
 impl CustomSource for ResctrlSource {
     fn slots(&self) -> &[Slot] {
         &self.monitored.slots
+    }
+
+    fn unknown_lines(&self) -> UnknownLines {
+        self.unknown.clone()
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {

@@ -15,6 +15,7 @@ use crate::cgroups::JobCgroups;
 use crate::sources::kind::SourceFactory;
 use crate::sources::slot::Unavailable;
 use crate::sources::target::Target;
+use crate::sources::unknown_lines::UnknownLines;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -150,7 +151,9 @@ impl Node {
         let (job, proc) = (job.to_owned(), self.mounts.proc.clone());
         let processes = ProcessList::of(&self.target).unwrap();
         let group = Group::open(&self.group(&job), self.file_system).unwrap();
-        ResctrlSource::new(Monitored { mount, proc, job, processes, slots, values, domains }, group)
+        let unknown_features = UnknownLines::default();
+        let monitored = Monitored { mount, proc, job, processes, slots, values, domains, unknown_features };
+        ResctrlSource::new(monitored, group)
     }
 
     fn tasks(&self, job: &str) -> BTreeSet<u32> {

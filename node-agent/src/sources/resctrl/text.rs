@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::sources::UnknownLines;
+
 /// An event that a monitoring group counts in each L3 domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
@@ -59,6 +61,26 @@ pub(super) fn has_feature(mon_features: &str, event: Event) -> bool {
     mon_features.lines().any(|line| line.trim() == event.name())
 }
 
+/// The words that stand for a value that is not known now.
+const NO_VALUE: [&str; 3] = ["Unavailable", "Error", "Unassigned"];
+
+/// Returns true if the text of an event is neither a value nor a word for none.
+pub(super) fn is_unknown(text: &str) -> bool {
+    value(text).is_none() && !NO_VALUE.contains(&text.trim_end()) && !text.is_empty()
+}
+
+/// Returns the features that are no event here, without the files that configure events.
+pub(super) fn unknown_features(mon_features: &str) -> UnknownLines {
+    let mut unknown = UnknownLines::default();
+    let names = mon_features.lines().map(str::trim).filter(|name| !name.is_empty());
+    for name in names.filter(|name| !name.ends_with("_config")) {
+        if EVENTS.iter().all(|event| event.name() != name) {
+            unknown.add(name.as_bytes());
+        }
+    }
+    unknown
+}
+
 /// Checks what holds for any text, and for the counts of a series of them with zeros between them.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut counter, mut last) = (super::counter::Counter::default(), 0);
@@ -97,6 +119,19 @@ mod tests {
         assert_eq!(features(NEW_FEATURES), [true; 3]);
         assert_eq!(features(FEW_FEATURES), [true, false, false]);
         assert_eq!(features("mbm_total_bytes_config\n"), [false; 3]);
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let of = |text: &str| unknown_features(text).lines;
+        assert_eq!([OLD_FEATURES, NEW_FEATURES, FEW_FEATURES, ""].map(of), [0; 4]);
+        assert_eq!(of("llc_occupancy\nmbm_read_bytes\nmbm_read_bytes_config\n"), 1);
+        assert!(
+            ["12\n", "Unavailable\n", "Error\n", "Unassigned\n", ""].iter().all(|text| !is_unknown(text))
+        );
+        assert!(
+            ["-1\n", "Assigned\n", "12 13\n", "18446744073709551616\n"].iter().all(|text| is_unknown(text))
+        );
     }
 
     #[test]

@@ -3,6 +3,11 @@
 //! each operation: ` write_bytes: { samples: 256, unit: bytes, min: 4194304, max: 4194304, sum: 1073741824,
 //! sumsq: ... }`.
 
+use crate::sources::UnknownLines;
+
+/// The keys of lines that count nothing.
+const LEFT_OUT: [&str; 4] = ["job_stats", "snapshot_time", "start_time", "elapsed_time"];
+
 /// The counts of one job on one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::sources) struct Job {
@@ -22,13 +27,19 @@ pub(in crate::sources) type Counts = [u64; COUNTS];
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Parser {
     job: Option<Job>,
+    /// The lines so far that count for no job.
+    pub(in crate::sources) unknown: UnknownLines,
 }
 
 impl Parser {
     /// Takes a line. Returns the job before it, if another one begins here.
     pub(in crate::sources) fn line(&mut self, line: &[u8]) -> Option<Job> {
-        let line = std::str::from_utf8(line).ok()?;
-        let (key, value) = line.split_once(':')?;
+        let Some((key, value)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once(':')) else {
+            if !line.trim_ascii().is_empty() {
+                self.unknown.add(line);
+            }
+            return None;
+        };
         let key = key.trim();
         if let Some("job_id") = key.strip_prefix('-').map(str::trim) {
             let id = value.trim().trim_matches('"').to_owned();
@@ -43,6 +54,8 @@ impl Parser {
                 "read" | "write" => {}
                 _ => *others = others.saturating_add(operation.samples),
             }
+        } else if !LEFT_OUT.contains(&key) {
+            self.unknown.add(line);
         }
         None
     }
@@ -144,6 +157,22 @@ job_stats:
         assert_eq!(jobs(OST_2_15.as_bytes()), [("74186:0:ma".to_owned(), [0, 0, 5_468_160, 52, 6])]);
         assert_eq!(jobs(MDT_2_16.as_bytes()), [("542307".to_owned(), [0, 0, 0, 0, 6])]);
         assert_eq!(jobs(b"job_stats:\n"), []);
+    }
+
+    #[test]
+    fn lines_that_no_rule_takes_are_counted() {
+        let of = |text: &str| {
+            let mut parser = Parser::default();
+            text.split_inclusive('\n').for_each(|line| drop(parser.line(line.as_bytes())));
+            (parser.unknown.lines, parser.unknown.first)
+        };
+        for text in [OST_2_12, OST_2_15, MDT_2_16] {
+            assert_eq!(of(text), (0, String::new()));
+            for line in ["  quota: 7", "a line", "  open: { unit: reqs }"] {
+                assert_eq!(of(&format!("{text}{line}\n")), (1, line.to_owned()));
+            }
+        }
+        assert_eq!(of("job_stats:\n  open: { samples: 9 }\n").0, 1, "of no job");
     }
 
     #[test]

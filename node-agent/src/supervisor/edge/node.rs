@@ -148,20 +148,23 @@ impl NodeEdge {
         }
     }
 
-    /// Logs the lines of files that have no series.
-    fn log_unknown_lines(&mut self, key: &TargetKey, opened: &[Opened]) {
+    /// Counts the lines of texts that have no series, and logs them.
+    pub(in crate::supervisor) fn count_unknown_lines(&mut self, targets: &Targets) {
         let now = Duration::from_nanos(clock::monotonic_ns());
-        for Opened { name, source, .. } in opened {
-            if let Some(UnknownLines { lines, first }) = source.unknown_lines()
-                && self.unknown_lines_log.allows(name.as_str(), now)
-            {
-                warn!(
-                    "{lines} lines of {name} of {} are not known and have no series, as the line `{first}`; please report \
-                     them with the version of the kernel",
-                    describe(key)
-                );
+        let mut all = 0;
+        for (key, target) in targets.iter() {
+            for (name, UnknownLines { lines, first }) in target.sources.unknown_lines() {
+                all += lines as u64;
+                if self.unknown_lines_log.allows(name.as_str(), now) {
+                    warn!(
+                        "{lines} lines of {name} of {} are not known and have no series, as the line `{first}`; please \
+                         report them with the version of the kernel, or of the file system",
+                        describe(key)
+                    );
+                }
             }
         }
+        self.shared.counters.unknown_lines.store(all, Relaxed);
     }
 
     /// Returns the targets whose files must be opened anew now, because some were added or removed.
@@ -217,7 +220,6 @@ impl Edge for NodeEdge {
         if is_anew {
             opened.extend(factory.watches(&target.target, target.sources.stand_ins()));
         }
-        self.log_unknown_lines(key, &opened);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
@@ -357,8 +359,6 @@ impl Edge for NodeEdge {
         let counters = &self.shared.counters;
         counters.jobs.store(targets.job_count() as u64, Relaxed);
         counters.sources.store(self.ids.sources.len() as u64, Relaxed);
-        let unknown = targets.iter().map(|(_, target)| target.sources.unknown_lines()).sum::<usize>();
-        counters.unknown_lines.store(unknown as u64, Relaxed);
     }
 
     fn count_left_out(&mut self, jobs: usize, descriptors: Descriptors) {

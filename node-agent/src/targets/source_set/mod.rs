@@ -16,7 +16,9 @@ use polymeter_proto::series::{Identifier, Labels};
 use crate::cgroups::SeenSteps;
 use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, Slot, Source, Unavailable};
+use crate::sources::{
+    BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, Slot, Source, Unavailable, UnknownLines,
+};
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
@@ -125,14 +127,11 @@ impl SourceSet {
         open.map(OpenSource::perf_descriptors).sum()
     }
 
-    /// Returns the number of lines of its files that have no series.
-    pub(crate) fn unknown_lines(&self) -> usize {
-        let dormant = self
-            .dormant
-            .iter()
-            .filter_map(|opened| opened.source.unknown_lines())
-            .map(|unknown| unknown.lines);
-        dormant.chain(self.open.values().map(|source| source.unknown_lines)).sum()
+    /// Returns the lines of its sources that have no series, with the names of the sources.
+    pub(crate) fn unknown_lines(&self) -> impl Iterator<Item = (&String, UnknownLines)> {
+        let dormant = self.dormant.iter().map(|opened| (&opened.name, opened.source.unknown_lines().get()));
+        let open = self.open.iter().map(|(name, source)| (name, source.unknown_lines.get()));
+        dormant.chain(open).filter(|(_, unknown)| unknown.lines > 0)
     }
 
     /// Returns the number of the next perf group, for its name.

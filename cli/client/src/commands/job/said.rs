@@ -1,6 +1,7 @@
 //! What a scheduler says about a job: each field is read by itself, and the text of one that cannot be read
 //! is kept, so that no field costs the others. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
@@ -245,11 +246,32 @@ pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) ->
     None
 }
 
-/// Parses a list of GPUs, of which only numbers and UUIDs count: `NoDevFiles` and the like name none.
+/// The most GPUs of a node that a range of numbers stands for.
+const GPUS_MAX: u32 = 1024;
+
+/// Parses a list of GPUs such as `0,2-4`, and writes its ranges out. Only numbers and UUIDs count: `NoDevFiles`
+/// and the like name none.
 pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
-    let is_device =
-        |item: &&str| item.parse::<u32>().is_ok() || item.starts_with("GPU-") || item.starts_with("MIG-");
-    let devices: Vec<&str> = list.split(',').map(str::trim).filter(is_device).collect();
+    let mut devices: Vec<String> = Vec::new();
+    for item in list.split(',').map(str::trim) {
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        if item.starts_with("GPU-") || item.starts_with("MIG-") {
+            devices.push(item.to_owned());
+        } else if let Some((first, last)) =
+            item.split_once('-').map(|(first, last)| (number(first), number(last)))
+        {
+            let (Some(first), Some(last)) = (first, last) else { continue };
+            if last < first || last - first >= GPUS_MAX {
+                return Err(InvalidField::Gpus);
+            }
+            devices.extend((first..=last).map(|number| number.to_string()));
+        } else {
+            devices.extend(number(item).map(|number| number.to_string()));
+        }
+    }
+    // A GPU that is listed twice is one.
+    let mut seen = BTreeSet::new();
+    devices.retain(|device| seen.insert(device.clone()));
     let devices = devices.join(",");
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ",-/:".contains(c);
     let is_list = devices.len() <= 4096 && devices.chars().all(is_allowed);
@@ -450,7 +472,17 @@ mod tests {
             assert_eq!(cores(text), Err(InvalidField::Number), "{text}");
         }
         assert_eq!(gpu_devices("0, 1,NoDevFiles,MIG-a/1/2"), Ok("0,1,MIG-a/1/2".to_owned()));
-        assert_eq!(gpu_devices("GPU-;rm"), Err(InvalidField::Gpus));
+        for (list, devices) in [
+            ("0-3", "0,1,2,3"),
+            ("0,2-4,7", "0,2,3,4,7"),
+            ("1-2, 2-3,GPU-1-4,1", "1,2,3,GPU-1-4"),
+            ("5-5,-1,3-,x-y", "5"),
+        ] {
+            assert_eq!(gpu_devices(list).as_deref(), Ok(devices), "{list}");
+        }
+        for list in ["GPU-;rm", "3-1", "0-4294967295"] {
+            assert_eq!(gpu_devices(list), Err(InvalidField::Gpus), "{list}");
+        }
         let mut unread = Unread::default();
         for word in ["", " ", "NOT_SET", "INVALID", "Partition_Limit", "N/A", "(null)", "Unknown"] {
             assert_eq!(unread.read("--time-limit", word, time_limit_s), None, "{word}");

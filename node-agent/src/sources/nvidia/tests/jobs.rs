@@ -92,6 +92,15 @@ fn numbers_of_schedulers_are_those_of_device_files() {
         assert!(series(&found).iter().all(|series| series.contains(&format!("uuid={uuid}"))), "{list}");
         assert_eq!(series(&found).len(), 1, "{list}");
     }
+    let [a, b, cd] = ["gpu=0,uuid=GPU-a", "gpu=1,uuid=GPU-b", "gpu=3,uuid=GPU-cd"];
+    for (list, expected) in [("0-3", vec![a, b, cd]), ("3,0-1", vec![a, b]), ("GPU-a,2-2,9-7", vec![a, cd])] {
+        let found = series(&machine.open_target(&job, Some(list), &["gpu.power"]));
+        assert_eq!(
+            found,
+            expected.iter().map(|gpu| format!("gpu.power{{{gpu}}}")).collect::<Vec<_>>(),
+            "{list}"
+        );
+    }
     let labels = |list: &str| names(list).join(" ");
     assert!(labels("MIG-GPU-c/2/0").contains("uuid=MIG-y"), "the form of earlier drivers");
     assert_eq!((labels("GPU-").as_str(), labels("MIG-").as_str()), ("", ""), "of several devices");

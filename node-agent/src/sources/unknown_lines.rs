@@ -1,0 +1,61 @@
+//! Lines that no rule takes: their values have no series. They are counted and reported.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The longest beginning of a line that is kept, in characters.
+const BEGINNING_CHARS: usize = 80;
+
+/// The lines of a text that no rule takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnknownLines {
+    /// Their number.
+    pub lines: usize,
+    /// The beginning of the first one.
+    pub first: String,
+}
+
+impl UnknownLines {
+    /// Adds a line.
+    pub(crate) fn add(&mut self, line: &[u8]) {
+        if self.lines == 0 {
+            self.first = beginning(line);
+        }
+        self.lines += 1;
+    }
+
+    /// Adds those of another text.
+    pub(super) fn join(&mut self, other: Self) {
+        if self.lines == 0 {
+            self.first = other.first;
+        }
+        self.lines += other.lines;
+    }
+}
+
+/// Returns the beginning of a line, for messages.
+pub(super) fn beginning(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).trim_end().chars().take(BEGINNING_CHARS).collect()
+}
+
+/// The unknown lines of an open source. Those of a source with a thread of its own change with its readings.
+#[derive(Debug, Clone, Default)]
+pub struct UnknownLinesFound(Arc<Mutex<UnknownLines>>);
+
+impl UnknownLinesFound {
+    pub(super) fn new(unknown: UnknownLines) -> Self {
+        Self(Arc::new(Mutex::new(unknown)))
+    }
+
+    pub(super) fn set(&self, unknown: UnknownLines) {
+        *self.lock() = unknown;
+    }
+
+    /// Returns the lines that are known to be unknown at this time.
+    pub(crate) fn get(&self) -> UnknownLines {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UnknownLines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
