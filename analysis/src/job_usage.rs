@@ -28,6 +28,7 @@ pub fn job_usage(report: &Report) -> JobUsage {
         gpus,
         gpus_used: sampled.zip(number("unused_gpus")).map(|(sampled, unused)| sampled - unused),
         gpu_s: gpus.zip(utilization).map(|(gpus, utilization)| gpus * utilization * report.wall_s),
+        energy_j: report.energy.as_ref().map(|energy| energy.joules),
     }
 }
 
@@ -39,7 +40,7 @@ pub fn array_id(report: &Report) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::SeriesReport;
+    use crate::model::{Energy, SeriesReport};
     use crate::testing::{busy, gauge, report};
 
     fn gpu(number: u32, metric: &str, values: &[f64]) -> SeriesReport {
@@ -55,6 +56,10 @@ mod tests {
         assert_eq!((usage.elapsed_s, usage.cores, usage.nodes), (3600.0, Some(16.0), Some(1.0)));
         assert_eq!((usage.cpu_s, usage.memory_used_bytes), (Some(28_800.0), Some(5e9)));
         assert_eq!((usage.memory_request_bytes, usage.gpus, usage.gpu_s), (Some(32e9), None, None));
+        assert_eq!(usage.energy_j, None);
+        of.energy =
+            Some(Energy { joules: 5e5, watts_mean: None, is_estimate: true, nodes: 1, parts: Vec::new() });
+        assert_eq!(job_usage(&of).energy_j, Some(5e5));
         assert_eq!(array_id(&of), Some("4009"));
         assert_eq!(array_id(&Report::default()), None);
     }

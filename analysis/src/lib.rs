@@ -6,6 +6,7 @@ pub mod advice;
 pub mod array;
 pub mod breakdown;
 mod buckets;
+mod change_points;
 pub mod charts;
 pub mod command_totals;
 pub mod compare;
@@ -35,3 +36,4 @@ pub mod statistics;
 #[cfg(test)]
 mod testing;
 mod traffic;
+pub mod trend;

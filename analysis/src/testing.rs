@@ -1,5 +1,6 @@
 //! Series and reports for tests.
 
+use polymeter_proto::units::to_f64;
 use polymeter_store::reader::JobRow;
 
 use crate::breakdown;
@@ -11,6 +12,19 @@ pub(crate) const START_S: i64 = 1_000_000;
 
 /// The time between two samples, in seconds.
 pub(crate) const PERIOD_S: i64 = 60;
+
+/// Pseudo-random numbers (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// Returns a number from -1 to 1.
+    pub(crate) fn noise(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        to_f64((mixed ^ (mixed >> 31)) >> 11) / to_f64(1 << 53) * 2.0 - 1.0
+    }
+}
 
 /// Returns the row of a job that took a day.
 pub(crate) fn job_row(id: &str) -> JobRow {

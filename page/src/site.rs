@@ -30,11 +30,12 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// A document: its path, its title, and the module that fills it.
-const DOCUMENTS: [(&str, &str, &str); 5] = [
+const DOCUMENTS: [(&str, &str, &str); 6] = [
     ("", "Jobs", "site/overview.js"),
     ("job", "Job", "site/job.js"),
     ("node", "Node", "site/node.js"),
     ("compare", "Compare", "site/compare.js"),
+    ("trend", "Trend", "site/trend.js"),
     ("status", "Measurement", "site/status.js"),
 ];
 
@@ -114,6 +115,8 @@ const MODULES: &[(&str, &str)] = modules![
     "site/summed.js"
     "site/tabs.js"
     "site/tiles.js"
+    "site/trend.js"
+    "site/trend_charts.js"
 ];
 
 /// Returns all files. `quantities` is the JSON form of the important quantities of a job.

@@ -106,7 +106,7 @@ impl JobUsageTable {
         let update =
             "UPDATE job_usage SET ended = $2, array_id = CAST($3 AS text), elapsed_s = $4, nodes = $5,
                  cores = $6, cpu_s = $7, cores_peak = $8, memory_request_bytes = $9, memory_used_bytes = $10,
-                 memory_bound_bytes = $11, gpus = $12, gpus_used = $13, gpu_s = $14
+                 memory_bound_bytes = $11, gpus = $12, gpus_used = $13, gpu_s = $14, energy_j = $15
              WHERE job_key = $1 AND claimed_until IS NOT NULL";
         let parameters = [
             job_key.into(),
@@ -123,6 +123,7 @@ impl JobUsageTable {
             usage.gpus.into(),
             usage.gpus_used.into(),
             usage.gpu_s.into(),
+            usage.energy_j.into(),
         ];
         self.0.begin().context(ACTION)?;
         self.0.execute(update, &parameters).context(ACTION)?;

@@ -21,6 +21,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod trend;
 mod usage;
 mod waste;
 
@@ -42,6 +43,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &metrics::METRICS,
     &course::COURSE,
     &compare::COMPARE,
+    &trend::TREND,
     &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,

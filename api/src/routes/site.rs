@@ -148,7 +148,7 @@ mod tests {
             let file = files.iter().find(|file| file.path.ends_with(ending)).unwrap();
             compressed(file.body.as_bytes()).len()
         };
-        for page in ["overview", "job", "node", "status"] {
+        for page in ["overview", "job", "node", "compare", "trend", "status"] {
             let parts = [
                 &format!("/site/{page}.js"),
                 "/style.css",

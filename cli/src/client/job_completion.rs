@@ -1,6 +1,7 @@
 //! Completion of the ids of stored jobs, in the configured collector or the store of this directory: those of
 //! the user; for root those of all users.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
@@ -18,12 +19,22 @@ pub(crate) fn stored(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(current, within_patience(|| jobs(None)))
 }
 
+/// Completes the name of stored jobs that have ended.
+pub(crate) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
+    let names = || {
+        let jobs = known_jobs(Some(true)).into_iter();
+        let names: BTreeSet<String> = jobs.filter_map(|job| job.name).collect();
+        names.into_iter().map(CompletionCandidate::new).collect()
+    };
+    beginning_with(current, within_patience(names))
+}
+
 /// Returns the jobs that run on any node.
 pub(crate) fn running() -> Vec<CompletionCandidate> {
     jobs(Some(false))
 }
 
-fn jobs(is_ended: Option<bool>) -> Vec<CompletionCandidate> {
+fn known_jobs(is_ended: Option<bool>) -> Vec<JobRow> {
     let filter = JobFilter {
         owner_uid: shown_user().map(i64::from),
         is_ended,
@@ -31,9 +42,12 @@ fn jobs(is_ended: Option<bool>) -> Vec<CompletionCandidate> {
         ..JobFilter::default()
     };
     let Ok(mut source) = ReadSource::default().open() else { return Vec::new() };
-    let jobs = source.reader.jobs(&filter).unwrap_or_default();
+    source.reader.jobs(&filter).unwrap_or_default()
+}
+
+fn jobs(is_ended: Option<bool>) -> Vec<CompletionCandidate> {
     let candidate = |job: JobRow| {
         CompletionCandidate::new(job.display_id.unwrap_or(job.job_id)).help(job.name.map(Into::into))
     };
-    jobs.into_iter().map(candidate).collect()
+    known_jobs(is_ended).into_iter().map(candidate).collect()
 }

@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod setup;
 mod store;
+mod trend;
 mod usage;
 pub(crate) mod watch;
 
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Show how well users, accounts, queues or arrays used what their jobs requested.
     #[command(display_order = 28)]
     Usage(usage::UsageArguments),
+    /// Show what the runs of one name used over time, where that changed, and what else changed there.
+    #[command(display_order = 33)]
+    Trend(trend::TrendArguments),
     /// Propose the time, memory, cores and GPUs of a job script from what earlier jobs like it needed.
     #[command(display_order = 29)]
     Advise(advise::AdviseArguments),
@@ -81,6 +85,7 @@ impl Command {
             Self::Compare(arguments) => compare::execute(&arguments)?,
             Self::Jobs(arguments) => jobs::execute(&arguments)?,
             Self::Usage(arguments) => usage::execute(&arguments)?,
+            Self::Trend(arguments) => trend::execute(&arguments)?,
             Self::Advise(arguments) => advise::execute(&arguments)?,
             Self::Notices(arguments) => notices::execute(&arguments)?,
             Self::Setup(arguments) => setup::execute(&arguments)?,

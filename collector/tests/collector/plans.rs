@@ -323,6 +323,25 @@ fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnviro
     for plan in of_jobs {
         assert!(plan.contains("job_by_owner_uid"), "{plan}");
     }
+    // A name that is rare among the jobs of a user is found by its index, also for a manager.
+    environment.execute("UPDATE job SET name = 'name' || (job_key % 100), account = 'a' || (owner_uid % 3)");
+    environment.execute("ANALYZE");
+    let visible = Some(JobsOf { uid: FEW, accounts: vec!["a1".to_owned()] });
+    let of_name = JobFilter { whole_name: Some("name4".to_owned()), limit: 10_000, ..JobFilter::default() };
+    for (filter, expected) in [
+        (JobFilter { owner_uid: Some(1), is_ended: Some(true), ..of_name.clone() }, 4),
+        (JobFilter { visible, ..of_name }, 9),
+    ] {
+        let mut reader = environment.reader();
+        reader.record_plans();
+        let found = reader.jobs(&filter).unwrap();
+        let is_expected =
+            |job: &JobRow| job.name.as_deref() == Some("name4") && job.owner_uid.unwrap() % 3 == 1;
+        assert!(found.len() >= expected && found.iter().all(is_expected), "{}: {found:?}", found.len());
+        let plans = reader.take_plans();
+        let plan = plans.iter().find(|plan| plan.contains("FROM job WHERE")).unwrap();
+        assert!(plan.contains("job_by_name"), "{plan}");
+    }
 }
 
 /// Returns the value by which a job is listed, as a list of all jobs has it.

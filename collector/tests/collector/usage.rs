@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::job_usage::job_usage;
+use polymeter_analysis::trend::{Attribute, Choice, trend};
 use polymeter_proto::ledger::{Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate};
 use polymeter_proto::series::JobHandle;
 use polymeter_store::JobUsageTable;
-use polymeter_store::reader::{Access, GuardedReader, JobFilter, JobRow, Read, UsageGroup, UsageRow};
+use polymeter_store::reader::{Access, GuardedReader, JobFilter, JobRow, JobsOf, Read, UsageGroup, UsageRow};
 
 use crate::api::get;
 use crate::reading::Fixture;
@@ -17,6 +18,7 @@ use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 scenarios! {
     ended_jobs_are_summarised_as_their_reports,
     sums_are_those_of_the_jobs_that_a_user_may_see,
+    trends_are_those_of_the_runs_that_a_user_may_see,
 }
 
 fn ended_jobs_are_summarised_as_their_reports(environment: &mut TestEnvironment) {
@@ -212,4 +214,100 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
     }
     let rows: Vec<JobRow> = environment.jobs();
     assert!(rows.iter().filter(|row| row.ended_ns.is_none()).all(|row| row.usage.is_none()));
+}
+
+/// The seconds of a run of `train`: with 2 % of noise, and from a run on 18 % more.
+fn elapsed_s(number: i64, changed: i64) -> i64 {
+    10_000 + number * 7_919 % 200 + if number >= changed { 1_800 } else { 0 }
+}
+
+/// Adds runs of `train`, one an hour, in place of a collector.
+fn insert_runs(environment: &mut TestEnvironment, uid: u32, account: &str, count: i64, changed: i64) {
+    let kind = environment.kind;
+    let time = |seconds: &str| match kind {
+        Kind::Sqlite => format!("(1600000000 + {seconds}) * 1000000000"),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp(1600000000 + {seconds})"),
+    };
+    let elapsed = format!("(10000 + n * 7919 % 200 + CASE WHEN n >= {changed} THEN 1800 ELSE 0 END)");
+    let (start, end) = (time("n * 3600"), time(&format!("n * 3600 + {elapsed}")));
+    let numbers = format!(
+        "WITH RECURSIVE run (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM run WHERE n < {})",
+        count - 1
+    );
+    environment.execute(&format!(
+        "INSERT INTO job (job_id, owner_uid, account, name, state, started, ended, run)
+         {numbers} SELECT '{account}' || n, {uid}, '{account}', 'train', 'COMPLETED', {start}, {end},
+             '{{\"command\": [\"' || CASE WHEN n >= {changed} THEN 'new' ELSE 'old' END || '\"]}}' FROM run ORDER BY n + 0"
+    ));
+    environment.execute(&format!(
+        "INSERT INTO job_usage (job_key, ended, elapsed_s, cores, cpu_s, energy_j)
+         {numbers} SELECT job_key, ended, {elapsed}, 2, {elapsed} * 1.5, 5000
+         FROM run JOIN job ON job_id = '{account}' || n"
+    ));
+}
+
+fn trends_are_those_of_the_runs_that_a_user_may_see(environment: &mut TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let [one, other] = [64_001, 64_002];
+    insert_runs(environment, one, "geo", 10_000, 7_003);
+    insert_runs(environment, other, "bio", 40, 22);
+    environment.execute(
+        "INSERT INTO job (job_id, owner_uid, account, name, state, started, ended)
+         SELECT 'failed', owner_uid, account, name, 'FAILED', started, ended FROM job WHERE job_id = 'bio3'",
+    );
+    let median = |numbers: std::ops::Range<i64>, changed: i64| {
+        let mut values: Vec<i64> = numbers.map(|number| elapsed_s(number, changed)).collect();
+        values.sort_unstable();
+        values[values.len() / 2] as f64
+    };
+    let answer = |uid: u32, query: &str| get(uid, &fixture.api, &format!("/api/v1/trend?{query}"));
+    // An administrator has the runs of the owner of the latest one.
+    for (uid, query) in [(one, "name=train"), (0, "name=train"), (0, "name=train&user=64001")] {
+        let found = answer(uid, query).json();
+        let runs = found["runs"].as_array().unwrap();
+        assert_eq!((runs.len(), &found["uid"], &found["left_out"]), (10_000, &one.into(), &0.into()));
+        assert_eq!(found["changes"].as_array().unwrap().len(), 1, "{}", found["changes"]);
+        let change = &found["changes"][0];
+        assert_eq!((&change["job"], &runs[7_003]["job"]), (&"geo7003".into(), &change["job"]));
+        let level = &change["levels"][0];
+        let expected = [median(0..7_003, 7_003), median(7_003..10_000, 7_003)];
+        for (key, expected) in ["before", "after"].into_iter().zip(expected) {
+            assert!((level[key].as_f64().unwrap() - expected).abs() <= 1.0, "{level}: {expected}");
+        }
+        let percent = 100.0 * (expected[1] / expected[0] - 1.0);
+        assert!((level["percent"].as_f64().unwrap() - percent).abs() < 0.1, "{level}");
+        let run = &runs[5];
+        let seconds = elapsed_s(5, 7_003) as f64;
+        assert_eq!((&run["elapsed_s"], &run["cpu_s"]), (&seconds.into(), &(seconds * 1.5).into()));
+        assert_eq!((&run["cores_used"], &run["energy_j"]), (&1.5.into(), &5000.0.into()));
+        assert_eq!(run["wasted_core_hours"], seconds * 0.5 / 3600.0);
+    }
+    let of_other = answer(other, "name=train").json();
+    assert_eq!((of_other["runs"].as_array().unwrap().len(), &of_other["left_out"]), (40, &1.into()));
+    assert_eq!(of_other["changes"][0]["job"], "bio22");
+    let later = answer(other, "name=train&from_us=1600100000000000").json();
+    assert!((10..20).contains(&later["runs"].as_array().unwrap().len()), "{later}");
+    // A manager has the runs of the account, without what their owner executed.
+    let command = Attribute { attribute: "command", before: "old".to_owned(), after: "new".to_owned() };
+    for (access, has_command) in [
+        (Access::owner(other), true),
+        (Access::Jobs(JobsOf { uid: 64_007, accounts: vec!["bio".to_owned()] }), false),
+    ] {
+        let mut guard = GuardedReader::new(environment.reader(), access);
+        let choice = Choice { name: "train".to_owned(), ..Choice::default() };
+        let found = trend(&mut guard, &choice).unwrap().unwrap();
+        assert_eq!((found.uid, found.runs.len(), found.changes.len()), (Some(other.into()), 40, 1));
+        assert_eq!(found.changes[0].with.contains(&command), has_command);
+        let of_one = Choice { user: Some(one.to_string()), ..choice };
+        assert_eq!(trend(&mut guard, &of_one).unwrap(), None);
+    }
+    // Nothing tells a name of others from one that does not exist.
+    let unknown = answer(one, "name=other");
+    for (uid, query) in [(64_009, "name=train"), (other, "name=train&user=64001"), (one, "name=trai")] {
+        let found = answer(uid, query);
+        assert_eq!((found.status, &found.bytes), (404, &unknown.bytes), "{query}");
+    }
+    for wrong in ["", "name=", "name=train&from_us=x"] {
+        assert_eq!(answer(one, wrong).status, 400, "{wrong}");
+    }
 }

@@ -112,7 +112,8 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let store = format!("sqlite:{}", path("run.db"));
     for _ in 0..2 {
-        let run = program("polymeter").args(["run", "-o", &path("run.db"), "--", "true"]).output().unwrap();
+        let run = ["run", "--name", "same", "-o", &path("run.db"), "--", "true"];
+        let run = program("polymeter").args(run).output().unwrap();
         assert!(run.status.success(), "{run:?}");
     }
     let jobs = polymeter(&["jobs", "--ended", "--store", &store, "--json"]);
@@ -121,6 +122,9 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     let exported = polymeter(&["export", &job(0), "--store", &store, "-o", &path("x.csv"), "--json"]);
     compare("Exports", &exported);
     compare("Comparisons", &polymeter(&["compare", &job(0), &job(1), "--store", &store, "--json"]));
+    let trend = polymeter(&["trend", "same", "--store", &store, "--json"]);
+    compare("Trends", &trend);
+    assert_eq!(trend["runs"].as_array().unwrap().len(), 2, "{trend}");
     let groups = polymeter(&["usage", "--store", &store, "--json"]);
     compare("Usage", &groups);
     assert_eq!(groups["groups"][0]["jobs"], 2, "{groups}");

@@ -4,7 +4,7 @@ use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{program, tests, wait_until};
 use serde_json::{Value, json};
 
-use crate::site_fixture::{ADMINISTRATOR, Ended, OTHER, OWNER, Site, assert_calm};
+use crate::site_fixture::{ADMINISTRATOR, Ended, MANAGER, OTHER, OWNER, Site, assert_calm, insert_runs};
 
 tests![
     users_see_their_own_jobs_in_the_browser,
@@ -45,6 +45,80 @@ fn users_see_their_own_jobs_in_the_browser() {
         assert_eq!(browser.eval("document.querySelectorAll('.uplot').length"), 0);
     }
     jobs_are_compared(&site);
+    insert_runs(&rusqlite::Connection::open(site.env.path("store.db")).unwrap());
+    trends_are_shown(&site);
+    a_manager_sees_the_jobs_of_the_account(&site);
+}
+
+/// Returns the texts of the elements of a selector.
+fn texts(browser: &mut Browser, selector: &str) -> String {
+    let text =
+        format!("[...document.querySelectorAll('{selector}')].map((one) => one.textContent).join('; ')");
+    browser.eval(&text).as_str().unwrap().to_owned()
+}
+
+fn trends_are_shown(site: &Site) {
+    for ((user, _), account) in [(OWNER, "physics"), (OTHER, "chem")] {
+        let mut browser = site.proxy.open(user, "trend?name=train");
+        browser.wait_until("document.documentElement.dataset.complete");
+        let verdict = texts(&mut browser, ".verdict");
+        assert!(verdict.starts_with("Elapsed +18 %, CPU time +18 % since job"), "{verdict}");
+        assert!(verdict.contains(&format!("job {account}-24, 2025-11-")), "{verdict}");
+        assert_eq!(
+            texts(&mut browser, ".changes .with"),
+            "nodes: n0 before, n1 after; command: secret-0 before, secret-1 after"
+        );
+        assert_eq!(browser.eval("document.querySelectorAll('.uplot').length"), 6);
+        assert!(texts(&mut browser, ".chart .readout").contains(", now 1 h 11 min"), "{account}");
+        assert_eq!(browser.eval("document.querySelectorAll('.runs tbody tr').length"), 20);
+        assert_calm(&site.proxy, &mut browser);
+        // A link leads from the run to its job, and back.
+        let link = browser.eval("document.querySelector('.changes a').href");
+        browser.open_url(link.as_str().unwrap());
+        browser.wait_until("document.documentElement.dataset.complete");
+        assert_eq!(texts(&mut browser, "h1 bdi"), format!("{account}-24; train"));
+        let back = browser.eval("document.querySelector('a[href^=trend]').href");
+        assert_eq!(
+            back,
+            site.proxy.url(&format!("trend?name=train&user={}", if user == OWNER.0 { 1 } else { 2 }))
+        );
+    }
+    let mut browser = site.proxy.open(OTHER.0, "trend?name=train&user=1");
+    assert_eq!(browser.eval("document.documentElement.dataset.ready"), "failed");
+    assert!(texts(&mut browser, ".notice").contains("no ended job of this name, or not yours"));
+}
+
+/// A manager sees the jobs of the account, not the commands of their runs, and no others.
+fn a_manager_sees_the_jobs_of_the_account(site: &Site) {
+    let mut browser = site.proxy.open(MANAGER, "");
+    browser.wait_until("document.querySelectorAll('.jobs tbody th a').length > 0");
+    assert!(texts(&mut browser, "#account").contains("manager of physics"));
+    let ids = texts(&mut browser, ".jobs tbody th a");
+    assert!(ids.split("; ").all(|id| id.starts_with("physics-")), "{ids}");
+    assert_eq!(texts(&mut browser, ".jobs td.user").split("; ").next(), Some(OWNER.0));
+    // The page of a job, and what it asks for, have no command.
+    let link = browser.eval("document.querySelector('.jobs tbody th a').href");
+    browser.open_url(link.as_str().unwrap());
+    browser.wait_until("document.documentElement.dataset.complete");
+    assert_eq!(browser.eval("document.querySelector('#tab-program')"), Value::Null);
+    let words = "document.body.textContent.includes('secret')";
+    assert_eq!(browser.eval(words), false);
+    browser.open_url(&site.proxy.url("trend?name=train"));
+    browser.wait_until("document.documentElement.dataset.complete");
+    assert_eq!(texts(&mut browser, ".changes .with"), "nodes: n0 before, n1 after");
+    assert_eq!(browser.eval(words), false);
+    assert_calm(&site.proxy, &mut browser);
+    let others = "(async () => (await (await fetch('api/v1/jobs?name=train&limit=100')).json()).jobs.map(({ account }) => account))()";
+    let accounts = browser.eval(others);
+    assert!(accounts.as_array().unwrap().iter().all(|account| account == "physics"), "{accounts}");
+    for page in [
+        format!("job?key={}", site.key("y")),
+        format!("job?key={}", site.key("chem-3")),
+        "trend?name=train&user=2".to_owned(),
+    ] {
+        let mut browser = site.proxy.open(MANAGER, &page);
+        assert_eq!(browser.eval("document.documentElement.dataset.ready"), "failed", "{page}");
+    }
 }
 
 /// An administrator compares the jobs of two users; one of these does not learn about the other's.
@@ -52,17 +126,11 @@ fn jobs_are_compared(site: &Site) {
     let page = format!("compare?a={}&b={}", site.key("x"), site.key("y"));
     let mut browser = site.proxy.open(ADMINISTRATOR, &page);
     browser.wait_until("document.documentElement.dataset.complete");
-    let text = |browser: &mut Browser, selector: &str| {
-        let found = browser.eval(&format!(
-            "[...document.querySelectorAll('{selector}')].map((one) => one.textContent).join('; ')"
-        ));
-        found.as_str().unwrap().to_owned()
-    };
-    assert_eq!(text(&mut browser, "h1"), "Compare x with y");
-    assert!(text(&mut browser, ".comparison tbody tr:first-child").starts_with("elapsed"));
-    let readouts = text(&mut browser, ".chart .readout");
+    assert_eq!(texts(&mut browser, "h1"), "Compare x with y");
+    assert!(texts(&mut browser, ".comparison tbody tr:first-child").starts_with("elapsed"));
+    let readouts = texts(&mut browser, ".chart .readout");
     assert!(readouts.contains("A x: mean") && readouts.contains("B y: mean"), "{readouts}");
-    let differs = text(&mut browser, ".facts .differs");
+    let differs = texts(&mut browser, ".facts .differs");
     assert!(differs.contains("Useruid 1uid 2"), "{differs}");
     assert_calm(&site.proxy, &mut browser);
     browser.open_url(&site.proxy.url("compare"));
@@ -80,10 +148,10 @@ fn jobs_are_compared(site: &Site) {
     browser.wait_until("document.documentElement.dataset.complete");
     name(&mut browser, "y");
     browser.wait_until("document.querySelector('form + div .notice') !== null");
-    assert_eq!(text(&mut browser, "form + div .notice"), "There is no job y that you may see.");
+    assert_eq!(texts(&mut browser, "form + div .notice"), "There is no job y that you may see.");
     browser.open_url(&site.proxy.url(&page));
     browser.wait_until("document.documentElement.dataset.ready === 'failed'");
-    assert!(text(&mut browser, ".notice").contains("unknown job"));
+    assert!(texts(&mut browser, ".notice").contains("unknown job"));
 }
 
 fn zoom_loads_finer_values() {

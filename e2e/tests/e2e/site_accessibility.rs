@@ -4,7 +4,7 @@ use polymeter_e2e::accessibility::{Tree, chart_faults, faults, focus_faults};
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::tests;
 
-use crate::site_fixture::{ADMINISTRATOR, Ended, OWNER, Site};
+use crate::site_fixture::{ADMINISTRATOR, Ended, OWNER, Site, insert_runs};
 
 tests![
     pages_have_names_headings_landmarks_and_contrast,
@@ -20,7 +20,7 @@ const NONE: Vec<String> = Vec::new();
 fn settle(browser: &mut Browser, page: &str) {
     match page.split('?').next() {
         Some("job" | "compare") => browser.wait_until("document.documentElement.dataset.complete"),
-        Some("node" | "status") => {}
+        Some("node" | "status" | "trend") => {}
         _ => browser.wait_until("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null"),
     }
 }
@@ -48,11 +48,12 @@ fn assert_accessible(browser: &mut Browser, page: &str) {
 
 fn pages_have_names_headings_landmarks_and_contrast() {
     let running = Site::new();
-    let ended = Ended::new("a job with a name");
+    let ended = Ended::with("a job with a name", insert_runs);
     let node = format!("node?name={}", running.env.node);
     let job = format!("job?key={}", running.key("x"));
     let of_running = [String::new(), job, node, "status".to_owned(), "compare".to_owned()];
-    for (proxy, pages) in [(&running.proxy, of_running.to_vec()), (&ended.proxy, ended.pages())] {
+    let of_ended = [ended.pages(), vec!["trend?name=train".to_owned(), "trend".to_owned()]].concat();
+    for (proxy, pages) in [(&running.proxy, of_running.to_vec()), (&ended.proxy, of_ended)] {
         for page in pages {
             // The job of the owner has keys that change its sampling; the administrator sees the agents.
             for user in [OWNER.0, ADMINISTRATOR] {

@@ -7,7 +7,7 @@ use polymeter_e2e::site::{Proxy, api_config};
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
 use polymeter_store::reader::SeriesScope;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Users that every Debian has, with their numeric ids.
 pub(crate) const OWNER: (&str, u32) = ("daemon", 1);
@@ -16,10 +16,40 @@ pub(crate) const OTHER: (&str, u32) = ("bin", 2);
 /// A user whom the collector knows as an administrator.
 pub(crate) const ADMINISTRATOR: &str = "sys";
 
-/// Returns the configuration of a collector with an administrator and pages.
+/// A user who manages the account `physics`.
+pub(crate) const MANAGER: &str = "games";
+
+/// Adds 40 runs of `train` for each of the users: of the owner in the account `physics`, of the other in `chem`.
+/// From the 25th on they take longer.
+pub(crate) fn insert_runs(store: &rusqlite::Connection) {
+    for ((name, uid), account) in [(OWNER, "physics"), (OTHER, "chem")] {
+        store
+            .execute_batch(&format!(
+                "BEGIN;
+                 CREATE TEMP TABLE run AS WITH RECURSIVE run (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM run WHERE n < 39)
+                 SELECT n, (1760000000 + n * 86400) * 1000000000 AS started,
+                        3600 + n * 37 % 40 + CASE WHEN n >= 24 THEN 650 ELSE 0 END AS elapsed FROM run;
+                 INSERT INTO job (job_id, owner, owner_uid, account, name, state, cores, started, ended, run)
+                 SELECT '{account}-' || n, '{name}', {uid}, '{account}', 'train', 'COMPLETED', 2, started, started + elapsed * 1000000000,
+                        '{{\"command\": [\"secret-' || (n / 24) || '\"]}}' FROM run;
+                 INSERT INTO job_node (job_key, node, started, ended)
+                 SELECT job_key, 'n' || (substr(job_id, {}) / 24), started, ended FROM job WHERE name = 'train' AND owner_uid = {uid};
+                 INSERT INTO job_usage (job_key, ended, elapsed_s, nodes, cores, cpu_s, memory_used_bytes, energy_j)
+                 SELECT job_key, ended, elapsed, 1, 2, elapsed * 1.4, 2e9 + n * 7919 % 13 * 1e7, elapsed * 180
+                 FROM run JOIN job ON job_id = '{account}-' || n;
+                 DROP TABLE run;
+                 COMMIT;",
+                account.len() + 2
+            ))
+            .unwrap();
+    }
+}
+
+/// Returns the configuration of a collector with an administrator, a manager and pages.
 fn config(env: &TestEnvironment) -> String {
     let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
-    format!("administrators = [\"{ADMINISTRATOR}\"]\n{control}{}", api_config(&env.path("api.sock")))
+    let roles = format!("administrators = [\"{ADMINISTRATOR}\"]\nmanagers = [\"physics|{MANAGER}\"]\n");
+    format!("{roles}{control}{}", api_config(&env.path("api.sock")))
 }
 
 /// A collector with pages, an agent, and two running jobs: `x` of the owner, `y` of the other user.
@@ -158,16 +188,18 @@ impl Ended {
         Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), env }
     }
 
-    /// Returns the key of the job.
-    fn key(&self) -> Value {
+    /// Returns the paths of all pages. The job is the latest one.
+    pub(crate) fn pages(&self) -> Vec<String> {
         let mut browser = self.proxy.open(OWNER.0, "");
         browser.wait_until("document.querySelector('.jobs tbody tr') !== null");
-        browser.eval("document.querySelector('.jobs tbody tr').dataset.key")
-    }
-
-    /// Returns the paths of all pages.
-    pub(crate) fn pages(&self) -> Vec<String> {
-        let job = format!("job?key={}", self.key().as_str().unwrap());
-        vec![String::new(), job, "node?name=other".to_owned(), "status".to_owned()]
+        let mut text = |of_row: &str| {
+            let value =
+                browser.eval(&format!("((row) => {of_row})(document.querySelector('.jobs tbody tr'))"));
+            value.as_str().unwrap().to_owned()
+        };
+        let job = format!("job?key={}", text("row.dataset.key"));
+        let trend =
+            format!("trend?name={}", text("encodeURIComponent(row.querySelector('.job-name').textContent)"));
+        vec![String::new(), job, "node?name=other".to_owned(), "status".to_owned(), trend]
     }
 }

@@ -6,7 +6,7 @@ import { comparedCharts } from "./compared_charts.js";
 import { factTable } from "./compared_facts.js";
 import { comparisonTable } from "./comparison_table.js";
 import { isComplete, isReady, notice, openPage, run } from "./frame.js";
-import { idText, ownerText, startText, stateText } from "./job_text.js";
+import { idText, ownerText, startText, stateText, trendLink } from "./job_text.js";
 import { bandsOf } from "./marks.js";
 
 const SIDES = ["a", "b"];
@@ -89,7 +89,11 @@ run(async () => {
     const form = sideForm(Object.fromEntries(SIDES.map((side) => [side, keys[side].map((key) => `key:${key}`).join(", ")])));
     const table = element("section", {}, element("p", { className: "soft" }, "…"));
     const charts = comparedCharts(jobs);
-    main.append(heading, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, factTable(jobs));
+    const [first, ...others] = jobs.map(({ job }) => job);
+    const isOfOneName = first.name && others.every(({ name, uid }) => name === first.name && uid === first.uid);
+    const trend = element("p", { className: "soft", hidden: !isOfOneName });
+    if (isOfOneName) trend.append(element("a", { href: trendLink(first) }, "Trend of the runs of ", element("bdi", {}, first.name)));
+    main.append(heading, trend, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, factTable(jobs));
     charts.begin();
     isReady();
     await Promise.all([

@@ -8,6 +8,7 @@ import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
+import { trendLink } from "./job_text.js";
 import { jobTable } from "./job_rows.js";
 import { follow } from "./live.js";
 import { liveValues } from "./live_values.js";
@@ -78,7 +79,8 @@ function relatedLinks(job, summary) {
     const parts = whole ? [element("a", { href: `./?id=${whole}` }, `${sign === "_" ? "All tasks of the array" : "All components of"} ${whole}`)] : [];
     const others = runs.length > 0 ? [`This job ran ${runs.length + 1} times; the other runs started: `, ...runs.flatMap((one) => [run(one), " "])] : [];
     const compare = element("a", { href: `compare?a=${job.key}` }, "Compare with another job");
-    return [...others, ...parts, " ", compare];
+    const trend = job.name ? [" · ", element("a", { href: trendLink(job) }, "Trend of the runs of this name")] : [];
+    return [...others, ...parts, " ", compare, ...trend];
 }
 
 /** Shows the findings, the meters and the completeness. */

@@ -11,6 +11,12 @@ export function ownerText(job) {
     return job.user ?? (job.uid === null ? "–" : `uid ${job.uid}`);
 }
 
+/** Returns the address of the trend of the runs that have the name and the owner of a job. */
+export function trendLink(job) {
+    const user = job.uid ?? job.user;
+    return `trend?${new URLSearchParams({ name: job.name, ...(user === null ? {} : { user }) })}`;
+}
+
 /** Returns the seconds since the start of a job, or until its end. */
 export function elapsedS(job) {
     return Math.max((job.ended_us ?? Date.now() * 1000) - job.started_us, 0) / 1e6;

@@ -65,6 +65,9 @@ pub struct JobFilter {
     /// A part of its name, in any case; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Its whole name; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole_name: Option<String>,
     /// The cluster; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -126,6 +129,7 @@ impl Default for JobFilter {
             owner: None,
             owner_uid: None,
             name: None,
+            whole_name: None,
             cluster: None,
             account: None,
             queue: None,

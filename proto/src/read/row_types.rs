@@ -99,6 +99,8 @@ pub struct JobUsage {
     pub gpus_used: Option<f64>,
     /// The time of all GPUs multiplied by their utilization, in seconds.
     pub gpu_s: Option<f64>,
+    /// The energy on all nodes where it is known, in joules; that of a shared node is an estimate.
+    pub energy_j: Option<f64>,
 }
 
 impl JobUsage {

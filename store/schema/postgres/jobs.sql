@@ -46,6 +46,7 @@ CREATE TABLE job (
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
+CREATE INDEX job_by_name ON job (name) WHERE name IS NOT NULL;
 CREATE INDEX job_by_end ON job (ended, job_key);
 CREATE INDEX job_by_elapsed ON job ((ended - started), job_key);
 CREATE INDEX job_by_cores ON job ((coalesce(cores, 0)), job_key);
@@ -101,7 +102,8 @@ CREATE TABLE job_end (
 -- together with the end; without `elapsed_s` no collector has summarised the job. `claimed_until`: until then
 -- a collector does. `attempts`: the number of claims. `array_id`: the array or heterogeneous job to which it
 -- belongs. `nodes` is a number. `cores`, `gpus`: on all nodes. `memory_...`: on the node with the most.
--- `gpu_s`: the time of all GPUs multiplied by their utilization.
+-- `gpu_s`: the time of all GPUs multiplied by their utilization. `energy_j`: on all nodes; on one that was shared
+-- an estimate.
 CREATE TABLE job_usage (
     job_key int8 PRIMARY KEY REFERENCES job,
     ended timestamptz NOT NULL,
@@ -118,7 +120,8 @@ CREATE TABLE job_usage (
     memory_bound_bytes float8,
     gpus float8,
     gpus_used float8,
-    gpu_s float8
+    gpu_s float8,
+    energy_j float8
 );
 CREATE INDEX job_usage_by_end ON job_usage (ended);
 CREATE INDEX job_usage_missing ON job_usage (ended) WHERE elapsed_s IS NULL;

@@ -99,7 +99,8 @@ CREATE TABLE job_end (
 -- together with the end; without `elapsed_s` no collector has summarised the job. `claimed_until`: until then
 -- a collector does. `attempts`: the number of claims. `array_id`: the array or heterogeneous job to which it
 -- belongs. `nodes` is a number. `cores`, `gpus`: on all nodes. `memory_...`: on the node with the most.
--- `gpu_s`: the time of all GPUs multiplied by their utilization.
+-- `gpu_s`: the time of all GPUs multiplied by their utilization. `energy_j`: on all nodes; on one that was shared
+-- an estimate.
 CREATE TABLE job_usage (
     job_key INTEGER PRIMARY KEY REFERENCES job,
     ended INTEGER NOT NULL,
@@ -116,7 +117,8 @@ CREATE TABLE job_usage (
     memory_bound_bytes REAL,
     gpus REAL,
     gpus_used REAL,
-    gpu_s REAL
+    gpu_s REAL,
+    energy_j REAL
 );
 CREATE INDEX job_usage_by_end ON job_usage (ended);
 CREATE INDEX job_usage_missing ON job_usage (ended) WHERE elapsed_s IS NULL;

@@ -85,6 +85,7 @@ pub(super) const TABLES: &[Table] = &[
             ("gpus", Real),
             ("gpus_used", Real),
             ("gpu_s", Real),
+            ("energy_j", Real),
         ],
     ),
     with_identity(

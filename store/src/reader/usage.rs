@@ -16,7 +16,7 @@ pub const FAILED_STATES: [&str; 5] = ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "B
 
 /// The columns of the figures, in the order of the fields.
 const FIGURES: &str = "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
-     memory_bound_bytes, gpus, gpus_used, gpu_s";
+     memory_bound_bytes, gpus, gpus_used, gpu_s, energy_j";
 
 /// The figures of one job.
 struct Figures {
@@ -36,6 +36,7 @@ from_row!(JobUsage {
     gpus,
     gpus_used,
     gpu_s,
+    energy_j,
 });
 
 from_row!(Figures { job_key, usage });

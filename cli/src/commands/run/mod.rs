@@ -30,9 +30,10 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
+use polymeter_service::log::chain;
 use polymeter_service::{clock, users};
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::Reader;
+use polymeter_store::reader::{JobRow, Reader};
+use polymeter_store::{JobUsageTable, StoreError, StoreUrl};
 
 use crate::client::dead_runs::RUN_PREFIX;
 use crate::failure::{ErrorFormat, Failure};
@@ -47,6 +48,8 @@ use identity::IdentityOptions;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::command_totals::CPUS;
 use polymeter_analysis::gather::gather;
+use polymeter_analysis::job_usage::{array_id, job_usage};
+use polymeter_analysis::model::Report;
 use requests::ControlSocket;
 use signals::CaughtSignals;
 use totals::Before;
@@ -257,6 +260,18 @@ fn push(
     Ok(())
 }
 
+/// Stores what the run used, as the collector of a cluster does some time after the end of a job.
+fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), StoreError> {
+    const LEASE_US: i64 = 60_000_000;
+    let Some(ended_ns) = job.ended_ns else { return Ok(()) };
+    let mut table = JobUsageTable::open(store)?;
+    // It is the one that ended last.
+    if table.claim(1, 0, LEASE_US)?.contains(&job.job_key) {
+        table.put(job.job_key, ended_ns.div_euclid(1000), array_id(report), &job_usage(report))?;
+    }
+    Ok(())
+}
+
 /// Returns the report as text or JSON: what `polymeter report` shows, and notes that are not stored.
 fn report(
     arguments: &RunArguments,
@@ -272,6 +287,9 @@ fn report(
     };
     let mut report = gather(&mut reader, &job, None).map_err(failed)?;
     report.notes.extend(notes);
+    if let Err(error) = store_figures(store, &job, &report) {
+        report.notes.push(format!("the figures of the run could not be stored: {}", chain(&error)));
+    }
     add_findings(&mut report, Path::new(DIRECTORY));
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)

@@ -195,6 +195,19 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter trend",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: READING_FILES,
+        examples: &[
+            ("polymeter trend train", "Your runs of this name, and where they changed."),
+            (
+                "polymeter trend train --metric elapsed_s,energy_j --since 90d",
+                "Two quantities, three months.",
+            ),
+        ],
+    },
+    Supplement {
         command: "polymeter metrics",
         exit_status: EXIT_STATUS,
         environment: &[],
