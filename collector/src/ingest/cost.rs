@@ -1,10 +1,14 @@
 //! The approximate memory of dictionary entries.
 
 use polymeter_proto::series::{JobDescriptor, Labels};
+use polymeter_proto::stacks::FunctionDescriptor;
 use polymeter_proto::wire::dictionary::Entry;
 
 /// The approximate memory of an entry of a map, without its text.
 pub(super) const ENTRY_BYTES: usize = 256;
+
+/// The approximate memory of a stack, which has no text.
+const STACK_BYTES: usize = 64;
 
 /// Returns the approximate memory of an entry.
 pub(super) fn cost(entry: &Entry) -> usize {
@@ -16,7 +20,14 @@ pub(super) fn cost(entry: &Entry) -> usize {
         Entry::Job(_, job) => job_cost(job),
         Entry::Series(_, series) => series_cost(&series.labels),
         Entry::Shape(_, shape) => shape_cost(shape.series.len()),
+        Entry::Function(_, function) => function_cost(function),
+        Entry::Stack(..) => STACK_BYTES,
     }
+}
+
+pub(super) fn function_cost(function: &FunctionDescriptor) -> usize {
+    let name = function.name.as_ref().map_or(0, |name| name.as_str().len());
+    ENTRY_BYTES + name + function.module.as_ref().map_or(0, |module| module.as_str().len())
 }
 
 pub(super) fn job_cost(job: &JobDescriptor) -> usize {

@@ -155,6 +155,7 @@ impl Dictionary {
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
             Entry::Series(id, descriptor) => self.add_series(id.0, descriptor, shared)?,
             Entry::Shape(id, descriptor) => self.add_shape(id, descriptor)?,
+            Entry::Function(..) | Entry::Stack(..) => false,
         };
         if new {
             self.bytes += bytes;
