@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
+use polymeter_store::accepted::STACKS_SOURCE;
 use polymeter_store::reader::{
     JobNodeRow, JobRow, LedgerRow, LossRow, PlanChangeRow, Read, Rollup, SeriesRow, SeriesScope,
 };
@@ -17,7 +18,7 @@ use crate::model::{
 use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, resources, runs, series};
+use crate::{breakdown, history, measuring, node_counters, resources, runs, series, stacks};
 use polymeter_proto::{node_list, units};
 
 /// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
@@ -33,16 +34,15 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let changes = reader.plan_changes(job.job_key)?;
     let ledger = reader.ledger(job.job_key)?;
     let skewed = clock_note(&reader.job_nodes(job.job_key)?);
-    let wanted = resolution(ledger.iter().map(|row| row.stored).sum(), &rows, elapsed_ns(job));
+    let wanted = resolution(in_series(&ledger), &rows, elapsed_ns(job));
     let chosen = wanted.at_least(reader.finest_rollup(job)?);
     let summaries = summaries(reader, job, &rows, &hardware, chosen)?;
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let mut reports = series_reports(job, &rows, summaries, &changes, (first_ns, end_ns));
-    let stored = reports.iter().map(|series| series.samples).sum();
+    let stored = stored(&reports, &ledger);
     let totals = CommandTotals::take(&mut reports);
-    let losses = reader.losses(job.job_key)?.into_iter();
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
     let wall_s = units::seconds_between(job.started_ns, end_ns);
@@ -76,7 +76,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         rejected: sum(|row| row.rejected),
         quarantined: sum(|row| row.quarantined),
         unknown: sum(|row| row.unknown),
-        losses: losses.map(|row| loss(row, job.started_ns)).collect(),
+        losses: reader.losses(job.job_key)?.into_iter().map(|row| loss(row, job.started_ns)).collect(),
         phases,
         marks,
         plan_changes: history::plan_changes(&changes, job.started_ns),
@@ -97,7 +97,19 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     }
     node_counters::add_to(reader, job, &mut report)?;
     runs::add_to(reader, job, &mut report)?;
+    stacks::report::add_to(reader, job, &mut report)?;
     Ok(report)
+}
+
+/// Returns the number of stored samples: those of series, and those of call stacks.
+fn stored(reports: &[SeriesReport], ledger: &[LedgerRow]) -> u64 {
+    let all: u64 = ledger.iter().map(|row| row.stored).sum();
+    reports.iter().map(|series| series.samples).sum::<u64>() + all.saturating_sub(in_series(ledger))
+}
+
+/// Returns the number of stored samples of series: without those of call stacks.
+pub fn in_series(ledger: &[LedgerRow]) -> u64 {
+    ledger.iter().filter(|row| row.source != STACKS_SOURCE).map(|row| row.stored).sum()
 }
 
 /// Returns the reports of the series that have samples. The times are that of the first sample of all, and

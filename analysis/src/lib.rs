@@ -32,6 +32,7 @@ mod resolution;
 pub mod resources;
 pub mod runs;
 mod series;
+pub mod stacks;
 pub mod statistics;
 #[cfg(test)]
 mod testing;

@@ -128,7 +128,7 @@ struct Dictionary {
 impl Dictionary {
     fn learn(&mut self, entry: &Entry) {
         match entry {
-            Entry::Session(_) | Entry::Job(..) => {}
+            Entry::Session(_) | Entry::Job(..) | Entry::Function(..) | Entry::Stack(..) => {}
             Entry::Metric(id, metric) => drop(self.metrics.insert(*id, metric.clone())),
             Entry::Series(id, series) => drop(self.series.insert(*id, series.clone())),
             Entry::Shape(id, shape) => drop(self.shapes.insert(*id, shape.clone())),

@@ -1,11 +1,12 @@
-//! Style and scripts of pages: the page of a report, which is one file (`report`), and the pages that the
-//! collector serves (`site`).
+//! Style and scripts of pages: the pages of a report and of a flame graph, which are one file each (`report`,
+//! `flame`), and the pages that the collector serves (`site`).
 //!
 //! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`,
 //! `assets/shared`). There is no build step: modules are served as they are, and concatenated for the page of
 //! a report. Pure.
 
 mod bundle;
+pub mod flame;
 mod modules;
 pub mod report;
 pub mod site;
@@ -64,22 +65,25 @@ mod tests {
 
     #[test]
     fn scripts_and_styles_do_not_end_their_elements_and_load_nothing() {
-        let script = report::script();
-        assert!(!script.contains("</script") && !script.contains("<!--"));
-        assert!(!script.contains("http:"));
-        let style = report::style();
-        assert!(!style.contains("</style") && !style.contains("http:"));
-        assert!(!style.contains("url(") && !style.contains("@import"));
+        for script in [report::script(), flame::script()] {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+            assert!(!script.contains("http:"));
+        }
+        for style in [report::style(), flame::style()] {
+            assert!(!style.contains("</style") && !style.contains("http:"));
+            assert!(!style.contains("url(") && !style.contains("@import"));
+        }
     }
 
     /// Names of jobs, nodes, metrics and labels come from users: no part interprets text as markup or as a
     /// program.
     #[test]
     fn scripts_never_interpret_text() {
-        let script = report::script();
-        let own = script.split_once("\"use strict\";\n").unwrap().1;
-        assert!(!own.contains("\nimport ") && !own.contains("\nexport "));
-        interprets_no_text("the script of a report", own);
+        for script in [report::script(), flame::script()] {
+            let own = script.split_once("\"use strict\";\n").unwrap().1;
+            assert!(!own.contains("\nimport ") && !own.contains("\nexport "));
+            interprets_no_text("the script of a page", own);
+        }
     }
 
     pub(crate) fn interprets_no_text(name: &str, own: &str) {

@@ -17,6 +17,7 @@ pub mod period;
 pub mod read;
 pub mod run;
 pub mod series;
+pub mod stacks;
 pub mod step_level;
 pub mod suggest;
 pub mod text;

@@ -29,6 +29,26 @@ pub const FRAME_BLOCKS: usize = BLOCK_TICKS;
 /// Dictionary entries, ledger entries or events in one section of a frame.
 pub const SECTION_ENTRIES: usize = 64 * 1024;
 
+/// Bytes of the demangled name of a function. Names of C++ templates may be far longer.
+pub const FUNCTION_NAME_BYTES: usize = 1024;
+
+/// Counts of one interval of call stacks: as many as fit a section whose integers count at their full width.
+pub const STACK_COUNTS: usize = 8 * 1024;
+
+/// Counts of all intervals of call stacks in a frame: 1 MiB of memory.
+pub const FRAME_STACK_COUNTS: usize = 64 * 1024;
+
+/// Functions that an agent announces for one job, and in a session. The names of all take at most 32 MiB of
+/// the memory that a collector has for the dictionary of a session, and 1 MiB as they are in practice.
+pub const JOB_FUNCTIONS: usize = 8 * 1024;
+/// See [`JOB_FUNCTIONS`].
+pub const SESSION_FUNCTIONS: usize = 32 * 1024;
+
+/// Stacks that an agent announces for one job. Beyond them, samples belong to the nearest stack that is known.
+pub const JOB_STACKS: usize = 32 * 1024;
+/// Stacks that an agent announces in a session.
+pub const SESSION_STACKS: usize = 128 * 1024;
+
 /// Bytes of a metric's name. The longest in the catalogue has 45; tracepoints may be longer.
 pub const NAME_BYTES: usize = 160;
 

@@ -59,7 +59,7 @@ def frame(data):
     need(len(data) >= 8 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little"), "the checksum is wrong")
     c = Cursor(data[4:-4])
     session, sequence, base = int.from_bytes(c.take(8), "little"), c.varint(), unzigzag(c.varint())
-    sections, blocks = {1: [], 3: [], 4: []}, []
+    sections, blocks = {1: [], 3: [], 4: [], 8: []}, []
     while c.at < len(c.data):
         kind = c.byte()
         if kind in (2, 5, 6, 7):
@@ -68,10 +68,13 @@ def frame(data):
             need(len(blocks) <= 65536, "a frame has too many blocks")
         else:
             need(kind in sections, f"{kind} is no kind of section")
-            sections[kind] += whole(c.take(c.varint(MIB)), {1: some(ENTRY), 3: some(TALLY), 4: some(EVENT)}[kind])
+            of = {1: ENTRY, 3: TALLY, 4: EVENT, 8: STACKS}[kind]
+            sections[kind] += whole(c.take(c.varint(MIB)), some(of))
             need(len(sections[kind]) <= 65536, "too many entries")
+    counts = [len(interval["counts"]) for interval in sections[8]]
+    need(max(counts, default=0) <= 8192 and sum(counts) <= 65536, "too many counts of stacks")
     return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
-            "blocks": blocks, "ledger": sections[3], "events": sections[4]}
+            "blocks": blocks, "ledger": sections[3], "events": sections[4], "stacks": sections[8]}
 
 
 def get_block(c, is_partial, is_lone, base, values_left):
@@ -235,7 +238,12 @@ ENTRY = enum(
                   kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
     job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
-    shape=record(id=u32, source=text, series=some(u32)))
+    shape=record(id=u32, source=text, series=some(u32)),
+    function=record(id=u32, job=u32, name=option(text), module=option(text)),
+    stack=record(id=u32, parent=option(u32), function=u32))
+STACKS = record(metric=u32, job=u32, begin_us=i64, end_us=i64, period_us=u64,
+                counts=some(record(process=u32, stack=u32, count=u64)), lost=u64, throttled=u64, cut=u64,
+                unresolved=u64)
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
 PLAN_CHANGE = record(at_us=i64, job=option(u32), level=option(one_of("step", "task")), metric=text,
                      old_us=option(u64), new_us=option(u64),

@@ -5,6 +5,7 @@ mod events;
 mod finding;
 mod parts;
 mod series;
+mod stacks;
 mod traffic;
 mod verdict;
 
@@ -21,6 +22,7 @@ pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
+pub use stacks::{FunctionReport, FunctionShare, FunctionSpread, StackPart, StackReport};
 pub use traffic::Traffic;
 pub use verdict::Verdict;
 
@@ -109,6 +111,8 @@ pub struct Report {
     pub plan_changes: Vec<PlanChange>,
     /// The refused requests of the submission.
     pub refused_requests: Vec<RefusedRequest>,
+    /// Where the time went, by metric of call stacks; empty without samples.
+    pub call_stacks: Vec<StackReport>,
     /// The cost of the measurement, if known.
     pub measuring: Option<MeasuringCost>,
     /// The runs of the job, the first one first; empty if it ran once.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::{Downsampler, Part};
+use polymeter_analysis::gather::in_series;
 use polymeter_analysis::rates::window_ns;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 
@@ -52,7 +53,7 @@ pub(super) fn has_few_samples(reader: &mut dyn Read, job: &JobRow) -> Result<boo
     if job.nodes.len() > FEW_NODES {
         return Ok(false);
     }
-    let stored: u64 = reader.ledger(job.job_key)?.iter().map(|row| row.stored).sum();
+    let stored = in_series(&reader.ledger(job.job_key)?);
     Ok(stored <= FEW_SAMPLES)
 }
 

@@ -200,7 +200,7 @@ impl Seen {
     fn learn(&mut self, frame: &Frame) {
         for entry in &frame.dictionary {
             match entry {
-                Entry::Session(_) => {}
+                Entry::Session(_) | Entry::Function(..) | Entry::Stack(..) => {}
                 Entry::Metric(id, metric) if metric.name.as_str() == "cpu.usage" => self.usage = Some(*id),
                 Entry::Metric(..) => {}
                 Entry::Job(handle, job) => drop(self.jobs.insert(*handle, job.job_id.to_string())),

@@ -169,6 +169,9 @@ impl Read for RemoteReader {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::Losses { .. }
+            | Query::Stacks { .. }
+            | Query::StackIntervals { .. }
+            | Query::StackNodes { .. }
             | Query::NodeSeries { .. }
             | Query::JobSeries { .. }
             | Query::JobMetrics { .. }

@@ -1,10 +1,14 @@
 //! The approximate memory of dictionary entries.
 
-use polymeter_proto::series::{JobDescriptor, Labels};
+use polymeter_proto::series::{Identifier, JobDescriptor, Labels};
+use polymeter_proto::stacks::FunctionName;
 use polymeter_proto::wire::dictionary::Entry;
 
 /// The approximate memory of an entry of a map, without its text.
 pub(super) const ENTRY_BYTES: usize = 256;
+
+/// The approximate memory of a stack, which has no text.
+pub(super) const STACK_BYTES: usize = 64;
 
 /// Returns the approximate memory of an entry.
 pub(super) fn cost(entry: &Entry) -> usize {
@@ -16,7 +20,17 @@ pub(super) fn cost(entry: &Entry) -> usize {
         Entry::Job(_, job) => job_cost(job),
         Entry::Series(_, series) => series_cost(&series.labels),
         Entry::Shape(_, shape) => shape_cost(shape.series.len()),
+        Entry::Function(_, function) => {
+            let name = function.name.as_ref().map(FunctionName::as_str);
+            function_cost([name, function.module.as_ref().map(Identifier::as_str)])
+        }
+        Entry::Stack(..) => STACK_BYTES,
     }
+}
+
+/// Returns the approximate memory of a function with a name and a module.
+pub(super) fn function_cost(texts: [Option<&str>; 2]) -> usize {
+    ENTRY_BYTES + texts.into_iter().flatten().map(str::len).sum::<usize>()
 }
 
 pub(super) fn job_cost(job: &JobDescriptor) -> usize {

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, MetricDescriptor, SeriesDescriptor, SeriesId, SessionDescriptor,
-    SessionId, ShapeDescriptor, ShapeId,
+    Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
+    SessionDescriptor, SessionId, ShapeDescriptor, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Block;
@@ -15,6 +15,7 @@ use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SeriesRecord, S
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
 use super::id_table::IdTable;
 use super::shared_rules::Shared;
+use super::stacks::StackTable;
 use crate::limits;
 
 /// The number of ended jobs that are kept, since their last tallies may follow their end.
@@ -66,6 +67,7 @@ pub(super) struct Dictionary {
     pub(super) jobs: HashMap<JobHandle, Arc<JobRecord>>,
     series: IdTable<Arc<SeriesRecord>>,
     pub(super) shapes: IdTable<Shape>,
+    pub(super) stacks: StackTable,
     lines: HashMap<(Option<JobHandle>, Identifier), Arc<LedgerLine>>,
     /// The owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
@@ -155,6 +157,11 @@ impl Dictionary {
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
             Entry::Series(id, descriptor) => self.add_series(id.0, descriptor, shared)?,
             Entry::Shape(id, descriptor) => self.add_shape(id, descriptor)?,
+            Entry::Function(id, function) => {
+                let job = self.job(function.job)?;
+                self.stacks.add_function(id.0, job, function)?
+            }
+            Entry::Stack(id, stack) => self.stacks.add_stack(id.0, stack)?,
         };
         if new {
             self.bytes += bytes;
@@ -244,7 +251,7 @@ impl Dictionary {
         shared: &mut Shared,
     ) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
-        let metric = self.metrics.get(descriptor.metric.0).ok_or(Fault::Unknown("metric"))?;
+        let metric = self.metric(descriptor.metric)?;
         let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
         let (metric, labels) = (Arc::clone(metric), shared.labels.share(descriptor.labels));
         let series = SeriesRecord { session, metric, job, labels, id: StoreId::none() };
@@ -261,15 +268,19 @@ impl Dictionary {
         learn(&mut self.series, id, series, same, Arc::new)
     }
 
+    pub(super) fn metric(&self, id: MetricId) -> Result<&Arc<MetricDescriptor>, Fault> {
+        self.metrics.get(id.0).ok_or(Fault::Unknown("metric"))
+    }
+
     pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<JobRecord>, Fault> {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
-    /// Removes the series and shapes of a job that has ended. The job itself is kept a little longer.
+    /// Removes the series, shapes and call stacks of a job that has ended. The job itself is kept a little longer.
     pub(super) fn end_job(&mut self, handle: JobHandle) {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
         let is_its = |series: &Arc<SeriesRecord>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
-        let mut freed = 0;
+        let mut freed = self.stacks.end_job(&job);
         self.shapes.retain(|shape| {
             let keep = !shape.columns.iter().any(is_its);
             freed += if keep { 0 } else { shape_cost(shape.columns.len()) };
@@ -308,7 +319,7 @@ fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
 }
 
 /// Adds `new` to a table under `id`. Returns true if it was unknown before.
-fn learn<N, V>(
+pub(super) fn learn<N, V>(
     table: &mut IdTable<V>,
     id: u32,
     new: N,

@@ -11,6 +11,7 @@ mod resolve;
 mod session;
 mod sessions;
 mod shared_rules;
+mod stacks;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -16,6 +16,7 @@ impl Dictionary {
         for block in &frame.blocks {
             self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?.fits(block)?;
         }
+        self.check_stacks(frame)?;
         let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
         let of_events = frame.events.iter().filter_map(Event::job);
         of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
@@ -32,7 +33,9 @@ impl Dictionary {
         frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
         frame.events.retain(|event| is_known(event.job()));
-        unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
+        let mut losses = self.reject_unknown_stacks(frame);
+        losses.extend(unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)));
+        losses
     }
 
     /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. A loss
@@ -57,6 +60,9 @@ impl Dictionary {
             if !samples.series.is_empty() {
                 accepted.samples.push(samples);
             }
+        }
+        for interval in frame.stacks {
+            accepted.stacks.push(self.resolve_stacks(interval)?);
         }
         for entry in frame.ledger {
             accepted.tallies.push((self.line(entry.job, entry.source)?, entry.tally));

@@ -113,7 +113,16 @@ impl SessionState {
             Err(Fault::Contradiction(fault)) if self.dictionary.session().is_ok() => {
                 let loss = |block| self.dictionary.loss(block, LossReason::Contradiction, now.wall_us);
                 losses = frame.blocks.iter().map(loss).collect();
-                frame = Frame { blocks: Vec::new(), ledger: Vec::new(), events: Vec::new(), ..frame };
+                for interval in &frame.stacks {
+                    losses.push(self.dictionary.loss_of_stacks(interval, LossReason::Contradiction));
+                }
+                frame = Frame {
+                    blocks: Vec::new(),
+                    ledger: Vec::new(),
+                    events: Vec::new(),
+                    stacks: Vec::new(),
+                    ..frame
+                };
                 rejected = Some(fault);
             }
             Err(_) if self.dictionaries >= limits::DICTIONARIES_PER_FRAME => {

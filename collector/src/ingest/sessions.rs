@@ -124,7 +124,12 @@ impl Ingest {
         let session = self.sessions.get(&id).and_then(|state| state.dictionary.session().ok());
         let announced = entries.iter().filter_map(|entry| match entry {
             Entry::Session(descriptor) => Some(&descriptor.node),
-            Entry::Metric(..) | Entry::Job(..) | Entry::Series(..) | Entry::Shape(..) => None,
+            Entry::Metric(..)
+            | Entry::Job(..)
+            | Entry::Series(..)
+            | Entry::Shape(..)
+            | Entry::Function(..)
+            | Entry::Stack(..) => None,
         });
         let nodes = session.map(|session| &session.descriptor.node).into_iter().chain(announced);
         let other = nodes.into_iter().find(|node| *node != own)?;

@@ -58,7 +58,7 @@ impl Default for TimeRange {
 
 impl TimeRange {
     /// Removes the samples from `accepted` whose times are out of range at `now_us`, and quarantines them or
-    /// counts them as lost.
+    /// counts them as lost. Call stacks are never quarantined.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
         let possible =
             now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
@@ -72,6 +72,14 @@ impl TimeRange {
             let not_kept: Vec<bool> = kept.iter().map(|kept| !kept).collect();
             others.push(keep(samples, &not_kept));
             *samples = keep(samples, &kept);
+        }
+        let stacks = std::mem::take(&mut accepted.stacks);
+        for block in stacks {
+            if is_possible(&block.middle_us()) {
+                accepted.stacks.push(block);
+            } else {
+                accepted.add_loss(LossRecord::of_stacks(&block, LossReason::Clock));
+            }
         }
         accepted.out_of_range = out_of_range(&others);
         match self.out_of_range {

@@ -2,6 +2,7 @@
 
 use polymeter_proto::limits;
 use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::stacks::FunctionName;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 
@@ -22,7 +23,9 @@ fn look(bytes: &[u8]) {
         assert_eq!(block.iter().count(), block.columns.len());
     }
     frame.dictionary.iter().for_each(look_at_names);
-    for list in [frame.dictionary.len(), frame.ledger.len(), frame.events.len()] {
+    let counts: usize = frame.stacks.iter().map(|interval| interval.counts.len()).sum();
+    assert!(counts <= limits::FRAME_STACK_COUNTS);
+    for list in [frame.dictionary.len(), frame.ledger.len(), frame.events.len(), frame.stacks.len()] {
         assert!(list <= limits::SECTION_ENTRIES);
     }
 }
@@ -43,6 +46,15 @@ fn look_at_names(entry: &Entry) {
             assert!(Labels::new(pairs.collect()).is_ok(), "{:?}", series.labels);
         }
         Entry::Shape(_, shape) => is_valid(&shape.source),
-        Entry::Metric(..) => {}
+        Entry::Function(_, function) => {
+            function.module.iter().for_each(is_valid);
+            let name = function.name.as_ref().map_or("f", FunctionName::as_str);
+            assert!(
+                !name.is_empty()
+                    && name.len() <= limits::FUNCTION_NAME_BYTES
+                    && !name.chars().any(char::is_control)
+            );
+        }
+        Entry::Metric(..) | Entry::Stack(..) => {}
     }
 }

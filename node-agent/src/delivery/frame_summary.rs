@@ -83,7 +83,11 @@ impl Sources {
                 let job = shape.series.first().and_then(|series| self.series.get(series)).copied();
                 self.shapes.insert(*id, (job, shape.source.clone()));
             }
-            Entry::Session(_) | Entry::Metric(..) | Entry::Series(..) => {}
+            Entry::Session(_)
+            | Entry::Metric(..)
+            | Entry::Series(..)
+            | Entry::Function(..)
+            | Entry::Stack(..) => {}
         }
     }
 

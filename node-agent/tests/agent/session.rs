@@ -44,7 +44,12 @@ fn a_batch_beyond_one_frame_is_divided_in_order() {
         assert_eq!(frame.sequence, sequence);
         known.extend(frame.dictionary.iter().filter_map(|entry| match entry {
             Entry::Shape(id, _) => Some(*id),
-            Entry::Session(_) | Entry::Metric(..) | Entry::Job(..) | Entry::Series(..) => None,
+            Entry::Session(_)
+            | Entry::Metric(..)
+            | Entry::Job(..)
+            | Entry::Series(..)
+            | Entry::Function(..)
+            | Entry::Stack(..) => None,
         }));
         assert!(frame.blocks.iter().all(|block| known.contains(&block.shape)));
     }

@@ -282,6 +282,31 @@ pub enum Query {
         /// The job.
         job_key: i64,
     },
+    /// The samples of call stacks of a job, added up by metric, node, process and stack.
+    Stacks {
+        /// The job.
+        job_key: i64,
+        /// The node; none for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// The span that contains the middles of their intervals, in nanoseconds since the epoch.
+        span_ns: Range<i64>,
+    },
+    /// The sums over the intervals of call stacks of a job, by metric and node.
+    StackIntervals {
+        /// The job.
+        job_key: i64,
+        /// The node; none for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// The span that contains the middles of the intervals, in nanoseconds since the epoch.
+        span_ns: Range<i64>,
+    },
+    /// The stacks of a job with their innermost functions.
+    StackNodes {
+        /// The job.
+        job_key: i64,
+    },
     /// The losses of a job.
     Losses {
         /// The job.
@@ -308,7 +333,7 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 23] = [
         "jobs",
         "usage",
         "notices",
@@ -325,6 +350,9 @@ impl Query {
         "plan_changes",
         "refused_requests",
         "marks",
+        "stacks",
+        "stack_intervals",
+        "stack_nodes",
         "losses",
         "last_losses",
         "agents",
@@ -350,6 +378,9 @@ impl Query {
             Self::PlanChanges { .. } => "plan_changes",
             Self::RefusedRequests { .. } => "refused_requests",
             Self::Marks { .. } => "marks",
+            Self::Stacks { .. } => "stacks",
+            Self::StackIntervals { .. } => "stack_intervals",
+            Self::StackNodes { .. } => "stack_nodes",
             Self::Losses { .. } => "losses",
             Self::LastLosses { .. } => "last_losses",
             Self::Agents { .. } => "agents",
@@ -415,6 +446,9 @@ impl Query {
             | Self::PlanChanges { .. }
             | Self::RefusedRequests { .. }
             | Self::Marks { .. }
+            | Self::Stacks { .. }
+            | Self::StackIntervals { .. }
+            | Self::StackNodes { .. }
             | Self::Losses { .. }
             | Self::FinestRollup { .. } => Ok(query),
         }

@@ -387,6 +387,61 @@ pub struct MarkRow {
     pub actor: Option<String>,
 }
 
+/// The samples of a call stack in a process of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackRow {
+    /// The metric, such as `stacks.cpu`.
+    pub metric: String,
+    /// The node.
+    pub node: String,
+    /// The id of the process on the node.
+    pub process: u32,
+    /// The store's id of the stack, the same on all nodes of the job.
+    pub stack_id: i64,
+    /// The number of samples.
+    pub samples: u64,
+    /// The time that they stand for, in microseconds.
+    pub time_us: u64,
+}
+
+/// A call stack of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackNodeRow {
+    /// The store's id.
+    pub stack_id: i64,
+    /// The stack of the caller; none for an outermost function.
+    pub parent_id: Option<i64>,
+    /// The name of the function that is called; empty without a symbol.
+    pub function: String,
+    /// The base name of its file, `[kernel]` or `[jit]`; empty if unknown.
+    pub module: String,
+}
+
+/// The sums over intervals of call stacks of a job on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackIntervalRow {
+    /// The metric, such as `stacks.cpu`.
+    pub metric: String,
+    /// The node.
+    pub node: String,
+    /// The middle of the first interval, in nanoseconds since the epoch.
+    pub first_ns: i64,
+    /// The middle of the last interval, in nanoseconds since the epoch.
+    pub last_ns: i64,
+    /// The longest time between two samples, in microseconds.
+    pub period_us: u64,
+    /// The number of samples.
+    pub samples: u64,
+    /// Samples that did not arrive at the agent.
+    pub lost: u64,
+    /// The number of times that the kernel slowed the sampling.
+    pub throttled: u64,
+    /// Samples without their outermost functions.
+    pub cut: u64,
+    /// Samples whose innermost function has no symbol.
+    pub unresolved: u64,
+}
+
 /// Samples that are missing in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
@@ -479,6 +534,12 @@ pub enum RowBlock {
     Agents(Vec<AgentRow>),
     /// Metrics of a job.
     JobMetrics(Vec<JobMetricRow>),
+    /// Samples of call stacks.
+    Stacks(Vec<StackRow>),
+    /// Intervals of call stacks.
+    StackIntervals(Vec<StackIntervalRow>),
+    /// Call stacks.
+    StackNodes(Vec<StackNodeRow>),
 }
 
 /// A type of row, which has one form of block.
@@ -522,6 +583,9 @@ read_rows! {
     JobNodeRow => JobNodes,
     AgentRow => Agents,
     JobMetricRow => JobMetrics,
+    StackRow => Stacks,
+    StackIntervalRow => StackIntervals,
+    StackNodeRow => StackNodes,
 }
 
 impl RowBlock {
@@ -545,6 +609,9 @@ impl RowBlock {
             Self::JobNodes(rows) => rows.len(),
             Self::Agents(rows) => rows.len(),
             Self::JobMetrics(rows) => rows.len(),
+            Self::Stacks(rows) => rows.len(),
+            Self::StackIntervals(rows) => rows.len(),
+            Self::StackNodes(rows) => rows.len(),
         }
     }
 

@@ -1,17 +1,19 @@
 //! The in-band dictionary: a name is sent once, then represented by its id.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
 use crate::ledger::JobOwner;
+use crate::limits;
 use crate::series::{
     JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor,
     ShapeDescriptor, ShapeId,
 };
+use crate::stacks::{FunctionDescriptor, FunctionId, StackDescriptor, StackId};
 
 /// One line of the dictionary. An entry may refer to ids of earlier entries only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +28,10 @@ pub enum Entry {
     Series(SeriesId, SeriesDescriptor),
     /// The columns of a block.
     Shape(ShapeId, ShapeDescriptor),
+    /// A function.
+    Function(FunctionId, FunctionDescriptor),
+    /// A stack.
+    Stack(StackId, StackDescriptor),
 }
 
 /// The sender's dictionary: the entries that were announced and are still in use.
@@ -35,6 +41,15 @@ pub struct Announced {
     jobs: BTreeMap<JobHandle, JobDescriptor>,
     series: BTreeMap<SeriesId, SeriesDescriptor>,
     shapes: BTreeMap<ShapeId, Arc<Shape>>,
+    functions: BTreeMap<FunctionId, FunctionDescriptor>,
+    function_ids: HashMap<FunctionDescriptor, FunctionId>,
+    functions_of_jobs: BTreeMap<JobHandle, usize>,
+    next_function: u32,
+    /// An id is larger than that of its parent.
+    stacks: BTreeMap<StackId, StackDescriptor>,
+    stack_ids: HashMap<StackDescriptor, StackId>,
+    stacks_of_jobs: BTreeMap<JobHandle, usize>,
+    next_stack: u32,
     version: u64,
 }
 
@@ -50,10 +65,7 @@ impl Announced {
         }
         for column in &shape.columns {
             let (metric, descriptor) = &column.metric;
-            if let Vacant(place) = self.metrics.entry(*metric) {
-                place.insert(descriptor.clone());
-                entries.push(Entry::Metric(*metric, descriptor.clone()));
-            }
+            self.announce_metric(*metric, descriptor, entries);
             if let Vacant(place) = self.series.entry(column.series) {
                 let job = shape.job.as_ref().map(|job| job.handle);
                 let series = SeriesDescriptor { metric: *metric, job, labels: column.labels.clone() };
@@ -63,6 +75,60 @@ impl Announced {
         }
         self.shapes.insert(shape.id, Arc::clone(shape));
         entries.push(Entry::Shape(shape.id, shape.descriptor()));
+    }
+
+    /// Adds the metric's entry if it was not announced yet: call stacks are not in a block.
+    pub fn announce_metric(&mut self, id: MetricId, metric: &MetricDescriptor, entries: &mut Vec<Entry>) {
+        if let Vacant(place) = self.metrics.entry(id) {
+            place.insert(metric.clone());
+            self.version += 1;
+            entries.push(Entry::Metric(id, metric.clone()));
+        }
+    }
+
+    /// Returns the id of a function of an announced job, and adds its entry if it was not announced yet.
+    /// Returns none if there is no room: [`limits::JOB_FUNCTIONS`], [`limits::SESSION_FUNCTIONS`].
+    pub fn announce_function(
+        &mut self,
+        function: &FunctionDescriptor,
+        entries: &mut Vec<Entry>,
+    ) -> Option<FunctionId> {
+        if let Some(id) = self.function_ids.get(function) {
+            return Some(*id);
+        }
+        let of_job = self.functions_of_jobs.entry(function.job).or_default();
+        if *of_job >= limits::JOB_FUNCTIONS || self.functions.len() >= limits::SESSION_FUNCTIONS {
+            return None;
+        }
+        let id = FunctionId(self.next_function);
+        self.next_function = self.next_function.checked_add(1)?;
+        *of_job += 1;
+        self.functions.insert(id, function.clone());
+        self.function_ids.insert(function.clone(), id);
+        self.version += 1;
+        entries.push(Entry::Function(id, function.clone()));
+        Some(id)
+    }
+
+    /// Returns the id of a stack of an announced function and parent, and adds its entry if it was not
+    /// announced yet. Returns none if there is no room: [`limits::JOB_STACKS`], [`limits::SESSION_STACKS`].
+    pub fn announce_stack(&mut self, stack: StackDescriptor, entries: &mut Vec<Entry>) -> Option<StackId> {
+        if let Some(id) = self.stack_ids.get(&stack) {
+            return Some(*id);
+        }
+        let job = self.functions.get(&stack.function)?.job;
+        let of_job = self.stacks_of_jobs.entry(job).or_default();
+        if *of_job >= limits::JOB_STACKS || self.stacks.len() >= limits::SESSION_STACKS {
+            return None;
+        }
+        let id = StackId(self.next_stack);
+        self.next_stack = self.next_stack.checked_add(1)?;
+        *of_job += 1;
+        self.stacks.insert(id, stack);
+        self.stack_ids.insert(stack, id);
+        self.version += 1;
+        entries.push(Entry::Stack(id, stack));
+        Some(id)
     }
 
     /// Adds the job's entry if it was not announced yet: an event may refer to a job without a block.
@@ -100,7 +166,10 @@ impl Announced {
         let jobs = self.jobs.iter().map(|(handle, job)| Entry::Job(*handle, job.clone()));
         let series = self.series.iter().map(|(id, series)| Entry::Series(*id, series.clone()));
         let shapes = self.shapes.iter().map(|(id, shape)| Entry::Shape(*id, shape.descriptor()));
-        session.chain(metrics).chain(jobs).chain(series).chain(shapes).collect()
+        let functions = self.functions.iter().map(|(id, function)| Entry::Function(*id, function.clone()));
+        let stacks = self.stacks.iter().map(|(id, stack)| Entry::Stack(*id, *stack));
+        let series = series.chain(shapes);
+        session.chain(metrics).chain(jobs).chain(series).chain(functions).chain(stacks).collect()
     }
 
     /// Removes a job that has ended and whose frames are all acknowledged.
@@ -109,5 +178,13 @@ impl Announced {
         self.jobs.remove(&handle);
         self.series.retain(|_, series| series.job != Some(handle));
         self.shapes.retain(|_, shape| shape.job.as_ref().is_none_or(|job| job.handle != handle));
+        if self.functions_of_jobs.remove(&handle).is_some() {
+            self.stacks_of_jobs.remove(&handle);
+            self.functions.retain(|_, function| function.job != handle);
+            self.function_ids.retain(|function, _| function.job != handle);
+            let functions = &self.functions;
+            self.stacks.retain(|_, stack| functions.contains_key(&stack.function));
+            self.stack_ids.retain(|stack, _| functions.contains_key(&stack.function));
+        }
     }
 }

@@ -14,6 +14,9 @@ use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, SeriesDescriptor,
     SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
 };
+use polymeter_proto::stacks::{
+    FunctionDescriptor, FunctionId, FunctionName, StackCount, StackDescriptor, StackId, StackInterval,
+};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
@@ -252,7 +255,58 @@ fn step_plan_changes() -> Vec<Event> {
 }
 
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
-    Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events })
+    Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events, stacks: &[] })
+}
+
+/// Returns a frame with a metric, a job, their stacks and two intervals.
+fn stacks() -> Vec<u8> {
+    let function = |id, name: &[u8], module: Option<&str>| {
+        let (name, module) = (FunctionName::escaped(name), module.map(|module| module.try_into().unwrap()));
+        Entry::Function(FunctionId(id), FunctionDescriptor { job: JobHandle(1), name, module })
+    };
+    let stack = |id, parent: Option<u32>, function| {
+        let (parent, function) = (parent.map(StackId), FunctionId(function));
+        Entry::Stack(StackId(id), StackDescriptor { parent, function })
+    };
+    let metric = MetricDescriptor {
+        name: MetricName::new("stacks.cpu").unwrap(),
+        unit: Unit::Count,
+        kind: Kind::Counter,
+        number: Number::Unsigned,
+    };
+    let [job, _] = jobs();
+    let dictionary = [
+        Entry::Metric(MetricId(7), metric),
+        Entry::Job(job.handle, job.descriptor),
+        function(1, b"main", Some("solve")),
+        function(2, "größe<int>::f(char const*)".as_bytes(), Some("libsolve.so.1")),
+        function(3, b"", Some("solve")),
+        function(251, b"", None),
+        stack(1, None, 1),
+        stack(2, Some(1), 2),
+        stack(3, Some(2), 3),
+        stack(65_536, None, 251),
+    ];
+    let count = |process, stack, count| StackCount { process, stack: StackId(stack), count };
+    let interval = |counts: Vec<StackCount>| StackInterval {
+        metric: MetricId(7),
+        job: JobHandle(1),
+        begin_us: T0,
+        end_us: T0 + 1_000_000,
+        period: Period::TEN_MILLISECONDS,
+        counts,
+        lost: 0,
+        throttled: 0,
+        cut: 0,
+        unresolved: 0,
+    };
+    let full = interval(vec![count(4711, 2, 75), count(4711, 1, 20), count(u32::MAX, 65_536, u64::MAX)]);
+    let stacks = [
+        StackInterval { lost: 3, throttled: 1, cut: 251, unresolved: 65_536, ..full },
+        StackInterval { begin_us: -1, end_us: 0, ..interval(vec![]) },
+    ];
+    let extras = Extras { dictionary: &dictionary, stacks: &stacks, ..Extras::default() };
+    Wire::default().encode_with(&Batch::default(), extras)
 }
 
 pub(super) fn all() -> Vec<Golden> {
@@ -266,6 +320,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
         frame("job_details", frame_of_extras(&[], &[], &job_details())),
         frame("step_plan_changes", frame_of_extras(&[], &[], &step_plan_changes())),
+        frame("stacks", stacks()),
         frame("events_of_jobs", frame_of_extras(&[], &[], &events_of_jobs())),
     ]
 }

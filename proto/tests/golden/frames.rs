@@ -3,10 +3,17 @@
 use polymeter_proto::batch::{Batch, Instant};
 use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::limits;
-use polymeter_proto::series::{Labels, MetricId, Number, SeriesDescriptor, SeriesId, SessionId, ShapeId};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobHandle, Labels, MetricId, Number, Processors, SeriesDescriptor, SeriesId, SessionDescriptor,
+    SessionId, ShapeId,
+};
+use polymeter_proto::stacks::{
+    FunctionDescriptor, FunctionName, StackCount, StackDescriptor, StackId, StackInterval,
+};
 use polymeter_proto::wire::DecodeError;
-use polymeter_proto::wire::dictionary::Entry;
-use polymeter_proto::wire::frame::{Extras, Frame};
+use polymeter_proto::wire::dictionary::{Announced, Entry};
+use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
 use proptest::prelude::*;
 
 use super::common::{Wire, batch_of, frame_of, shape};
@@ -17,6 +24,8 @@ polymeter_test_harness::tests![
     dictionary_ledger_and_events_travel_along,
     damage_is_seen,
     a_small_frame_cannot_ask_for_much_memory,
+    counts_of_stacks_are_bounded,
+    functions_and_stacks_travel_once_and_go_with_their_job,
     long_entries_are_divided_among_sections,
     a_batch_of_single_rows_round_trips,
     any_bytes_are_a_frame_or_an_error,
@@ -101,7 +110,7 @@ fn dictionary_ledger_and_events_travel_along() {
         until_us: None,
     };
     let events = [Event::PlanChange(change)];
-    let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
+    let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events, stacks: &[] };
     let bytes = wire.encode_with(&Batch::default(), extras);
     let frame = Frame::decode(&bytes).unwrap();
     assert_eq!(
@@ -138,6 +147,79 @@ fn damage_is_seen() {
     assert_eq!(Frame::decode(&other), Err(DecodeError::Version { found: 2 }));
     assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(DecodeError::Magic));
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
+}
+
+fn interval(counts: usize) -> StackInterval {
+    let count = StackCount { process: u32::MAX, stack: StackId(u32::MAX), count: u64::MAX };
+    StackInterval {
+        metric: MetricId(1),
+        job: JobHandle(1),
+        begin_us: T0,
+        end_us: T0 + 1,
+        period: Period::SECOND,
+        counts: vec![count; counts],
+        lost: 0,
+        throttled: 0,
+        cut: 0,
+        unresolved: 0,
+    }
+}
+
+fn counts_of_stacks_are_bounded() {
+    let encode = |stacks: &[StackInterval]| {
+        let (mut bytes, extras) = (Vec::new(), Extras { stacks, ..Extras::default() });
+        let encoded = Encoder::default().encode(&mut bytes, SessionId(0xfeed), 1, &Batch::default(), extras);
+        encoded.map(|()| bytes)
+    };
+    let most = vec![interval(limits::STACK_COUNTS); limits::FRAME_STACK_COUNTS / limits::STACK_COUNTS];
+    assert_eq!(Frame::decode(&encode(&most).unwrap()).unwrap().stacks, most);
+    assert!(encode(&[most, vec![interval(1)]].concat()).is_err());
+    assert!(encode(&[interval(limits::STACK_COUNTS + 1)]).is_err());
+    // A frame of short counts, as no encoder makes it: 3 bytes each.
+    let mut section = vec![1, 1, 1, 0, 0, 0xfc, 0x40, 0x42, 0x0f, 0, 0xfb, 1, 0x20];
+    section.extend([0; 3 * (limits::STACK_COUNTS + 1) + 4]);
+    let mut body = vec![8];
+    let seven_bits = |shift: u32| u8::try_from(section.len() >> shift & 0x7f).unwrap();
+    body.extend([seven_bits(0) | 0x80, seven_bits(7) | 0x80, seven_bits(14)]);
+    body.extend(section);
+    assert!(matches!(
+        Frame::decode(&frame_of(&body)),
+        Err(DecodeError::Limit { what: "counts of an interval of call stacks", .. })
+    ));
+}
+
+fn functions_and_stacks_travel_once_and_go_with_their_job() {
+    let mut announced = Announced::default();
+    let (mut entries, mut again) = (Vec::new(), Vec::new());
+    let function = |job| FunctionDescriptor { job: JobHandle(job), name: None, module: None };
+    for job in [1, 2] {
+        for entries in [&mut entries, &mut again] {
+            let function = announced.announce_function(&function(job), entries).unwrap();
+            let outer = announced.announce_stack(StackDescriptor { parent: None, function }, entries);
+            announced.announce_stack(StackDescriptor { parent: outer, function }, entries).unwrap();
+        }
+    }
+    assert_eq!((entries.len(), again.len()), (6, 0));
+    let session = SessionDescriptor {
+        node: "n".try_into().unwrap(),
+        agent_version: "1".try_into().unwrap(),
+        started_us: T0,
+        processors: Processors::default(),
+    };
+    let version = announced.version();
+    announced.retire_job(JobHandle(1));
+    assert_eq!(announced.all(&session)[1..], entries[3..]);
+    assert_ne!(announced.version(), version);
+    let named = |number: usize| FunctionDescriptor {
+        name: FunctionName::escaped(number.to_string().as_bytes()),
+        ..function(2)
+    };
+    let fits = |number| announced.announce_function(&named(number), &mut again).is_some();
+    assert_eq!(
+        (0..2 * limits::JOB_FUNCTIONS).map(fits).filter(|fits| *fits).count(),
+        limits::JOB_FUNCTIONS - 1
+    );
+    assert!(announced.announce_function(&function(3), &mut again).is_some(), "another job has room");
 }
 
 fn a_small_frame_cannot_ask_for_much_memory() {

@@ -7,6 +7,7 @@ use polymeter_proto::ledger::{
 };
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
@@ -43,6 +44,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Json {
         ("blocks", list(&frame.blocks, of_block)),
         ("ledger", list(&frame.ledger, of_ledger)),
         ("events", list(&frame.events, of_event)),
+        ("stacks", list(&frame.stacks, of_stacks)),
     ])
 }
 
@@ -96,7 +98,44 @@ fn of_entry(entry: &Entry) -> Json {
             ("source", text(&shape.source)),
             ("series", list(&shape.series, |series| series.0.into())),
         ]),
+        Entry::Function(id, function) => object([
+            ("is", text("function")),
+            ("id", id.0.into()),
+            ("job", function.job.0.into()),
+            ("name", optional(function.name.as_ref(), |name| text(name.as_str()))),
+            ("module", of_name(function.module.as_ref())),
+        ]),
+        Entry::Stack(id, stack) => object([
+            ("is", text("stack")),
+            ("id", id.0.into()),
+            ("parent", optional(stack.parent, |parent| parent.0.into())),
+            ("function", stack.function.0.into()),
+        ]),
     }
+}
+
+fn of_stacks(interval: &StackInterval) -> Json {
+    object([
+        ("metric", interval.metric.0.into()),
+        ("job", interval.job.0.into()),
+        ("begin_us", interval.begin_us.into()),
+        ("end_us", interval.end_us.into()),
+        ("period_us", interval.period.as_micros().into()),
+        (
+            "counts",
+            list(&interval.counts, |count| {
+                object([
+                    ("process", count.process.into()),
+                    ("stack", count.stack.0.into()),
+                    ("count", count.count.into()),
+                ])
+            }),
+        ),
+        ("lost", interval.lost.into()),
+        ("throttled", interval.throttled.into()),
+        ("cut", interval.cut.into()),
+        ("unresolved", interval.unresolved.into()),
+    ])
 }
 
 fn of_name(name: Option<&Identifier>) -> Json {

@@ -281,3 +281,35 @@ WHERE run.ended IS NULL AND (change.cause IN ('lease', 'registration', 'governor
 
 CREATE VIEW promoted_metrics AS
 SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;
+
+-- The samples of call stacks of those jobs that are the user's own: like its command, the functions of a
+-- program are its owner's. `stack`: the functions from the outermost to the innermost, which `function` is,
+-- separated by semicolons.
+CREATE VIEW stacks WITH (security_barrier) AS
+SELECT visible.job_id, part.time - coalesce(session.clock_offset_us, 0) * interval '1 microsecond' AS timestamp,
+       part.node AS device_id, part.metric AS metric_id, sample.process, innermost.name AS function, innermost.module, (
+           WITH RECURSIVE caller (parent_id, function_id, depth) AS (
+               SELECT first.parent_id, first.function_id, 1 FROM stack_node AS first
+               WHERE first.job_key = sample.job_key AND first.stack_id = sample.stack_id
+               UNION ALL
+               SELECT next.parent_id, next.function_id, depth + 1
+               FROM caller JOIN stack_node AS next ON next.job_key = sample.job_key AND next.stack_id = caller.parent_id
+               WHERE depth < 1024)
+           SELECT string_agg(replace(coalesce(of_caller.name, '[' || coalesce(trim(of_caller.module, '[]'), 'unknown') || ']'), ';', ':'), ';' ORDER BY depth DESC)
+           FROM caller JOIN stack_function AS of_caller
+               ON of_caller.job_key = sample.job_key AND of_caller.function_id = caller.function_id
+       ) AS stack, sample.count AS samples, sample.count * part.period_us AS time_us
+FROM (
+    SELECT job_key, job_id FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id FROM polymeter_own_jobs()
+    WHERE owner = polymeter_user_name() AND NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible
+JOIN stack_interval AS part USING (job_key)
+JOIN stack_sample AS sample
+    ON sample.job_key = part.job_key AND sample.time = part.time AND sample.interval_id = part.interval_id
+LEFT JOIN job_node ON job_node.job_key = part.job_key AND job_node.node = part.node
+LEFT JOIN session ON session.session_id = job_node.session_id
+LEFT JOIN stack_node AS node ON node.job_key = sample.job_key AND node.stack_id = sample.stack_id
+LEFT JOIN stack_function AS innermost
+    ON innermost.job_key = sample.job_key AND innermost.function_id = node.function_id;

@@ -183,3 +183,29 @@ WHERE job_node.ended IS NULL AND (change.cause IN ('lease', 'registration', 'gov
 
 CREATE VIEW promoted_metrics AS
 SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;
+
+-- The samples of call stacks. `stack`: the functions from the outermost to the innermost, which `function`
+-- is, separated by semicolons.
+CREATE VIEW stacks AS
+SELECT job.job_id, part.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, part.node AS device_id,
+       part.metric AS metric_id, sample.process, innermost.name AS function, innermost.module, (
+           WITH RECURSIVE caller (stack_id, parent_id, function_id, depth) AS (
+               SELECT stack_id, parent_id, function_id, 1 FROM stack_node AS first
+               WHERE first.job_key = sample.job_key AND first.stack_id = sample.stack_id
+               UNION ALL
+               SELECT next.stack_id, next.parent_id, next.function_id, depth + 1
+               FROM caller JOIN stack_node AS next ON next.job_key = sample.job_key AND next.stack_id = caller.parent_id
+               WHERE depth < 1024)
+           SELECT group_concat(replace(coalesce(of_caller.name, '[' || coalesce(trim(of_caller.module, '[]'), 'unknown') || ']'), ';', ':'), ';' ORDER BY depth DESC)
+           FROM caller JOIN stack_function AS of_caller
+               ON of_caller.job_key = sample.job_key AND of_caller.function_id = caller.function_id
+       ) AS stack, sample.count AS samples, sample.count * part.period_us AS time_us
+FROM stack_interval AS part
+JOIN stack_sample AS sample
+    ON sample.job_key = part.job_key AND sample.time = part.time AND sample.interval_id = part.interval_id
+JOIN job ON job.job_key = part.job_key
+LEFT JOIN job_node ON job_node.job_key = part.job_key AND job_node.node = part.node
+LEFT JOIN session ON session.session_id = job_node.session_id
+LEFT JOIN stack_node AS node ON node.job_key = sample.job_key AND node.stack_id = sample.stack_id
+LEFT JOIN stack_function AS innermost
+    ON innermost.job_key = sample.job_key AND innermost.function_id = node.function_id;

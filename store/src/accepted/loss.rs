@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::records::LedgerLine;
+use super::stacks::StackBlock;
 
 /// Samples that are not stored, and the reason.
 #[derive(Debug, Clone)]
@@ -18,6 +19,12 @@ pub struct LossRecord {
 }
 
 impl LossRecord {
+    /// Returns the loss of samples of call stacks.
+    pub fn of_stacks(stacks: &StackBlock, reason: LossReason) -> Self {
+        let line = Some(Arc::clone(&stacks.line));
+        Self { line, samples: stacks.count(), reason, span_us: stacks.span_us }
+    }
+
     /// Returns the sum of two losses that are alike.
     pub fn join(self, other: Self) -> Self {
         let span_us = (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1));

@@ -2,6 +2,7 @@
 
 mod loss;
 mod records;
+mod stacks;
 mod store_id;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use polymeter_proto::series::{Identifier, SessionId};
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+pub use self::stacks::{FunctionRecord, STACK_DEPTH, STACKS_SOURCE, StackBlock, StackRecord, StackSamples};
 pub use self::store_id::StoreId;
 
 /// One frame of one session, or a range of frames that will never arrive, in order.
@@ -30,6 +32,8 @@ pub struct Accepted {
     pub clock_offset_us: i64,
     /// Its samples.
     pub samples: Vec<SampleBlock>,
+    /// Its samples of call stacks.
+    pub stacks: Vec<StackBlock>,
     /// Its quarantined samples, whose times are out of range.
     pub quarantined: Vec<SampleBlock>,
     /// The extent of its samples whose times are out of range, quarantined or rejected.
@@ -70,6 +74,7 @@ impl Accepted {
             received_us,
             clock_offset_us: 0,
             samples: Vec::new(),
+            stacks: Vec::new(),
             quarantined: Vec::new(),
             out_of_range: None,
             losses: Vec::new(),
@@ -121,6 +126,9 @@ impl Accepted {
                 span_us: samples.span_us().unwrap_or((self.received_us, self.received_us)),
             });
         }
+        for stacks in &self.stacks {
+            empty.add_loss(LossRecord::of_stacks(stacks, reason));
+        }
         empty
     }
 
@@ -161,11 +169,13 @@ impl Accepted {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
         let of_lines = self.lines().filter_map(|line| line.job.as_ref());
         let of_changes = self.plan_changes.iter().filter_map(|(job, ..)| job.as_ref());
+        let of_stacks = self.stacks.iter().map(|stacks| &stacks.job);
         let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
         of_series
             .chain(of_lines)
             .chain(of_changes)
             .chain(of_marks)
+            .chain(of_stacks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
             .chain(self.job_facts.iter().map(|(job, _)| job))
             .chain(self.job_details.iter().map(|(job, _)| job))
@@ -177,7 +187,8 @@ impl Accepted {
     pub fn lines(&self) -> impl Iterator<Item = &Arc<LedgerLine>> {
         let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
         let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
-        of_samples.chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
+        let of_stacks = self.stacks.iter().map(|stacks| &stacks.line);
+        of_samples.chain(of_stacks).chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
     }
 
     /// Returns a time of the node by the collector's clock.

@@ -213,6 +213,42 @@ pub(super) const TABLES: &[Table] = &[
         ],
     ),
     table(
+        "stack_function",
+        &[("job_key", Integer), ("function_id", Integer), ("name", Text), ("module", Text)],
+    ),
+    table(
+        "stack_node",
+        &[("job_key", Integer), ("stack_id", Integer), ("parent_id", Integer), ("function_id", Integer)],
+    ),
+    table(
+        "stack_interval",
+        &[
+            ("job_key", Integer),
+            ("time", Time),
+            ("interval_id", Integer),
+            ("node", Text),
+            ("metric", Text),
+            ("length_us", Integer),
+            ("period_us", Integer),
+            ("samples", Integer),
+            ("lost", Integer),
+            ("throttled", Integer),
+            ("cut", Integer),
+            ("unresolved", Integer),
+        ],
+    ),
+    table(
+        "stack_sample",
+        &[
+            ("job_key", Integer),
+            ("time", Time),
+            ("interval_id", Integer),
+            ("process", Integer),
+            ("stack_id", Integer),
+            ("count", Integer),
+        ],
+    ),
+    table(
         "retention",
         &[("relation", Text), ("keep_days", Integer), ("dropped_before", Time), ("complete_before", Time)],
     ),

@@ -74,6 +74,11 @@ impl Clocks {
         self.0.contains_key(&job_key)
     }
 
+    /// Returns the nodes of a job whose clocks differ.
+    pub(super) fn nodes(&self, job_key: i64) -> impl Iterator<Item = &str> {
+        self.0.get(&job_key).into_iter().flatten().map(|(node, _)| node.as_str())
+    }
+
     /// Returns the clock of a node of a job; none if it does not differ.
     pub(super) fn of(&self, job_key: i64, node: &str) -> Option<&NodeClock> {
         self.0.get(&job_key)?.get(node)

@@ -17,12 +17,13 @@ mod retention_state;
 mod samples;
 mod series;
 mod shapes;
+mod stacks;
 mod usage;
 
 pub use polymeter_proto::read::{
     AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobUsage, JobsOf,
     LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow,
-    SeriesOwner, SeriesRow, UsageGroup, UsageRow,
+    SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
 };
 
 pub use self::access::{Access, GuardedReader};

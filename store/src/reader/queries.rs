@@ -72,6 +72,9 @@ impl Read for Reader {
             Query::Losses { job_key } => {
                 return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);
             }
+            Query::Stacks { .. } | Query::StackIntervals { .. } | Query::StackNodes { .. } => {
+                return self.stacks(query, each);
+            }
             Query::Samples { of, series, span_ns } => {
                 let mut blocks = Blocks::new(each);
                 let read = self.samples(of.into(), series, span_ns, |sample| blocks.add(sample));

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use polymeter_proto::read::{
     AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf, LedgerRow,
     LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow,
-    SeriesOwner, SeriesRow, UsageGroup, UsageRow,
+    SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
 };
 
 use crate::StoreError;
@@ -266,6 +266,51 @@ impl dyn Read + '_ {
     /// Returns an error if the store fails.
     pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         self.collect(&Query::Marks { job_key })
+    }
+
+    /// Passes the samples of call stacks of a job, or of the job on one node, whose intervals have their
+    /// middles within `span_ns` to `each`, added up by metric, node, process and stack. The same key may
+    /// occur several times. After an error of `each` the reader must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn stacks<E: From<StoreError>>(
+        &mut self,
+        job_key: i64,
+        node: Option<&str>,
+        span_ns: &Range<i64>,
+        each: impl FnMut(StackRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let query = Query::Stacks { job_key, node: node.map(str::to_owned), span_ns: span_ns.clone() };
+        self.stream(&query, each)
+    }
+
+    /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of each
+    /// interval.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn stack_intervals(
+        &mut self,
+        job_key: i64,
+        node: Option<&str>,
+        span_ns: &Range<i64>,
+    ) -> Result<Vec<StackIntervalRow>, StoreError> {
+        let (node, span_ns) = (node.map(str::to_owned), span_ns.clone());
+        self.collect(&Query::StackIntervals { job_key, node, span_ns })
+    }
+
+    /// Passes the functions and stacks of a job to `each`, in any order. After an error of `each` the reader
+    /// must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn stack_nodes<E: From<StoreError>>(
+        &mut self,
+        job_key: i64,
+        each: impl FnMut(StackNodeRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.stream(&Query::StackNodes { job_key }, each)
     }
 
     /// Returns the losses of a job, in the order of their times.

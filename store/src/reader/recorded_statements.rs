@@ -151,20 +151,29 @@ impl Reader {
         selection: &Selection<'_, T>,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        self.converted_blocks(selection, Some, each).map(drop)
+    }
+
+    /// The same with rows that `convert` changes, or leaves out. Returns the wish of `each` to go on.
+    pub(super) fn converted_blocks<R: FromRow, T: ReadRow>(
+        &mut self,
+        selection: &Selection<'_, R>,
+        convert: impl Fn(R) -> Option<T>,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, StoreError> {
         let mut rows = Vec::new();
         let mut flow = ControlFlow::Continue(());
         self.each_row(&selection.statement, &selection.parameters, |row| {
-            rows.push(row);
+            rows.extend(convert(row));
             if rows.len() >= TEXT_ROWS {
                 flow = each(T::block(std::mem::take(&mut rows)));
             }
             flow
         })?;
         if flow.is_continue() && !rows.is_empty() {
-            // There are no further rows that could be left out.
-            let _last = each(T::block(rows));
+            flow = each(T::block(rows));
         }
-        Ok(())
+        Ok(flow)
     }
 
     /// Passes each row of a statement, whose columns are numbers and times, to `each` until that fails. The

@@ -13,11 +13,12 @@ use crate::{OpenOptions, StoreError};
 const ACTION: &str = "migrate the schema";
 
 /// The statements that create the first version.
-const SCHEMA: [&str; 9] = [
+const SCHEMA: [&str; 10] = [
     include_str!("../../schema/sqlite/jobs.sql"),
     include_str!("../../schema/sqlite/samples.sql"),
     include_str!("../../schema/sqlite/sessions.sql"),
     include_str!("../../schema/sqlite/plans.sql"),
+    include_str!("../../schema/sqlite/stacks.sql"),
     include_str!("../../schema/sqlite/control.sql"),
     include_str!("../../schema/sqlite/rollups.sql"),
     include_str!("../../schema/sqlite/retention.sql"),

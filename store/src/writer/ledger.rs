@@ -73,6 +73,9 @@ pub(super) fn line_changes(frames: &[&Accepted]) -> LineChanges {
         for samples in &frame.samples {
             add(&mut changes.of(&samples.line).stored, samples.values.len() as u64);
         }
+        for stacks in &frame.stacks {
+            add(&mut changes.of(&stacks.line).stored, stacks.count());
+        }
         for samples in &frame.quarantined {
             add(&mut changes.of(&samples.line).quarantined, samples.values.len() as u64);
         }

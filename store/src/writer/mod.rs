@@ -15,6 +15,7 @@ mod rounds;
 mod series;
 mod sessions;
 mod shared_lists;
+mod stacks;
 mod transaction;
 
 use std::collections::HashSet;
@@ -144,6 +145,7 @@ impl Store {
         // and committed before an id is cached.
         let new_jobs = jobs::assign_keys(connection, frames, self.queue).context("store jobs")?;
         ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store series")?;
+        stacks::announce(connection, frames).context("store the names of functions")?;
         connection.make_room(frames).context("create a partition")?;
         let by = CommittedBy { queue: self.queue, collector_id: self.collector_id.as_deref() };
         let committed = write(connection, frames, &new_jobs, &by)?;
@@ -187,6 +189,7 @@ fn write(
     let write_all = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
         let rows = connection.write_samples(&new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
+        stacks::insert(connection, &new)?;
         ledger_lines::update(connection, &changes)?;
         let line_ids = ledger_lines::insert(connection, lines.new)?;
         events::insert_losses(connection, &new)?;

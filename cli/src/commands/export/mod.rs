@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
+use polymeter_analysis::gather::in_series;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{Labels, Processors};
@@ -102,7 +103,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     check_chosen(arguments, reader, &chosen)?;
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
-    let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
+    let stored = in_series(&reader.ledger(job.job_key).map_err(failed)?);
     let progress = Progress::new(stored);
     let roles = roles(arguments, reader, job).map_err(failed)?;
     let processors = processors(reader, job).map_err(failed)?;

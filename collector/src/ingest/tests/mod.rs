@@ -88,7 +88,7 @@ fn frame(
         batch.push(index, Instant { deadline: None, time_us: *time_us }, std::iter::once(Some(42))).unwrap();
     }
     let mut bytes = Vec::new();
-    let extras = Extras { dictionary: &dictionary, ledger: &[], events };
+    let extras = Extras { dictionary: &dictionary, events, ..Extras::default() };
     Encoder::default().encode(&mut bytes, SESSION, sequence, &batch, extras).unwrap();
     Frame::decode(&bytes).unwrap()
 }

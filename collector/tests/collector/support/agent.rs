@@ -91,7 +91,7 @@ impl Agent {
             batch.push(index, instant, values.iter().copied()).unwrap();
         }
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary: &dictionary, ledger, events };
+        let extras = Extras { dictionary: &dictionary, ledger, events, stacks: &[] };
         self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
         self.outbox.insert(self.sequence, bytes);
         self.sequence

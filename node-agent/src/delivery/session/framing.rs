@@ -59,7 +59,7 @@ impl DeliverySession {
         let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary, ledger, events: &events };
+        let extras = Extras { dictionary, ledger, events: &events, stacks: &[] };
         if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
             return self.push_divided(batch, dictionary, ledger, records);
         }

@@ -2,10 +2,11 @@
 
 use super::format::{
     Block, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
-    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
 };
 use crate::limits;
 use crate::series::{SessionId, ShapeId};
+use crate::stacks::StackInterval;
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
 use crate::wire::{VERSION, envelope};
@@ -43,6 +44,7 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
         blocks: Vec::new(),
         ledger: Vec::new(),
         events: Vec::new(),
+        stacks: Vec::new(),
     };
     let mut values_left = limits::FRAME_VALUES;
     while !cursor.is_empty() {
@@ -50,6 +52,10 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
             SECTION_DICTIONARY => get_section(&mut cursor, &mut frame.dictionary)?,
             SECTION_LEDGER => get_section(&mut cursor, &mut frame.ledger)?,
             SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
+            SECTION_STACKS => {
+                get_section(&mut cursor, &mut frame.stacks)?;
+                check_stacks(&frame.stacks)?;
+            }
             kind @ (SECTION_BLOCK
             | SECTION_PARTIAL_BLOCK
             | SECTION_LONE_BLOCK
@@ -80,6 +86,19 @@ fn get_section<T: serde::de::DeserializeOwned>(
         });
     }
     into.append(&mut entries);
+    Ok(())
+}
+
+fn check_stacks(intervals: &[StackInterval]) -> Result<(), DecodeError> {
+    let counts = || intervals.iter().map(|interval| interval.counts.len());
+    for (what, found, limit) in [
+        ("counts of an interval of call stacks", counts().max().unwrap_or(0), limits::STACK_COUNTS),
+        ("counts of call stacks in a frame", counts().sum(), limits::FRAME_STACK_COUNTS),
+    ] {
+        if found > limit {
+            return Err(DecodeError::Limit { what, found: found as u64, limit: limit as u64 });
+        }
+    }
     Ok(())
 }
 

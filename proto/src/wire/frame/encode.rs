@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::format::{
     Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
-    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
 };
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
@@ -40,8 +40,11 @@ impl Encoder {
         batch: &Batch,
         extras: Extras<'_>,
     ) -> Result<(), Oversized> {
-        let longest = extras.dictionary.len().max(extras.ledger.len()).max(extras.events.len());
-        if longest > limits::SECTION_ENTRIES {
+        let Extras { dictionary, ledger, events, stacks } = extras;
+        let longest = dictionary.len().max(ledger.len()).max(events.len()).max(stacks.len());
+        let counts: usize = stacks.iter().map(|interval| interval.counts.len()).sum();
+        let has_long = stacks.iter().any(|interval| interval.counts.len() > limits::STACK_COUNTS);
+        if longest > limits::SECTION_ENTRIES || counts > limits::FRAME_STACK_COUNTS || has_long {
             return Err(Oversized);
         }
         let start = out.len();
@@ -51,10 +54,11 @@ impl Encoder {
         put_varint(out, sequence);
         let base_us = batch.rows.first().map_or(0, |row| row.instant.time_us);
         put_varint(out, zigzag(base_us));
-        self.put_section(out, SECTION_DICTIONARY, extras.dictionary);
+        self.put_section(out, SECTION_DICTIONARY, dictionary);
         self.put_blocks(out, batch, base_us);
-        self.put_section(out, SECTION_LEDGER, extras.ledger);
-        self.put_section(out, SECTION_EVENTS, extras.events);
+        self.put_section(out, SECTION_LEDGER, ledger);
+        self.put_section(out, SECTION_EVENTS, events);
+        self.put_section(out, SECTION_STACKS, stacks);
         let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&checksum.to_le_bytes());
         if out.len() - start > limits::FRAME_BYTES {

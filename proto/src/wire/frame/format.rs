@@ -2,6 +2,7 @@
 
 use crate::ledger::{Event, LedgerEntry};
 use crate::series::{SessionId, ShapeId};
+use crate::stacks::StackInterval;
 use crate::wire::VERSION;
 use crate::wire::bytes::Cursor;
 use crate::wire::dictionary::Entry;
@@ -17,6 +18,8 @@ pub(super) const SECTION_PARTIAL_BLOCK: u8 = 5;
 /// The two kinds of block with a single row: at long periods every block has one row, and each byte counts.
 pub(super) const SECTION_LONE_BLOCK: u8 = 6;
 pub(super) const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
+
+pub(super) const SECTION_STACKS: u8 = 8;
 
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
@@ -35,6 +38,8 @@ pub struct Frame {
     pub ledger: Vec<LedgerEntry>,
     /// Events.
     pub events: Vec<Event>,
+    /// Call stacks.
+    pub stacks: Vec<StackInterval>,
 }
 
 /// The samples of one shape.
@@ -70,7 +75,7 @@ impl Frame {
         known.then_some((session, sequence))
     }
 
-    /// Returns the number of its samples.
+    /// Returns the number of its samples, without those of call stacks.
     pub fn samples(&self) -> usize {
         self.blocks.iter().map(|block| block.values.len()).sum()
     }
@@ -85,10 +90,12 @@ pub struct Extras<'a> {
     pub ledger: &'a [LedgerEntry],
     /// Events.
     pub events: &'a [Event],
+    /// Call stacks.
+    pub stacks: &'a [StackInterval],
 }
 
 /// The error for a frame that would exceed [`crate::limits::FRAME_BYTES`], or have more than
-/// [`crate::limits::SECTION_ENTRIES`] of a kind: it must be divided.
+/// [`crate::limits::SECTION_ENTRIES`] of a kind or [`crate::limits::FRAME_STACK_COUNTS`]: it must be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the frame exceeds a limit; divide its contents among several frames")]
 pub struct Oversized;

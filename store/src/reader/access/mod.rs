@@ -97,6 +97,16 @@ impl<R: Read> GuardedReader<R> {
         if self.current.as_ref().is_some_and(|current| current.job_key == job_key) {
             return Ok(true);
         }
+        let is_found = self.is_among(of, job_key)?;
+        if is_found {
+            self.current =
+                Some(CurrentJob { job_key, series: IdRanges::default(), node_series: HashMap::new() });
+        }
+        Ok(is_found)
+    }
+
+    /// Returns true if the job is one of those.
+    fn is_among(&mut self, of: &JobsOf, job_key: i64) -> Result<bool, StoreError> {
         let filter =
             JobFilter { job_key: Some(job_key), visible: Some(of.clone()), limit: 1, ..JobFilter::default() };
         let mut is_found = false;
@@ -104,10 +114,6 @@ impl<R: Read> GuardedReader<R> {
             is_found |= !block.is_empty();
             ControlFlow::Continue(())
         })?;
-        if is_found {
-            self.current =
-                Some(CurrentJob { job_key, series: IdRanges::default(), node_series: HashMap::new() });
-        }
         Ok(is_found)
     }
 
@@ -161,6 +167,16 @@ impl<R: Read> GuardedReader<R> {
             Query::CandidateIds { job_id, .. } => {
                 let visible = Query::CandidateIds { job_id: job_id.clone(), of: Some(of.clone()) };
                 self.reader.read(&visible, each)
+            }
+            Query::Stacks { job_key, .. }
+            | Query::StackIntervals { job_key, .. }
+            | Query::StackNodes { job_key } => {
+                // Like its command, the functions of a program are its owner's: a manager sees what it used.
+                if self.is_among(&JobsOf::user(of.uid), *job_key)? {
+                    self.reader.read(query, each)
+                } else {
+                    Ok(())
+                }
             }
             Query::LastLosses { .. }
             | Query::Agents { .. }
@@ -290,6 +306,9 @@ impl<R: Read> GuardedReader<R> {
             | Query::Marks { .. }
             | Query::JobNodes { .. }
             | Query::JobMetrics { .. }
+            | Query::Stacks { .. }
+            | Query::StackIntervals { .. }
+            | Query::StackNodes { .. }
             | Query::FinestRollup { .. } => self.reader.read(query, each),
         }
     }

@@ -120,6 +120,9 @@ impl Read for Everything {
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
+            | Query::Stacks { .. }
+            | Query::StackIntervals { .. }
+            | Query::StackNodes { .. }
             | Query::FinestRollup { .. } => RowBlock::JobIds(vec!["row".to_owned()]),
         };
         if !block.is_empty() {
@@ -146,6 +149,9 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::RefusedRequests { job_key },
         Query::Marks { job_key },
         Query::Losses { job_key },
+        Query::Stacks { job_key, node: None, span_ns: 0..9 },
+        Query::StackIntervals { job_key, node: None, span_ns: 0..9 },
+        Query::StackNodes { job_key },
         Query::FinestRollup { job_key, started_ns: 5 },
         Query::CandidateIds { job_id: "7".to_owned(), of: Some(JobsOf::user(1001)) },
         Query::Cpus { job_key },

@@ -1,0 +1,26 @@
+//! Call stacks: the functions in which a job spent its time. Pure, except for [`profile`] and [`report`].
+//!
+//! ```text
+//! stack nodes (a tree by ids) -> Stacks ─┐
+//! (stack, samples, time) rows ───────────┴> Tree -> functions, difference, collapsed, pprof, Firefox, page
+//! ```
+
+mod collapsed;
+mod difference;
+mod firefox;
+mod functions;
+mod page_data;
+mod pprof;
+pub mod profile;
+pub(crate) mod report;
+mod stack_names;
+mod tree;
+
+pub use self::collapsed::collapsed;
+pub use self::difference::{Change, Difference, FunctionChange};
+pub use self::firefox::{Process, firefox};
+pub use self::functions::{FunctionTime, functions};
+pub use self::page_data::page_data;
+pub use self::pprof::pprof;
+pub use self::stack_names::{Function, Stacks};
+pub use self::tree::{Node, Tree, Weight};

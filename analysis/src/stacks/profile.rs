@@ -1,0 +1,165 @@
+//! Reads the call stacks of a job.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use polymeter_store::StoreError;
+use polymeter_store::reader::{Read, StackIntervalRow};
+
+use super::stack_names::{Function, Stacks};
+use super::tree::{Tree, Weight};
+
+/// The metric of samples of time on a CPU.
+pub const CPU: &str = "stacks.cpu";
+
+/// The maximum number of pairs of a process and a stack: about 200 MiB. The processes of others on a node
+/// count as one.
+const PAIRS_MAX: usize = 2_000_000;
+
+/// A choice of samples.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// The metric; none for [`CPU`], or another one if the job has no samples of it.
+    pub metric: Option<String>,
+    /// The process; none for all.
+    pub process: Option<u32>,
+    /// The spans of time in nanoseconds since the epoch, each with its node, or none for all. They must not
+    /// overlap on a node.
+    pub spans: Vec<(Option<String>, Range<i64>)>,
+}
+
+/// A process of a job: its node, and its id; none for all that are not told apart.
+pub type ProcessId = (String, Option<u32>);
+
+/// The samples of call stacks of a job, by process.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// The metric.
+    pub metric: String,
+    /// The sums over the intervals, of all processes on the nodes.
+    pub intervals: StackIntervalRow,
+    /// The metrics of which the job has samples in these spans.
+    pub metrics: Vec<String>,
+    stacks: Stacks,
+    by_process: BTreeMap<ProcessId, HashMap<i64, Weight>>,
+}
+
+impl Profile {
+    /// Reads the chosen samples of a job.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn read(reader: &mut dyn Read, job_key: i64, choice: &Choice) -> Result<Self, StoreError> {
+        let mut by_metric: BTreeMap<String, StackIntervalRow> = BTreeMap::new();
+        for (node, span_ns) in &choice.spans {
+            for row in reader.stack_intervals(job_key, node.as_deref(), span_ns)? {
+                match by_metric.get_mut(&row.metric) {
+                    Some(sums) => add(sums, &row),
+                    None => drop(by_metric.insert(row.metric.clone(), row)),
+                }
+            }
+        }
+        let metrics: Vec<String> = by_metric.keys().cloned().collect();
+        let usual =
+            || if metrics.iter().any(|metric| metric == CPU) { None } else { metrics.first().cloned() };
+        let metric = choice.metric.clone().or_else(usual).unwrap_or_else(|| CPU.to_owned());
+        let intervals = by_metric.remove(&metric).unwrap_or_default();
+        let mut profile = Self { metric, metrics, intervals, ..Self::default() };
+        if profile.intervals.samples > 0 {
+            profile.read_samples(reader, job_key, choice)?;
+        }
+        Ok(profile)
+    }
+
+    fn read_samples(
+        &mut self,
+        reader: &mut dyn Read,
+        job_key: i64,
+        choice: &Choice,
+    ) -> Result<(), StoreError> {
+        let mut pairs = 0;
+        for (node, span_ns) in &choice.spans {
+            reader.stacks(job_key, node.as_deref(), span_ns, |row| {
+                if row.metric == self.metric && choice.process.is_none_or(|process| process == row.process) {
+                    let process = (pairs < PAIRS_MAX).then_some(row.process);
+                    let stacks = self.by_process.entry((row.node, process)).or_default();
+                    let weight = stacks.entry(row.stack_id).or_insert_with(|| {
+                        pairs += 1;
+                        Weight::default()
+                    });
+                    *weight += Weight { samples: row.samples, time_us: row.time_us };
+                }
+                Ok::<_, StoreError>(())
+            })?;
+        }
+        reader.stack_nodes(job_key, |row| {
+            self.stacks.add(row);
+            Ok(())
+        })
+    }
+
+    /// Returns true if there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.by_process.is_empty()
+    }
+
+    /// Returns the tree of all samples.
+    pub fn tree(&self) -> Tree {
+        let mut sums: HashMap<i64, Weight> = HashMap::new();
+        for (stack_id, weight) in self.by_process.values().flatten() {
+            *sums.entry(*stack_id).or_default() += *weight;
+        }
+        Tree::of(&self.stacks, sorted(&sums))
+    }
+
+    /// Returns the trees of the processes, those with the most time first.
+    pub fn trees(&self) -> Vec<(&ProcessId, Tree)> {
+        let tree = |(process, stacks)| (process, Tree::of(&self.stacks, sorted(stacks)));
+        let mut trees: Vec<(&ProcessId, Tree)> = self.by_process.iter().map(tree).collect();
+        trees.sort_by_key(|(_, tree)| std::cmp::Reverse(tree.total().time_us));
+        trees
+    }
+
+    /// Returns the processes, each with the time of functions themselves.
+    pub fn own_times(&self) -> BTreeMap<&ProcessId, HashMap<&Function, Weight>> {
+        let mut times = BTreeMap::new();
+        for (process, stacks) in &self.by_process {
+            let mut of_process: HashMap<&Function, Weight> = HashMap::new();
+            for (stack_id, weight) in stacks {
+                if let Some(function) = self.stacks.innermost(*stack_id) {
+                    *of_process.entry(function).or_default() += *weight;
+                }
+            }
+            times.insert(process, of_process);
+        }
+        times
+    }
+
+    /// Returns the number of processes that are told apart.
+    pub fn processes(&self) -> usize {
+        self.by_process.keys().filter(|(_, process)| process.is_some()).count()
+    }
+}
+
+/// Returns the stacks in the order of their ids, so that the same samples give the same tree.
+fn sorted(stacks: &HashMap<i64, Weight>) -> Vec<(i64, Weight)> {
+    let mut sorted: Vec<(i64, Weight)> =
+        stacks.iter().map(|(stack_id, weight)| (*stack_id, *weight)).collect();
+    sorted.sort_unstable_by_key(|(stack_id, _)| *stack_id);
+    sorted
+}
+
+fn add(sums: &mut StackIntervalRow, row: &StackIntervalRow) {
+    sums.first_ns = sums.first_ns.min(row.first_ns);
+    sums.last_ns = sums.last_ns.max(row.last_ns);
+    sums.period_us = sums.period_us.max(row.period_us);
+    for (sum, more) in [
+        (&mut sums.samples, row.samples),
+        (&mut sums.lost, row.lost),
+        (&mut sums.throttled, row.throttled),
+        (&mut sums.cut, row.cut),
+        (&mut sums.unresolved, row.unresolved),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+}

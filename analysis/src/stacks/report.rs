@@ -1,0 +1,167 @@
+//! The part of a report about call stacks: where the time went.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, Read};
+
+use super::functions::{FunctionTime, functions};
+use super::profile::{Choice, ProcessId, Profile};
+use super::stack_names::Function;
+use super::tree::{Tree, Weight};
+use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
+
+/// The number of functions with the most time of their own, and of further ones with the most time in all.
+const FUNCTIONS: usize = 15;
+const CALLERS: usize = 10;
+
+/// The number of functions of a phase or a node.
+const OF_PART: usize = 3;
+
+/// The number of phases, by name, and of their occurrences, each of which is a query.
+const PHASES: usize = 20;
+const PHASE_SPANS: usize = 200;
+
+/// The number of nodes with the most time.
+const NODES: usize = 100;
+
+/// Adds the call stacks of a job to its report.
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
+    let spans = vec![(None, job.sampled_ns.clone())];
+    let mut profile =
+        Profile::read(reader, job.job_key, &Choice { spans: spans.clone(), ..Choice::default() })?;
+    let metrics: BTreeSet<String> = profile.metrics.iter().cloned().collect();
+    let phases = spans_of_phases(report);
+    for metric in metrics {
+        if profile.metric != metric {
+            let choice = Choice { metric: Some(metric), spans: spans.clone(), process: None };
+            profile = Profile::read(reader, job.job_key, &choice)?;
+        }
+        let mut of_metric = report_of(&profile);
+        for (name, spans) in &phases {
+            let metric = Some(profile.metric.clone());
+            let of_phase =
+                Profile::read(reader, job.job_key, &Choice { metric, spans: spans.clone(), process: None })?;
+            of_metric.phases.extend(part(name, &of_phase.tree()));
+        }
+        report.call_stacks.push(of_metric);
+    }
+    Ok(())
+}
+
+/// Spans of time on nodes.
+type Spans = Vec<(Option<String>, Range<i64>)>;
+
+/// Returns the spans of the phases that took longest, by name.
+fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
+    let mut by_name: BTreeMap<&str, (i64, Spans)> = BTreeMap::new();
+    let mut spans = 0;
+    for phase in &report.phases {
+        let Some((begin_us, end_us)) = phase.begin_us.zip(phase.end_us) else { continue };
+        spans += 1;
+        if spans > PHASE_SPANS {
+            break;
+        }
+        let of_name = by_name.entry(&phase.name).or_default();
+        of_name.0 = of_name.0.saturating_add(end_us.saturating_sub(begin_us));
+        let span_ns = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
+        of_name.1.push((Some(phase.node.clone()), span_ns));
+    }
+    let mut longest: Vec<(&str, (i64, Spans))> = by_name.into_iter().collect();
+    longest.sort_by_key(|(_, (length_us, _))| std::cmp::Reverse(*length_us));
+    longest.truncate(PHASES);
+    longest.into_iter().map(|(name, (_, spans))| (name.to_owned(), spans)).collect()
+}
+
+fn report_of(profile: &Profile) -> StackReport {
+    let tree = profile.tree();
+    let total = tree.total();
+    let sums = &profile.intervals;
+    let mut of_nodes: BTreeMap<&str, Tree> = BTreeMap::new();
+    for ((node, _), of_process) in profile.trees() {
+        let of_node = of_nodes.entry(node).or_default();
+        of_node.merge(&of_process);
+    }
+    let mut nodes: Vec<StackPart> = of_nodes
+        .into_iter()
+        .filter_map(|(node, mut tree)| {
+            tree.add_up();
+            part(node, &tree)
+        })
+        .collect();
+    nodes.sort_by(|one, other| other.time_s.total_cmp(&one.time_s));
+    nodes.truncate(NODES);
+    StackReport {
+        metric: profile.metric.clone(),
+        time_s: total.seconds(),
+        samples: total.samples,
+        period_s: Weight { samples: 0, time_us: sums.period_us }.seconds(),
+        processes: profile.processes(),
+        without_symbol_percent: 100.0 * tree.without_symbol().share_of(total),
+        lost: sums.lost,
+        throttled: sums.throttled,
+        cut: sums.cut,
+        functions: function_reports(profile, &tree),
+        phases: Vec::new(),
+        nodes,
+    }
+}
+
+/// Returns the functions with the most time of their own, and those with the most time in all.
+fn function_reports(profile: &Profile, tree: &Tree) -> Vec<FunctionReport> {
+    let all = functions(tree);
+    let mut chosen: Vec<&FunctionTime<'_>> =
+        all.iter().filter(|time| time.own.samples > 0).take(FUNCTIONS).collect();
+    let mut by_total: Vec<&FunctionTime<'_>> =
+        all.iter().filter(|time| !chosen.iter().any(|known| known.function == time.function)).collect();
+    by_total.sort_by_key(|time| std::cmp::Reverse(time.total.time_us));
+    chosen.extend(by_total.into_iter().take(CALLERS));
+    let total = tree.total();
+    let by_process = profile.own_times();
+    let report = |time: &FunctionTime<'_>| FunctionReport {
+        function: time.function.label(),
+        module: time.function.module.clone(),
+        self_s: time.own.seconds(),
+        self_percent: 100.0 * time.own.share_of(total),
+        total_s: time.total.seconds(),
+        total_percent: 100.0 * time.total.share_of(total),
+        processes: spread(&by_process, time),
+    };
+    chosen.into_iter().map(report).collect()
+}
+
+/// Returns the least and the most time of a function itself among the processes; none with fewer than two.
+fn spread(
+    by_process: &BTreeMap<&ProcessId, HashMap<&Function, Weight>>,
+    time: &FunctionTime<'_>,
+) -> Option<FunctionSpread> {
+    let of_process = |(process, times): (_, &HashMap<&Function, Weight>)| {
+        (times.get(time.function).copied().unwrap_or_default().time_us, process)
+    };
+    let times = || by_process.iter().map(|(process, times)| of_process((*process, times)));
+    let ((least_us, _), (most_us, (node, process))) = times().min().zip(times().max())?;
+    let seconds = |time_us| Weight { samples: 0, time_us }.seconds();
+    (by_process.len() > 1 && time.own.samples > 0).then(|| FunctionSpread {
+        least_s: seconds(least_us),
+        most_s: seconds(most_us),
+        most_node: node.clone(),
+        most_process: *process,
+    })
+}
+
+/// Returns the functions with the most time of their own in a part of the job; none without samples.
+fn part(name: &str, tree: &Tree) -> Option<StackPart> {
+    let total = tree.total();
+    let share = |time: &FunctionTime<'_>| FunctionShare {
+        function: time.function.label(),
+        module: time.function.module.clone(),
+        self_percent: 100.0 * time.own.share_of(total),
+    };
+    let functions =
+        functions(tree).iter().take(OF_PART).filter(|time| time.own.samples > 0).map(share).collect();
+    (total.samples > 0).then(|| StackPart { name: name.to_owned(), time_s: total.seconds(), functions })
+}

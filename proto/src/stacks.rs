@@ -1,0 +1,138 @@
+//! Call stacks of jobs: functions, stacks as nodes of a tree, and the samples of an interval.
+//!
+//! Ids belong to the session, and each is announced before its first use. Functions and stacks belong to a
+//! job, since their names are the job's data: two jobs that run the same program share none.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::limits;
+use crate::period::Period;
+use crate::series::{Identifier, JobHandle, MetricId};
+use crate::text::{Unprintable, escape, shorten};
+
+/// The compact id of a function within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FunctionId(pub u32);
+
+/// The compact id of a stack within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StackId(pub u32);
+
+/// The demangled name of a function: at most [`limits::FUNCTION_NAME_BYTES`], not empty, without
+/// [`Unprintable`] characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct FunctionName(String);
+
+impl FunctionName {
+    /// Returns the name for any text of a symbol table, [escaped](escape), and shortened where it must be;
+    /// none for an empty one.
+    pub fn escaped(raw: &[u8]) -> Option<Self> {
+        (!raw.is_empty()).then(|| Self(shorten(escape(raw), limits::FUNCTION_NAME_BYTES)))
+    }
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for FunctionName {
+    /// Makes any text valid: each character that is refused becomes `?`, and so does an empty text.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_refused = |c: char| Unprintable::of(c).is_some();
+        let name = if text.is_empty() { "?".to_owned() } else { text.replace(is_refused, "?") };
+        Ok(Self(shorten(name, limits::FUNCTION_NAME_BYTES)))
+    }
+}
+
+/// The dictionary entry of a function. The addresses of a module that have no symbol are one function.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FunctionDescriptor {
+    /// The job.
+    pub job: JobHandle,
+    /// Its name; none if there is no symbol.
+    pub name: Option<FunctionName>,
+    /// The file's name without its directory, `[kernel]` or `[jit]`; none if the address belongs to no file.
+    pub module: Option<Identifier>,
+}
+
+/// The dictionary entry of a stack: a node of a tree. Its job is that of its function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StackDescriptor {
+    /// The stack of the caller; none for the outermost function.
+    pub parent: Option<StackId>,
+    /// The function that is called.
+    pub function: FunctionId,
+}
+
+/// The number of samples of one process in one stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackCount {
+    /// The process (thread group) id on the node.
+    pub process: u32,
+    /// The stack.
+    pub stack: StackId,
+    /// The number of samples whose innermost function is that of the stack.
+    pub count: u64,
+}
+
+/// The samples of one job on this node during an interval. An interval with more than
+/// [`limits::STACK_COUNTS`] counts is divided into several with the same times, of which the first has the
+/// numbers of what was lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackInterval {
+    /// The metric, such as `stacks.cpu`.
+    pub metric: MetricId,
+    /// The job.
+    pub job: JobHandle,
+    /// The begin, in microseconds since the epoch.
+    pub begin_us: i64,
+    /// The end, in microseconds since the epoch.
+    pub end_us: i64,
+    /// The CPU time between two samples of a CPU: the time of a stack is its count times this.
+    pub period: Period,
+    /// The counts. A process and a stack may occur several times: counts are added.
+    pub counts: Vec<StackCount>,
+    /// Samples that the kernel took and could not deliver, or that found no room in the agent.
+    pub lost: u64,
+    /// The number of times that the kernel paused sampling since it took too long.
+    pub throttled: u64,
+    /// Samples whose outermost functions are missing: the stack was deeper than the limit, or the table of
+    /// stacks was full.
+    pub cut: u64,
+    /// Samples whose innermost function has no symbol.
+    pub unresolved: u64,
+}
+
+impl StackInterval {
+    /// Returns the number of its samples.
+    pub fn samples(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(count.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::envelope;
+
+    #[test]
+    fn names_of_functions_are_printable_and_bounded() {
+        let name = |raw: &[u8]| FunctionName::escaped(raw).map(|name| name.0);
+        assert_eq!(name(b"void f<int>(std::vector<int>&)").unwrap(), "void f<int>(std::vector<int>&)");
+        assert_eq!(name(b"a\x1b[31m\xff").unwrap(), r"a\x1b[31m\xff");
+        assert_eq!(name(b""), None);
+        let long = name(&[b'x'; 5000]).unwrap();
+        assert_eq!(long.len(), limits::FUNCTION_NAME_BYTES);
+        let decode = |text: &str| {
+            let mut bytes = Vec::new();
+            envelope::put(&mut bytes, &text);
+            envelope::get::<FunctionName>(&bytes).unwrap().0
+        };
+        assert_eq!(decode("a\nb\u{202e}"), "a?b?");
+        assert_eq!(decode(""), "?");
+        assert_eq!(decode(&"é".repeat(5000)).len(), limits::FUNCTION_NAME_BYTES - 1);
+        assert_eq!(decode(&long), long);
+    }
+}

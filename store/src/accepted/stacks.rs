@@ -1,0 +1,144 @@
+//! Call stacks of jobs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use polymeter_proto::series::MetricDescriptor;
+
+use super::records::{JobRecord, LedgerLine};
+use crate::digest::digest_id;
+
+/// The source of the ledger that counts samples of call stacks.
+pub const STACKS_SOURCE: &str = "stacks";
+
+/// The maximum number of functions of a stack. Agents cut longer ones. A stack holds its callers, which are
+/// released one within the other.
+pub const STACK_DEPTH: usize = 512;
+
+/// Whether a record is in the store. It may be stored again, and is not stored twice.
+#[derive(Debug, Default)]
+pub(crate) struct Stored(AtomicBool);
+
+impl Stored {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A function of a job.
+#[derive(Debug)]
+pub struct FunctionRecord {
+    /// The job.
+    pub job: Arc<JobRecord>,
+    /// The name; none without a symbol.
+    pub name: Option<String>,
+    /// The base name of its file; none if it is unknown.
+    pub module: Option<String>,
+    /// The id within the job, the same on all of its nodes.
+    pub(crate) id: i64,
+}
+
+impl FunctionRecord {
+    /// Returns a record.
+    pub fn new(job: Arc<JobRecord>, name: Option<String>, module: Option<String>) -> Self {
+        let id = digest_id(&[name.as_deref(), module.as_deref()].map(|text| text.map(str::as_bytes)));
+        Self { job, name, module, id }
+    }
+}
+
+/// A stack of a job.
+#[derive(Debug)]
+pub struct StackRecord {
+    /// The stack of the caller; none for an outermost function.
+    pub parent: Option<Arc<StackRecord>>,
+    /// The function that is called.
+    pub function: Arc<FunctionRecord>,
+    /// The number of its functions.
+    depth: usize,
+    /// The id within the job, the same on all of its nodes.
+    pub(crate) id: i64,
+    pub(crate) stored: Stored,
+}
+
+impl StackRecord {
+    /// Returns a record; none if it has more than [`STACK_DEPTH`] functions, or several jobs.
+    pub fn new(parent: Option<Arc<StackRecord>>, function: Arc<FunctionRecord>) -> Option<Self> {
+        let depth = parent.as_ref().map_or(0, |parent| parent.depth) + 1;
+        let is_of_one_job =
+            parent.as_ref().is_none_or(|parent| Arc::ptr_eq(&parent.function.job, &function.job));
+        if depth > STACK_DEPTH || !is_of_one_job {
+            return None;
+        }
+        let caller = parent.as_ref().map(|parent| parent.id.to_le_bytes());
+        let id = digest_id(&[caller.as_ref().map(<[u8; 8]>::as_slice), Some(&function.id.to_le_bytes())]);
+        Some(Self { parent, function, depth, id, stored: Stored::default() })
+    }
+
+    /// Returns the id within the job, the same on all of its nodes.
+    pub const fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Returns true if both are of the same job, and have functions of the same names.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.function.job, &other.function.job) && self.id == other.id
+    }
+}
+
+/// The number of samples of a process in a stack.
+#[derive(Debug, Clone)]
+pub struct StackSamples {
+    /// The id of the process on the node.
+    pub process: u32,
+    /// The stack.
+    pub stack: Arc<StackRecord>,
+    /// The number.
+    pub count: u64,
+}
+
+/// The samples of call stacks of a job on a node during an interval.
+#[derive(Debug)]
+pub struct StackBlock {
+    /// The line of the ledger that counts them.
+    pub line: Arc<LedgerLine>,
+    /// The job.
+    pub job: Arc<JobRecord>,
+    /// The metric.
+    pub metric: Arc<MetricDescriptor>,
+    /// The begin and the end, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+    /// The time that a sample stands for, in microseconds.
+    pub period_us: u64,
+    /// The samples, each process and stack once.
+    pub samples: Vec<StackSamples>,
+    /// Samples that did not arrive.
+    pub lost: u64,
+    /// The number of times that the kernel slowed the sampling.
+    pub throttled: u64,
+    /// Samples without their outermost functions.
+    pub cut: u64,
+    /// Samples whose innermost function has no symbol.
+    pub unresolved: u64,
+}
+
+impl StackBlock {
+    /// Returns the number of samples.
+    pub fn count(&self) -> u64 {
+        self.samples.iter().fold(0, |sum, samples| sum.saturating_add(samples.count))
+    }
+
+    /// Returns the middle of the interval, in microseconds since the epoch.
+    pub const fn middle_us(&self) -> i64 {
+        let (begin_us, end_us) = self.span_us;
+        begin_us.saturating_add(end_us.saturating_sub(begin_us) / 2)
+    }
+
+    /// Returns its length, in microseconds.
+    pub(crate) fn length_us(&self) -> u64 {
+        u64::try_from(self.span_us.1.saturating_sub(self.span_us.0)).unwrap_or(0)
+    }
+}
