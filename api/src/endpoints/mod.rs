@@ -21,6 +21,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod stacks;
 mod usage;
 mod waste;
 
@@ -41,6 +42,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &samples::SAMPLES,
     &metrics::METRICS,
     &course::COURSE,
+    &stacks::STACKS,
     &compare::COMPARE,
     &live::LIVE,
     &events::MARKS,
