@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use polymeter_store::reader::{JobRow, MarkRow};
 use serde::Serialize;
 
 use crate::cumulative::Cumulative;
 use crate::curve::Curve;
+use crate::history;
 use crate::model::{Phase, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
@@ -35,6 +37,36 @@ pub struct PhaseTotals {
 fn peak(curve: &Curve, span_ns: &Range<i64>) -> Option<f64> {
     let inside = curve.intervals().iter().filter(|interval| span_ns.contains(&interval.time_ns));
     inside.map(|interval| interval.max).filter(|max| max.is_finite()).reduce(f64::max)
+}
+
+/// Returns the spans of the phases of a name with their nodes, in nanoseconds since the epoch. They do not
+/// overlap on a node; a phase without an end lasts as long as the job.
+pub fn spans_of(marks: Vec<MarkRow>, name: &str, job: &JobRow) -> Vec<(String, Range<i64>)> {
+    let (phases, _) = history::phases(marks, job.started_ns);
+    let end_us = job.sampled_ns.end.div_euclid(1000);
+    let of_name = phases.iter().filter(|phase| phase.name == name);
+    let spans =
+        of_name.filter_map(|phase| Some((&*phase.node, phase.begin_us?..phase.end_us.unwrap_or(end_us))));
+    joined(spans)
+}
+
+/// Joins the spans of a node that overlap. The spans are in microseconds, those returned in nanoseconds.
+pub(crate) fn joined<'a>(
+    spans: impl IntoIterator<Item = (&'a str, Range<i64>)>,
+) -> Vec<(String, Range<i64>)> {
+    let mut spans: Vec<(&str, Range<i64>)> = spans.into_iter().collect();
+    spans.sort_by_key(|(node, span_us)| (*node, span_us.start));
+    let mut joined: Vec<(String, Range<i64>)> = Vec::new();
+    for (node, span_us) in spans {
+        let span_ns = span_us.start.saturating_mul(1000)..span_us.end.saturating_mul(1000);
+        match joined.last_mut() {
+            Some((of, last)) if of == node && span_ns.start <= last.end => {
+                last.end = last.end.max(span_ns.end)
+            }
+            _ => joined.push((node.to_owned(), span_ns)),
+        }
+    }
+    joined
 }
 
 /// Computes the totals by name, those with the longest duration first.

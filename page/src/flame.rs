@@ -3,17 +3,21 @@
 use crate::modules;
 
 /// The parts of the script, in the order in which they depend on each other.
-const SCRIPT: [&str; 5] = [
+const SCRIPT: [&str; 6] = [
     include_str!("../assets/shared/text.js"),
     include_str!("../assets/shared/theme.js"),
     include_str!("../assets/flame/graph.js"),
     include_str!("../assets/flame/table.js"),
+    include_str!("../assets/flame/view.js"),
     include_str!("../assets/flame/main.js"),
 ];
 
+/// The style of a flame graph with its table.
+pub(crate) const STYLE: &str = include_str!("../assets/flame/flame.css");
+
 /// Returns the style.
 pub fn style() -> String {
-    format!("{}\n{}", crate::SHARED_STYLE, include_str!("../assets/flame/flame.css"))
+    format!("{}\n{STYLE}", crate::SHARED_STYLE)
 }
 
 /// Returns the script, which draws the data in the element `flame-data` into the element `flame`.

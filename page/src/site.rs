@@ -50,6 +50,9 @@ macro_rules! modules {
 
 /// The modules by path.
 const MODULES: &[(&str, &str)] = modules![
+    "flame/graph.js"
+    "flame/table.js"
+    "flame/view.js"
     "shared/axis.js"
     "shared/controls.js"
     "shared/course.js"
@@ -76,6 +79,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/first_requests.js"
     "site/folded_charts.js"
     "site/frame.js"
+    "site/functions.js"
     "site/heat_rows.js"
     "site/job.js"
     "site/job_cores.js"
@@ -122,7 +126,7 @@ const MODULES: &[(&str, &str)] = modules![
 /// Returns all files. `quantities` is the JSON form of the important quantities of a job.
 pub fn files(quantities: &str) -> Vec<File> {
     let modules = all_modules(quantities);
-    let style = format!("{}\n{}\n{STYLE}", crate::UPLOT_STYLE, crate::SHARED_STYLE);
+    let style = format!("{}\n{}\n{}\n{STYLE}", crate::UPLOT_STYLE, crate::SHARED_STYLE, crate::flame::STYLE);
     let script_of = |path: &str, text: &str| {
         let is_page = DOCUMENTS.iter().any(|(_, _, entry)| *entry == path);
         if is_page { bundle::bundle(path, &modules) } else { text.to_owned() }

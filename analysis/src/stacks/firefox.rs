@@ -19,8 +19,8 @@ const CATEGORY: u32 = 0;
 pub struct Process<'a> {
     /// The node.
     pub node: &'a str,
-    /// The id of the process on the node.
-    pub process: i64,
+    /// The id of the process on the node; none for processes that are not told apart.
+    pub process: Option<u32>,
     /// Its stacks.
     pub tree: &'a Tree,
 }
@@ -79,6 +79,7 @@ impl Strings {
 fn thread(number: u32, process: &Process<'_>) -> Value {
     let Process { node, process, tree } = process;
     let mut strings = Strings::default();
+    let process = process.map_or_else(|| "others".to_owned(), |process| process.to_string());
     let name = format!("{process} on {node}");
     json!({
         "name": name,
@@ -206,7 +207,7 @@ mod tests {
         #[test]
         fn a_thread_has_the_stacks_of_its_process(paths in paths()) {
             let tree = tree(&paths);
-            let processes = [Process { node: "n1", process: 42, tree: &tree }];
+            let processes = [Process { node: "n1", process: Some(42), tree: &tree }];
             let profile = firefox("job 7", 2_500, 10_000, &processes);
             prop_assert_eq!((&profile["meta"]["startTime"], &profile["meta"]["interval"]), (&json!(2.5), &json!(10.0)));
             let thread = &profile["threads"][0];

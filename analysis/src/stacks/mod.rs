@@ -22,5 +22,6 @@ pub use self::firefox::{Process, firefox};
 pub use self::functions::{FunctionTime, functions};
 pub use self::page_data::page_data;
 pub use self::pprof::pprof;
+pub use self::report::summary;
 pub use self::stack_names::{Function, Stacks};
 pub use self::tree::{Node, Tree, Weight};

@@ -12,9 +12,12 @@ use super::tree::{Tree, Weight};
 /// The metric of samples of time on a CPU.
 pub const CPU: &str = "stacks.cpu";
 
-/// The maximum number of pairs of a process and a stack: about 200 MiB. The processes of others on a node
+/// The maximum number of pairs of a process and a stack: about 50 MiB. The processes of others on a node
 /// count as one.
-const PAIRS_MAX: usize = 2_000_000;
+const PAIRS_MAX: usize = 500_000;
+
+/// Spans of time in nanoseconds since the epoch, each with its node, or none for all.
+pub type Spans = Vec<(Option<String>, Range<i64>)>;
 
 /// A choice of samples.
 #[derive(Debug, Clone, Default)]
@@ -23,9 +26,8 @@ pub struct Choice {
     pub metric: Option<String>,
     /// The process; none for all.
     pub process: Option<u32>,
-    /// The spans of time in nanoseconds since the epoch, each with its node, or none for all. They must not
-    /// overlap on a node.
-    pub spans: Vec<(Option<String>, Range<i64>)>,
+    /// The time of the samples. The spans must not overlap on a node.
+    pub spans: Spans,
 }
 
 /// A process of a job: its node, and its id; none for all that are not told apart.

@@ -7,10 +7,11 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 
 use super::functions::{FunctionTime, functions};
-use super::profile::{Choice, ProcessId, Profile};
+use super::profile::{Choice, ProcessId, Profile, Spans};
 use super::stack_names::Function;
 use super::tree::{Tree, Weight};
 use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
+use crate::phases::joined;
 
 /// The number of functions with the most time of their own, and of further ones with the most time in all.
 const FUNCTIONS: usize = 15;
@@ -41,7 +42,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
             let choice = Choice { metric: Some(metric), spans: spans.clone(), process: None };
             profile = Profile::read(reader, job.job_key, &choice)?;
         }
-        let mut of_metric = report_of(&profile);
+        let mut of_metric = summary(&profile);
         for (name, spans) in &phases {
             let metric = Some(profile.metric.clone());
             let of_phase =
@@ -53,31 +54,28 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// Spans of time on nodes.
-type Spans = Vec<(Option<String>, Range<i64>)>;
-
 /// Returns the spans of the phases that took longest, by name.
 fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
-    let mut by_name: BTreeMap<&str, (i64, Spans)> = BTreeMap::new();
-    let mut spans = 0;
-    for phase in &report.phases {
-        let Some((begin_us, end_us)) = phase.begin_us.zip(phase.end_us) else { continue };
-        spans += 1;
-        if spans > PHASE_SPANS {
-            break;
+    let mut by_name: BTreeMap<&str, Vec<(&str, Range<i64>)>> = BTreeMap::new();
+    for phase in report.phases.iter().take(PHASE_SPANS) {
+        if let Some((begin_us, end_us)) = phase.begin_us.zip(phase.end_us) {
+            by_name.entry(&phase.name).or_default().push((&phase.node, begin_us..end_us));
         }
-        let of_name = by_name.entry(&phase.name).or_default();
-        of_name.0 = of_name.0.saturating_add(end_us.saturating_sub(begin_us));
-        let span_ns = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
-        of_name.1.push((Some(phase.node.clone()), span_ns));
     }
-    let mut longest: Vec<(&str, (i64, Spans))> = by_name.into_iter().collect();
-    longest.sort_by_key(|(_, (length_us, _))| std::cmp::Reverse(*length_us));
+    let length_us = |spans: &[(&str, Range<i64>)]| -> i64 {
+        spans.iter().fold(0, |sum, (_, span)| sum.saturating_add(span.end.saturating_sub(span.start)))
+    };
+    let mut longest: Vec<_> = by_name.into_iter().collect();
+    longest.sort_by_key(|(_, spans)| std::cmp::Reverse(length_us(spans)));
     longest.truncate(PHASES);
-    longest.into_iter().map(|(name, (_, spans))| (name.to_owned(), spans)).collect()
+    let of_name = |(name, spans): (&str, Vec<(&str, Range<i64>)>)| {
+        (name.to_owned(), joined(spans).into_iter().map(|(node, span_ns)| (Some(node), span_ns)).collect())
+    };
+    longest.into_iter().map(of_name).collect()
 }
 
-fn report_of(profile: &Profile) -> StackReport {
+/// Returns the part of a report about the samples of a profile, without phases.
+pub fn summary(profile: &Profile) -> StackReport {
     let tree = profile.tree();
     let total = tree.total();
     let sums = &profile.intervals;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use polymeter_store::reader::StackNodeRow;
 
-/// The maximum number of stacks of a job that are held in memory: about 100 MiB. Samples of others count as
+/// The maximum number of stacks of a job that are held in memory: about 30 MiB. Samples of others count as
 /// without symbol.
-const STACKS_MAX: usize = 1_000_000;
+const STACKS_MAX: usize = 300_000;
 
 /// The maximum number of functions of a stack. Agents cut longer ones; a longer one is damaged.
 const DEPTH_MAX: usize = 1024;

@@ -21,6 +21,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod stacks;
 mod trend;
 mod usage;
 mod waste;
@@ -42,6 +43,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &samples::SAMPLES,
     &metrics::METRICS,
     &course::COURSE,
+    &stacks::STACKS,
     &compare::COMPARE,
     &trend::TREND,
     &live::LIVE,

@@ -18,6 +18,7 @@ const LEFT_OUT: [(&str, &str, &str); 14] = [
     ("report", "report", NO_STORES),
     ("bundle", "make or verify a bundle", NO_STORES),
     ("export", "export the job", NO_STORES),
+    ("flame", "show functions", NO_STORES),
     ("compare", "compare the jobs", NO_STORES),
     ("trend", "show the trend of the runs", NO_STORES),
     ("usage", "add up jobs", NO_STORES),

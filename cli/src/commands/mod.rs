@@ -5,6 +5,7 @@ mod bundle;
 mod compare;
 mod doctor;
 mod export;
+mod flame;
 mod jobs;
 mod keep;
 mod keygen;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Bundle(bundle::BundleArguments),
     /// Write the samples of a stored job into a file: Parquet, CSV or JSON lines.
     Export(export::ExportArguments),
+    /// Show the functions in which a stored job spent its time: text, flame graph, pprof.
+    Flame(flame::FlameArguments),
     /// Compare two stored jobs, or two groups of jobs, by metric and phase.
     Compare(compare::CompareArguments),
     #[command(flatten)]
@@ -82,6 +85,7 @@ impl Command {
             Self::Report(arguments) => report::execute(&arguments)?,
             Self::Bundle(arguments) => bundle::execute(&arguments)?,
             Self::Export(arguments) => export::execute(&arguments)?,
+            Self::Flame(arguments) => flame::execute(&arguments)?,
             Self::Compare(arguments) => compare::execute(&arguments)?,
             Self::Jobs(arguments) => jobs::execute(&arguments)?,
             Self::Usage(arguments) => usage::execute(&arguments)?,

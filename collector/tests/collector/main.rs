@@ -61,6 +61,7 @@ mod sql_energy;
 mod sql_leaks;
 mod sql_roles;
 mod sql_views;
+mod stacks;
 mod store_copy;
 mod stores;
 mod texts;
@@ -118,6 +119,7 @@ fn main() -> std::process::ExitCode {
         sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
+        stacks::TESTS,
         store_copy::TESTS,
         stores::TESTS,
         texts::TESTS,

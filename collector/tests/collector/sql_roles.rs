@@ -16,7 +16,7 @@ polymeter_test_harness::tests![
 ];
 
 /// The views for users.
-pub(crate) const VIEWS: [&str; 12] = [
+pub(crate) const VIEWS: [&str; 13] = [
     "jobs",
     "nodetime_by_job",
     "metrics",
@@ -29,6 +29,7 @@ pub(crate) const VIEWS: [&str; 12] = [
     "promoted_metrics",
     "promoted_metrics_job",
     "energy_by_job",
+    "stacks",
 ];
 
 /// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that
@@ -49,6 +50,11 @@ const MORE_JOBS: &str = "
     INSERT INTO samples SELECT begin + make_interval(mins => 10 * number), series_id, number
     FROM (SELECT date_trunc('day', now(), 'UTC') - interval '1 day' AS begin) AS day, series, generate_series(0, 143) AS number
     WHERE job_key IS NULL AND node = 'n2' AND NOT EXISTS (SELECT FROM samples WHERE samples.series_id = series.series_id AND time >= begin);
+    INSERT INTO stack_function SELECT job_key, 1, 'secret ' || job_id, 'a.out' FROM job WHERE job_id IN ('hidden', '42_7');
+    INSERT INTO stack_node SELECT job_key, 1, NULL, 1 FROM stack_function;
+    INSERT INTO stack_interval SELECT job_key, started, 1, 'n2', 'stacks.cpu', 1000000, 10000, 5, 0, 0, 0, 0
+    FROM job JOIN stack_function USING (job_key);
+    INSERT INTO stack_sample SELECT job_key, time, interval_id, 77, 1, 5 FROM stack_interval;
     CREATE ROLE alice LOGIN IN ROLE polymeter_user;
     CREATE ROLE bob LOGIN IN ROLE polymeter_user;
     CREATE ROLE carol LOGIN IN ROLE polymeter_user;
@@ -137,6 +143,18 @@ fn managers_see_the_jobs_of_their_accounts() {
         assert_refused(server, user, "SELECT * FROM account_manager", "permission denied");
         assert_refused(server, user, "SELECT polymeter_managed_accounts()", "permission denied");
     }
+    // The functions of a program are its owner's.
+    let functions = "SELECT string_agg(stack, ',' ORDER BY stack) FROM stacks";
+    for (user, seen) in [
+        ("alice", "secret 42_7"),
+        ("bob", "secret hidden"),
+        ("dora", ""),
+        ("eric", ""),
+        ("grafana", "secret 42_7,secret hidden"),
+    ] {
+        assert_result(server, user, functions, seen);
+    }
+    assert_refused(server, "alice", "SELECT * FROM stack_function", "permission denied");
     for query in [
         "SELECT * FROM metrics_by_job WHERE job_id = '42_7' ORDER BY timestamp, metric_id, labels",
         "SELECT * FROM get_metrics(job => '42_7') ORDER BY timestamp, metric_id, labels",

@@ -53,6 +53,10 @@ fn a_store_survives_the_way_through_a_database() {
          UPDATE retention SET dropped_before = 10800000000000 WHERE relation = 'samples';
          INSERT INTO kept_job VALUES (1, 5000, NULL, 1);
          INSERT INTO samples_quarantine VALUES (5000, 2, 1.5, 6000);
+         INSERT INTO stack_function VALUES (1, -7, 'f;g', NULL), (1, 8, NULL, '[kernel]');
+         INSERT INTO stack_node VALUES (1, 5, NULL, -7), (1, -6, 5, 8);
+         INSERT INTO stack_interval VALUES (1, 5000, -9, 'n1', 'stacks.cpu', 1000000, 10000, 3, 1, 2, 0, 1);
+         INSERT INTO stack_sample VALUES (1, 5000, -9, 4294967295, -6, 3);
          INSERT INTO job_end (job_key, noticed, attempts) VALUES (2, 7000, 1);
          UPDATE rollup SET final_before = 10800000000000",
     );

@@ -40,6 +40,7 @@ impl Bundled {
         let mut reader = Reader::open(&format!("sqlite:{}", database.display()).parse().unwrap()).unwrap();
         let job_id = stored::jobs(&mut reader).pop().unwrap().job_id;
         let bundled = Self { directory, job_id };
+        bundled.add_stacks();
         fs::write(bundled.path("described.toml"), "seed = 7\n").unwrap();
         let output = bundled.polymeter(&[
             "bundle",
@@ -53,6 +54,23 @@ impl Bundled {
         ]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         bundled
+    }
+
+    /// Adds call stacks in the first second of the job, of functions with hostile names.
+    fn add_stacks(&self) {
+        let database = rusqlite::Connection::open(self.path("run.db")).unwrap();
+        let rows = "
+            CREATE TEMP TABLE run AS SELECT job_key, started + 500000000 AS at FROM job;
+            INSERT INTO stack_function SELECT job_key, id, name, module FROM run, (
+                SELECT 1 AS id, 'main' AS name, 'a.out' AS module UNION ALL SELECT 2, '</script><b>;' || char(10), 'a.out'
+                UNION ALL SELECT 3, NULL, 'libm.so.6');
+            INSERT INTO stack_node SELECT job_key, id, parent, id FROM run, (
+                SELECT 1 AS id, NULL AS parent UNION ALL SELECT 2, 1 UNION ALL SELECT 3, 1);
+            INSERT INTO stack_interval SELECT job_key, at, 9, job_node.node, 'stacks.cpu', 1000000, 10000, 100, 4, 0, 0, 20
+            FROM run JOIN job_node USING (job_key);
+            INSERT INTO stack_sample SELECT job_key, at, 9, 42, id, count FROM run, (
+                SELECT 1 AS id, 10 AS count UNION ALL SELECT 2, 70 UNION ALL SELECT 3, 20);";
+        database.execute_batch(rows).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -160,6 +178,8 @@ fn bundle_contains_the_stored_samples() {
     let due = reader.ledger(job.job_key).unwrap().iter().map(|row| row.tally.due).sum::<u64>();
     assert!(due > 0 && bundled.json("report.json")["ledger"]["due"] == due);
 
+    assert_stacks(&bundled);
+
     let provenance = bundled.json("provenance.json");
     assert_eq!(provenance["seed"], 7);
     assert_eq!(provenance["program"], version());
@@ -171,6 +191,50 @@ fn bundle_contains_the_stored_samples() {
         // `polymeter run` samples the metrics of the agent every second.
         let period = if change.metric.starts_with("agent.") { "1s" } else { "10ms" };
         assert!(readme.contains(&format!("-m {}={period}", change.metric)), "{readme}");
+    }
+}
+
+/// Asserts that the command and the bundle have the call stacks in each format.
+fn assert_stacks(bundled: &Bundled) {
+    let flame = |more: &[&str]| {
+        let store = bundled.store();
+        bundled.polymeter(&[&["flame", &bundled.job_id, "--store", &store], more].concat())
+    };
+    let shown = |more: &[&str]| {
+        let output = flame(more);
+        assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+        output.stdout
+    };
+    let folded = "main 100000\nmain;</script><b>:\\u{a} 700000\nmain;[libm.so.6] 200000\n";
+    assert_eq!(text(&shown(&["--format", "collapsed"])), folded);
+    assert_eq!(fs::read_to_string(bundled.bundle().join("stacks.folded")).unwrap(), folded);
+    let tree = text(&shown(&[]));
+    assert!(tree.contains("1 s in 100 samples of 10 ms") && tree.contains("4 samples lost"), "{tree}");
+    assert!(tree.contains("  70.0 %  70.0 %    </script><b>;\\u{a} (a.out)\n"), "{tree}");
+    shown(&["-o", "flame.html"]);
+    let page = fs::read_to_string(bundled.path("flame.html")).unwrap();
+    assert!(page.matches("</script").count() == 2 && page.contains("default-src 'none'"), "names are text");
+    assert_eq!(&shown(&["--format", "pprof", "-o", "-"])[..2], [0x1f, 0x8b]);
+    let firefox: Value = serde_json::from_slice(&shown(&["--format", "firefox"])).unwrap();
+    assert_eq!(firefox["threads"][0]["samples"]["weight"], serde_json::json!([100.0, 700.0, 200.0]));
+    let of_report = &bundled.json("report.json")["call_stacks"][0];
+    assert_eq!((&of_report["samples"], &of_report["without_symbol_percent"]), (&100.into(), &20.0.into()));
+    assert_eq!(serde_json::from_slice::<Value>(&shown(&["--json"])).unwrap(), *of_report);
+    let against = text(&shown(&["--against", &bundled.job_id, "--process", "42"]));
+    assert!(against.contains("+0.0 %"), "{against}");
+    for (arguments, status, message) in [
+        (&["--process", "43"][..], 1, "has no call stacks of stacks.cpu in this part"),
+        (&["--from", "+1h"], 1, "has no call stacks"),
+        (&["--metric", "stacks.wait"], 1, "it has samples of stacks.cpu"),
+        (&["--node", "nowhere"], 1, "did not run on nowhere"),
+        (&["--phase", "solve"], 1, "has no phase solve"),
+        (&["--from", "+2s", "--to", "+1s"], 2, "--to is not after --from"),
+        (&["--against", "x", "--format", "pprof"], 2, "only text and html"),
+        (&["-o", "flame.html"], 1, "the file exists"),
+    ] {
+        let output = flame(arguments);
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(status) && stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
 

@@ -50,16 +50,19 @@ export function functionTable(root, chosen) {
     }
     const body = element("tbody");
     const heads = columns.map(([name, key]) => {
-        const head = element("th", { scope: "col", className: "number" }, element("button", { type: "button", onclick: () => fill(key, head) }, name));
+        const head = element("th", { scope: "col", className: "number" }, element("button", { type: "button" }, name));
+        head.addEventListener("click", () => fill(key, head));
         return head;
     });
     function fill(key, head) {
         heads.forEach((one) => one.setAttribute("aria-sort", one === head ? "descending" : "none"));
         const rows = [...times].sort((one, other) => key(other) - key(one)).slice(0, ROWS);
-        body.replaceChildren(...rows.map((time) => element("tr", {},
-            ...columns.map(([, , text]) => element("td", { className: "number" }, text(time))),
-            element("th", { scope: "row", title: time.module },
-                element("button", { type: "button", className: "function", onclick: () => chosen(time.name) }, element("bdi", {}, time.name))))));
+        body.replaceChildren(...rows.map((time) => {
+            const button = element("button", { type: "button", className: "function" }, element("bdi", {}, time.name));
+            button.addEventListener("click", () => chosen(time.name));
+            return element("tr", {}, ...columns.map(([, , text]) => element("td", { className: "number" }, text(time))),
+                element("th", { scope: "row", title: time.module }, button));
+        }));
     }
     const first = isCompared ? 2 : 0;
     fill(columns[first][1], heads[first]);

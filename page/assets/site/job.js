@@ -7,6 +7,7 @@ import { completenessPanel } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
+import { functionSection } from "./functions.js";
 import { jobHead } from "./job_head.js";
 import { trendLink } from "./job_text.js";
 import { jobTable } from "./job_rows.js";
@@ -95,6 +96,7 @@ function summarySections(job, head, charts) {
     findings.append(findingPlace);
     const data = completenessPanel();
     const related = element("p", { className: "soft", hidden: true });
+    const functions = element("div");
     const load = async () => {
         const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
         meters.hidden = !summary.meters;
@@ -104,10 +106,12 @@ function summarySections(job, head, charts) {
         data.show(summary, losses);
         head.summarize(summary);
         if (summary.extents) charts?.fold(summary.extents);
+        const sampled = (summary.call_stacks ?? []).map(({ metric }) => metric);
+        if (sampled.length > 0 && !functions.hasChildNodes()) functions.append(functionSection(job, sampled, charts));
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
     };
-    return { meters, findings, data, related, load };
+    return { meters, findings, data, related, functions, load };
 }
 
 /** Returns what was requested, by quantity: on one node, since the charts show nodes. */
@@ -161,11 +165,11 @@ run(async () => {
     const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
     const charts = quantities.length > 0
         ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), limit_s: job.time_limit_s, rangeLink }) : null;
-    const { meters, findings, data, related, load: loadSummary } = summarySections(job, head, charts);
+    const { meters, findings, data, related, functions, load: loadSummary } = summarySections(job, head, charts);
     const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
-    main.append(head, findings, related, meters, charts ?? noSamples);
+    main.append(head, findings, related, meters, charts ?? noSamples, functions);
     await charts?.begin();
     isReady();
     if (charts) showNamedRange(charts);

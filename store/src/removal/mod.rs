@@ -8,6 +8,7 @@ pub(crate) mod clock_check;
 pub(crate) mod metadata;
 mod old_rows;
 pub(crate) mod requests;
+mod stacks;
 mod state;
 
 use tracing::info;
@@ -118,6 +119,7 @@ pub(crate) fn remove_before(
         if removed > 0 {
             info!("removed {} in quarantine", counted(removed, "sample"));
         }
+        stacks::remove(connection, before_us, now_us, stop).context("remove call stacks")?;
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;

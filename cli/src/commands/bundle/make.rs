@@ -21,9 +21,12 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::findings::add_findings;
-use crate::report::render;
+use crate::report::summary::stack_sums;
+use crate::report::{html, render};
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
+use polymeter_analysis::stacks::profile::{Choice, Profile};
+use polymeter_analysis::stacks::{collapsed, summary};
 
 /// The job to export, and the options.
 pub(super) struct BundleRequest<'a> {
@@ -87,6 +90,7 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     directory.add_text("report.txt", &render::all(&report, None, false))?;
     directory.add_json("report.json", &report)?;
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
+    add_stacks(directory, reader, job)?;
     let file = directory.create_file(samples::NAME)?;
     let (samples, series) = samples::write(reader, job, file).map_err(|error| match error {
         SamplesError::Store(error) => failed(error),
@@ -111,6 +115,21 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     };
     directory.add_json("job.json", &info)?;
     Ok(samples)
+}
+
+/// Adds the call stacks of the job, if some were sampled.
+fn add_stacks(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<(), Failure> {
+    let choice = Choice { spans: vec![(None, job.sampled_ns.clone())], ..Choice::default() };
+    let profile = Profile::read(reader, job.job_key, &choice)
+        .map_err(|error| Failure::because("cannot read the store", &error))?;
+    if profile.is_empty() {
+        return Ok(());
+    }
+    let tree = profile.tree();
+    directory.add_text("stacks.folded", &collapsed(&tree))?;
+    let title = format!("Where the time went: job {}", job.job_id);
+    directory
+        .add_text("flame.html", &html::flame_page(&title, &[stack_sums(&summary(&profile))], &tree, None))
 }
 
 /// Adds the provenance, the machine information, the page and at last the manifest.

@@ -11,13 +11,17 @@ use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
 /// The files of a job's bundle.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
         "every sample: time (UTC, microseconds), job_id, node, metric, unit, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
+    ),
+    (
+        "stacks.folded, flame.html",
+        "call stacks with their times in microseconds, and their flame graph, if some were sampled",
     ),
     ("series.csv", "unit, kind and number of samples of every series"),
     ("plan_changes.csv", "changes of periods, with time, reason and actor"),

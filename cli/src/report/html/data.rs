@@ -42,7 +42,7 @@ pub(super) fn scripts(charts: &Charts) -> String {
 }
 
 /// Escapes JSON for an element of HTML. Its strings keep their values.
-fn escaped(json: &str) -> String {
+pub(super) fn escaped(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 

@@ -9,7 +9,9 @@ use polymeter_proto::units;
 
 use super::element::{Cell, Table};
 use super::figures;
-use crate::report::summary::{self, Imbalance, plan_changes};
+use crate::report::summary::{
+    self, FUNCTION_HEAD, Imbalance, function_row, part_functions, plan_changes, stack_remarks, stack_sums,
+};
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
 const ROWS_MAX: usize = 1000;
@@ -25,6 +27,35 @@ pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {
 /// Writes the totals of the phases, if there are any.
 pub(super) fn phases(page: &mut String, report: &Report) {
     section(page, "phases", "Phases", vec![phase_totals(report)], None);
+}
+
+/// Writes the functions in which the job spent its time, if call stacks were sampled.
+pub(super) fn functions(page: &mut String, report: &Report) {
+    let mut tables = Vec::new();
+    for stacks in &report.call_stacks {
+        let head = FUNCTION_HEAD.into_iter().enumerate().map(|(column, name)| (name, column < 4)).collect();
+        let row = |function| {
+            let [own, total, time, spread, function, module] = function_row(function);
+            let numbers = [own, total, time, spread].map(Cell::Number);
+            let names = [function, module].map(|name| Cell::Text(Cow::Owned(name)));
+            numbers.into_iter().chain(names).collect()
+        };
+        let rows = stacks.functions.iter().map(row).collect();
+        let remarks = [stack_sums(stacks)].into_iter().chain(stack_remarks(stacks)).collect();
+        tables.push(Table { caption: "Functions", head, rows, remarks });
+        for (name, caption, parts) in
+            [("phase", "Functions of phases", &stacks.phases), ("node", "Functions of nodes", &stacks.nodes)]
+        {
+            let mut rows = Vec::new();
+            for part in parts {
+                let functions = Cell::Text(Cow::Owned(part_functions(part)));
+                rows.push(vec![Cell::Name(&part.name), seconds(Some(part.time_s)), functions]);
+            }
+            let head = vec![(name, false), ("time", true), ("functions", false)];
+            tables.push(Table { caption, head, rows, remarks: Vec::new() });
+        }
+    }
+    section(page, "functions", "Where the time went", tables, None);
 }
 
 /// Writes the tables that have rows, and behind them one that readers unfold.

@@ -7,6 +7,7 @@
 mod data;
 mod element;
 mod figures;
+mod flame_page;
 mod head;
 mod html_tables;
 mod markup;
@@ -18,6 +19,7 @@ use polymeter_analysis::charts;
 use polymeter_analysis::model::Report;
 use polymeter_page::report as assets;
 
+pub(crate) use flame_page::flame_page;
 pub(crate) use markup::Output;
 
 /// Returns the page of a report, which is made at a time in microseconds since the epoch.
@@ -30,6 +32,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     head::findings(&mut body, report);
     head::meters(&mut body, report, &facts);
     html_tables::phases(&mut body, report);
+    html_tables::functions(&mut body, report);
     figures::section(&mut body, &charts);
     html_tables::sections(&mut body, report, &charts);
     head::data_section(&mut body, report, &facts);

@@ -1,5 +1,6 @@
 //! A report as text.
 
+mod call_stacks;
 mod completeness;
 mod detail;
 mod events;
@@ -34,6 +35,9 @@ pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> S
     text.push_str(&printable_lines(&groups::all(report, limit)));
     if processes::are_sampled(report) {
         text.push_str(&printable_lines(&(processes::text(report, Detail::All, limit) + "\n")));
+    }
+    if !report.call_stacks.is_empty() {
+        text.push_str(&printable_lines(&(call_stacks::text(report, Detail::All, limit) + "\n")));
     }
     text.push_str(&details(report, Detail::All, limit));
     text.push_str(&printable_lines(&completeness::text(report, limit)));
@@ -292,6 +296,7 @@ mod tests {
         report.by_node = vec![NodeReport { node: "n1".to_owned(), ..NodeReport::default() }];
         report.steps = vec![StepReport::default()];
         report.tasks = vec![TaskReport::default()];
+        report.call_stacks = vec![call_stacks::tests::report()];
         report.submission.run = Some(Run::default());
         for series in &mut report.series {
             series.is_clamped = true;

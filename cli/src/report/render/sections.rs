@@ -3,7 +3,7 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, first_screen, groups, paragraph, processes, series, usage};
+use super::{call_stacks, completeness, events, first_screen, groups, paragraph, processes, series, usage};
 use crate::output::printable::printable_lines;
 use crate::output::style::painted;
 
@@ -22,6 +22,8 @@ pub(crate) enum Section {
     Tasks,
     /// The busiest processes, if the agent samples `busiest.*`.
     Processes,
+    /// Where the time went: the functions with the most time, if the agent samples `stacks.*`.
+    Functions,
     /// The series that changed, with their course.
     Series,
     /// The totals of phases, and the marks.
@@ -70,6 +72,7 @@ impl Sections {
         add(Section::Steps, &|| groups::steps(report, detail, limit));
         add(Section::Tasks, &|| groups::tasks(report, detail, limit));
         add(Section::Processes, &|| processes::text(report, detail, limit));
+        add(Section::Functions, &|| call_stacks::text(report, detail, limit));
         add(Section::Series, &|| series::text(report, detail, limit));
         add(Section::Phases, &|| groups::phases(report, detail, limit));
         add(Section::Phases, &|| events::marks(report, detail, limit));

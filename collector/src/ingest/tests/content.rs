@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use polymeter_proto::ledger::{Event, LedgerEntry, Mark, MarkKind};
+use polymeter_proto::period::Period;
 use polymeter_proto::series::{
     JobHandle, Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeDescriptor, ShapeId, Unit,
 };
+use polymeter_proto::stacks::{
+    FunctionDescriptor, FunctionId, FunctionName, StackCount, StackDescriptor, StackId, StackInterval,
+};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
-use polymeter_store::accepted::{LossReason, LossRecord, OutOfRange};
+use polymeter_store::accepted::{LossReason, LossRecord, OutOfRange, STACK_DEPTH};
 
 use super::super::session::RequestTimes;
 use super::super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
@@ -42,6 +46,87 @@ fn ids_that_are_never_announced_become_a_loss() {
     let lost = rejected(ingest.frame(&peer(), last, at(60_000)));
     assert_eq!((lost.sequence, lost.losses[0].samples, lost.losses[0].reason), (2, 1, LossReason::UnknownId));
     assert_eq!((lost.tallies.len(), lost.job_ends.len(), lost.rows()), (1, 0, 0));
+}
+
+/// Returns an interval of job 1 with a sample in each of the stacks.
+fn interval(stacks: &[u32]) -> StackInterval {
+    let count = |stack: &u32| StackCount { process: 1, stack: StackId(*stack), count: 5 };
+    StackInterval {
+        metric: MetricId(1),
+        job: JobHandle(1),
+        begin_us: NOW_US,
+        end_us: NOW_US + 1_000_000,
+        period: Period::SECOND,
+        counts: stacks.iter().map(count).collect(),
+        lost: 2,
+        throttled: 0,
+        cut: 0,
+        unresolved: 0,
+    }
+}
+
+/// Returns the entries of a function of job 1 and of two stacks, the second of which it called itself.
+fn entries_of_stacks() -> Vec<Entry> {
+    let function = FunctionDescriptor { job: JobHandle(1), name: FunctionName::escaped(b"f"), module: None };
+    let stack = |id, parent: Option<u32>| {
+        let parent = parent.map(StackId);
+        Entry::Stack(StackId(id), StackDescriptor { parent, function: FunctionId(4) })
+    };
+    vec![Entry::Function(FunctionId(4), function), stack(1, None), stack(2, Some(1))]
+}
+
+#[test]
+fn counts_of_stacks_that_are_never_announced_become_a_loss() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut next = frame(2, &shape(2, Some(1)), &[NOW_US], &mut announced, &[]);
+    next.dictionary.extend(entries_of_stacks());
+    next.stacks = vec![interval(&[1, 2, 1])];
+    let of_known = accepted(ingest.frame(&peer(), next, at(0)));
+    let [block] = of_known.stacks.as_slice() else { panic!("{:?}", of_known.stacks) };
+    assert_eq!((block.count(), block.samples.len(), block.lost), (15, 2, 2), "the same stack counts once");
+    let mut next = frame(3, &shape(2, Some(1)), &[NOW_US], &mut announced, &[]);
+    next.stacks = vec![interval(&[1, 9]), StackInterval { job: JobHandle(8), ..interval(&[1]) }];
+    for round in 0..u64::from(limits::DICTIONARIES_PER_FRAME) {
+        let now = at(60_000 + round * 2000);
+        let asked = ingest.frame(&peer(), next.clone(), now);
+        assert!(matches!(asked, Verdict::Ask(ToAgent::NeedDictionary { .. })), "{asked:?}");
+        let dictionary = ToCollector::Dictionary { session: SESSION, entries: Vec::new() };
+        assert!(matches!(ingest.message(&peer(), dictionary, now), Verdict::Nothing));
+    }
+    let rest = rejected(ingest.frame(&peer(), next, at(90_000)));
+    assert_eq!((rest.stacks.len(), rest.stacks[0].count()), (1, 5));
+    let losses: Vec<_> =
+        rest.losses.iter().map(|loss| (loss.line.is_some(), loss.samples, loss.reason)).collect();
+    assert_eq!(losses, [(true, 5, LossReason::UnknownId), (false, 5, LossReason::UnknownId)]);
+}
+
+#[test]
+fn contradictory_and_untimely_stacks_are_a_loss() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut next = frame(2, &shape(2, Some(1)), &[NOW_US], &mut announced, &[]);
+    next.dictionary.extend(entries_of_stacks());
+    let untimely = StackInterval { begin_us: 0, end_us: 1, ..interval(&[1]) };
+    next.stacks = vec![untimely, interval(&[2])];
+    let stored = accepted(ingest.frame(&peer(), next, at(0)));
+    assert_eq!(
+        (stored.stacks.len(), stored.losses[0].samples, stored.losses[0].reason),
+        (1, 5, LossReason::Clock)
+    );
+    // A stack of another job, and a stack without end.
+    let mut next = frame(3, &shape(3, Some(2)), &[NOW_US], &mut announced, &[]);
+    next.stacks = vec![StackInterval { job: JobHandle(2), ..interval(&[1]) }];
+    let lost = rejected(ingest.frame(&peer(), next, at(0)));
+    let of_stacks = lost.losses.iter().find(|loss| loss.samples == 5).unwrap();
+    assert_eq!((of_stacks.reason, of_stacks.line.is_some()), (LossReason::Contradiction, true));
+    let mut next = frame(4, &shape(3, Some(2)), &[], &mut announced, &[]);
+    let deeper = (3..2 * u32::try_from(STACK_DEPTH).unwrap()).map(|id| {
+        let parent = Some(StackId(id - 1));
+        Entry::Stack(StackId(id), StackDescriptor { parent, function: FunctionId(4) })
+    });
+    next.dictionary.extend(deeper);
+    rejected(ingest.frame(&peer(), next, at(0)));
 }
 
 #[test]

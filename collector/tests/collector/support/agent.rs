@@ -13,6 +13,7 @@ use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor,
     SessionId, ShapeId, Unit,
 };
+use polymeter_proto::stacks::{FunctionDescriptor, FunctionName, StackCount, StackDescriptor, StackInterval};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
@@ -29,6 +30,9 @@ const RESEND_AFTER_MS: i64 = 500;
 
 /// A shape, the time in microseconds since the epoch, and a value for each column.
 pub(crate) type Row<'a> = (&'a Arc<Shape>, i64, &'a [Option<u64>]);
+
+/// The id of a process, its functions from the outermost to the innermost, and the number of samples.
+pub(crate) type Stack<'a> = (u32, &'a [&'a str], u64);
 
 pub(crate) struct Agent {
     socket: zmq::Socket,
@@ -95,6 +99,49 @@ impl Agent {
         self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
         self.outbox.insert(self.sequence, bytes);
         self.sequence
+    }
+
+    /// Adds a frame with the samples of call stacks of a job in the second from `begin_us` on.
+    pub(crate) fn stacks(&mut self, job: &Job, begin_us: i64, period: Period, stacks: &[Stack<'_>]) {
+        const METRIC: MetricId = MetricId(77);
+        self.sequence += 1;
+        let mut dictionary = Vec::new();
+        if self.sequence == 1 {
+            dictionary.push(Entry::Session(self.descriptor.clone()));
+        }
+        self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
+        let (unit, kind, number) = (Unit::Count, Kind::Counter, Number::Unsigned);
+        let metric = MetricDescriptor { name: MetricName::new("stacks.cpu").unwrap(), unit, kind, number };
+        self.announced.announce_metric(METRIC, &metric, &mut dictionary);
+        let mut counts = Vec::new();
+        for (process, path, count) in stacks {
+            let mut parent = None;
+            for name in *path {
+                let (name, module) = (FunctionName::escaped(name.as_bytes()), "a.out".try_into().ok());
+                let function = FunctionDescriptor { job: job.handle, name, module };
+                let function = self.announced.announce_function(&function, &mut dictionary).unwrap();
+                let stack = StackDescriptor { parent, function };
+                parent = self.announced.announce_stack(stack, &mut dictionary);
+            }
+            counts.push(StackCount { process: *process, stack: parent.unwrap(), count: *count });
+        }
+        let interval = StackInterval {
+            metric: METRIC,
+            job: job.handle,
+            begin_us,
+            end_us: begin_us + 1_000_000,
+            period,
+            counts,
+            lost: 2,
+            throttled: 1,
+            cut: 3,
+            unresolved: 11,
+        };
+        let extras = Extras { dictionary: &dictionary, stacks: &[interval], ..Extras::default() };
+        let mut bytes = Vec::new();
+        let batch = Batch::with_capacity(1);
+        self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
+        self.outbox.insert(self.sequence, bytes);
     }
 
     pub(crate) fn send(&self, sequence: u64) {

@@ -185,6 +185,22 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter flame",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: READING_FILES,
+        examples: &[
+            ("polymeter flame 4242", "The functions below their callers, with their shares of the time."),
+            ("polymeter flame 4242 --phase solve -o flame.html", "A flame graph of a phase, as a page."),
+            ("polymeter flame 4242 --from +60s --to +120s", "The second minute of the job."),
+            (
+                "polymeter flame 4250 --against 4242 --format html -o change.html",
+                "What changed between two jobs.",
+            ),
+            ("polymeter flame 4242 --format collapsed | flamegraph.pl > flame.svg", "For other tools."),
+        ],
+    },
+    Supplement {
         command: "polymeter compare",
         exit_status: EXIT_STATUS,
         environment: &[COLLECTOR],

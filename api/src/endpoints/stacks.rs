@@ -1,0 +1,93 @@
+//! The call stacks of a job: a tree of functions with their times, for flame graphs. The answer is bounded,
+//! whatever the number of samples.
+
+use std::ops::Range;
+
+use polymeter_analysis::phases::spans_of;
+use polymeter_analysis::stacks::profile::{Choice, Profile, Spans};
+use polymeter_analysis::stacks::{page_data, summary};
+use polymeter_store::reader::{JobRow, Read};
+use serde_json::{Value, json};
+
+use super::parameters::{FROM_US, KEY, NODE, UNTIL_US, find_job, key, time_ns};
+use crate::answer::Failure;
+use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
+
+const METRIC: Parameter = Parameter::query(
+    "metric",
+    Kind::Text,
+    "The metric, such as `stacks.cpu` or `stacks.wait`; without it, `stacks.cpu`, or what the job has.",
+);
+
+const PROCESS: Parameter = Parameter::query(
+    "process",
+    Kind::Integer(0, u32::MAX as i64),
+    "The id of a process on its node; without it, all processes.",
+);
+
+const PHASE: Parameter =
+    Parameter::query("phase", Kind::Text, "The name of phases; without it, the whole time.");
+
+pub(super) static STACKS: Endpoint = Endpoint {
+    path: "/api/v1/jobs/{key}/stacks",
+    id: "stacks",
+    summary: "The functions in which a job spent its time, as a tree. Only the owner of a job, support staff and administrators see \
+        them; for others there are none.",
+    parameters: &[KEY, METRIC, NODE, PROCESS, PHASE, FROM_US, UNTIL_US],
+    formats: OBJECT,
+    answer: schema,
+    body: None,
+    handler: |call| {
+        let arguments = call.arguments.clone();
+        Box::pin(call.object(move |reader, _| {
+            let job = find_job(reader, key(&arguments))?;
+            answer(reader, &job, &arguments)
+        }))
+    },
+};
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["functions", "nodes", "total_us", "summary"],
+        "properties": {
+            "functions": {"type": "array", "items": {"type": "array", "items": {"type": "string"}},
+                "description": "Names of functions with their modules; a module in brackets where there is no symbol."},
+            "nodes": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}},
+                "description": "The tree: the position of the caller or -1, that of the function, and the time in the function \
+                    itself and in all, in microseconds. A caller precedes what it calls."},
+            "total_us": {"type": "integer"},
+            "summary": {"type": "object", "description": "The part `call_stacks` of a report for these samples."},
+        },
+    })
+}
+
+fn answer(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Value, Failure> {
+    let bound = |parameter: &Parameter, otherwise| time_ns(arguments, parameter.name).unwrap_or(otherwise);
+    let span_ns = bound(&FROM_US, job.sampled_ns.start)..bound(&UNTIL_US, job.sampled_ns.end);
+    let spans = spans(reader, job, arguments, &span_ns)?;
+    let process = arguments.integer(PROCESS.name).and_then(|process| u32::try_from(process).ok());
+    let choice = Choice { metric: arguments.text(METRIC.name).map(str::to_owned), process, spans };
+    let profile = Profile::read(reader, job.job_key, &choice)?;
+    let mut answer = page_data(&profile.tree(), None);
+    if let Some(answer) = answer.as_object_mut() {
+        answer.remove("compared_us");
+        answer.insert("summary".to_owned(), json!(summary(&profile)));
+    }
+    Ok(answer)
+}
+
+/// Returns the spans of the wanted samples, each with its node.
+fn spans(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    arguments: &Arguments,
+    span_ns: &Range<i64>,
+) -> Result<Spans, Failure> {
+    let node = arguments.text(NODE.name).map(str::to_owned);
+    let Some(phase) = arguments.text(PHASE.name) else { return Ok(vec![(node, span_ns.clone())]) };
+    let phases = spans_of(reader.marks(job.job_key)?, phase, job).into_iter();
+    let wanted = phases.filter(|(of, _)| node.as_ref().is_none_or(|node| node == of));
+    let within = |of: Range<i64>| of.start.max(span_ns.start)..of.end.min(span_ns.end);
+    Ok(wanted.map(|(of, span_ns)| (Some(of), within(span_ns))).collect())
+}

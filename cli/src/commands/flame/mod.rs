@@ -1,0 +1,286 @@
+//! `polymeter flame`: shows the functions in which a stored job spent its time.
+
+mod time_in_job;
+mod tree_text;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap_complete::engine::ArgValueCompleter;
+use polymeter_analysis::model::StackReport;
+use polymeter_analysis::phases::spans_of;
+use polymeter_analysis::stacks::profile::{Choice, Profile, Spans};
+use polymeter_analysis::stacks::{Difference, Process, Tree, collapsed, firefox, pprof, summary};
+use polymeter_proto::units;
+use polymeter_service::clock;
+use polymeter_store::reader::{JobRow, Read};
+
+use self::time_in_job::TimeInJob;
+use crate::client::job_completion;
+use crate::client::read_source::{ReadSource, Source};
+use crate::failure::Failure;
+use crate::output::new_file::{NewFile, cannot_write};
+use crate::output::printable::printable_name;
+use crate::output::terminal;
+use crate::report::choice::{ChosenJob, choose};
+use crate::report::html;
+use crate::report::summary::{stack_remarks, stack_sums};
+use crate::store_failure::store_failure;
+
+/// A format of call stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A tree with the shares of functions.
+    Text,
+    /// A page with a flame graph and a table, which needs no network.
+    Html,
+    /// A line for each stack with its time in microseconds, for flamegraph.pl and speedscope.
+    Collapsed,
+    /// The compressed format of pprof.
+    Pprof,
+    /// The format of <https://profiler.firefox.com>.
+    Firefox,
+}
+
+/// The extensions of files, and their formats.
+const EXTENSIONS: [(&str, Format); 6] = [
+    (".html", Format::Html),
+    (".folded", Format::Collapsed),
+    (".pb.gz", Format::Pprof),
+    (".pprof", Format::Pprof),
+    (".json", Format::Firefox),
+    (".txt", Format::Text),
+];
+
+/// The columns of text that is not for a terminal.
+const COLUMNS: usize = 80;
+
+/// The maximum number of processes in the Firefox profiler, those with the most time.
+const THREADS: usize = 200;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlameArguments {
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1; of several jobs with the same id the last.
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
+    job: String,
+
+    #[command(flatten)]
+    source: ReadSource,
+
+    /// The metric, such as stacks.cpu or stacks.wait. Default: stacks.cpu, or what the job has.
+    #[arg(long, value_name = "METRIC")]
+    metric: Option<String>,
+
+    /// Samples within phases of this name only.
+    #[arg(long, value_name = "NAME")]
+    phase: Option<String>,
+
+    /// Samples of this node only.
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+
+    /// Samples of this process only: its id on the node.
+    #[arg(long, value_name = "PID")]
+    process: Option<u32>,
+
+    /// Samples from this time on: +90s after the start of the job, YYYY-MM-DDTHH:MM in UTC, or an age: 12h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<TimeInJob>,
+
+    /// Samples before this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<TimeInJob>,
+
+    /// Show the differences from another job, whose samples are chosen alike. For text and html.
+    #[arg(long, value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
+    against: Option<String>,
+
+    /// The format. Default: that of the output's extension, else text.
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    format: Option<Format>,
+
+    /// The file; - for the standard output. Default: the standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+
+    /// Print JSON: the functions with the most time, the shares of phases and nodes, lost samples.
+    #[arg(long, conflicts_with_all = ["format", "output", "against"])]
+    json: bool,
+}
+
+impl FlameArguments {
+    fn format(&self) -> Result<Format, Failure> {
+        let name = self.output.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        let of_name =
+            name.and_then(|name| EXTENSIONS.into_iter().find(|(extension, _)| name.ends_with(extension)));
+        let format = self.format.or(of_name.map(|(_, format)| format)).unwrap_or(Format::Text);
+        if self.against.is_some() && !matches!(format, Format::Text | Format::Html) {
+            let message = "cannot compare the jobs: only text and html show differences; use --format html";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let is_terminal = self.file().is_none() && std::io::stdout().is_terminal();
+        if format == Format::Pprof && is_terminal {
+            let message =
+                "cannot write the profile: pprof is no text for a terminal; name a file with --output";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Ok(format)
+    }
+
+    /// Returns the file; none for the standard output.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+}
+
+pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
+    let format = arguments.format()?;
+    let mut source = arguments.source.open_for(Some(&arguments.job))?;
+    let (job, profile) = read(arguments, &mut source, &arguments.job)?;
+    if arguments.json {
+        return terminal::print_json(&summary(&profile));
+    }
+    let before = match &arguments.against {
+        Some(other) => Some(read(arguments, &mut source, other)?),
+        None => None,
+    };
+    let tree = profile.tree();
+    let difference = before.map(|(other, profile)| (other, Difference::of(&profile.tree(), &tree)));
+    write(arguments, &encoded(format, arguments, &job, &profile, &tree, difference.as_ref()))
+}
+
+/// Reads the chosen samples of a job.
+fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result<(JobRow, Profile), Failure> {
+    let failed = |error| store_failure("cannot read the store", &error);
+    let ChosenJob { job, step, .. } = choose(source, Some(wanted))?;
+    let job_id = printable_name(&job.job_id).into_owned();
+    if step.is_some() {
+        return Err(Failure::Usage(format!("cannot show a step: name the job, {job_id}")));
+    }
+    let reader = source.reader.as_mut();
+    let spans = spans(arguments, reader, &job)?;
+    let choice = Choice { metric: arguments.metric.clone(), process: arguments.process, spans };
+    let profile = Profile::read(reader, job.job_key, &choice).map_err(failed)?;
+    if !profile.is_empty() {
+        return Ok((job, profile));
+    }
+    let others: Vec<&str> = profile.metrics.iter().map(String::as_str).collect();
+    let remedy = if !others.is_empty() && !others.contains(&profile.metric.as_str()) {
+        format!("it has samples of {}", others.join(", "))
+    } else {
+        "sample it with `polymeter set stacks.cpu=10ms`, or choose another part".to_owned()
+    };
+    let metric = printable_name(&profile.metric).into_owned();
+    Err(Failure::Failed(format!(
+        "cannot show functions: job {job_id} has no call stacks of {metric} in this part, or they are its owner's alone; {remedy}"
+    )))
+}
+
+/// Returns the spans of time of the chosen samples, each with its node.
+fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Spans, Failure> {
+    let now_us = clock::realtime_us();
+    let bound = |time: Option<TimeInJob>, otherwise| time.map_or(otherwise, |time| time.time_ns(job, now_us));
+    let span_ns = bound(arguments.from, job.sampled_ns.start)..bound(arguments.to, job.sampled_ns.end);
+    if span_ns.is_empty() {
+        return Err(Failure::Usage("cannot choose samples: --to is not after --from".to_owned()));
+    }
+    if let Some(node) = arguments.node.as_ref().filter(|node| !job.nodes.contains(node)) {
+        let nodes = polymeter_proto::text::abridged_list(&job.nodes, 10);
+        return Err(Failure::Failed(format!(
+            "cannot choose samples: job {} did not run on {}; it ran on {}",
+            printable_name(&job.job_id),
+            printable_name(node),
+            printable_name(&nodes)
+        )));
+    }
+    let Some(phase) = &arguments.phase else { return Ok(vec![(arguments.node.clone(), span_ns)]) };
+    let marks = reader.marks(job.job_key).map_err(|error| store_failure("cannot read the store", &error))?;
+    let phases = spans_of(marks, phase, job);
+    let is_chosen = |node: &String| arguments.node.as_ref().is_none_or(|chosen| chosen == node);
+    let chosen = phases.into_iter().filter(|(node, _)| is_chosen(node)).map(|(node, of_phase)| {
+        (Some(node), of_phase.start.max(span_ns.start)..of_phase.end.min(span_ns.end))
+    });
+    let spans: Vec<_> = chosen.filter(|(_, span_ns)| !span_ns.is_empty()).collect();
+    if spans.is_empty() {
+        return Err(Failure::Failed(format!(
+            "cannot choose samples: job {} has no phase {} there; `polymeter report --show phases` lists them",
+            printable_name(&job.job_id),
+            printable_name(phase)
+        )));
+    }
+    Ok(spans)
+}
+
+fn encoded(
+    format: Format,
+    arguments: &FlameArguments,
+    job: &JobRow,
+    profile: &Profile,
+    tree: &Tree,
+    difference: Option<&(JobRow, Difference)>,
+) -> Vec<u8> {
+    let span_us = profile.intervals.first_ns.div_euclid(1000)..profile.intervals.last_ns.div_euclid(1000);
+    let period_us = profile.intervals.period_us;
+    match format {
+        Format::Text => text(arguments, job, profile, tree, difference).into_bytes(),
+        Format::Html => {
+            let title = title(job, difference.map(|(other, _)| other));
+            let report = summary(profile);
+            let remarks: Vec<String> =
+                [stack_sums(&report)].into_iter().chain(stack_remarks(&report)).collect();
+            html::flame_page(&title, &remarks, tree, difference.map(|(_, difference)| difference))
+                .into_bytes()
+        }
+        Format::Collapsed => collapsed(tree).into_bytes(),
+        Format::Pprof => pprof(tree, &span_us, period_us),
+        Format::Firefox => {
+            let trees = profile.trees();
+            let mut processes = Vec::new();
+            for ((node, process), tree) in trees.iter().take(THREADS) {
+                processes.push(Process { node, process: *process, tree });
+            }
+            let profile = firefox(&title(job, None), span_us.start, period_us, &processes);
+            profile.to_string().into_bytes()
+        }
+    }
+}
+
+fn title(job: &JobRow, before: Option<&JobRow>) -> String {
+    let against = before.map_or_else(String::new, |other| format!(", against job {}", other.job_id));
+    format!("Where the time went: job {}{against}", job.job_id)
+}
+
+fn text(
+    arguments: &FlameArguments,
+    job: &JobRow,
+    profile: &Profile,
+    tree: &Tree,
+    difference: Option<&(JobRow, Difference)>,
+) -> String {
+    let limit = terminal::width_limit(&std::io::stdout()).filter(|_| arguments.file().is_none());
+    let report: StackReport = summary(profile);
+    let mut text = format!("{}\n{}\n", title(job, difference.map(|(other, _)| other)), stack_sums(&report));
+    for remark in stack_remarks(&report) {
+        text.push_str(&format!("({remark})\n"));
+    }
+    text.push('\n');
+    match difference {
+        None => text.push_str(&tree_text::tree(tree, limit.unwrap_or(COLUMNS))),
+        Some((_, difference)) => text.push_str(&tree_text::changes(difference, limit)),
+    }
+    text
+}
+
+fn write(arguments: &FlameArguments, bytes: &[u8]) -> Result<(), Failure> {
+    let Some(path) = arguments.file() else { return terminal::print_raw(bytes) };
+    let remedy = "name another, or replace it with --force";
+    let (incomplete, mut file) = NewFile::create(path.to_owned(), arguments.force, remedy)?;
+    file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
+    incomplete.keep()?;
+    let size = units::bytes(bytes.len() as u64);
+    terminal::print(&format!("{} ({size})\n", path.display()))
+}

@@ -1,0 +1,51 @@
+//! A flame graph as one page of HTML, which needs no network. Names are text, as on the page of a report.
+
+use polymeter_analysis::stacks::{Difference, Tree, page_data};
+use polymeter_page::{flame, report};
+
+use super::{data, element};
+
+/// Returns the page of a tree, or of a difference of trees.
+pub(crate) fn flame_page(
+    title: &str,
+    remarks: &[String],
+    tree: &Tree,
+    difference: Option<&Difference>,
+) -> String {
+    let (title, data) = (element::text(title), data::escaped(&page_data(tree, difference).to_string()));
+    let remarks: String =
+        remarks.iter().map(|remark| format!("<p class=\"remark\">{}</p>\n", element::text(remark))).collect();
+    let (style, script) = (flame::style(), flame::script());
+    let policy = report::policy(&style, &script);
+    // The script takes the namespace of SVG from an element.
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n{remarks}</header>\n\
+         <main id=\"flame\"><svg width=\"0\" height=\"0\"></svg><p class=\"remark\">The graph needs JavaScript.</p></main>\n\
+         <script type=\"application/json\" id=\"flame-data\">{data}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_analysis::stacks::{Function, Weight};
+
+    use super::*;
+
+    #[test]
+    fn names_are_text() {
+        let function =
+            Function { name: "</script><script>alert(1)//\u{202e}".to_owned(), module: "<b>".to_owned() };
+        let tree = Tree::of_paths([(vec![&function], Weight { samples: 1, time_us: 10 })]);
+        let page = flame_page("job <i>", &["a & b".to_owned()], &tree, Some(&Difference::of(&tree, &tree)));
+        assert_eq!(page.matches("</script").count(), 2, "the data and the script");
+        assert!(!page.contains("alert(1)</") && !page.contains('\u{202e}'));
+        assert!(page.contains("<h1>job &lt;i&gt;</h1>") && page.contains("a &amp; b"));
+        let data = page.split_once("id=\"flame-data\">").unwrap().1.split_once("</script>").unwrap().0;
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["functions"][0][0], "</script><script>alert(1)//\\u{202e}");
+    }
+}

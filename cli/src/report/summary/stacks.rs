@@ -1,0 +1,62 @@
+//! Texts about call stacks.
+
+use polymeter_analysis::model::{FunctionReport, StackPart, StackReport};
+use polymeter_proto::units;
+
+/// Describes the samples of call stacks.
+pub(crate) fn stack_sums(report: &StackReport) -> String {
+    format!(
+        "{}: {} in {} of {}; {}; {:.1} % without symbol",
+        report.metric,
+        units::elapsed(report.time_s),
+        units::counted(report.samples, "sample"),
+        units::duration_f64(report.period_s * 1e9),
+        units::counted(report.processes, "process"),
+        report.without_symbol_percent
+    )
+}
+
+/// Returns remarks on what is missing.
+pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if report.lost > 0 {
+        remarks.push(format!("{} lost", units::counted(report.lost, "sample")));
+    }
+    if report.throttled > 0 {
+        let times = units::counted(report.throttled, "time");
+        remarks.push(format!("the kernel slowed the sampling {times}: it took too long"));
+    }
+    if report.cut > 0 {
+        remarks.push(format!("{} without the outermost functions", units::counted(report.cut, "sample")));
+    }
+    remarks
+}
+
+/// The head of [`function_row`].
+pub(crate) const FUNCTION_HEAD: [&str; 6] =
+    ["self", "total", "self time", "by process", "function", "module"];
+
+/// Returns the cells of a function.
+pub(crate) fn function_row(function: &FunctionReport) -> [String; 6] {
+    let percent = |percent: f64| format!("{percent:.1} %");
+    let spread = function.processes.as_ref().map_or_else(
+        || "-".to_owned(),
+        |spread| format!("{} to {}", units::elapsed(spread.least_s), units::elapsed(spread.most_s)),
+    );
+    [
+        percent(function.self_percent),
+        percent(function.total_percent),
+        units::elapsed(function.self_s),
+        spread,
+        function.function.clone(),
+        function.module.clone(),
+    ]
+}
+
+/// Describes the functions of a part of a job with their shares.
+pub(crate) fn part_functions(part: &StackPart) -> String {
+    let function = |share: &polymeter_analysis::model::FunctionShare| {
+        format!("{} {:.1} %", share.function, share.self_percent)
+    };
+    part.functions.iter().map(function).collect::<Vec<_>>().join(", ")
+}
