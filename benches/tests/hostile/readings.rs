@@ -186,7 +186,10 @@ impl Readings {
 }
 
 fn read_threaded(name: &str, source: &ThreadedSource, reading: Reading) -> (Outcome, Reading) {
-    assert!(source.request(reading, &Arc::new(FinishedReads::default())).is_ok(), "{name} is being read");
+    assert!(
+        source.request(reading, None, &Arc::new(FinishedReads::default())).is_ok(),
+        "{name} is being read"
+    );
     let until_ns = now_ns() + READ_NS;
     loop {
         if let Some(read) = source.take_finished() {

@@ -26,6 +26,9 @@ const WAKE_NS: [(f64, f64); 5] = [
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
 /// The cost of a value from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
+/// The cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
+/// functions.
+const STACK_NS: f64 = 4_000.0;
 /// The size of a value on the wire at high rates, in bytes.
 const VALUE_BYTES: f64 = 0.5;
 
@@ -73,6 +76,16 @@ impl Sum {
         self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness) + samples * VALUE_NS;
         self.samples_per_s += samples;
         self.wakes_per_s = self.wakes_per_s.max(per_second(fastest));
+    }
+
+    /// Adds call stacks, which the kernel samples on `cpus` CPUs, and which are read once a second at most.
+    /// `measured_ns` is the time that all samples of a second took at this period, if it is known.
+    pub(super) fn add_stacks(&mut self, period: Period, cpus: usize, measured_ns: Option<f64>) {
+        let samples = 1e6 / micros(period) * f64::from(u32::try_from(cpus).unwrap_or(u32::MAX));
+        let slowness = between(&self.machine, 1e6);
+        self.ns_per_s += measured_ns.unwrap_or(samples * STACK_NS * slowness);
+        self.samples_per_s += samples;
+        self.wakes_per_s = self.wakes_per_s.max((1e6 / micros(period)).min(1.0));
     }
 
     /// Returns the cost of all sources, multiplied by `learnt`.
@@ -130,6 +143,21 @@ mod tests {
         let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
         assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
         assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
+    }
+
+    #[test]
+    fn call_stacks_cost_by_the_sample() {
+        let cost = |period: &str, cpus, measured_ns| {
+            let mut sum = Sum::on(REFERENCE);
+            sum.add_stacks(period.parse().unwrap(), cpus, measured_ns);
+            sum.cost(1.0)
+        };
+        assert!((cost("10ms", 8, None).samples_per_s - 800.0).abs() < 1e-9);
+        let wake_percent = between(&WAKE_NS, 1e6) / 1e7;
+        let percent = |period, cpus, measured_ns| cost(period, cpus, measured_ns).cpu_percent - wake_percent;
+        assert!((percent("1ms", 1, None) - 1000.0 * STACK_NS / 1e7).abs() < 1e-9);
+        assert!((percent("1ms", 2, None) - 20.0 * percent("10ms", 1, None)).abs() < 1e-9);
+        assert!((percent("1ms", 2, Some(5e6)) - 0.5).abs() < 1e-9);
     }
 
     #[test]

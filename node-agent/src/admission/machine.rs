@@ -30,8 +30,9 @@ pub(crate) struct ChangedPlan {
 }
 
 impl Admission {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { pricing: Pricing::new(limits) }
+    /// Creates the state on a node with `cpus` CPUs.
+    pub(crate) fn new(limits: Limits, cpus: usize) -> Self {
+        Self { pricing: Pricing::new(limits, cpus) }
     }
 
     /// Returns the predicted cost of sampling a target by a plan.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::catalogue::STACKS_KIND;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
@@ -23,12 +24,14 @@ pub(super) struct Pricing {
     pub(super) limits: Limits,
     pub(super) governor: Governor,
     pub(super) calibration: Calibration,
+    /// The CPUs of the node.
+    cpus: usize,
 }
 
 impl Pricing {
     /// Creates the prices of a machine without measurements.
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, governor: Governor::default(), calibration: Calibration::default() }
+    pub(super) fn new(limits: Limits, cpus: usize) -> Self {
+        Self { limits, governor: Governor::default(), calibration: Calibration::default(), cpus }
     }
 
     /// Returns the cost of sampling a target by a plan, on this machine.
@@ -63,6 +66,14 @@ impl Pricing {
             let current = target.sources.open().get(source).and_then(|open| {
                 open.slots.iter().filter_map(|slot| open.period(&target.plan, &slot.definition.name())).min()
             });
+            if source == STACKS_KIND {
+                let Some(period) = wanted.iter().copied().min() else { continue };
+                // Each read of the last seconds took what its samples did.
+                let measured = recent_ns.get(source).zip(current);
+                let measured_ns = measured.map(|(recent, current)| recent * ratio(current, period));
+                sum.add_stacks(period, self.cpus, measured_ns);
+                continue;
+            }
             let read = match (recent_ns.get(source), warm_ns.get(source)) {
                 (Some(recent), _) if current == wanted.iter().copied().min() => ReadCost::Measured(*recent),
                 (_, Some(warm)) => ReadCost::Warm(*warm),
@@ -90,6 +101,12 @@ impl Pricing {
             None
         }
     }
+}
+
+/// Returns how many times `of` is as long as `by`.
+fn ratio(of: Period, by: Period) -> f64 {
+    let micros = |period: Period| f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX));
+    micros(of) / micros(by)
 }
 
 /// Adds the sources that leases of steps or tasks are about to open in each of them; at least one is assumed,

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor};
+use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
 use super::loss_ledger::LossLedger;
+use super::stack_intervals::announce_stacks;
 use crate::lanes::{EventRecord, SampleBatch};
 
 /// The part of the outbox that the repeated events of one frame may take: small, so that such a frame fits
@@ -29,6 +31,7 @@ pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
     pub(super) events: Vec<EventRecord>,
+    pub(super) stacks: Vec<StackInterval>,
     /// Jobs that were retired already and that the frame mentions again.
     pub(super) revived: Vec<JobHandle>,
 }
@@ -75,7 +78,8 @@ impl FrameBuilder {
             again.chain(lines.iter().filter(|line| line.is_again).filter_map(|line| line.job.as_ref()));
         let revived = again.map(|job| job.handle).filter(|job| !self.announced.knows_job(*job)).collect();
         events.extend(flushed.events.iter().cloned());
-        if !is_heartbeat_due && flushed.batch.is_empty() && lines.is_empty() && events.is_empty() {
+        let has_samples = !flushed.batch.is_empty() || !flushed.stacks.is_empty();
+        if !is_heartbeat_due && !has_samples && lines.is_empty() && events.is_empty() {
             return None;
         }
         let mut dictionary = Vec::new();
@@ -94,8 +98,12 @@ impl FrameBuilder {
                 self.announced.learn_owner(owner);
             }
         }
+        let mut stacks = Vec::new();
+        for record in &flushed.stacks {
+            announce_stacks(&mut self.announced, record, &mut dictionary, &mut stacks);
+        }
         let ledger = lines.into_iter().map(|line| line.entry).collect();
-        Some(FrameParts { dictionary, ledger, events, revived })
+        Some(FrameParts { dictionary, ledger, events, stacks, revived })
     }
 
     /// Records that the contents built for frame `first` were divided among the frames `first` to `last`.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::catalogue::STACKS_KIND;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobHandle, SeriesDescriptor, SeriesId, ShapeId};
+use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::Lost;
@@ -45,6 +47,19 @@ impl FrameSummary {
         }
     }
 
+    /// Adds the samples of call stacks.
+    pub(super) fn with_stacks(self, stacks: &[StackInterval]) -> Self {
+        let mut span_us = (!self.samples.is_empty()).then_some(self.span_us);
+        let mut samples = self.samples.into_vec();
+        for interval in stacks.iter().filter(|interval| interval.samples() > 0) {
+            let Ok(source) = Identifier::try_from(STACKS_KIND) else { continue };
+            samples.push((Origin::Source(Some(interval.job), source), interval.samples()));
+            let (begin_us, end_us) = span_us.unwrap_or((interval.begin_us, interval.end_us));
+            span_us = Some((begin_us.min(interval.begin_us), end_us.max(interval.end_us)));
+        }
+        Self { samples: samples.into(), span_us: span_us.unwrap_or_default() }
+    }
+
     /// Returns the summary of a frame that was read back; `sources` maps its shapes to jobs and sources.
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
@@ -52,7 +67,8 @@ impl FrameSummary {
             Some((Origin::Source(job, source), block.values.len() as u64))
         });
         let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
-        Self { samples: samples.collect(), span_us: times().min().zip(times().max()).unwrap_or_default() }
+        let span_us = times().min().zip(times().max()).unwrap_or_default();
+        Self { samples: samples.collect(), span_us }.with_stacks(&frame.stacks)
     }
 
     /// Returns the number of samples.

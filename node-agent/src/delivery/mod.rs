@@ -19,4 +19,5 @@ pub(crate) mod sender;
 pub mod session;
 pub mod spool;
 pub(crate) mod spool_manager;
+mod stack_intervals;
 pub mod tap;

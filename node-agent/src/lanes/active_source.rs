@@ -8,6 +8,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 
+use super::channels::StackRecord;
 use super::series_progress::{Counters, SeriesProgress};
 use super::slow::{Finished, SlowReads, with_retired};
 use super::source_group::{Group, ReadCost, SourceKey, UserValue};
@@ -212,10 +213,32 @@ impl ActiveSource {
     pub(super) fn request_read(&mut self, finished: &Finished) {
         if let Source::Threaded(source) = &self.source {
             let reading = std::mem::take(&mut self.reading);
-            if let Err(reading) = source.request(reading, finished) {
+            let period = self.groups.iter().take(self.planned).map(|group| group.sampled).min();
+            if let Err(reading) = source.request(reading, period, finished) {
                 self.reading = reading;
             }
         }
+    }
+
+    /// Returns true if its thread must read it once more before it is closed.
+    pub(super) fn has_last_read(&self) -> bool {
+        matches!(&self.source, Source::Threaded(source) if source.has_last_read())
+    }
+
+    /// Takes the call stacks of its last read, with the shape of the metric that they belong to.
+    pub(super) fn take_stacks(&mut self) -> Option<StackRecord> {
+        let profile = self.reading.take_stacks()?;
+        Some(StackRecord { shape: Arc::clone(&self.groups.first()?.shape), profile })
+    }
+
+    /// Counts the samples of call stacks. Returns these counts alone.
+    pub(super) fn count_stacks(&mut self, record: &StackRecord, is_dropped: bool) -> Tally {
+        let (taken, missed) = (record.profile.samples(), record.profile.lost);
+        let due = taken.saturating_add(missed);
+        let dropped = if is_dropped { taken } else { 0 };
+        let counted = Tally { due, taken, missed, dropped, ..Tally::default() };
+        self.tally.add(&counted);
+        counted
     }
 
     /// Takes over the values of the read that its thread has finished, if any. The caller records them.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::batch::{Batch, Job};
+use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use polymeter_proto::series::JobHandle;
@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use super::active_source::ActiveSource;
 use super::source_group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 use crate::event_fd::EventFd;
-use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
+use crate::sources::{Outcome, StackProfile};
 
 /// The number of batches: one that is filled, one that is encoded, and two in case the sender is delayed.
 const BATCHES: usize = 4;
@@ -30,6 +30,9 @@ const REPORTS: usize = 256;
 
 /// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
+
+/// The intervals of call stacks in one batch: of as many jobs as one expects on a node.
+const STACKS: usize = 64;
 
 /// The most notices that wait. One that does not fit is sent again at the next read, or its source is closed
 /// by the sampler itself.
@@ -131,6 +134,15 @@ impl SourceReport {
     }
 }
 
+/// The call stacks of one job during an interval.
+#[derive(Debug, Clone)]
+pub struct StackRecord {
+    /// The shape with the job and the metric.
+    pub shape: Arc<Shape>,
+    /// The stacks.
+    pub profile: Box<StackProfile>,
+}
+
 /// The samples, tallies and events that the sampler hands to the sender.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
@@ -140,6 +152,8 @@ pub struct SampleBatch {
     pub reports: Vec<SourceReport>,
     /// The events, in their order with the samples.
     pub events: Vec<EventRecord>,
+    /// The call stacks.
+    pub stacks: Vec<StackRecord>,
     /// The sum of all tallies since the beginning.
     pub sum: Tally,
 }
@@ -147,7 +161,7 @@ pub struct SampleBatch {
 impl SampleBatch {
     /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty()
+        self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty() && self.stacks.is_empty()
     }
 
     /// Returns true if no more events should be added before it is handed on.
@@ -155,8 +169,14 @@ impl SampleBatch {
         self.events.len() >= EVENTS
     }
 
+    /// Returns true if it should be handed on before further call stacks.
+    pub(super) fn is_full_of_stacks(&self) -> bool {
+        self.stacks.len() >= STACKS
+    }
+
     fn clear(&mut self) {
         self.batch.clear();
+        self.stacks.clear();
         self.reports.clear();
         self.events.clear();
     }

@@ -14,7 +14,7 @@ mod slow_sources;
 mod source_group;
 
 pub use active_source::ActiveSource;
-pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};
+pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, StackRecord};
 pub use fast::Sampler;
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;

@@ -7,7 +7,7 @@ use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Tally;
 
 use super::active_source::ActiveSource;
-use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
+use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport, StackRecord};
 use super::source_group::{SourceId, UserValue};
 
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
@@ -73,6 +73,16 @@ impl Recorder {
     /// Appends an event.
     pub(super) fn push_event(&mut self, record: EventRecord) {
         self.current.events.push(record);
+    }
+
+    /// Records the call stacks of a source's last read.
+    pub(super) fn record_stacks(&mut self, source: &mut ActiveSource, record: StackRecord) {
+        let has_room = !self.current.is_full_of_stacks() || self.hand_over();
+        let counted = source.count_stacks(&record, !has_room);
+        if has_room {
+            self.current.stacks.push(record);
+        }
+        self.count(source, &counted);
     }
 
     /// Counts all deadlines of a source that wait for a read as missed.

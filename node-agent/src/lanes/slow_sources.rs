@@ -148,6 +148,9 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     if source.slow.finish() {
         recorder.channels.notify(Notice::Recovered(id));
     }
+    if let Some(record) = source.take_stacks() {
+        recorder.record_stacks(source, record);
+    }
     while let Some(waiting) = source.slow.next_waiting() {
         let dated = waiting.dated(finished.began_ns, finished.ended_ns);
         if !source.take_time(waiting.group, dated.at_ns) {

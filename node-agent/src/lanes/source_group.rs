@@ -48,6 +48,9 @@ pub struct Group {
     pub(crate) slots: Vec<u32>,
     /// True if the columns are the first slots, in their order.
     pub(crate) is_in_order: bool,
+    /// The period of the plan: shorter than that of the shape, which is that of the reads, for a source that
+    /// samples by itself between the reads.
+    pub(crate) sampled: Period,
     /// The index of the shape in the batch with the given number.
     in_batch: Option<(u64, ShapeIndex)>,
     /// The time of its last value from the slow lane on the monotonic clock, in nanoseconds.
@@ -58,10 +61,16 @@ impl Group {
     /// Creates a group whose columns are the given slots.
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
-        Self { shape, slots, is_in_order, in_batch: None, recorded_ns: 0 }
+        let sampled = shape.period;
+        Self { shape, slots, is_in_order, sampled, in_batch: None, recorded_ns: 0 }
     }
 
-    /// Returns the period at which it is sampled.
+    /// Records the period of the plan.
+    pub(crate) fn sampled_at(self, sampled: Period) -> Self {
+        Self { sampled, ..self }
+    }
+
+    /// Returns the period at which it is read.
     pub fn period(&self) -> Period {
         self.shape.period
     }

@@ -6,6 +6,9 @@ use polymeter_proto::period::Period;
 /// The begins of the names of perf events.
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
+/// The begin of the names of call stacks.
+const STACKS: &str = "stacks.";
+
 /// A rule: the period of the selected metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -40,7 +43,7 @@ impl Layer {
 
     /// Returns the period of the metric `name` in this layer; none if it is off or not mentioned.
     pub fn period(&self, name: &str) -> Option<Period> {
-        self.period_where(|selector| selector.matches(name))
+        self.period_where(|selector| selects(selector, name))
     }
 
     /// Returns the period of the metric `name` in this layer, if it is one of steps or tasks.
@@ -52,6 +55,12 @@ impl Layer {
         let fitting = self.rules.iter().filter(|rule| is_selected(&rule.selector));
         fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.period)
     }
+}
+
+/// Returns true if a selector selects the metric `name`. Call stacks are selected only by name, or by a glob
+/// that begins like it: they tell far more than a value does, and cost more.
+pub(crate) fn selects(selector: &Selector, name: &str) -> bool {
+    selector.matches(name) && (!name.starts_with(STACKS) || selector.as_str().starts_with(STACKS))
 }
 
 /// Returns true if a selector for steps or tasks selects the metric `name`.

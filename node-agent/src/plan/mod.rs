@@ -13,6 +13,7 @@ use polymeter_proto::step_level::StepLevel;
 use crate::in_force::InForce;
 use crate::principal::Principal;
 
+pub(crate) use layer::selects;
 use layer::selects_of_steps;
 pub use layer::{Layer, Rule, names_perf};
 
@@ -164,7 +165,7 @@ impl Lease {
     /// Returns true if it selects the metric `name`.
     fn selects(&self, name: &str) -> bool {
         match self.level {
-            None => self.selector.matches(name),
+            None => selects(&self.selector, name),
             Some(_) => selects_of_steps(&self.selector, name),
         }
     }

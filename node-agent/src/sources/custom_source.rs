@@ -19,6 +19,21 @@ pub trait CustomSource: Send + fmt::Debug {
     /// In the fast lane it must not block, nor allocate.
     fn read(&mut self, reading: &mut Reading) -> Outcome;
 
+    /// Takes the shortest period at which its metrics are sampled, before a read. It matters to a source that
+    /// samples by itself between the reads.
+    fn set_period(&mut self, _period: Period) {}
+
+    /// Reads it between two deadlines, because of [`Self::longest_gap_ns`]. The values are not recorded.
+    fn read_between(&mut self) {
+        self.read(&mut Reading::absent(self.slots().len()));
+    }
+
+    /// Returns true if it is read once more before it is closed, since it holds samples that belong to the
+    /// time since the last read.
+    fn has_last_read(&self) -> bool {
+        false
+    }
+
     /// Returns true if it holds state that cannot be read again, so that it stays open when other sources of
     /// its target are opened anew.
     fn is_lasting(&self) -> bool {

@@ -6,7 +6,7 @@
 use super::ebpf;
 use super::{
     beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, perf,
-    process_files, process_list, rapl, refresh, resctrl, served_jobs, taskstats, value_file,
+    process_files, process_list, rapl, refresh, resctrl, served_jobs, stacks, taskstats, value_file,
 };
 
 /// The parser of a text or of a record.
@@ -55,6 +55,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'p', "process", OF_PROCESSES, process_files::check),
     parser(b'r', "resctrl", &["resctrl"], resctrl::check),
     parser(b'R', "refresh_interval", &["blocking_file"], refresh::check),
+    parser(b's', "stacks", &["stacks"], stacks::check),
     parser(b't', "taskstats", &["taskstats"], taskstats::check),
     parser(b'v', "value_file", &["blocking_file"], value_file::check),
     parser(b'z', "powercap_zone", &["rapl"], rapl::check_zone),

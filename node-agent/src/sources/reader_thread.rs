@@ -12,6 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
+use polymeter_proto::period::Period;
 
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
@@ -73,6 +74,8 @@ impl FinishedReads {
 struct Request {
     /// The buffer for the values.
     reading: Reading,
+    /// The shortest period of the source's metrics.
+    period: Option<Period>,
     finished: Arc<FinishedReads>,
 }
 
@@ -109,6 +112,7 @@ pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
     slots: Vec<Slot>,
     is_lasting: bool,
+    has_last_read: bool,
     found: Found,
 }
 
@@ -142,6 +146,7 @@ impl ThreadedSource {
     pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = ThreadPlace::take().ok_or(ThreadError::TooMany)?;
         let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+        let has_last_read = source.has_last_read();
         let mailbox = Arc::new(Mailbox {
             request: ArrayQueue::new(1),
             result: ArrayQueue::new(1),
@@ -166,15 +171,20 @@ impl ThreadedSource {
         if needs_preparation {
             preparation.recv_timeout(PREPARATION).ok();
         }
-        Ok(Self { mailbox, slots, is_lasting, found })
+        Ok(Self { mailbox, slots, is_lasting, has_last_read, found })
     }
 
-    /// Requests a read into `reading`; `finished` signals its end.
+    /// Requests a read into `reading` by a plan with this shortest period; `finished` signals its end.
     ///
     /// # Errors
     /// Returns the buffer if a read is under way.
-    pub fn request(&self, reading: Reading, finished: &Arc<FinishedReads>) -> Result<(), Reading> {
-        let request = Request { reading, finished: Arc::clone(finished) };
+    pub fn request(
+        &self,
+        reading: Reading,
+        period: Option<Period>,
+        finished: &Arc<FinishedReads>,
+    ) -> Result<(), Reading> {
+        let request = Request { reading, period, finished: Arc::clone(finished) };
         self.mailbox.request.push(request).map_err(|refused| refused.reading)?;
         self.mailbox.timer.notify();
         Ok(())
@@ -193,6 +203,11 @@ impl ThreadedSource {
     /// Returns true if it stays open when others are opened anew: [`CustomSource::is_lasting`].
     pub(super) const fn is_lasting(&self) -> bool {
         self.is_lasting
+    }
+
+    /// Returns true if it is read once more before it is closed: [`CustomSource::has_last_read`].
+    pub(crate) const fn has_last_read(&self) -> bool {
+        self.has_last_read
     }
 
     /// Returns the refresh interval of its hardware: [`CustomSource::refresh_interval`].
@@ -219,7 +234,7 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, found: &Found) {
     rustix::process::setpriority_process(None, 0).ok();
     let mut between = ReadsBetween::new(&*source);
     loop {
-        let Some(Request { mut reading, finished }) = mailbox.request.pop() else {
+        let Some(Request { mut reading, period, finished }) = mailbox.request.pop() else {
             if mailbox.is_closed.load(Acquire) {
                 return;
             }
@@ -232,10 +247,14 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, found: &Found) {
         }
         let (began_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         reading.clear();
+        if let Some(period) = period {
+            source.set_period(period);
+        }
         let outcome = source.read(&mut reading);
         found.update(&*source);
         let (ended_us, ended_ns) = (clock::steady_us(), clock::monotonic_ns());
-        let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns) + between.begin_anew(began_ns);
+        let cpu_ns =
+            clock::thread_cpu_ns().saturating_sub(cpu_before_ns) + between.begin_anew(&*source, began_ns);
         let result = FinishedRead { reading, outcome, began_ns, ended_ns, ended_us, cpu_ns };
         // The previous result was taken before this read was requested.
         drop(mailbox.result.push(result));
@@ -254,17 +273,13 @@ struct ReadsBetween {
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,
-    reading: Reading,
 }
 
 impl ReadsBetween {
     fn new(source: &dyn CustomSource) -> Self {
-        // Half of the longest time leaves room for a thread that is not scheduled for a while.
-        let interval_ns = source.longest_gap_ns().map(|longest_ns| longest_ns / 2);
-        let reading = Reading::absent(source.slots().len());
         // A source without slots, which only looks for something, is never requested.
         let last_ns = source.slots().is_empty().then(clock::monotonic_ns);
-        Self { interval_ns, last_ns, cpu_ns: 0, reading }
+        Self { interval_ns: interval_ns(source), last_ns, cpu_ns: 0 }
     }
 
     fn due_ns(&self) -> Option<u64> {
@@ -275,9 +290,8 @@ impl ReadsBetween {
         let now_ns = clock::monotonic_ns();
         if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             let cpu_before_ns = clock::thread_cpu_ns();
-            self.reading.clear();
             // A failure is reported by the next requested read, which fails, too.
-            source.read(&mut self.reading);
+            source.read_between();
             found.update(source);
             self.cpu_ns += clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
             self.last_ns = Some(now_ns);
@@ -285,10 +299,17 @@ impl ReadsBetween {
     }
 
     /// Records a requested read. Returns the CPU time of the reads before it.
-    fn begin_anew(&mut self, read_ns: u64) -> u64 {
+    fn begin_anew(&mut self, source: &dyn CustomSource, read_ns: u64) -> u64 {
+        self.interval_ns = interval_ns(source);
         self.last_ns = Some(read_ns);
         std::mem::take(&mut self.cpu_ns)
     }
+}
+
+/// Returns the time between two reads, in nanoseconds: half of the longest leaves room for a thread that is
+/// not scheduled for a while.
+fn interval_ns(source: &dyn CustomSource) -> Option<u64> {
+    source.longest_gap_ns().map(|longest_ns| longest_ns / 2)
 }
 
 /// One of the [`THREADS_MAX`] places for reader threads.
@@ -309,8 +330,6 @@ impl Drop for ThreadPlace {
 
 #[cfg(test)]
 mod tests {
-    use polymeter_proto::period::Period;
-
     use super::*;
     use crate::sources::UnknownLines;
 
@@ -393,7 +412,7 @@ mod tests {
         assert_eq!(source.refresh_interval().get(), None);
         release.send(()).unwrap();
         wait_until("the interval", || source.refresh_interval().get() == Some(Period::SECOND));
-        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        assert!(source.request(Reading::default(), None, &Arc::default()).is_ok());
         wait_until("the requested read", || source.take_finished().is_some());
     }
 
@@ -402,7 +421,7 @@ mod tests {
         let reads = Arc::new(AtomicUsize::new(0));
         let source = CountingSource { reads: Arc::clone(&reads), longest_gap_ns };
         let source = ThreadedSource::start("counting", Box::new(source)).unwrap();
-        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        assert!(source.request(Reading::default(), None, &Arc::default()).is_ok());
         wait_until("the requested read", || source.take_finished().is_some());
         (source, reads)
     }
@@ -420,7 +439,7 @@ mod tests {
         let (source, reads) = start(Some(2_000_000));
         wait_until("reads without a request", || reads.load(Relaxed) >= 5);
         assert!(source.take_finished().is_none(), "their values are not recorded");
-        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        assert!(source.request(Reading::default(), None, &Arc::default()).is_ok());
         wait_until("another requested read", || source.take_finished().is_some());
         drop(source);
         wait_until("end of the thread", || Arc::strong_count(&reads) == 1);
@@ -432,7 +451,7 @@ mod tests {
         let source = CountingSource { reads, longest_gap_ns: None };
         let source = ThreadedSource::start("counting", Box::new(source)).unwrap();
         assert_eq!((source.refresh_interval().get(), source.unknown_lines().get().lines), (None, 0));
-        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        assert!(source.request(Reading::default(), None, &Arc::default()).is_ok());
         wait_until("the requested read", || source.take_finished().is_some());
         assert_eq!(source.refresh_interval().get(), Some(Period::SECOND));
         assert_eq!(source.unknown_lines().get(), UnknownLines { lines: 1, first: "new 7".to_owned() });

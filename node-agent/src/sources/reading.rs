@@ -2,6 +2,8 @@
 //!
 //! A value is present, absent (it was due, and could not be read), or lacking: its device does not have it.
 
+use super::stacks::StackProfile;
+
 /// One value for each slot of a source, or none where it is absent.
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
@@ -12,6 +14,8 @@ pub struct Reading {
     /// The slots whose values the device does not have.
     is_lacking: Vec<bool>,
     lacking: usize,
+    /// The call stacks since the last read.
+    stacks: Option<Box<StackProfile>>,
 }
 
 impl Reading {
@@ -24,11 +28,13 @@ impl Reading {
             present: 0,
             is_lacking: nothing,
             lacking: 0,
+            stacks: None,
         }
     }
 
     /// Makes all values absent, and keeps the memory.
     pub fn clear(&mut self) {
+        self.stacks = None;
         self.is_present.fill(false);
         self.present = 0;
         if self.lacking > 0 {
@@ -44,6 +50,16 @@ impl Reading {
             *place = bits;
             self.present += usize::from(!std::mem::replace(is_present, true));
         }
+    }
+
+    /// Sets the call stacks since the last read.
+    pub(super) fn set_stacks(&mut self, stacks: StackProfile) {
+        self.stacks = Some(Box::new(stacks));
+    }
+
+    /// Takes the call stacks since the last read, if the source samples them.
+    pub fn take_stacks(&mut self) -> Option<Box<StackProfile>> {
+        self.stacks.take()
     }
 
     /// Records that the device does not have the value of a slot now, so that none was due. Slots beyond the

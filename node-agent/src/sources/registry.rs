@@ -20,6 +20,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::text_file_kind::TextFileKind,
     &super::blocking_file::BlockingFileKind,
     &super::perf_kind::PerfKind,
+    &super::stacks::StacksKind,
     &super::process_kinds::ProcessesKind,
     &super::process_kinds::CgroupProcessesKind,
     &super::process_kinds::ProcessIoKind,

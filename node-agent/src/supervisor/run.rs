@@ -77,7 +77,7 @@ impl Supervisor {
         let lifecycle = Lifecycle::new(config.cluster.clone(), standing_plan(&config), node, now());
         let core = Dispatcher {
             targets: Targets::new(config.job_visibility),
-            admission: Admission::new(config.limits.clone()),
+            admission: Admission::new(config.limits.clone(), cpus.len()),
             lifecycle,
             edge: NodeEdge::new(&config, mounts, cpus, shared),
         };

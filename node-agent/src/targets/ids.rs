@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::catalogue::STACKS_KIND;
 use polymeter_proto::limits;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
@@ -50,16 +51,18 @@ impl Ids {
         slots: &[Slot],
         period: impl Fn(&str) -> Option<Period>,
     ) -> Vec<Group> {
-        let mut by_period: BTreeMap<Period, (Vec<Column>, Vec<u32>)> = BTreeMap::new();
+        let mut by_period: BTreeMap<(Period, Period), (Vec<Column>, Vec<u32>)> = BTreeMap::new();
         for (number, slot) in (0..).zip(slots) {
             let Some(period) = period(&slot.definition.name()) else { continue };
             let Some(descriptor) = slot.definition.descriptor() else { continue };
-            let (columns, numbers) = by_period.entry(period).or_default();
+            let is_of_stacks = slot.definition.metric.is_of_kind(STACKS_KIND);
+            let read_period = if is_of_stacks { period.max(Period::SECOND) } else { period };
+            let (columns, numbers) = by_period.entry((read_period, period)).or_default();
             columns.push(self.column(series, descriptor, &slot.labels));
             numbers.push(number);
         }
         let mut groups = Vec::new();
-        for (period, (columns, numbers)) in by_period {
+        for ((period, sampled), (columns, numbers)) in by_period {
             // A node with hundreds of CPUs has more series of one source than fit into a block.
             for (columns, numbers) in
                 columns.chunks(limits::BLOCK_COLUMNS).zip(numbers.chunks(limits::BLOCK_COLUMNS))
@@ -68,7 +71,7 @@ impl Ids {
                 self.next_shape += 1;
                 let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
                 let shape = Shape { id, job, source, period, columns };
-                groups.push(Group::new(Arc::new(shape), numbers.to_vec()));
+                groups.push(Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampled));
             }
         }
         groups

@@ -15,7 +15,7 @@ use super::owner_search::OwnerSearch;
 use super::source_set::SourceSet;
 use super::user_events::UserEvents;
 use crate::cgroups::{JobCgroups, Mounts, StepCounts};
-use crate::plan::{Plan, choose_of_steps};
+use crate::plan::{Plan, choose_of_steps, selects};
 use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
@@ -229,7 +229,9 @@ impl TrackedTarget {
         }
         let is_job = self.job.is_some();
         let mut chosen = catalogue::select(selector);
-        chosen.retain(|definition| (definition.metric.scope == Scope::Job) == is_job);
+        chosen.retain(|definition| {
+            (definition.metric.scope == Scope::Job) == is_job && selects(selector, &definition.name())
+        });
         chosen
     }
 

@@ -13,7 +13,7 @@ use crate::name::{MetricName, Selector};
 use crate::suggest;
 
 pub use metric::{Definition, Metric, Scope};
-pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, SourceField, TEXT_FILE_KIND};
+pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND};
 pub use text_file::{
     Cell, Devices, Field, Form, Hierarchy, LabelFile, RefreshFile, RefreshUnit, Row, Scale, TextFile,
     pattern_match,

@@ -44,6 +44,10 @@ pub const TEXT_FILE_KIND: &str = "text_file";
 /// The kind that reads [`Origin::Text`] where the file is [`TextFile::is_blocking`].
 pub const BLOCKING_FILE_KIND: &str = "blocking_file";
 
+/// The kind that samples call stacks. The kernel samples at the period of its metrics, and a read, which
+/// takes all samples since the last one, is due once a second at most.
+pub const STACKS_KIND: &str = "stacks";
+
 /// The kind that reads [`Origin::Perf`].
 pub const PERF_KIND: &str = "perf";
 

@@ -103,7 +103,7 @@ fn read_threaded(source: &ThreadedSource, reading: &mut Reading, reads: u64) -> 
     let mut cpu_ns = 0;
     for _ in 0..reads {
         let values = std::mem::take(reading);
-        source.request(values, &finished).map_err(|_reading| "a read is under way already")?;
+        source.request(values, None, &finished).map_err(|_reading| "a read is under way already")?;
         let until_ns = now_ns() + READ_NS;
         let read = loop {
             match source.take_finished() {

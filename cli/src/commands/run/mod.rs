@@ -70,6 +70,10 @@ pub(crate) struct RunArguments {
     #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]", add = ArgValueCompleter::new(metrics::metric_with_period))]
     metrics: Vec<String>,
 
+    /// Sample the call stacks of the command at this period, such as 10ms: the same as -m stacks.cpu=10ms.
+    #[arg(long, value_name = "PERIOD", add = ArgValueCompleter::new(periods::period))]
+    stacks: Option<Period>,
+
     /// Keep the samples in this SQLite file. The job is added to an existing file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -97,6 +101,14 @@ pub(crate) struct RunArguments {
     command: Vec<OsString>,
 }
 
+impl RunArguments {
+    /// Returns the requests `SELECTOR[=PERIOD]`.
+    fn requested(&self) -> Vec<String> {
+        let stacks = self.stacks.map(|period| format!("stacks.cpu={period}"));
+        self.metrics.iter().cloned().chain(stacks).collect()
+    }
+}
+
 /// The result of the command.
 struct CommandOutcome {
     status: u8,
@@ -115,7 +127,8 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         Identifier::try_from(job_id).map_err(|error| Failure::because("cannot generate a job id", &error))?;
     let cgroup = RunCgroup::create(&mounts, job_id.as_str());
     let has_cgroup = !cgroup.paths().is_empty();
-    let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics, has_cgroup)?);
+    let requested = arguments.requested();
+    let baseline = Layer::new(baseline::rules(arguments.every, &requested, has_cgroup)?);
     let socket = ControlSocket::create();
     let signals = CaughtSignals::catch()
         .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
@@ -213,7 +226,7 @@ fn run_sampled(
 ) -> Result<CommandOutcome, Failure> {
     let (job_id, has_cgroup) = (job.job_id.clone(), !job.cgroups.is_empty());
     agent.register(job).map_err(|error| cannot_sample(&error))?;
-    let mut notes = requests::without_effect(&arguments.metrics, &agent.view(), has_cgroup);
+    let mut notes = requests::without_effect(&arguments.requested(), &agent.view(), has_cgroup);
     if !arguments.json {
         for note in &notes {
             terminal::print_error(&format!("polymeter: {note}\n"));

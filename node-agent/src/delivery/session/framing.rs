@@ -4,6 +4,7 @@
 use polymeter_proto::batch::Batch;
 use polymeter_proto::ledger::{Event, JobFactsUpdate, LedgerEntry};
 use polymeter_proto::series::JobHandle;
+use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
@@ -18,6 +19,23 @@ use crate::lanes::{EventRecord, SampleBatch};
 /// silence.
 const HEARTBEAT_NS: u64 = 30_000_000_000;
 
+/// The samples of a frame.
+#[derive(Debug, Clone, Copy)]
+struct Samples<'a> {
+    batch: &'a Batch,
+    stacks: &'a [StackInterval],
+}
+
+impl Samples<'_> {
+    fn is_empty(self) -> bool {
+        self.batch.is_empty() && self.stacks.is_empty()
+    }
+
+    fn summary(self) -> FrameSummary {
+        FrameSummary::of(self.batch).with_stacks(self.stacks)
+    }
+}
+
 impl DeliverySession {
     /// Puts a sample batch into the outbox.
     pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
@@ -25,11 +43,11 @@ impl DeliverySession {
         let is_heartbeat_due = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
         let Some(parts) = self.builder.build(flushed, first, is_heartbeat_due, now_ns) else { return };
         self.framed_ns = now_ns;
-        let FrameParts { dictionary, ledger, events, revived } = parts;
+        let FrameParts { dictionary, ledger, events, stacks, revived } = parts;
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;
         }
-        self.push_frame(&flushed.batch, &dictionary, &ledger, events);
+        self.push_frame(Samples { batch: &flushed.batch, stacks: &stacks }, &dictionary, &ledger, events);
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
@@ -51,7 +69,7 @@ impl DeliverySession {
     /// behind them.
     fn push_frame(
         &mut self,
-        batch: &Batch,
+        samples: Samples<'_>,
         dictionary: &[Entry],
         ledger: &[LedgerEntry],
         records: Vec<EventRecord>,
@@ -59,9 +77,9 @@ impl DeliverySession {
         let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary, ledger, events: &events, stacks: &[] };
-        if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
-            return self.push_divided(batch, dictionary, ledger, records);
+        let extras = Extras { dictionary, ledger, events: &events, stacks: samples.stacks };
+        if self.encoder.encode(&mut bytes, self.session, sequence, samples.batch, extras).is_err() {
+            return self.push_divided(samples, dictionary, ledger, records);
         }
         bytes.shrink_to_fit();
         for record in &records {
@@ -75,40 +93,47 @@ impl DeliverySession {
                 self.retire_after(job.handle, sequence);
             }
         }
-        self.outbox.push(bytes, FrameSummary::of(batch), records);
+        self.outbox.push(bytes, samples.summary(), records);
     }
 
     fn push_divided(
         &mut self,
-        batch: &Batch,
+        samples: Samples<'_>,
         dictionary: &[Entry],
         ledger: &[LedgerEntry],
         mut records: Vec<EventRecord>,
     ) {
-        let nothing = Batch::default();
+        let empty = Batch::default();
+        let nothing = Samples { batch: &empty, stacks: &[] };
+        let Samples { batch, stacks } = samples;
         if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
-            self.push_frame(&nothing, first, &[], Vec::new());
-            self.push_frame(batch, second, ledger, records);
-        } else if !batch.is_empty() && !ledger.is_empty() {
-            self.push_frame(&nothing, dictionary, ledger, Vec::new());
-            self.push_frame(batch, &[], &[], records);
-        } else if !batch.is_empty() && !records.is_empty() {
-            self.push_frame(batch, dictionary, &[], Vec::new());
-            self.push_frame(&nothing, &[], &[], records);
+            self.push_frame(nothing, first, &[], Vec::new());
+            self.push_frame(samples, second, ledger, records);
+        } else if !samples.is_empty() && !ledger.is_empty() {
+            self.push_frame(nothing, dictionary, ledger, Vec::new());
+            self.push_frame(samples, &[], &[], records);
+        } else if !samples.is_empty() && !records.is_empty() {
+            self.push_frame(samples, dictionary, &[], Vec::new());
+            self.push_frame(nothing, &[], &[], records);
+        } else if stacks.len() > 1 || (!stacks.is_empty() && !batch.is_empty()) {
+            // With a batch: that one alone, then all intervals.
+            let (first, second) = stacks.split_at(if batch.is_empty() { stacks.len() / 2 } else { 0 });
+            self.push_frame(Samples { batch, stacks: first }, dictionary, &[], Vec::new());
+            self.push_frame(Samples { batch: &empty, stacks: second }, &[], &[], Vec::new());
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
-            self.push_frame(&nothing, dictionary, first, Vec::new());
-            self.push_frame(&nothing, &[], second, records);
+            self.push_frame(nothing, dictionary, first, Vec::new());
+            self.push_frame(nothing, &[], second, records);
         } else if records.len() > 1 {
             let second = records.split_off(records.len() / 2);
-            self.push_frame(&nothing, dictionary, ledger, records);
-            self.push_frame(&nothing, &[], &[], second);
+            self.push_frame(nothing, dictionary, ledger, records);
+            self.push_frame(nothing, &[], &[], second);
         } else {
             // A batch alone is always within the limits by design; this counts it should that fail.
-            self.counts.samples_refused += batch.samples() as u64;
+            self.counts.samples_refused += samples.summary().samples();
             self.counts.events_dropped += records.len() as u64;
-            self.outbox.push_note(&FrameSummary::of(batch));
+            self.outbox.push_note(&samples.summary());
         }
     }
 

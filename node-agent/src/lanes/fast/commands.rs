@@ -81,9 +81,11 @@ impl Sampler {
     fn remove(&mut self, id: SourceId) {
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         self.slow.forget(id);
-        if let Some(source) = self.sources.get_mut(id.0 as usize).and_then(Option::take)
-            && let Some(source) = self.slow.close_later(id, source)
-        {
+        let Some(mut source) = self.sources.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        if source.has_last_read() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
+            source.request_read(&self.recorder.channels.finished);
+        }
+        if let Some(source) = self.slow.close_later(id, source) {
             self.removed(id, source);
         }
     }

@@ -75,7 +75,7 @@ impl Scenario {
             is_governed: random.percent(50),
             core: Dispatcher {
                 targets: Targets::new(JobVisibility::Own),
-                admission: Admission::new(limits.clone()),
+                admission: Admission::new(limits.clone(), 2),
                 lifecycle: Lifecycle::new(None, standing.clone(), node, now),
                 edge,
             },

@@ -33,6 +33,7 @@ mod process;
 mod processor;
 mod resctrl;
 mod slingshot;
+mod stacks;
 
 use super::metric::Metric;
 
@@ -48,6 +49,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     pressure::JOB,
     perf::METRICS,
     perf::PER_CPU,
+    stacks::METRICS,
     process::METRICS,
     resctrl::METRICS,
     ebpf::METRICS,

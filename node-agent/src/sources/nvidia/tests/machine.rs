@@ -176,7 +176,7 @@ impl Sources {
     pub(super) fn request(&self, name: &str) {
         let source = self.threaded(name);
         let reading = Reading::absent(source.slots().len());
-        assert!(source.request(reading, &Arc::default()).is_ok(), "a read of {name} is under way");
+        assert!(source.request(reading, None, &Arc::default()).is_ok(), "a read of {name} is under way");
     }
 
     /// Waits for a requested read. Returns its values by their series.

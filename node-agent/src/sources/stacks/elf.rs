@@ -1,0 +1,226 @@
+//! The symbol tables of ELF files of 64 bits. A file is a user's: whatever it holds gives symbols or none, with
+//! few bytes of memory. Pure: the bytes come from a function that reads them.
+
+use super::search::{Range, Search};
+
+/// The most segments and sections of a file that are looked at.
+const HEADERS_MAX: u16 = 1024;
+
+/// The most symbols of a file: more than those of the largest libraries. A file with more has none.
+const SYMBOLS_MAX: u64 = 2_000_000;
+
+/// The most bytes of a symbol that are read; C++ has longer ones, which are cut.
+const SYMBOL_BYTES: usize = 4096;
+
+/// The bytes of a table that are read at once: a multiple of a symbol's.
+const CHUNK_BYTES: usize = 24 * 4096;
+
+const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: u16 = 56;
+const SECTION_BYTES: u16 = 64;
+const ENTRY_BYTES: u64 = 24;
+
+const SEGMENT_LOADED: u32 = 1;
+const SECTION_SYMBOLS: u32 = 2;
+const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
+
+/// A file whose bytes can be read.
+pub(super) trait ReadAt {
+    /// Fills `buffer` from `offset`; returns the number of bytes, fewer at the end and after an error.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize;
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        if let (Some(into), Some(from)) = (buffer.get_mut(..len), rest.get(..len)) {
+            into.copy_from_slice(from);
+        }
+        len
+    }
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Part {
+    offset: u64,
+    bytes: u64,
+}
+
+/// A part of a file that is loaded to an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Segment {
+    part: Part,
+    address: u64,
+}
+
+/// The places of the tables in a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tables {
+    segments: Vec<Segment>,
+    symbols: Part,
+    names: Part,
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Reads a table of headers; none if it is not whole.
+fn headers(file: &impl ReadAt, offset: u64, count: u16, bytes: u16) -> Option<Vec<u8>> {
+    let mut table = vec![0; usize::from(count.min(HEADERS_MAX)) * usize::from(bytes)];
+    (file.read_at(offset, &mut table) == table.len()).then_some(table)
+}
+
+impl Tables {
+    /// Finds the tables of a file; none if it is not an ELF file of 64 bits.
+    pub(super) fn read(file: &impl ReadAt) -> Option<Self> {
+        let mut header = [0; HEADER_BYTES];
+        let is_whole = file.read_at(0, &mut header) == HEADER_BYTES;
+        // Of 64 bits, little-endian.
+        if !is_whole || !header.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let mut tables = Self::default();
+        if half(&header, 54)? == SEGMENT_BYTES {
+            let segments = headers(file, long(&header, 32)?, half(&header, 56)?, SEGMENT_BYTES)?;
+            for segment in segments.chunks_exact(SEGMENT_BYTES.into()) {
+                if word(segment, 0)? == SEGMENT_LOADED {
+                    let part = Part { offset: long(segment, 8)?, bytes: long(segment, 32)? };
+                    tables.segments.push(Segment { part, address: long(segment, 16)? });
+                }
+            }
+        }
+        let sections = if half(&header, 58)? == SECTION_BYTES { half(&header, 60)? } else { 0 };
+        // A file that was cut off behind its segments has no symbols.
+        let sections = headers(file, long(&header, 40)?, sections, SECTION_BYTES).unwrap_or_default();
+        let part = |section: &[u8]| Some(Part { offset: long(section, 24)?, bytes: long(section, 32)? });
+        for kind in [SECTION_SYMBOLS, SECTION_DYNAMIC_SYMBOLS] {
+            let mut all = sections.chunks_exact(SECTION_BYTES.into());
+            let Some(symbols) = all.find(|section| word(section, 4) == Some(kind)) else { continue };
+            let names = usize::try_from(word(symbols, 40)?).ok()?;
+            let Some(names) = sections.chunks_exact(SECTION_BYTES.into()).nth(names) else { continue };
+            (tables.symbols, tables.names) = (part(symbols)?, part(names)?);
+            break;
+        }
+        if tables.symbols.bytes / ENTRY_BYTES > SYMBOLS_MAX {
+            tables.symbols = Part::default();
+        }
+        Some(tables)
+    }
+
+    /// Returns the address to which the position `offset` of the file belongs in its tables.
+    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let into = offset.checked_sub(segment.part.offset)?;
+            (into < segment.part.bytes).then_some(segment.address.wrapping_add(into))
+        })
+    }
+
+    /// Finds the symbols of `wanted` addresses, which are in order.
+    pub(super) fn search(&self, file: &impl ReadAt, wanted: &[u64]) -> Vec<Range<Vec<u8>>> {
+        let mut search = Search::new(wanted);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let (mut offset, mut left) = (self.symbols.offset, self.symbols.bytes);
+        while left >= ENTRY_BYTES {
+            let bytes = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let read = chunk.get_mut(..bytes).map_or(0, |chunk| file.read_at(offset, chunk));
+            for entry in chunk.get(..read).unwrap_or_default().chunks_exact(24) {
+                offer(&mut search, entry);
+            }
+            if read < bytes {
+                break;
+            }
+            offset = offset.saturating_add(bytes as u64);
+            left -= bytes as u64;
+        }
+        let ranges = search.finish().into_iter();
+        let named = ranges.map(|Range { start, end, name }| {
+            let name = name.and_then(|at: u32| self.name(file, at));
+            Range { start, end, name }
+        });
+        named.collect()
+    }
+
+    /// Reads the text of a symbol.
+    fn name(&self, file: &impl ReadAt, at: u32) -> Option<Vec<u8>> {
+        let room = self.names.bytes.checked_sub(at.into())?;
+        let mut text = vec![0; SYMBOL_BYTES.min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let read = file.read_at(self.names.offset.checked_add(at.into())?, &mut text);
+        text.truncate(read);
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        text.truncate(end);
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Takes the symbol of a defined function.
+fn offer(search: &mut Search<'_, u32>, entry: &[u8]) {
+    /// The kinds of functions: `STT_FUNC` and `STT_GNU_IFUNC`.
+    const FUNCTIONS: [u8; 2] = [2, 10];
+    let parts = (word(entry, 0), entry.get(4), half(entry, 6), long(entry, 8), long(entry, 16));
+    let (Some(name), Some(info), Some(section), Some(start), Some(size)) = parts else { return };
+    if FUNCTIONS.contains(&(info & 15)) && section != 0 && start != 0 {
+        search.offer(start, size, || name);
+    }
+}
+
+/// Checks what holds for any file.
+pub(super) fn check(data: &[u8]) {
+    let Some(tables) = Tables::read(&data) else { return };
+    let mut wanted: Vec<u64> = (0..8).filter_map(|at| tables.address(at * 16)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let found = tables.search(&data, &wanted);
+    assert_eq!(found.len(), wanted.len());
+    assert!(found.iter().all(|range| range.name.as_ref().is_none_or(|name| name.len() <= SYMBOL_BYTES)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This test's own program, whose symbols are known to `nm`.
+    #[test]
+    fn functions_of_this_program_are_found() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let file = bytes.as_slice();
+        let tables = Tables::read(&file).unwrap();
+        let maps = std::fs::read("/proc/self/maps").unwrap();
+        let address = functions_of_this_program_are_found as fn() as usize as u64;
+        let mapping = super::super::records::parse_maps(&maps)
+            .find(|mapping| mapping.start <= address && address < mapping.end)
+            .unwrap();
+        let wanted = tables.address(address - mapping.start + mapping.offset).unwrap();
+        let found = tables.search(&file, &[wanted]);
+        let name = String::from_utf8(found[0].name.clone().unwrap()).unwrap();
+        assert!(name.contains("functions_of_this_program_are_found"), "{name}");
+        assert_eq!(found[0].start, wanted);
+    }
+
+    #[test]
+    fn any_bytes_are_symbols_or_none() {
+        use proptest::prelude::*;
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let head = bytes[..16 * 1024].to_vec();
+        check(&head);
+        check(&bytes[..1024]);
+        let changes = prop::collection::vec((0_usize..256, any::<u8>()), 1..20);
+        proptest!(|(changes in changes, rest in prop::collection::vec(any::<u8>(), 0..300))| {
+            let mut changed = head.clone();
+            changes.iter().for_each(|(at, byte)| changed[*at] = *byte);
+            changed[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            check(&changed);
+            check(&[b"\x7fELF\x02\x01".as_slice(), &rest].concat());
+        });
+    }
+}

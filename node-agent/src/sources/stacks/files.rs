@@ -1,0 +1,147 @@
+//! Opening the files that a process has mapped, and its perf map: by the process's own view of the file system,
+//! never a file that the process could not name, and never anything but a regular file.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use polymeter_service::clock;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+
+use super::elf::ReadAt;
+use crate::sources::kernel_text;
+
+/// The most bytes of a perf map that are read.
+const PERF_MAP_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file as it was when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileId {
+    fn of(file: &File) -> Option<Self> {
+        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// True if it is the file of a mapping: the same inode of the same device.
+    fn is_of(self, (major, minor, inode): (u32, u32, u64)) -> bool {
+        let device = (rustix::fs::major(self.device), rustix::fs::minor(self.device));
+        device == (major, minor) && self.inode == inode
+    }
+}
+
+impl ReadAt for File {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let mut read = 0;
+        while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match FileExt::read_at(self, rest, offset.saturating_add(read as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => read += more,
+            }
+        }
+        read
+    }
+}
+
+/// A mapping of a process that may still run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mapped<'a> {
+    pub(super) pid: u32,
+    pub(super) range: (u64, u64),
+    pub(super) file: (u32, u32, u64),
+    pub(super) path: &'a [u8],
+}
+
+/// Opens the file of a mapping, and only that one: a file that was put in its place has other symbols.
+pub(super) fn open_mapped(proc: &Path, mapped: Mapped<'_>) -> Option<(File, FileId)> {
+    let process = proc.join(mapped.pid.to_string());
+    let (start, end) = mapped.range;
+    // The link leads to the mapped file, also if it was deleted, and needs a privilege.
+    let link = process.join(format!("map_files/{start:x}-{end:x}"));
+    let by_link = || rustix::fs::open(&link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+    let by_path = || open_below(&process.join("root"), mapped.path);
+    // A process that has ended: with the same root as the agent, its file is found.
+    let by_own_path = || open_below(Path::new("/"), mapped.path);
+    let ways: [&dyn Fn() -> Option<OwnedFd>; 3] = [&by_link, &by_path, &by_own_path];
+    ways.into_iter().find_map(|open| {
+        let (file, id) = regular(&open()?)?;
+        id.is_of(mapped.file).then_some((file, id))
+    })
+}
+
+/// Locates a path below a root, which no link leads out of.
+fn open_below(root: &Path, path: &[u8]) -> Option<OwnedFd> {
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, root, directory, Mode::empty()).ok()?;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within).ok()
+}
+
+/// Opens what was located, if it is a regular file: the mere opening of a device may have an effect.
+fn regular(located: &OwnedFd) -> Option<(File, FileId)> {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(located).ok()?.st_mode);
+    if kind != FileType::RegularFile {
+        return None;
+    }
+    let file = File::open(format!("/proc/self/fd/{}", located.as_raw_fd())).ok()?;
+    let id = FileId::of(&file)?;
+    Some((file, id))
+}
+
+/// The perf map of a process.
+#[derive(Debug)]
+pub(super) struct PerfMap {
+    file: File,
+    pub(super) id: FileId,
+}
+
+impl PerfMap {
+    /// Opens `/tmp/perf-PID.map` in the process's root, if it belongs to the user of the process.
+    pub(super) fn open(proc: &Path, pid: u32) -> Option<Self> {
+        let process = proc.join(pid.to_string());
+        let owner = std::fs::metadata(&process).ok()?.uid();
+        let status = kernel_text::text(&process.join("status")).ok()?;
+        // The number by which the process knows itself is that of the innermost namespace.
+        let own_pid = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
+        let own_pid: u32 = own_pid.and_then(|own_pid| own_pid.parse().ok()).unwrap_or(pid);
+        let path = format!("/tmp/perf-{own_pid}.map");
+        let (file, id) = regular(&open_below(&process.join("root"), path.as_bytes())?)?;
+        (file.metadata().ok()?.uid() == owner).then_some(Self { file, id })
+    }
+
+    /// Returns its text, up to the bound.
+    pub(super) fn into_text(self) -> impl BufRead {
+        BufReader::new(self.file.take(PERF_MAP_BYTES))
+    }
+}
+
+/// The time after which no further table is searched during one read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    until_ns: u64,
+}
+
+impl Budget {
+    pub(super) fn of(ns: u64) -> Self {
+        Self { until_ns: clock::monotonic_ns().saturating_add(ns) }
+    }
+
+    pub(super) fn is_spent(self) -> bool {
+        clock::monotonic_ns() >= self.until_ns
+    }
+}

@@ -1,0 +1,197 @@
+//! Call stacks of jobs: the kernel samples what each CPU does for the job, and a thread of the slow lane reads
+//! the samples, finds the names of the functions, and counts.
+//!
+//! Nothing is open until the first read, which knows the period; the events end with the source.
+
+mod demangle;
+mod elf;
+mod files;
+mod modules;
+mod profile;
+mod records;
+mod rings;
+mod search;
+mod spaces;
+mod text_symbols;
+
+use std::path::PathBuf;
+
+use polymeter_proto::catalogue::STACKS_KIND;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Labels;
+use polymeter_service::clock;
+use rustix::io::Errno;
+
+use self::profile::Collected;
+use self::rings::{Rings, Sampled, longest_gap_ns, probe};
+use super::custom_source::CustomSource;
+use super::kind::{Lane, OpenRequest, Opening, SourceKind};
+use super::outcome::Outcome;
+use super::perf::meaning;
+use super::process_list::ProcessList;
+use super::reading::Reading;
+use super::slot::Slot;
+use super::target::Target;
+
+pub use self::profile::{Function, StackProfile};
+
+/// Checks what holds for any bytes, by the parser that the first byte chooses.
+pub(super) fn check(data: &[u8]) {
+    let Some((parser, data)) = data.split_first() else { return };
+    match parser % 4 {
+        0 => records::check(data),
+        1 => elf::check(data),
+        2 => text_symbols::check(data),
+        _ => demangle::check(data),
+    }
+}
+
+/// The shortest period. Below it, sampling takes a noticeable part of the time.
+const PERIOD_MIN: Period = Period::MILLISECOND;
+
+/// Call stacks of jobs.
+pub(super) struct StacksKind;
+
+impl SourceKind for StacksKind {
+    fn name(&self) -> &'static str {
+        STACKS_KIND
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Slow
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        vec!["cpu"]
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        let host = request.host;
+        let cgroup = match request.target {
+            Target::Cgroups(cgroups) => cgroups.perf_directory(host.mounts),
+            Target::Processes(_) | Target::Node(_) => None,
+        };
+        let listed = || ProcessList::of(request.target).map(Sampled::Listed);
+        let sampled = cgroup.map(|path| Sampled::Cgroup(path.to_owned())).or_else(listed);
+        let (Some(sampled), None) = (sampled, host.step) else {
+            return opening.unavailable_all(&request.wanted, "call stacks are sampled of whole jobs");
+        };
+        let Some(cpu) = host.cpus.first().filter(|_| host.cpus.len() < host.perf_descriptors) else {
+            let reason = "limit of perf file descriptors per job reached; raise perf_fd_limit";
+            return opening.unavailable_all(&request.wanted, reason);
+        };
+        match probe(cgroup, *cpu) {
+            Ok(user_only) => {
+                let slot = |definition| Slot { definition, labels: Labels::default() };
+                opening.push_custom(
+                    STACKS_KIND.to_owned(),
+                    Box::new(StackSource {
+                        slots: request.wanted.iter().cloned().map(slot).collect(),
+                        proc: host.mounts.proc.clone(),
+                        cpus: host.cpus.to_vec(),
+                        descriptors: host.perf_descriptors,
+                        user_only,
+                        sampled,
+                        period: None,
+                        open: None,
+                        taken: 0,
+                    }),
+                );
+            }
+            Err(error) => opening.unavailable_all(&request.wanted, &meaning(&error)),
+        }
+    }
+}
+
+/// The call stacks of one job.
+#[derive(Debug)]
+struct StackSource {
+    slots: Vec<Slot>,
+    proc: PathBuf,
+    cpus: Vec<usize>,
+    descriptors: usize,
+    user_only: bool,
+    sampled: Sampled,
+    /// The period that is wanted.
+    period: Option<Period>,
+    open: Option<Open>,
+    /// The number of samples since the source was opened.
+    taken: u64,
+}
+
+/// Sampling at one period.
+#[derive(Debug)]
+struct Open {
+    period: Period,
+    rings: Rings,
+    collected: Collected,
+    /// The end of the last interval, in microseconds since the epoch.
+    until_us: i64,
+}
+
+impl StackSource {
+    fn begin(&mut self, period: Period) -> Result<(), Errno> {
+        let rings = Rings::open(&self.sampled, &self.cpus, period, self.user_only, self.descriptors);
+        let mut rings = rings.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        rings.follow(&mut self.sampled, &self.proc);
+        let collected = match self.open.take() {
+            // The samples of the former period were read.
+            Some(open) => open.collected,
+            None => Collected::new(&self.proc),
+        };
+        self.open = Some(Open { period, rings, collected, until_us: clock::steady_us() });
+        Ok(())
+    }
+}
+
+impl CustomSource for StackSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn set_period(&mut self, period: Period) {
+        self.period = Some(period.max(PERIOD_MIN));
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        if let Some(open) = &mut self.open {
+            open.collected.take(open.rings.drain());
+            open.rings.follow(&mut self.sampled, &self.proc);
+            let now_us = clock::steady_us();
+            let span_us = (std::mem::replace(&mut open.until_us, now_us), now_us);
+            let profile = open.collected.profile(span_us, open.period);
+            self.taken += profile.samples();
+            reading.set_stacks(profile);
+        }
+        let Some(period) = self.period else { return Outcome::Read };
+        if self.open.as_ref().is_none_or(|open| open.period != period)
+            && let Err(errno) = self.begin(period)
+        {
+            return Outcome::of_error(errno);
+        }
+        (0..).zip(&self.slots).for_each(|(slot, _)| reading.set(slot, self.taken));
+        Outcome::Read
+    }
+
+    fn read_between(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.collected.take(open.rings.drain());
+        }
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn longest_gap_ns(&self) -> Option<u64> {
+        self.period.map(longest_gap_ns)
+    }
+
+    fn refresh_interval(&self) -> Option<Period> {
+        Some(PERIOD_MIN)
+    }
+
+    fn has_last_read(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,323 @@
+//! The modules of a job's processes: files, the kernel, and code without a file, with their functions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use polymeter_proto::series::Identifier;
+use polymeter_proto::stacks::FunctionName;
+
+use super::demangle::function_name;
+use super::elf::Tables;
+use super::files::{Budget, FileId, Mapped, PerfMap, open_mapped};
+use super::records::NewMapping;
+use super::search::Range;
+use super::text_symbols::{self, Form};
+
+/// The most modules of a job. Code of further ones has no module.
+const MODULES_MAX: usize = 4096;
+
+/// The most ranges of a module that are remembered: some 10 MiB of all modules of a large job together.
+const RANGES_MAX: usize = 64 * 1024;
+
+/// The number of a module in [`Modules`].
+pub(super) type ModuleId = u32;
+
+/// The module of addresses of which nothing is known.
+pub(super) const UNKNOWN: ModuleId = 0;
+/// The module of the kernel.
+pub(super) const KERNEL: ModuleId = 1;
+
+/// The name of a function, if there is one.
+pub(super) type Name = Option<Arc<FunctionName>>;
+
+/// Functions by their ranges of addresses: the begin, the end, and the name.
+type Ranges = BTreeMap<u64, (u64, Name)>;
+
+/// The functions of a file, shared by all jobs that map it, for as long as any of them is sampled.
+#[derive(Debug)]
+struct SharedFile {
+    file: File,
+    tables: Tables,
+    ranges: Mutex<Ranges>,
+}
+
+/// The files of this process.
+static FILES: Mutex<BTreeMap<FileId, Weak<SharedFile>>> = Mutex::new(BTreeMap::new());
+
+/// The functions of the kernel.
+static KERNEL_RANGES: Mutex<Weak<Mutex<Ranges>>> = Mutex::new(Weak::new());
+
+/// What gives the functions of a module.
+#[derive(Debug)]
+enum Symbols {
+    /// A file that is not open yet.
+    Unopened {
+        mapping: NewMapping,
+        pid: u32,
+    },
+    File(Arc<SharedFile>),
+    Kernel(Arc<Mutex<Ranges>>),
+    /// Code that a process has made, with the perf map as it was read last.
+    Made {
+        pid: u32,
+        read: Option<FileId>,
+        ranges: Ranges,
+    },
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Module {
+    name: Option<Identifier>,
+    symbols: Symbols,
+}
+
+/// What distinguishes a module.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    File((u32, u32, u64), Vec<u8>),
+    Made(u32),
+    Named(Vec<u8>),
+}
+
+/// The modules of a job.
+#[derive(Debug)]
+pub(super) struct Modules {
+    proc: PathBuf,
+    ids: HashMap<Key, ModuleId>,
+    modules: Vec<Module>,
+}
+
+impl Modules {
+    pub(super) fn new(proc: &Path) -> Self {
+        let mut known = KERNEL_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = known.upgrade().unwrap_or_default();
+        *known = Arc::downgrade(&kernel);
+        let named = |name: &str, symbols| Module { name: Identifier::escaped(name.as_bytes()), symbols };
+        let unknown = Module { name: None, symbols: Symbols::Nothing };
+        let modules = vec![unknown, named("[kernel]", Symbols::Kernel(kernel))];
+        Self { proc: proc.to_owned(), ids: HashMap::new(), modules }
+    }
+
+    /// Returns the module of a mapping of a process.
+    pub(super) fn of(&mut self, pid: u32, mapping: &NewMapping) -> ModuleId {
+        let has_file = mapping.file.2 != 0 && mapping.path.starts_with(b"/");
+        // The kernel marks code without a file as `//anon`; /dev/zero and memfd have an inode of no file.
+        let key = match mapping.path.as_slice() {
+            path if has_file && !path.starts_with(b"/memfd:") && path != b"/dev/zero" => {
+                Key::File(mapping.file, path.to_vec())
+            }
+            b"[vdso]" | b"[vsyscall]" => Key::Named(mapping.path.clone()),
+            _ => Key::Made(pid),
+        };
+        if let Some(id) = self.ids.get(&key) {
+            let id = *id;
+            // The process that mapped it first may have ended.
+            if let Some(Module { symbols: symbols @ Symbols::Unopened { .. }, .. }) =
+                self.modules.get_mut(id as usize)
+            {
+                *symbols = Symbols::Unopened { mapping: mapping.clone(), pid };
+            }
+            return id;
+        }
+        if self.modules.len() >= MODULES_MAX {
+            return UNKNOWN;
+        }
+        let (name, symbols) = match &key {
+            Key::File(_, path) => {
+                let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+                let base = base.strip_suffix(b" (deleted)").unwrap_or(base);
+                (base.to_vec(), Symbols::Unopened { mapping: mapping.clone(), pid })
+            }
+            Key::Made(pid) => {
+                (b"[jit]".to_vec(), Symbols::Made { pid: *pid, read: None, ranges: Ranges::new() })
+            }
+            Key::Named(name) => (name.clone(), Symbols::Nothing),
+        };
+        let id = ModuleId::try_from(self.modules.len()).unwrap_or(UNKNOWN);
+        self.modules.push(Module { name: Identifier::escaped(&name), symbols });
+        self.ids.insert(key, id);
+        id
+    }
+
+    /// Returns the address that identifies code of a module: of a file the position in it, else the address
+    /// itself.
+    pub(super) fn position(&self, module: ModuleId, address: u64, start: u64, offset: u64) -> u64 {
+        match self.modules.get(module as usize).map(|module| &module.symbols) {
+            Some(Symbols::Unopened { .. } | Symbols::File(_)) => {
+                address.wrapping_sub(start).wrapping_add(offset)
+            }
+            Some(Symbols::Kernel(_) | Symbols::Made { .. } | Symbols::Nothing) | None => address,
+        }
+    }
+
+    /// Returns the name of a module.
+    pub(super) fn name(&self, module: ModuleId) -> Option<&Identifier> {
+        self.modules.get(module as usize)?.name.as_ref()
+    }
+
+    /// Finds the functions at some positions of a module, which are in order. Once the budget is spent, those
+    /// that are not known yet have none this time.
+    pub(super) fn functions(&mut self, module: ModuleId, positions: &[u64], budget: Budget) -> Vec<Name> {
+        let proc = self.proc.clone();
+        let Some(Module { symbols, .. }) = self.modules.get_mut(module as usize) else {
+            return vec![None; positions.len()];
+        };
+        if let Symbols::Unopened { mapping, pid } = symbols {
+            *symbols = shared(&proc, mapping, *pid).map_or(Symbols::Nothing, Symbols::File);
+        }
+        match symbols {
+            Symbols::File(shared) => {
+                let mut ranges = shared.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+                let address = |position: &u64| shared.tables.address(*position).unwrap_or(u64::MAX);
+                let addresses: Vec<u64> = positions.iter().map(address).collect();
+                lookup(&mut ranges, &addresses, budget, |wanted| shared.tables.search(&shared.file, wanted))
+            }
+            Symbols::Kernel(ranges) => {
+                let mut ranges = ranges.lock().unwrap_or_else(PoisonError::into_inner);
+                lookup(&mut ranges, positions, budget, |wanted| {
+                    // Without the right to see it, all addresses are unknown.
+                    let Ok(text) = File::open(proc.join("kallsyms")) else { return Vec::new() };
+                    text_symbols::search(Form::Kernel, BufReader::new(text), wanted)
+                })
+            }
+            Symbols::Made { pid, read, ranges } => {
+                let map = PerfMap::open(&proc, *pid);
+                let found = map.as_ref().map(|map| map.id);
+                // Code that was made anew may be where other code was.
+                if found.is_some() && *read != found && !budget.is_spent() {
+                    ranges.clear();
+                    *read = found;
+                }
+                let map = map.filter(|_| *read == found);
+                lookup(ranges, positions, budget, |wanted| {
+                    let search = |map: PerfMap| text_symbols::search(Form::PerfMap, map.into_text(), wanted);
+                    map.map(search).unwrap_or_default()
+                })
+            }
+            Symbols::Unopened { .. } | Symbols::Nothing => vec![None; positions.len()],
+        }
+    }
+}
+
+/// Returns the functions of a file that a process maps.
+fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>> {
+    let mapped = Mapped { pid, range: (mapping.start, mapping.end), file: mapping.file, path: &mapping.path };
+    let (file, id) = open_mapped(proc, mapped)?;
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = files.get(&id).and_then(Weak::upgrade) {
+        return Some(known);
+    }
+    let shared = Arc::new(SharedFile { tables: Tables::read(&file)?, file, ranges: Mutex::default() });
+    files.retain(|_, file| file.strong_count() > 0);
+    files.insert(id, Arc::downgrade(&shared));
+    Some(shared)
+}
+
+fn known(ranges: &Ranges, address: u64) -> Option<&Name> {
+    let (_, (end, name)) = ranges.range(..=address).next_back()?;
+    (address < *end).then_some(name)
+}
+
+/// True for an address to be searched for. The last one stands for none.
+fn is_unknown(ranges: &Ranges, address: u64) -> bool {
+    address < u64::MAX && known(ranges, address).is_none()
+}
+
+/// Returns the functions at some addresses. Those that are in no known range are searched for together.
+fn lookup(
+    ranges: &mut Ranges,
+    addresses: &[u64],
+    budget: Budget,
+    search: impl FnOnce(&[u64]) -> Vec<Range<Vec<u8>>>,
+) -> Vec<Name> {
+    let mut wanted: Vec<u64> =
+        addresses.iter().copied().filter(|address| is_unknown(ranges, *address)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    if !wanted.is_empty() && !budget.is_spent() {
+        if ranges.len() + wanted.len() > RANGES_MAX {
+            ranges.clear();
+        }
+        for Range { start, end, name } in search(&wanted) {
+            ranges.insert(start, (end, name.and_then(|name| function_name(&name)).map(Arc::new)));
+        }
+    }
+    addresses.iter().map(|address| known(ranges, *address).cloned().flatten()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(path: &str) -> NewMapping {
+        let maps = std::fs::read("/proc/self/maps").unwrap();
+        super::super::records::parse_maps(&maps)
+            .find(|mapping| mapping.path.ends_with(path.as_bytes()))
+            .unwrap()
+    }
+
+    fn here() -> (NewMapping, u64) {
+        let exe = std::fs::read_link("/proc/self/exe").unwrap();
+        (own(exe.to_str().unwrap()), here as fn() -> (NewMapping, u64) as usize as u64)
+    }
+
+    #[test]
+    fn functions_of_mapped_files_are_found_and_remembered() {
+        let mut modules = Modules::new(Path::new("/proc"));
+        let (mapping, address) = here();
+        let module = modules.of(std::process::id(), &mapping);
+        let position = modules.position(module, address, mapping.start, mapping.offset);
+        let name = |modules: &mut Modules, budget_ns| {
+            let found = modules.functions(module, &[position], Budget::of(budget_ns));
+            found[0].as_ref().map(|name| name.as_str().to_owned())
+        };
+        assert_eq!(name(&mut modules, 0), None, "there was no time");
+        assert!(name(&mut modules, u64::MAX).unwrap().ends_with("modules::tests::here"));
+        assert!(name(&mut modules, 0).is_some(), "it is known");
+        // Another job shares the functions of the file.
+        let mut other = Modules::new(Path::new("/proc"));
+        let module = other.of(std::process::id(), &mapping);
+        assert!(other.functions(module, &[position], Budget::of(0))[0].is_some());
+        assert!(other.functions(99, &[position], Budget::of(0))[0].is_none());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_mapped_one_gives_no_names() {
+        let mut modules = Modules::new(Path::new("/proc"));
+        let (mut mapping, address) = here();
+        mapping.file.2 += 1;
+        let module = modules.of(std::process::id(), &mapping);
+        let position = modules.position(module, address, mapping.start, mapping.offset);
+        assert_eq!(modules.functions(module, &[position], Budget::of(u64::MAX)), [None]);
+    }
+
+    #[test]
+    fn code_of_a_compiler_has_the_names_of_the_perf_map_of_its_user() {
+        let path = format!("/tmp/perf-{}.map", std::process::id());
+        let map = |text: &str| std::fs::write(&path, text).unwrap();
+        let mut modules = Modules::new(Path::new("/proc"));
+        let anonymous =
+            NewMapping { start: 0x1000, end: 0x9000, offset: 0, file: (0, 0, 0), path: b"//anon".to_vec() };
+        let module = modules.of(std::process::id(), &anonymous);
+        assert_eq!(modules.name(module).unwrap().as_str(), "[jit]");
+        let position = modules.position(module, 0x1010, 0x1000, 0);
+        let name = |modules: &mut Modules| {
+            modules.functions(module, &[position], Budget::of(u64::MAX))[0]
+                .clone()
+                .map(|name| name.as_str().to_owned())
+        };
+        assert_eq!(name(&mut modules), None);
+        map("1000 20 first\n");
+        assert_eq!(name(&mut modules).as_deref(), Some("first"));
+        map("1000 20 first\n1008 20 second one\n");
+        assert_eq!(name(&mut modules).as_deref(), Some("second one"), "the map has grown");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(name(&mut modules).as_deref(), Some("second one"), "what is no file is not read");
+        std::fs::remove_dir(&path).unwrap();
+    }
+}

@@ -1,0 +1,280 @@
+//! The samples of an interval: first by addresses, then by functions.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+use polymeter_proto::stacks::FunctionName;
+
+use super::files::Budget;
+use super::modules::{KERNEL, ModuleId, Modules, Name};
+use super::records::{Frame, Record, Timed};
+use super::spaces::Spaces;
+
+/// The most different stacks of addresses of an interval. Samples of further ones are lost.
+const STACKS_MAX: usize = 64 * 1024;
+
+/// The most addresses of all of them together: 16 MiB.
+const ADDRESSES_MAX: usize = 1024 * 1024;
+
+/// The most time for the search of symbols in one read, in nanoseconds. The rest is found by the next ones.
+const SYMBOLS_NS: u64 = 100_000_000;
+
+/// Code at a position of a module.
+type Place = (ModuleId, u64);
+
+/// A function in a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Its name; none if there is no symbol.
+    pub name: Option<Arc<FunctionName>>,
+    /// Its module.
+    pub module: Option<Identifier>,
+}
+
+/// The samples of an interval, by functions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StackProfile {
+    /// The begin and the end, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+    /// The period of the samples.
+    pub period: Option<Period>,
+    /// The functions.
+    pub functions: Vec<Function>,
+    /// The stacks: the number of the caller's, which is smaller, and the number of the function.
+    pub stacks: Vec<(Option<u32>, u32)>,
+    /// The process, the number of the stack, and the number of samples.
+    pub counts: Vec<(u32, u32, u64)>,
+    /// Samples that were lost.
+    pub lost: u64,
+    /// The number of times that the kernel paused sampling.
+    pub throttled: u64,
+    /// Samples whose outermost functions are missing.
+    pub cut: u64,
+    /// Samples whose innermost function has no symbol.
+    pub unresolved: u64,
+}
+
+impl StackProfile {
+    /// Returns the number of its samples.
+    pub fn samples(&self) -> u64 {
+        self.counts.iter().map(|(_, _, count)| count).sum()
+    }
+}
+
+/// The samples since the last profile, and what is known of the processes.
+#[derive(Debug)]
+pub(super) struct Collected {
+    spaces: Spaces,
+    modules: Modules,
+    /// The number of samples by process and places, the innermost first.
+    stacks: HashMap<(u32, Box<[Place]>), u64>,
+    addresses: usize,
+    lost: u64,
+    throttled: u64,
+    cut: u64,
+}
+
+impl Collected {
+    pub(super) fn new(proc: &Path) -> Self {
+        Self {
+            spaces: Spaces::new(proc),
+            modules: Modules::new(proc),
+            stacks: HashMap::new(),
+            addresses: 0,
+            lost: 0,
+            throttled: 0,
+            cut: 0,
+        }
+    }
+
+    /// Takes the records of all CPUs, which are brought into the order of their times.
+    pub(super) fn take(&mut self, mut records: Vec<Timed>) {
+        records.sort_by_key(|timed| timed.time_ns);
+        for Timed { record, .. } in records {
+            match record {
+                Record::Sample { pid, frames, is_cut } => {
+                    self.sample(pid, &frames);
+                    self.cut += u64::from(is_cut);
+                }
+                Record::Mapped { pid, mapping } => self.spaces.map(pid, &mapping, &mut self.modules),
+                Record::Exec { pid } => self.spaces.exec(pid),
+                Record::Fork { pid, parent, .. } => self.spaces.fork(pid, parent),
+                Record::Exit { .. } => {}
+                Record::Lost(lost) => self.lost += lost,
+                Record::Throttled => self.throttled += 1,
+            }
+        }
+    }
+
+    fn sample(&mut self, pid: u32, frames: &[Frame]) {
+        let mut places = Vec::with_capacity(frames.len());
+        for (number, frame) in frames.iter().enumerate() {
+            // A caller's address is where it continues: the call is before it, perhaps in another function.
+            let address = if number == 0 { frame.address } else { frame.address.wrapping_sub(1) };
+            let place = if frame.is_kernel {
+                (KERNEL, address)
+            } else {
+                self.spaces.find(pid, address, &mut self.modules)
+            };
+            places.push(place);
+        }
+        let (added, is_full) = (places.len(), self.stacks.len() >= STACKS_MAX);
+        let key = (pid, places.into_boxed_slice());
+        if let Some(count) = self.stacks.get_mut(&key) {
+            *count += 1;
+        } else if is_full || self.addresses + added > ADDRESSES_MAX {
+            self.lost += 1;
+        } else {
+            self.addresses += added;
+            self.stacks.insert(key, 1);
+        }
+    }
+
+    /// Returns the samples since the last profile, by functions.
+    pub(super) fn profile(&mut self, span_us: (i64, i64), period: Period) -> StackProfile {
+        let stacks = std::mem::take(&mut self.stacks);
+        self.addresses = 0;
+        self.spaces.forget_ended();
+        let names = self.names(stacks.keys().flat_map(|(_, places)| places.iter().copied()).collect());
+        let mut tree = Tree::default();
+        let mut unresolved = 0;
+        for ((pid, places), count) in stacks {
+            let mut stack = None;
+            for place in places.iter().rev() {
+                let name = names.get(place).cloned().flatten();
+                stack = Some(tree.stack(stack, place.0, name, &self.modules));
+            }
+            let Some(stack) = stack else { continue };
+            let is_resolved =
+                places.first().is_some_and(|place| names.get(place).is_some_and(Option::is_some));
+            unresolved += if is_resolved { 0 } else { count };
+            *tree.counts.entry((pid, stack)).or_default() += count;
+        }
+        let mut counts: Vec<_> =
+            tree.counts.into_iter().map(|((pid, stack), count)| (pid, stack, count)).collect();
+        counts.sort_unstable();
+        StackProfile {
+            span_us,
+            period: Some(period),
+            functions: tree.functions,
+            stacks: tree.stacks,
+            counts,
+            lost: std::mem::take(&mut self.lost),
+            throttled: std::mem::take(&mut self.throttled),
+            cut: std::mem::take(&mut self.cut),
+            unresolved,
+        }
+    }
+
+    fn names(&mut self, places: BTreeSet<Place>) -> HashMap<Place, Name> {
+        let budget = Budget::of(SYMBOLS_NS);
+        let places: Vec<Place> = places.into_iter().collect();
+        let mut names = HashMap::with_capacity(places.len());
+        for of_module in places.chunk_by(|a, b| a.0 == b.0) {
+            let Some((module, _)) = of_module.first() else { continue };
+            let positions: Vec<u64> = of_module.iter().map(|(_, position)| *position).collect();
+            let found = self.modules.functions(*module, &positions, budget);
+            names.extend(of_module.iter().copied().zip(found));
+        }
+        names
+    }
+}
+
+/// A profile under construction.
+#[derive(Debug, Default)]
+struct Tree {
+    functions: Vec<Function>,
+    function_numbers: HashMap<(ModuleId, Name), u32>,
+    stacks: Vec<(Option<u32>, u32)>,
+    stack_numbers: HashMap<(Option<u32>, u32), u32>,
+    counts: HashMap<(u32, u32), u64>,
+}
+
+impl Tree {
+    /// Returns the number of the stack of a function that is called from another stack.
+    fn stack(&mut self, caller: Option<u32>, module: ModuleId, name: Name, modules: &Modules) -> u32 {
+        let function = *self.function_numbers.entry((module, name.clone())).or_insert_with(|| {
+            self.functions.push(Function { name, module: modules.name(module).cloned() });
+            number(self.functions.len())
+        });
+        *self.stack_numbers.entry((caller, function)).or_insert_with(|| {
+            self.stacks.push((caller, function));
+            number(self.stacks.len())
+        })
+    }
+}
+
+/// Returns the number of the last of `len` items, of which there are at most [`ADDRESSES_MAX`].
+fn number(len: usize) -> u32 {
+    u32::try_from(len - 1).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::NewMapping;
+    use super::*;
+
+    fn sample(time_ns: u64, pid: u32, addresses: &[u64]) -> Timed {
+        let frame = |address: &u64| Frame { address: *address, is_kernel: *address >= 1 << 63 };
+        let frames = addresses.iter().map(frame).collect();
+        Timed { time_ns, record: Record::Sample { pid, frames, is_cut: false } }
+    }
+
+    fn mapped(time_ns: u64, pid: u32, start: u64, path: &str) -> Timed {
+        let file = (0, 1, u64::from(path.bytes().last().unwrap()));
+        let mapping = NewMapping { start, end: start + 0x1000, offset: 0, file, path: path.into() };
+        Timed { time_ns, record: Record::Mapped { pid, mapping } }
+    }
+
+    #[test]
+    fn records_count_in_the_order_of_their_times() {
+        let proc = tempfile::tempdir().unwrap();
+        let mut collected = Collected::new(proc.path());
+        let exec = Timed { time_ns: 30, record: Record::Exec { pid: 7 } };
+        let lost = Timed { time_ns: 50, record: Record::Lost(3) };
+        collected.take(vec![
+            sample(40, 7, &[0x2010, 0x1010]),
+            mapped(35, 7, 0x2000, "/bin/b"),
+            lost,
+            exec,
+            sample(20, 7, &[0x1010]),
+            mapped(10, 7, 0x1000, "/bin/a"),
+        ]);
+        collected.take(vec![sample(60, 7, &[0x2020, 0x1010]), sample(61, 8, &[u64::MAX - 9999])]);
+        let profile = collected.profile((1, 2), Period::TEN_MILLISECONDS);
+        let modules =
+            |number: u32| profile.functions[number as usize].module.as_ref().map(ToString::to_string);
+        let text = |stack: u32| {
+            let (mut next, mut text) = (Some(stack), Vec::new());
+            while let Some(stack) = next {
+                let (caller, function) = profile.stacks[stack as usize];
+                assert!(caller.is_none_or(|caller| caller < stack));
+                text.push(modules(function).unwrap_or_else(|| "?".to_owned()));
+                next = caller;
+            }
+            text.join(" < ")
+        };
+        let mut found: Vec<_> =
+            profile.counts.iter().map(|(pid, stack, count)| (*pid, text(*stack), *count)).collect();
+        found.sort();
+        let row = |pid, text: &str, count| (pid, text.to_owned(), count);
+        assert_eq!(found, [row(7, "a", 1), row(7, "b < ?", 2), row(8, "[kernel]", 1)]);
+        assert_eq!((profile.samples(), profile.lost, profile.unresolved), (4, 3, 4));
+        assert_eq!(collected.profile((2, 3), Period::SECOND).samples(), 0, "each sample counts once");
+    }
+
+    #[test]
+    fn samples_beyond_the_bound_are_lost_and_counted() {
+        let proc = tempfile::tempdir().unwrap();
+        let mut collected = Collected::new(proc.path());
+        let all = u64::try_from(STACKS_MAX).unwrap() + 10;
+        let address = |number| (1 << 63) + number;
+        collected.take((0..all).map(|number| sample(number, 7, &[address(number)])).collect());
+        collected.take(vec![sample(0, 7, &[address(1)])]);
+        let profile = collected.profile((1, 2), Period::SECOND);
+        assert_eq!((profile.samples(), profile.lost), (all - 10 + 1, 10));
+    }
+}

@@ -1,0 +1,294 @@
+//! Call stacks of real processes: the shares of functions are those that the program has.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_agent::cgroups::{JobCgroups, Mounts};
+use polymeter_agent::sources::reader_thread::FinishedReads;
+use polymeter_agent::sources::{
+    Opened, Outcome, Reading, Source, SourceFactory, StackProfile, Target, online_cpus,
+};
+use polymeter_proto::catalogue;
+use polymeter_proto::period::Period;
+use polymeter_service::clock;
+use polymeter_test_harness::skip;
+
+polymeter_test_harness::tests![
+    functions_have_the_shares_of_the_program,
+    a_cgroup_is_sampled_with_all_that_runs_in_it,
+    hundreds_of_threads_that_run_already_are_sampled,
+    a_deleted_program_keeps_its_names,
+    processes_that_live_for_milliseconds_are_sampled,
+];
+
+fn main() -> ExitCode {
+    polymeter_test_harness::run(&[TESTS])
+}
+
+/// A program that spends three quarters of its time in one function and the rest in another, on as many
+/// threads as its argument says; with a second argument it ends after that many rounds.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static long rounds = -1;
+#define WORK(name, n) __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < n; i++) *x += i; }
+WORK(three_quarters, 300000)
+WORK(one_quarter, 100000)
+__attribute__((noinline)) void *solve(void *arg) {
+    volatile long x = 0;
+    for (long r = 0; r != rounds; r++) { three_quarters(&x); one_quarter(&x); }
+    return arg;
+}
+int main(int argc, char **argv) {
+    int threads = atoi(argv[1]);
+    if (argc > 2) rounds = atol(argv[2]);
+    pthread_t all[1024];
+    for (int t = 1; t < threads; t++) pthread_create(&all[t], 0, solve, 0);
+    solve(0);
+    return 0;
+}
+"#;
+
+fn need_root() {
+    if !rustix::process::geteuid().is_root() {
+        skip("root", "the tests do not run as root");
+    }
+}
+
+/// The longest wait for samples, on a machine that does much else.
+const PATIENCE_NS: u64 = 120_000_000_000;
+
+struct Compiled {
+    directory: tempfile::TempDir,
+}
+
+impl Compiled {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("solve.c"), PROGRAM).unwrap();
+        let compiler = Command::new("gcc")
+            .args(["-O0", "-fno-omit-frame-pointer", "-pthread", "-o", "solver", "solve.c"])
+            .current_dir(directory.path())
+            .status();
+        match compiler {
+            Ok(status) if status.success() => Self { directory },
+            _ => skip("gcc", "there is no C compiler"),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("solver")
+    }
+
+    fn start(&self, threads: &str) -> Running {
+        Running(Command::new(self.path()).arg(threads).spawn().unwrap())
+    }
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Call stacks under sampling at a period of one millisecond.
+struct Sampled {
+    opened: Opened,
+    all: Vec<StackProfile>,
+}
+
+impl Sampled {
+    /// Opens the source, and waits until the kernel samples; or skips the test.
+    fn start(target: &Target) -> Self {
+        let mounts = Mounts::read(Path::new("/")).unwrap();
+        let cpus = online_cpus(Path::new("/")).unwrap();
+        let factory = SourceFactory { cpus: &cpus, perf_descriptors: 4096, ..SourceFactory::of(&mounts) };
+        let wanted = [catalogue::find("stacks.cpu").unwrap()];
+        let (mut opened, unavailable) = factory.open(target, &wanted);
+        let Some(opened) = opened.pop() else { skip("perf", &unavailable[0].to_string()) };
+        let mut sampled = Self { opened, all: Vec::new() };
+        assert!(sampled.read().is_none(), "nothing is open before the first read");
+        sampled
+    }
+
+    fn read(&mut self) -> Option<Box<StackProfile>> {
+        let Source::Threaded(source) = &self.opened.source else { panic!("a source of the slow lane") };
+        let (finished, until_ns) = (Arc::new(FinishedReads::default()), clock::monotonic_ns() + PATIENCE_NS);
+        source.request(Reading::absent(1), Some(Period::MILLISECOND), &finished).unwrap();
+        loop {
+            if let Some(mut read) = source.take_finished() {
+                assert_eq!(read.outcome, Outcome::Read);
+                return read.reading.take_stacks();
+            }
+            assert!(clock::monotonic_ns() < until_ns, "the read does not end");
+            clock::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Reads until there are `samples`.
+    fn until(&mut self, samples: u64) {
+        let until_ns = clock::monotonic_ns() + PATIENCE_NS;
+        while self.samples() < samples {
+            assert!(clock::monotonic_ns() < until_ns, "only {} samples", self.samples());
+            clock::sleep(Duration::from_millis(100));
+            let profile = self.read();
+            self.all.extend(profile.map(|profile| *profile));
+        }
+    }
+
+    fn samples(&self) -> u64 {
+        self.all.iter().map(StackProfile::samples).sum()
+    }
+
+    /// Returns the percentage of the samples whose innermost function has each name.
+    fn shares(&self) -> BTreeMap<String, f64> {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for profile in &self.all {
+            for (_, stack, count) in &profile.counts {
+                let function = &profile.functions[profile.stacks[*stack as usize].1 as usize];
+                let module = function.module.as_ref().map_or("?", |module| module.as_str());
+                let name = function.name.as_ref().map_or(module, |name| name.as_str());
+                *counts.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        let percent = |count: u64| 100.0 * float(count) / float(self.samples());
+        counts.into_iter().map(|(name, count)| (name, percent(count))).collect()
+    }
+
+    /// Checks the shares of the program's functions, within some points.
+    fn check(&self, points: f64) {
+        let shares = self.shares();
+        let share = |name: &str| shares.get(name).copied().unwrap_or_default();
+        let (three, one) = (share("three_quarters"), share("one_quarter"));
+        let of_program = three + one;
+        assert!(of_program > 90.0, "{shares:?}");
+        assert!((100.0 * three / of_program - 75.0).abs() < points, "{shares:?}");
+        let lost: u64 = self.all.iter().map(|profile| profile.lost).sum();
+        assert_eq!(lost, 0, "{shares:?}");
+    }
+}
+
+fn float(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
+}
+
+fn functions_have_the_shares_of_the_program() {
+    let compiled = Compiled::new();
+    let running = compiled.start("1");
+    let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
+    sampled.until(3000);
+    sampled.check(3.0);
+    // The callers are known by the frame pointers.
+    let profile = sampled.all.iter().max_by_key(|profile| profile.samples()).unwrap();
+    let name = |function: u32| {
+        profile.functions[function as usize].name.as_ref().map_or("", |name| name.as_str()).to_owned()
+    };
+    let callers: Vec<String> = profile
+        .stacks
+        .iter()
+        .filter(|(_, function)| name(*function) == "three_quarters")
+        .map(|(caller, _)| name(profile.stacks[caller.unwrap() as usize].1))
+        .collect();
+    assert!(callers.contains(&"solve".to_owned()), "{callers:?}");
+    assert!(profile.counts.iter().all(|(process, ..)| *process == running.0.id()));
+}
+
+/// A cgroup of version 2, which is removed at the end.
+struct Cgroup(PathBuf);
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            clock::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn a_cgroup_is_sampled_with_all_that_runs_in_it() {
+    need_root();
+    let mounts = Mounts::read(Path::new("/")).unwrap();
+    let Some(root) = mounts.v2.clone().filter(|_| mounts.perf_follows_v2()) else {
+        skip("cgroup2", "perf does not follow cgroups of version 2")
+    };
+    let cgroup = Cgroup(root.join(format!("polymeter-stacks-{}", std::process::id())));
+    if let Err(error) = fs::create_dir(&cgroup.0) {
+        skip("cgroup2", &error.to_string());
+    }
+    let compiled = Compiled::new();
+    let outside = compiled.start("1");
+    let target = Target::Cgroups(JobCgroups { v2: Some(cgroup.0.clone()), ..JobCgroups::default() });
+    let mut sampled = Sampled::start(&target);
+    let inside: Vec<Running> = (0..2).map(|_| compiled.start("1")).collect();
+    for running in &inside {
+        fs::write(cgroup.0.join("cgroup.procs"), running.0.id().to_string()).unwrap();
+    }
+    sampled.until(1000);
+    sampled.check(5.0);
+    let processes = sampled.all.iter().flat_map(|profile| &profile.counts).map(|(process, ..)| *process);
+    let processes: std::collections::BTreeSet<u32> = processes.collect();
+    assert_eq!(processes, inside.iter().map(|running| running.0.id()).collect());
+    drop((inside, outside));
+}
+
+fn hundreds_of_threads_that_run_already_are_sampled() {
+    let compiled = Compiled::new();
+    let running = compiled.start("200");
+    let tasks = format!("/proc/{}/task", running.0.id());
+    let until_ns = clock::monotonic_ns() + PATIENCE_NS;
+    while fs::read_dir(&tasks).unwrap().count() < 200 {
+        assert!(clock::monotonic_ns() < until_ns);
+        clock::sleep(Duration::from_millis(10));
+    }
+    let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
+    sampled.until(500);
+    let shares = sampled.shares();
+    assert!(shares["three_quarters"] > 60.0, "{shares:?}");
+}
+
+fn a_deleted_program_keeps_its_names() {
+    need_root();
+    let compiled = Compiled::new();
+    let running = compiled.start("1");
+    // Another program takes its place, with other functions at the same addresses.
+    fs::remove_file(compiled.path()).unwrap();
+    fs::copy("/bin/true", compiled.path()).unwrap();
+    let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
+    sampled.until(100);
+    let shares = sampled.shares();
+    assert!(shares["three_quarters"] > 50.0, "{shares:?}");
+}
+
+fn processes_that_live_for_milliseconds_are_sampled() {
+    let compiled = Compiled::new();
+    let script = "while :; do ./solver 1 5 & ./solver 1 5; wait; done";
+    let shell = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(compiled.directory.path())
+        .stderr(Stdio::null())
+        .spawn();
+    let shell = Running(shell.unwrap());
+    let mut sampled = Sampled::start(&Target::Processes(shell.0.id()));
+    sampled.until(200);
+    let shares = sampled.shares();
+    assert!(shares.get("three_quarters").is_some_and(|share| *share > 15.0), "{shares:?}");
+    let processes: std::collections::BTreeSet<u32> =
+        sampled.all.iter().flat_map(|profile| &profile.counts).map(|(process, ..)| *process).collect();
+    assert!(processes.len() > 10, "{processes:?}");
+}
