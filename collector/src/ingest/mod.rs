@@ -14,6 +14,7 @@ mod shared_rules;
 #[cfg(test)]
 mod tests;
 mod times;
+mod user_series;
 mod verdict;
 
 pub use self::sessions::{Ingest, session_of};
