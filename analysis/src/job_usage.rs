@@ -19,7 +19,7 @@ pub fn job_usage(report: &Report) -> JobUsage {
         elapsed_s: report.wall_s,
         nodes: number("nodes"),
         cores: number("cores"),
-        cpu_s: number("cpu_time"),
+        cpu_s: number("cores_used").map(|used| used * report.wall_s),
         cores_peak: number("cores_peak"),
         memory_request_bytes: number("memory_request"),
         memory_used_bytes: number("memory_used"),
@@ -56,6 +56,20 @@ mod tests {
         assert_eq!((usage.memory_request_bytes, usage.gpus, usage.gpu_s), (Some(32e9), None, None));
         assert_eq!(array_id(&of), Some("4009"));
         assert_eq!(array_id(&Report::default()), None);
+    }
+
+    #[test]
+    fn hardware_threads_count_as_their_cores() {
+        // 16 threads of 8 cores: one thread of each core is busy, then both, then a quarter of them.
+        for (threads, core_s) in [(8.0, 8.0 * 3600.0), (16.0, 8.0 * 3600.0), (4.0, 4.0 * 3600.0)] {
+            let mut of = report(60, 16, vec![busy("n1", &[threads; 60])]);
+            of.submission.scheduler = Some("slurm".to_owned());
+            let [node] = &mut of.by_node[..] else { panic!("one node") };
+            (node.cpus, node.cores, node.job_cores) = (Some(64), Some(32), Some(16));
+            let usage = job_usage(&of);
+            assert_eq!(usage.cores, Some(8.0));
+            assert!((usage.cpu_s.unwrap() - core_s).abs() < 1e-3, "{threads}: {usage:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ polymeter_test_harness::tests![
 ];
 
 /// The views for users.
-pub(crate) const VIEWS: [&str; 12] = [
+pub(crate) const VIEWS: [&str; 13] = [
     "jobs",
     "nodetime_by_job",
     "metrics",
@@ -28,6 +28,7 @@ pub(crate) const VIEWS: [&str; 12] = [
     "metric_units",
     "promoted_metrics",
     "promoted_metrics_job",
+    "usage_by_job",
     "energy_by_job",
 ];
 
