@@ -19,7 +19,6 @@ pub fn job_usage(report: &Report) -> JobUsage {
         elapsed_s: report.wall_s,
         nodes: number("nodes"),
         cores: number("cores"),
-        // A core whose hardware threads are busy is used once, as it is requested once.
         cpu_s: number("cores_used").map(|used| used * report.wall_s),
         cores_peak: number("cores_peak"),
         memory_request_bytes: number("memory_request"),
@@ -65,16 +64,17 @@ mod tests {
     }
 
     #[test]
-    fn a_core_with_busy_threads_is_used_once() {
-        // 8 threads of 4 cores, all busy for half of an hour and then half of them.
-        let minutes: Vec<f64> = (0..60).map(|minute| if minute < 30 { 8.0 } else { 4.0 }).collect();
-        let mut of = report(60, 8, vec![busy("n1", &minutes)]);
-        of.submission.scheduler = Some("slurm".to_owned());
-        let node = &mut of.by_node[0];
-        (node.cpus, node.cores, node.job_cores) = (Some(16), Some(8), Some(8));
-        let usage = job_usage(&of);
-        assert_eq!((usage.cores, usage.cpu_s), (Some(4.0), Some(4.0 * 3600.0)));
-        assert_eq!((usage.cores_used(), usage.wasted_core_s()), (Some(4.0), Some(0.0)));
+    fn hardware_threads_count_as_their_cores() {
+        // 16 threads of 8 cores: one thread of each core is busy, then both, then a quarter of them.
+        for (threads, core_s) in [(8.0, 8.0 * 3600.0), (16.0, 8.0 * 3600.0), (4.0, 4.0 * 3600.0)] {
+            let mut of = report(60, 16, vec![busy("n1", &[threads; 60])]);
+            of.submission.scheduler = Some("slurm".to_owned());
+            let [node] = &mut of.by_node[..] else { panic!("one node") };
+            (node.cpus, node.cores, node.job_cores) = (Some(64), Some(32), Some(16));
+            let usage = job_usage(&of);
+            assert_eq!(usage.cores, Some(8.0));
+            assert!((usage.cpu_s.unwrap() - core_s).abs() < 1e-3, "{threads}: {usage:?}");
+        }
     }
 
     #[test]

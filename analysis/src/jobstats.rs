@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use polymeter_proto::units::whole;
 use serde::Serialize;
 
+use crate::advice::facts::Cores;
 use crate::model::{NodeReport, Report, SeriesReport};
 
 /// What precedes the summary.
@@ -30,13 +31,13 @@ struct Summary<'a> {
 /// The summary of a node. Jobstats omits the maps of a node without GPUs.
 #[derive(Debug, Serialize)]
 struct Node<'a> {
-    /// The cores of the job.
+    /// The cores of the job there, as its report counts them.
     cpus: u64,
     /// The memory of the job, in bytes.
     total_memory: u64,
     /// The used memory, in bytes.
     used_memory: u64,
-    /// CPU time, in seconds.
+    /// CPU time, in seconds; at most that of the cores where the scheduler counts hardware threads.
     total_time: f64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     gpu_total_memory: BTreeMap<&'a str, u64>,
@@ -53,16 +54,18 @@ struct Node<'a> {
 /// # Errors
 /// Returns an error if the JSON cannot be written.
 pub fn summary(report: &Report) -> io::Result<String> {
+    let of_job = report.series.iter().filter(|series| !series.is_of_step && !series.is_contained);
+    let of_job: Vec<&SeriesReport> = of_job.collect();
+    let cores = Cores::of(report, &of_job);
     let mut gpus: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
-    for series in
-        report.series.iter().filter(|series| !series.is_of_step && series.metric.starts_with("gpu."))
-    {
+    for series in of_job.iter().filter(|series| series.metric.starts_with("gpu.")) {
         gpus.entry(&series.node).or_default().push(series);
     }
     let mut nodes: BTreeMap<&str, Node<'_>> = BTreeMap::new();
-    for node in &report.by_node {
+    for (place, node) in report.by_node.iter().enumerate() {
         let series = gpus.get(node.node.as_str()).map(Vec::as_slice).unwrap_or_default();
-        if let Some(summary) = of_node(report, node, series) {
+        let cpu = cores.on_node(place).zip(cores.used_s(place, node, &of_job));
+        if let Some(summary) = cpu.and_then(|cpu| of_node(report, node, cpu, series)) {
             nodes.insert(&node.node, summary);
         }
     }
@@ -76,16 +79,19 @@ pub fn summary(report: &Report) -> io::Result<String> {
     Ok(format!("{PREFIX}{}", STANDARD.encode(encoder.finish()?)))
 }
 
-/// Summarises a node, whose series of GPUs are given.
-fn of_node<'a>(report: &Report, node: &NodeReport, series: &[&'a SeriesReport]) -> Option<Node<'a>> {
-    let count = report.nodes.len() as u64;
-    let cores = report.submission.cores.filter(|_| count > 0).map(|cores| cores.div_ceil(count));
+/// Summarises a node, whose cores, CPU time and series of GPUs are given.
+fn of_node<'a>(
+    report: &Report,
+    node: &NodeReport,
+    (cores, used_s): (f64, f64),
+    series: &[&'a SeriesReport],
+) -> Option<Node<'a>> {
     let limit = report.submission.memory_bytes.or(node.used.memory_limit_bytes.map(whole));
     Some(Node {
-        cpus: cores?,
+        cpus: whole(cores.ceil()),
         total_memory: limit?,
         used_memory: whole(node.used.memory_bytes?),
-        total_time: (node.used.cpu_s? * 10.0).round() / 10.0,
+        total_time: (used_s * 10.0).round() / 10.0,
         gpu_total_memory: by_gpu(series, "gpu.memory.total", |series| series.max.map(whole)),
         gpu_used_memory: by_gpu(series, "gpu.memory.used", |series| series.max.map(whole)),
         gpu_utilization: by_gpu(series, "gpu.utilization", |series| {
@@ -157,6 +163,26 @@ mod tests {
                 "gpus": 1,
             })
         );
+    }
+
+    #[test]
+    fn each_node_has_its_own_cores_and_threads_count_as_cores() {
+        let gauge = |node: &str| SeriesReport { node: node.to_owned(), ..gauge("memory.anon", &[5e9]) };
+        let series = vec![busy("n1", &[7.5; 60]), busy("n2", &[4.0; 60]), gauge("n1"), gauge("n2")];
+        let mut report = report(60, 12, series);
+        report.submission.memory_bytes = Some(32_000_000_000);
+        let of = |report: &Report| {
+            let nodes = decoded(&summary(report).unwrap())["nodes"].clone();
+            ["n1", "n2"].map(|node| (nodes[node]["cpus"].clone(), nodes[node]["total_time"].clone()))
+        };
+        for (node, cores) in report.by_node.iter_mut().zip([8, 4]) {
+            (node.cpus, node.cores, node.job_cores) = (Some(cores), Some(cores), Some(cores));
+        }
+        assert_eq!(of(&report), [(json!(8), json!(27_000.0)), (json!(4), json!(14_400.0))]);
+        // The first node has two threads for each core.
+        (report.by_node[0].cpus, report.by_node[0].cores) = (Some(16), Some(8));
+        report.submission.scheduler = Some("slurm".to_owned());
+        assert_eq!(of(&report), [(json!(4), json!(14_400.0)), (json!(4), json!(14_400.0))]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::watchdog::Watchdog;
-use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
+use polymeter_agent::{Agent, AgentStartError, Stopped, check, clock, detach, file_pages, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::keys::Changes;
@@ -103,36 +103,53 @@ fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dy
     let collectors = config.collectors.join(", ");
     let encryption = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
     let idle_timeout = if config.spool.is_some() { STOP_TIMEOUT_SPOOL } else { STOP_TIMEOUT_IDLE };
-    let agent = start(&config, &context, arguments.detached)?;
+    let mut watchdog = Watchdog::start(&runtime);
+    let mut agent = start(&config, &context, arguments.detached)?;
     if arguments.detached {
         detach::report_ready()?;
     }
-    let status = format!("sampling; sending to {collectors}, {encryption}, as session {}", agent.session());
-    info!("{status}");
-    service_manager::ready(&status);
-    let mut watchdog = Watchdog::start(&runtime);
-    let timeout = loop {
-        let next = runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => Next::Stop(STOP_TIMEOUT),
-                _ = interrupt.recv() => Next::Stop(STOP_TIMEOUT),
-                _ = hangup.recv() => Next::Reload,
-                () = agent.idle() => Next::Stop(idle_timeout),
-                () = watchdog.tick() => Next::Watch,
+    loop {
+        let status =
+            format!("sampling; sending to {collectors}, {encryption}, as session {}", agent.session());
+        info!("{status}");
+        service_manager::ready(&status);
+        let timeout = loop {
+            let next = runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => Next::Stop(STOP_TIMEOUT),
+                    _ = interrupt.recv() => Next::Stop(STOP_TIMEOUT),
+                    _ = hangup.recv() => Next::Reload,
+                    () = agent.idle() => Next::Ended,
+                    () = watchdog.tick() => Next::Watch,
+                }
+            });
+            match next {
+                Next::Stop(timeout) => break Some(timeout),
+                Next::Ended => break None,
+                Next::Reload => {
+                    service_manager::reloading();
+                    reload(arguments, &agent, &mut config);
+                    service_manager::ready(&status);
+                }
+                Next::Watch => watchdog.watch(&agent),
             }
-        });
-        match next {
-            Next::Stop(timeout) => break timeout,
-            Next::Reload => {
-                service_manager::reloading();
-                reload(arguments, &agent, &mut config);
-                service_manager::ready(&status);
-            }
-            Next::Watch => watchdog.watch(&agent),
+        };
+        let begins_anew = timeout.is_none() && clock::was_set();
+        if !begins_anew {
+            service_manager::stopping();
         }
-    };
-    service_manager::stopping();
-    let stopped = agent.stop(timeout);
+        report_stop(agent.stop(timeout.unwrap_or(idle_timeout)));
+        if !begins_anew {
+            return Ok(());
+        }
+        info!("the clock of this node was set: a new session dates by it");
+        clock::date_anew();
+        agent = start(&config, &context, true)?;
+    }
+}
+
+/// Logs what became of the samples that the collector had not acknowledged.
+fn report_stop(stopped: Stopped) {
     if !stopped.all_acknowledged && stopped.all_kept {
         info!("unacknowledged samples wait in the spool for the next start");
     } else if !stopped.all_acknowledged {
@@ -141,7 +158,6 @@ fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dy
             "cannot deliver all samples"
         );
     }
-    Ok(())
 }
 
 /// Starts the agent. If `waits_for_spool`, the previous agent may still be stopping, and the start waits for
@@ -173,6 +189,8 @@ enum Next {
     Watch,
     /// Stop, and wait for acknowledgements within the given time.
     Stop(Duration),
+    /// The agent has stopped by itself.
+    Ended,
 }
 
 /// Reloads the configuration, of which `running` is in force. An invalid one is ignored.

@@ -1,6 +1,7 @@
 //! The clocks. No other module of the programs reads the system's clocks.
 
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::thread::clock_nanosleep_absolute;
@@ -33,8 +34,12 @@ pub fn realtime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Realtime))
 }
 
-/// The wall-clock time of the start of the machine, as this process first computed it.
-static MACHINE_START_NS: OnceLock<u64> = OnceLock::new();
+/// The wall-clock time of the start of the machine, as this process computed it; 0 before the first call.
+static MACHINE_START_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The difference from which on the wall clock counts as set, in nanoseconds: readers correct the times of jobs
+/// from there on.
+pub const STEP_NS: u64 = SECOND_NS;
 
 /// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the
 /// wall-clock time of its first call, and the time that passed since. Setting the wall clock meanwhile
@@ -42,8 +47,38 @@ static MACHINE_START_NS: OnceLock<u64> = OnceLock::new();
 #[inline]
 pub fn steady_ns() -> u64 {
     let boottime_ns = boottime_ns();
-    let start_ns = MACHINE_START_NS.get_or_init(|| realtime_ns().saturating_sub(boottime_ns));
-    boottime_ns.saturating_add(*start_ns)
+    let start_ns = match MACHINE_START_NS.load(Relaxed) {
+        0 => {
+            let start_ns = machine_start_ns(boottime_ns);
+            // Another thread may have been first.
+            MACHINE_START_NS
+                .compare_exchange(0, start_ns, Relaxed, Relaxed)
+                .map_or_else(|first| first, |_| start_ns)
+        }
+        start_ns => start_ns,
+    };
+    boottime_ns.saturating_add(start_ns)
+}
+
+fn machine_start_ns(boottime_ns: u64) -> u64 {
+    realtime_ns().saturating_sub(boottime_ns).max(1)
+}
+
+/// Lets [`steady_ns`] begin anew with the wall clock. No thread may date anything meanwhile.
+pub fn date_anew() {
+    MACHINE_START_NS.store(machine_start_ns(boottime_ns()), Relaxed);
+}
+
+/// Returns the time by which the wall clock is ahead of [`steady_ns`], in nanoseconds; 0 unless it was set.
+pub fn ahead_ns() -> i64 {
+    let (steady_ns, wall_ns) = (steady_ns(), realtime_ns());
+    let difference_ns = i64::try_from(wall_ns.abs_diff(steady_ns)).unwrap_or(i64::MAX);
+    if wall_ns < steady_ns { -difference_ns } else { difference_ns }
+}
+
+/// Returns true if the wall clock was set since this process began to date by it.
+pub fn was_set() -> bool {
+    ahead_ns().unsigned_abs() >= STEP_NS
 }
 
 /// Returns the time of [`steady_ns`], in microseconds since the epoch.
@@ -122,5 +157,7 @@ mod tests {
                 && steady_us() / 1000 >= i64::try_from(steady / 1_000_000).unwrap()
         );
         assert!(clock.now().wall_us / 1_000_000 == realtime_us() / 1_000_000 || realtime_us() > 0);
+        date_anew();
+        assert!(ahead_ns().unsigned_abs() < STEP_NS && !was_set());
     }
 }

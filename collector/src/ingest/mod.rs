@@ -15,6 +15,7 @@ mod stacks;
 #[cfg(test)]
 mod tests;
 mod times;
+mod user_series;
 mod verdict;
 
 pub use self::sessions::{Ingest, session_of};

@@ -1,4 +1,5 @@
-//! Shared copies of what thousands of sessions announce alike: metrics, and the labels of series.
+//! What the sessions of a writer share: copies of what thousands of them announce alike, metrics and the labels
+//! of series, and the bound of users' series.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,14 +7,17 @@ use std::sync::Arc;
 
 use polymeter_proto::series::{Labels, MetricDescriptor};
 
+use super::user_series::UserSeries;
+
 /// The number of values that are kept before unused ones are removed.
 const KEPT_MIN: usize = 1024;
 
-/// The shared copies of one writer's sessions.
+/// What the sessions of one writer share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) metrics: Copies<MetricDescriptor>,
     pub(super) labels: Copies<Labels>,
+    pub(super) user_series: UserSeries,
 }
 
 /// Values of which each has one copy while it is in use.

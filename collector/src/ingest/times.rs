@@ -83,7 +83,9 @@ impl TimeRange {
         }
         accepted.out_of_range = out_of_range(&others);
         match self.out_of_range {
-            OutOfRangePolicy::Reject => others.iter().for_each(|samples| accepted.add_loss(loss(samples))),
+            OutOfRangePolicy::Reject => {
+                others.iter().for_each(|samples| accepted.add_loss(loss(samples, LossReason::Clock)))
+            }
             OutOfRangePolicy::Quarantine => accepted.quarantined = others,
         }
     }
@@ -101,11 +103,12 @@ fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
     Some(OutOfRange { samples, span_us: times().min().zip(times().max())? })
 }
 
-fn loss(samples: &SampleBlock) -> LossRecord {
+/// Returns samples as a loss.
+pub(super) fn loss(samples: &SampleBlock, reason: LossReason) -> LossRecord {
     LossRecord {
         line: Some(Arc::clone(&samples.line)),
         samples: samples.values.len() as u64,
-        reason: LossReason::Clock,
+        reason,
         span_us: samples.span_us().unwrap_or_default(),
     }
 }

@@ -3,6 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::job_usage::job_usage;
+use polymeter_store::JobUsageTable;
+use polymeter_store::reader::Read;
 use serde_json::Value;
 
 use crate::energy::{ALICE, BEGIN_S, BOB, END_S, owned, record};
@@ -230,6 +234,21 @@ fn recompute_rollups(server: &Server, kind: Kind) {
     }
 }
 
+/// Lets the first job have the four threads of two cores, and the other one four cores, and stores what their
+/// reports say.
+fn summarise(environment: &mut TestEnvironment) {
+    environment.execute(
+        "UPDATE job SET cores = 4, scheduler = 'slurm';
+         UPDATE session SET node_cpus = 8, node_cores = CASE node WHEN 'n1' THEN 4 ELSE 8 END",
+    );
+    let mut summaries = JobUsageTable::open(&environment.url()).unwrap();
+    for job in environment.jobs() {
+        let report = gather(&mut environment.reader() as &mut dyn Read, &job, None).unwrap();
+        let ended_us = job.ended_ns.unwrap() / 1000;
+        summaries.put(job.job_key, ended_us, None, &job_usage(&report)).unwrap();
+    }
+}
+
 fn assert_measured(kind: Kind) {
     let mut environment = TestEnvironment::new(kind);
     let collector = environment.collector();
@@ -241,12 +260,13 @@ fn assert_measured(kind: Kind) {
         record(&mut agent, begin_us, &[(job, cores)], false);
     }
     collector.stop().unwrap();
+    summarise(&mut environment);
     let server = server(&mut environment);
     recompute_rollups(server, kind);
     let hostile = "o'Brien \"<script>alert(1)</script>\" %41 $1 $$ ${node}";
     server.query(&format!(
         "CREATE ROLE grafana LOGIN IN ROLE polymeter_reader;
-         UPDATE job SET cores = 4, owner = CASE job_id WHEN '1' THEN 'alice' ELSE '{}' END",
+         UPDATE job SET owner = CASE job_id WHEN '1' THEN 'alice' ELSE '{}' END",
         hostile.replace('\'', "''")
     ));
     let time = |us: i64| {
@@ -254,7 +274,8 @@ fn assert_measured(kind: Kind) {
             "SET timezone = 'UTC'; SELECT to_char(to_timestamp({us} / 1e6), 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
         ))
     };
-    let mut context = context(&time(started_us), &time(begin_us + END_S * 1_000_000), kind);
+    // Times are cut to seconds: the jobs end before the last one.
+    let mut context = context(&time(started_us), &time(begin_us + (END_S + 1) * 1_000_000), kind);
     let queries = queries();
     let of = |dashboard: &str, title: &str, context: &Context| {
         let query =
@@ -286,7 +307,7 @@ fn assert_measured(kind: Kind) {
     near(&of("node", "Busy cores", &context), 4.0);
     near(&of("cluster", "Busy cores of nodes", &context), 8.0);
     near(&of("user", "Core hours used", &context), 2.0 * 600.0 / 3600.0);
-    near(&of("user", "CPU efficiency", &context), 0.5);
+    near(&of("user", "CPU efficiency", &context), 1.0);
     assert_eq!(of("cluster", "Jobs", &context).len(), 2);
     assert_eq!(of("job", "node", &context), [["n1"]]);
     // A user whose name has quotes, tags and variables. Grafana itself replaces macros in values, which no
@@ -295,6 +316,7 @@ fn assert_measured(kind: Kind) {
     near(&of("user", "Requested cores", &context)[..1], 4.0);
     assert_eq!(of("user", "Jobs", &context), [["1"]]);
     near(&of("user", "Core hours used", &context), 3.0 * 600.0 / 3600.0);
+    near(&of("user", "CPU efficiency", &context), 0.75);
     assert_hostile_values(server, &queries, context, hostile);
 }
 

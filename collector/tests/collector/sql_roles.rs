@@ -28,6 +28,7 @@ pub(crate) const VIEWS: [&str; 13] = [
     "metric_units",
     "promoted_metrics",
     "promoted_metrics_job",
+    "usage_by_job",
     "energy_by_job",
     "stacks",
 ];

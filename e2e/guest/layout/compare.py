@@ -56,3 +56,8 @@ changes = """SELECT cause, new_period_us FROM plan_change_event JOIN plan_change
 changes = store.execute(changes, (job[0],)).fetchall()
 assert changes == [("baseline", 100_000), ("lease", 10_000), ("lease_end", 100_000)], changes
 print("page faults by perf:", int(faults))
+
+# The agent began anew after the clock was set, and ended its session before.
+sessions = [row[0] for row in store.execute("SELECT end_reason FROM session ORDER BY session_key")]
+assert sessions == ["stopped", "stopped"], sessions
+print("sessions: one before and one after the clock was set")

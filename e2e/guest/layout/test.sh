@@ -1,5 +1,5 @@
 # The test in the guest: a job in Slurm's layout of cgroup version 2 is discovered and sampled until its end, its values
-# equal the kernel's, and a lease keeps its duration although the clock is set back.
+# equal the kernel's, a lease keeps its duration although the clock is set back, and the agent follows the clock then.
 set -u
 fail() { echo "FAILED: $*"; cat /tmp/*.log; exit 1; }
 # The emulated CPU may be a hundred times slower than that of a quiet machine.
@@ -87,6 +87,15 @@ touch /tmp/end
 wait_for sh -c "! grep -q . $place/cgroup.procs"
 rmdir $place $scope/job_7/step_0/user $scope/job_7/step_0 $scope/job_7 || fail "the job's cgroups are busy"
 wait_for sh -c "! polymeter jobs | grep -q '^7 '"
+# While the job ran its samples went on by the clock before. Without a job the agent begins anew with the clock.
+grep -q 'the clock of this node was set back by' /tmp/agent.log || fail "the agent does not notice that the clock was set"
+wait_for grep -q 'the clock of this node was set: a new session dates by it' /tmp/agent.log
+wait_for polymeter status
+dates=$(polymeter status --json | tr -d ' \n' | sed -n 's/.*"now_us":\([0-9]*\)[0-9]\{6\}[,}].*/\1/p')
+behind=$(($(date +%s) - dates))
+[ $behind -ge 0 ] && [ $behind -le 15 ] || fail "the agent dates by another clock: $behind s behind"
+echo "clock: after the job the agent dates by the clock that was set"
+sleep 3
 polymeter status --json >/out/status.json
 kill $agent
 wait $agent || fail "the agent ended badly"

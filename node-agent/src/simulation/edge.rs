@@ -20,7 +20,7 @@ use crate::cgroups::{Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
 use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::request::Availability;
-use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
+use crate::sources::{CustomSource, Devices, Opened, Outcome, Reading, Slot, Source, Unavailable};
 use crate::supervisor::{Edge, JobPurpose, LookedUp};
 use crate::targets::{
     LEVELS, Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep,
@@ -151,7 +151,7 @@ impl SimulatedEdge {
                 source: Source::Custom(Box::new(source)),
                 step: None,
                 below: None,
-                roles: Vec::new(),
+                devices: Devices::default(),
             }
         });
         (opened.collect(), unavailable)

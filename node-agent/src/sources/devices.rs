@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use polymeter_proto::series::{Device, Role, RoleKind};
 
 use super::kernel_text;
 use super::slot::Slot;
+use super::target::Devices;
 
 /// The most devices below one that are looked at: disks of an array, ports of a bridge.
 const BELOW_MAX: usize = 256;
@@ -18,22 +20,59 @@ const BELOW_MAX: usize = 256;
 /// The type of the loopback interface: `ARPHRD_LOOPBACK`, include/uapi/linux/if_arp.h.
 const LOOPBACK: &str = "772";
 
-/// Returns the roles of the devices that slots are of, with the positions of the slots. A device that `sys`
-/// lacks has none.
-pub(super) fn roles(sys: &Path, slots: &[Slot]) -> Vec<(usize, Role)> {
+/// Returns the devices that slots are of. A device that `sys` lacks has no role.
+pub(super) fn of_slots(sys: &Path, slots: &[Slot], names: Option<&InterfaceNames>) -> Devices {
+    let is_interface = |slot: &Slot| {
+        matches!(Device::of(slot.definition.metric.name, &slot.labels), Some(Device::Interface(_)))
+    };
+    let has_interfaces = slots.iter().any(is_interface);
+    let names = names.filter(|_| has_interfaces);
+    let renamed = names.map_or_else(BTreeMap::new, |names| names.renamed(sys));
     let mut known: BTreeMap<Device<'_>, Option<Role>> = BTreeMap::new();
     let mut roles = Vec::new();
     for (position, slot) in slots.iter().enumerate() {
         let Some(device) = Device::of(slot.definition.metric.name, &slot.labels) else { continue };
-        let role = known.entry(device).or_insert_with(|| role(sys, device));
+        let role = known.entry(device).or_insert_with(|| role(sys, device, &renamed));
         roles.extend(role.clone().map(|role| (position, role)));
     }
-    roles
+    Devices { roles, renamed }
 }
 
-fn role(sys: &Path, device: Device<'_>) -> Option<Role> {
+/// The names of the network interfaces in series. Each keeps its first one while the agent runs, so that its
+/// counters go on when it is renamed: the kernel gives it an index once.
+#[derive(Debug, Default)]
+pub struct InterfaceNames(Mutex<BTreeMap<u32, String>>);
+
+impl InterfaceNames {
+    /// Takes over the interfaces that `sys` has. Returns the names in series of those that have others now.
+    fn renamed(&self, sys: &Path) -> BTreeMap<String, String> {
+        let all = sys.join("class/net");
+        let index = |name: &String| line(&all.join(name).join("ifindex"))?.parse::<u32>().ok();
+        let now: BTreeMap<u32, String> =
+            names(&all).into_iter().filter_map(|name| Some((index(&name)?, name))).collect();
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.retain(|index, _| now.contains_key(index));
+        for (index, name) in &now {
+            if !first.contains_key(index) {
+                // Another interface, which was renamed, has the series of this name.
+                let is_taken = first.values().any(|other| other == name);
+                first.insert(*index, if is_taken { format!("{name}#{index}") } else { name.clone() });
+            }
+        }
+        let renamed = now.into_iter().filter_map(|(index, name)| Some((first.get(&index)?, name)));
+        renamed.filter(|(first, name)| *first != name).map(|(first, name)| (name, first.clone())).collect()
+    }
+}
+
+/// Returns the role of a device, in which interfaces have their names in series.
+fn role(sys: &Path, device: Device<'_>, renamed: &BTreeMap<String, String>) -> Option<Role> {
     match device {
-        Device::Interface(name) => interface(&sys.join("class/net"), name),
+        Device::Interface(name) => {
+            let (kind, below) = interface(&sys.join("class/net"), name)?;
+            let in_series = |name: &String| renamed.get(name).unwrap_or(name).clone();
+            let below: Vec<String> = below.iter().map(in_series).collect();
+            Some(Role::new(kind, below.iter().map(String::as_str)))
+        }
         Device::Block(name) => {
             let (kind, below) = BlockDevices { sys }.role(&name.replace('/', "!"))?;
             let names: Vec<String> = below.iter().map(|name| name.replace('!', "/")).collect();
@@ -160,21 +199,22 @@ fn is_path_of(path: &str, device: &str) -> bool {
     is_number(namespace) && controller.is_some_and(is_number)
 }
 
-/// Returns the role of a network interface, given the directory of all; none if it is missing.
-fn interface(all: &Path, name: &str) -> Option<Role> {
+/// Returns the kind of a network interface, given the directory of all, and the interfaces below it; none if it
+/// is missing.
+fn interface(all: &Path, name: &str) -> Option<(RoleKind, Vec<String>)> {
     let directory = all.join(name);
     if !directory.is_dir() {
         return None;
     }
     if line(&directory.join("type")).as_deref() == Some(LOOPBACK) {
-        return Some(Role::new(RoleKind::Local, []));
+        return Some((RoleKind::Local, Vec::new()));
     }
     let below = all_below(name, |name| interfaces_below(&all.join(name)));
     let is_master = directory.join("bonding").exists() || directory.join("bridge").exists();
     // A child of IP over InfiniBand has a device, and its parent does not count its packets.
     let is_physical = below.is_empty() && !is_master && (has_device(&directory) || is_edge(all, &directory));
     let kind = if is_physical { RoleKind::Physical } else { RoleKind::Stacked };
-    Some(Role::new(kind, below.iter().map(String::as_str)))
+    Some((kind, below))
 }
 
 /// Returns the interfaces directly below one. Older kernels list the ports of bonds and bridges only.
@@ -257,7 +297,8 @@ mod tests {
         }
 
         fn role(&self, device: Device<'_>) -> String {
-            role(self.0.path(), device).map_or_else(|| "none".to_owned(), |role| role.to_string())
+            role(self.0.path(), device, &BTreeMap::new())
+                .map_or_else(|| "none".to_owned(), |role| role.to_string())
         }
 
         /// Returns the sum over `devices` by name, as readers compute it, given the bytes of each.
@@ -266,7 +307,8 @@ mod tests {
                 .iter()
                 .map(|(name, _)| {
                     let labels = Labels::new(vec![(key.to_owned(), (*name).to_owned())]).unwrap();
-                    let role = role(self.0.path(), Device::of(metric, &labels).unwrap());
+                    let device = Device::of(metric, &labels).unwrap();
+                    let role = role(self.0.path(), device, &BTreeMap::new());
                     labels.with_role(role)
                 })
                 .collect();
@@ -345,7 +387,9 @@ mod tests {
         assert_eq!(sys.role(Device::Block("dm-0")), "stacked dm-1");
         let many: Vec<String> = (0..2 * BELOW_MAX).map(|number| format!("x{number}")).collect();
         sys.block("dm-2", None, None, &many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(role(sys.0.path(), Device::Block("dm-2")).unwrap().below().count() <= BELOW_MAX);
+        assert!(
+            role(sys.0.path(), Device::Block("dm-2"), &BTreeMap::new()).unwrap().below().count() <= BELOW_MAX
+        );
     }
 
     /// Bytes that arrive at a device, and pass on to those below it in equal parts.
@@ -457,5 +501,48 @@ mod tests {
         assert_eq!(sys.sum("node.network.transmit.bytes", "interface", &all), 5);
         sys.interface("eno1", 1, &["device/vendor"]);
         assert_eq!(sys.role(Device::Interface("eth0")), "stacked", "the host's end of a link");
+    }
+
+    #[test]
+    fn an_interface_keeps_its_first_name_in_series() {
+        let sys = Sys::new();
+        let add = |name: &str, index: &str, files: &[&str]| {
+            sys.interface(name, 1, files);
+            sys.write(&format!("class/net/{name}/ifindex"), index);
+        };
+        add("eth0", "2\n", &["device/x"]);
+        add("eth1", "3\n", &["device/x"]);
+        add("bond0", "4\n", &["lower_eth0", "bonding/slaves"]);
+        let names = InterfaceNames::default();
+        let definition = polymeter_proto::catalogue::find("node.network.receive.bytes").unwrap();
+        let found = |interfaces: &[&str]| {
+            let slot = |name: &&str| Slot {
+                definition: definition.clone(),
+                labels: Labels::new(vec![("interface".to_owned(), (*name).to_owned())]).unwrap(),
+            };
+            let slots: Vec<Slot> = interfaces.iter().map(slot).collect();
+            let devices = of_slots(sys.0.path(), &slots, Some(&names));
+            let in_series = |slot: &Slot| devices.in_series(slot).unwrap_or_else(|| slot.clone());
+            let roles = devices.roles.iter().map(|(position, role)| {
+                format!("{} {role}", in_series(&slots[*position]).labels.get("interface").unwrap())
+            });
+            roles.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(&["eth0", "eth1", "bond0"]),
+            ["eth0 physical", "eth1 physical", "bond0 stacked eth0"]
+        );
+        let net = sys.0.path().join("class/net");
+        fs::rename(net.join("eth0"), net.join("lan0")).unwrap();
+        fs::rename(net.join("bond0/lower_eth0"), net.join("bond0/lower_lan0")).unwrap();
+        let renamed = ["eth1 physical", "bond0 stacked eth0", "eth0 physical"];
+        assert_eq!(found(&["eth1", "bond0", "lan0"]), renamed);
+        // Another interface takes the name that the first one had.
+        add("eth0", "9\n", &["device/x"]);
+        assert_eq!(found(&["lan0", "eth0"]), ["eth0 physical", "eth0#9 physical"]);
+        fs::remove_dir_all(net.join("lan0")).unwrap();
+        fs::remove_dir_all(net.join("eth0")).unwrap();
+        add("eth0", "10\n", &["device/x"]);
+        assert_eq!(found(&["eth0"]), ["eth0 physical"], "both are gone");
     }
 }

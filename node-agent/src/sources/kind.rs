@@ -8,13 +8,14 @@ use polymeter_proto::series::Identifier;
 
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
+use super::devices::InterfaceNames;
 use super::gpu_clients::GpuClients;
 use super::mount_table::MountTable;
 use super::reader_thread::ThreadedSource;
 use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
 use super::source::Source;
-use super::target::{Opened, Target};
+use super::target::{Devices, Opened, Target};
 use super::taskstats::ExitedTasks;
 use crate::cgroups::{Mounts, Step};
 use crate::counters::CpuAccount;
@@ -101,7 +102,7 @@ impl<'a> Opening<'a> {
             None => (name, None),
             Some(step) => (format!("{}/{name}", step.name), Some(Arc::clone(step))),
         };
-        self.opened.push(Opened { name, source, step, below: None, roles: Vec::new() });
+        self.opened.push(Opened { name, source, step, below: None, devices: Devices::default() });
     }
 
     /// Adds a source like [`Opening::push`], and returns it for additions.
@@ -196,6 +197,8 @@ pub struct SourceFactory<'a> {
     pub served_jobs: Option<&'a Arc<ServedJobs>>,
     /// The listener for the ends of threads; none where it is not used.
     pub exited: Option<&'a Arc<ExitedTasks>>,
+    /// The names of network interfaces in series; none: those that they have.
+    pub interface_names: Option<&'a InterfaceNames>,
 }
 
 impl<'a> SourceFactory<'a> {
@@ -217,6 +220,7 @@ impl<'a> SourceFactory<'a> {
             gpu_clients: None,
             served_jobs: None,
             exited: None,
+            interface_names: None,
         }
     }
 }

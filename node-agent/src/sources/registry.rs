@@ -75,8 +75,9 @@ impl SourceFactory<'_> {
             }
         }
         let (mut opened, unavailable) = opening.finish();
-        for Opened { source, roles, .. } in &mut opened {
-            *roles = devices::roles(&self.mounts.sys(), source.slots());
+        let sys = self.mounts.sys();
+        for Opened { source, devices, .. } in &mut opened {
+            *devices = devices::of_slots(&sys, source.slots(), self.interface_names);
         }
         (opened, unavailable)
     }

@@ -1,10 +1,12 @@
 //! Targets, and the sources that were opened for them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::series::Role;
+use polymeter_proto::series::{Device, Labels, Role};
 
 use super::finder::Finder;
+use super::slot::Slot;
 use super::source::Source;
 use crate::cgroups::{JobCgroups, Step};
 use crate::counters::Counters;
@@ -32,6 +34,30 @@ pub struct Opened {
     pub step: Option<Arc<Step>>,
     /// The finder of cgroups or processes that must be read with it, if it is a sum over them.
     pub below: Option<Finder>,
-    /// The roles of the devices that its slots are of, by the positions of the slots.
+    /// The devices that its slots are of.
+    pub devices: Devices,
+}
+
+/// What the kernel tells about the devices that the slots of a source are of.
+#[derive(Debug, Default)]
+pub struct Devices {
+    /// Their roles, by the positions of the slots.
     pub roles: Vec<(usize, Role)>,
+    /// The names in series of the network interfaces that have other names now.
+    pub renamed: BTreeMap<String, String>,
+}
+
+impl Devices {
+    /// Returns a slot with the name that its device has in series; none if that is its name now.
+    pub(crate) fn in_series(&self, slot: &Slot) -> Option<Slot> {
+        let Some(Device::Interface(now)) = Device::of(slot.definition.metric.name, &slot.labels) else {
+            return None;
+        };
+        let first = self.renamed.get(now)?;
+        let name = |(key, value): &(String, String)| {
+            (key.clone(), if key == Device::INTERFACE { first.clone() } else { value.clone() })
+        };
+        let labels = Labels::new(slot.labels.pairs().iter().map(name).collect()).ok()?;
+        Some(Slot { definition: slot.definition.clone(), labels })
+    }
 }

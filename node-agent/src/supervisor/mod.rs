@@ -3,6 +3,7 @@
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod calibrator;
+mod clock_watch;
 mod cpu_meter;
 mod dispatcher;
 mod edge;

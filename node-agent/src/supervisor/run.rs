@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
 use tracing::warn;
 
+use super::clock_watch::ClockWatch;
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge, Search, Shared, now};
@@ -19,6 +20,7 @@ use super::wait::{every, readable, until, waitable};
 use super::{calibrator, processes, sampler_notices, status_view};
 use crate::admission::{Admission, ExerciseTimes};
 use crate::cgroups::Mounts;
+use crate::clock;
 use crate::config::AgentConfig;
 use crate::file_pages::{self, Release};
 use crate::lanes::Command;
@@ -47,6 +49,7 @@ pub(crate) struct Supervisor {
     config: AgentConfig,
     core: Dispatcher<NodeEdge>,
     cpu_meter: CpuMeter,
+    clock_watch: ClockWatch,
     release: Release,
     placement: Placement,
     rights: watch::Sender<Rights>,
@@ -81,7 +84,15 @@ impl Supervisor {
             lifecycle,
             edge: NodeEdge::new(&config, mounts, cpus, shared),
         };
-        Self { config, core, cpu_meter: CpuMeter::default(), release: Release::default(), placement, rights }
+        Self {
+            config,
+            core,
+            cpu_meter: CpuMeter::default(),
+            clock_watch: ClockWatch::default(),
+            release: Release::default(),
+            placement,
+            rights,
+        }
     }
 
     /// Returns the watcher of exits, for a thread of its own; none if it is unavailable.
@@ -154,7 +165,7 @@ impl Supervisor {
                 _ = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
                     self.release_pages();
-                    if self.is_idle() {
+                    if self.is_idle() || self.must_begin_anew() {
                         break;
                     }
                 }
@@ -251,6 +262,13 @@ impl Supervisor {
         let is_idle = self.core.lifecycle.is_idle(&self.core.targets, now());
         let outbox_bytes = self.core.edge.shared.counters.outbox_bytes.load(Relaxed);
         self.config.exit_when_idle && is_idle && outbox_bytes == 0
+    }
+
+    /// Returns true if the wall clock was set, and the agent can begin anew with it.
+    fn must_begin_anew(&mut self) -> bool {
+        let has_sent_all = self.core.edge.shared.counters.outbox_bytes.load(Relaxed) == 0;
+        let is_free = self.core.targets.job_count() == 0 && has_sent_all;
+        self.clock_watch.must_begin_anew(clock::ahead_ns(), is_free)
     }
 
     /// Applies another configuration.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Role;
 
 use super::ids::Ids;
 use super::key::TargetKey;
@@ -14,7 +13,7 @@ use super::source_ids::SourceIds;
 use crate::cgroups::Step;
 use crate::lanes::{Command, SourceId};
 use crate::plan::Plan;
-use crate::sources::{Finder, RefreshInterval, Slot, Source, UnknownLinesFound};
+use crate::sources::{Devices, Finder, RefreshInterval, Slot, Source, UnknownLinesFound};
 
 #[derive(Debug, Default)]
 pub(crate) struct SessionIds {
@@ -75,11 +74,16 @@ impl OpenSource {
         }
     }
 
-    /// Records the roles of the devices that its slots are of, by the positions of the slots.
-    pub(super) fn with_roles(mut self, roles: Vec<(usize, Role)>) -> Self {
-        for (position, role) in roles {
-            if let Some(slot) = self.slots.get_mut(position) {
-                slot.labels = std::mem::take(&mut slot.labels).with_role(Some(role));
+    /// Records the devices that its slots are of: their names in series, and their roles.
+    pub(super) fn with_devices(mut self, devices: &Devices) -> Self {
+        for slot in &mut self.slots {
+            if let Some(in_series) = devices.in_series(slot) {
+                *slot = in_series;
+            }
+        }
+        for (position, role) in &devices.roles {
+            if let Some(slot) = self.slots.get_mut(*position) {
+                slot.labels = std::mem::take(&mut slot.labels).with_role(Some(role.clone()));
             }
         }
         self

@@ -22,6 +22,9 @@ pub enum Device<'a> {
 }
 
 impl<'a> Device<'a> {
+    /// The label of the name of a network interface.
+    pub const INTERFACE: &'static str = "interface";
+
     /// Returns the device of a series; none if its values are not those of a device that can contain others.
     pub fn of(metric: &str, labels: &'a Labels) -> Option<Self> {
         if metric.starts_with("io.") {
@@ -29,7 +32,7 @@ impl<'a> Device<'a> {
         } else if metric.starts_with("node.disk.") {
             labels.get("device").map(Self::Block)
         } else if metric.starts_with("node.network.") {
-            labels.get("interface").map(Self::Interface)
+            labels.get(Self::INTERFACE).map(Self::Interface)
         } else {
             None
         }

@@ -99,6 +99,15 @@ SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queu
     FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
 ) AS visible;
 
+-- What jobs used that have ended, as their reports have it.
+CREATE VIEW usage_by_job WITH (security_barrier) AS
+SELECT run.job_key, run.job_id, run.started AS start_time, run.ended AS stop_time, used.elapsed_s, used.nodes, used.cores, used.cpu_s, used.cores_peak, used.memory_request_bytes,
+       used.memory_used_bytes, used.memory_bound_bytes, used.gpus, used.gpus_used, used.gpu_s
+FROM jobs AS run CROSS JOIN LATERAL (
+    SELECT * FROM job_usage WHERE job_usage.job_key = run.job_key AND elapsed_s IS NOT NULL OFFSET 0
+) AS used
+WHERE run.ended IS NOT NULL;
+
 CREATE VIEW nodetime_by_job WITH (security_barrier) AS
 SELECT job_id, started - coalesce(clock_offset, '0') AS start_time, ended - coalesce(clock_offset, '0') AS stop_time, node
 FROM polymeter_visible_job_node;

@@ -23,6 +23,13 @@ SELECT job.job_key, job_id, cluster, owner, owner_uid, skewed.started, CASE WHEN
        queue, nodes, cores, state, exit_code, exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
 FROM polymeter_skewed_job AS skewed JOIN job ON job.job_key = skewed.job_key;
 
+-- What jobs used that have ended, as their reports have it.
+CREATE VIEW usage_by_job AS
+SELECT run.job_key, run.job_id, run.started AS start_time, run.ended AS stop_time, used.elapsed_s, used.nodes, used.cores, used.cpu_s, used.cores_peak, used.memory_request_bytes,
+       used.memory_used_bytes, used.memory_bound_bytes, used.gpus, used.gpus_used, used.gpu_s
+FROM jobs AS run JOIN job_usage AS used ON used.job_key = run.job_key
+WHERE used.elapsed_s IS NOT NULL AND run.ended IS NOT NULL;
+
 CREATE VIEW nodetime_by_job AS
 SELECT job.job_id, job_node.started - coalesce(session.clock_offset_us * 1000, 0) AS start_time,
        job_node.ended - coalesce(session.clock_offset_us * 1000, 0) AS stop_time, job_node.node

@@ -62,6 +62,8 @@ pub enum LossReason {
     Contradiction,
     /// The agent did not announce their ids in spite of a request, or the dictionary would exceed its limits.
     UnknownId,
+    /// Users have supplied too many series for their job.
+    UserSeries,
     /// The store refuses their frame.
     StoreRefused,
     /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a
@@ -103,13 +105,14 @@ impl Losses {
 
 impl LossReason {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OutboxFull,
         Self::Refused,
         Self::SpoolDamaged,
         Self::Clock,
         Self::Contradiction,
         Self::UnknownId,
+        Self::UserSeries,
         Self::StoreRefused,
         Self::StoreReplaced,
     ];
@@ -123,6 +126,7 @@ impl LossReason {
             Self::Clock => "clock",
             Self::Contradiction => "contradiction",
             Self::UnknownId => "unknown_id",
+            Self::UserSeries => "user_series",
             Self::StoreRefused => "store_refused",
             Self::StoreReplaced => "store_replaced",
         }

@@ -7,7 +7,8 @@ use crate::row::from_row;
 use crate::value::Value;
 
 /// Selects the newest session of each node that sent something after a time, with the node's own lines of the
-/// ledger and its losses since.
+/// ledger and its losses since. The newest is the one that sent last: the clock of the node may have been set
+/// back between two of them.
 pub(super) fn agents_since(since_ns: i64) -> Selection<'static, AgentRow> {
     // The conditions on the ledger are those of its unique index.
     let sum = |column: &str| {
@@ -24,7 +25,9 @@ pub(super) fn agents_since(since_ns: i64) -> Selection<'static, AgentRow> {
                  WHERE loss.node = session.node AND loss.time >= $1), 0)
          FROM session
          WHERE session.last_seen >= $1 AND NOT EXISTS (
-             SELECT 1 FROM session AS later WHERE later.node = session.node AND later.started > session.started
+             SELECT 1 FROM session AS later WHERE later.node = session.node
+                 AND (later.last_seen > session.last_seen
+                      OR later.last_seen = session.last_seen AND later.started > session.started)
          )
          ORDER BY session.node, session.session_id",
         sum("due"),

@@ -275,7 +275,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact(
         "wasted_core_hours",
         FactUnit::Number,
-        "Core-hours of a job without GPUs less its CPU time, at least 0.",
+        "Core-hours of a job without GPUs less those in use: (`cores` - `cores_used`) * `elapsed`, at least 0.",
     ),
     fact(
         "owner_wasted_core_hours",

@@ -254,8 +254,8 @@ fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
 
 fn add_waste(facts: &mut Facts) {
     let of = |name: &str| facts.number(name);
-    let unused = of("cores").zip(of("elapsed")).zip(of("cpu_time"));
-    let unused = unused.map(|((cores, elapsed), cpu_s)| (cores * elapsed - cpu_s).max(0.0) / 3600.0);
+    let unused = of("cores").zip(of("elapsed")).zip(of("cores_used"));
+    let unused = unused.map(|((cores, elapsed), used)| (cores - used).max(0.0) * elapsed / 3600.0);
     let has_gpus = of("gpus").is_some_and(|gpus| gpus > 0.0);
     facts.set_number("wasted_core_hours", unused.filter(|_| !has_gpus));
 }

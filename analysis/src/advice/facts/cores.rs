@@ -10,20 +10,22 @@ use crate::resources::{CPU_TIME, first_of, of_metric};
 
 /// The cores of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     /// Their number on all nodes, if the scheduler reported it.
     pub(super) count: Option<f64>,
     /// The number of the scheduler's units for each of them: 1, or more if it counts hardware threads.
     pub(super) cpus_per_core: f64,
-    /// The most that can be in use on each node, in the order of the report; empty where threads are cores.
-    most: Vec<f64>,
+    /// Those of each node, in the order of the report; empty if their number is not known.
+    on_nodes: Vec<f64>,
+    /// True if the scheduler counts hardware threads: then no more than the cores can be in use.
+    counts_threads: bool,
 }
 
 impl Cores {
     /// Determines the cores of a job.
-    pub(super) fn of(report: &Report, series: &[&SeriesReport]) -> Self {
+    pub(crate) fn of(report: &Report, series: &[&SeriesReport]) -> Self {
         let count = report.submission.cores.map(to_f64).filter(|cores| *cores > 0.0);
-        let as_counted = Self { count, cpus_per_core: 1.0, most: Vec::new() };
+        let as_counted = Self { count, cpus_per_core: 1.0, ..Self::default() };
         let Some(all) = count.filter(|_| !report.by_node.is_empty()) else { return as_counted };
         let known: Option<Vec<f64>> = report.by_node.iter().map(|node| node.job_cores.map(to_f64)).collect();
         let nodes = to_f64(report.by_node.len() as u64);
@@ -31,21 +33,26 @@ impl Cores {
             .filter(|known| (known.iter().sum::<f64>() - all).abs() < 0.5)
             .unwrap_or_else(|| vec![all / nodes; report.by_node.len()]);
         if !counts_threads(report, series, &on_nodes) {
-            return as_counted;
+            return Self { on_nodes, ..as_counted };
         }
-        let most: Vec<f64> =
+        let on_nodes: Vec<f64> =
             report.by_node.iter().zip(on_nodes).map(|(node, cpus)| cpus / threads_per_core(node)).collect();
-        let cores: f64 = most.iter().sum();
-        Self { count: Some(cores), cpus_per_core: all / cores, most }
+        let cores: f64 = on_nodes.iter().sum();
+        Self { count: Some(cores), cpus_per_core: all / cores, on_nodes, counts_threads: true }
+    }
+
+    /// Returns the cores of the job on a node, given by its place in the report.
+    pub(crate) fn on_node(&self, place: usize) -> Option<f64> {
+        self.on_nodes.get(place).copied()
     }
 
     /// Returns the most cores that can be in use on a node, given by its place in the report.
     fn most_on(&self, place: usize) -> f64 {
-        self.most.get(place).copied().unwrap_or(f64::INFINITY)
+        self.on_node(place).filter(|_| self.counts_threads).unwrap_or(f64::INFINITY)
     }
 
     /// Returns the CPU time of a node, given by its place in the report, in which each core counts once.
-    pub(super) fn used_s(&self, place: usize, node: &NodeReport, series: &[&SeriesReport]) -> Option<f64> {
+    pub(crate) fn used_s(&self, place: usize, node: &NodeReport, series: &[&SeriesReport]) -> Option<f64> {
         let most = self.most_on(place);
         if most.is_infinite() {
             return node.used.cpu_s;

@@ -11,6 +11,7 @@ mod tests;
 mod values;
 
 pub use catalogue::{FACTS, FactDefinition, FactUnit};
+pub(crate) use cores::Cores;
 pub use values::{Facts, MetricFacts};
 
 use super::expression::{Scope, Type};

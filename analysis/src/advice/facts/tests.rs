@@ -408,6 +408,7 @@ fn hardware_threads_count_as_their_cores() {
     let waves = on_threads(&[(64, 32, 16, course)]);
     near(&waves, "cores_used", (8.0 + 2.0) / 2.0);
     near(&waves, "cores_peak", 8.0);
+    near(&waves, "wasted_core_hours", 8.0 - 5.0);
     assert_eq!(ids(&waves), ["low-cpu-efficiency"]);
 }
 

@@ -1,18 +1,22 @@
 //! Tests of frames whose content cannot be stored unchanged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Event, LedgerEntry, Mark, MarkKind};
+use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
-    JobHandle, Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeDescriptor, ShapeId, Unit,
+    JobHandle, Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionId, ShapeDescriptor,
+    ShapeId, Unit,
 };
 use polymeter_proto::stacks::{
     FunctionDescriptor, FunctionId, FunctionName, StackCount, StackDescriptor, StackId, StackInterval,
 };
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
-use polymeter_store::accepted::{LossReason, LossRecord, OutOfRange, STACK_DEPTH};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, STACK_DEPTH};
 
 use super::super::session::RequestTimes;
 use super::super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
@@ -187,6 +191,48 @@ fn requests_the_dictionary_for_entries_with_unknown_references() {
         ingest.sessions.get_mut(&SESSION).unwrap().requested = RequestTimes::default();
         assert!(matches!(ingest.frame(&peer(), next, at(0)), Verdict::Ask(ToAgent::NeedDictionary { .. })));
     }
+}
+
+/// Returns the shape of a value that a user supplies.
+fn user_shape(id: usize, job: u32, metric: usize) -> Arc<Shape> {
+    let id = u32::try_from(id).unwrap();
+    let name = MetricName::new(format!("user.m{metric}")).unwrap();
+    let mut shape = (*shape(id, Some(job))).clone();
+    shape.columns[0].metric = (MetricId(id), MetricDescriptor { name, ..super::metric() });
+    Arc::new(shape)
+}
+
+#[test]
+fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
+    let mut ingest = Ingest::default();
+    let max = limits::USER_SERIES_OF_JOB;
+    let mut of_session = |session: u64, shapes: Vec<Arc<Shape>>| -> Vec<Accepted> {
+        let session = SessionId(session);
+        let mut announced = Announced::default();
+        assert!(ingest.open(session, &peer(), 0, at(0)));
+        let numbered = (1..).zip(shapes);
+        let frames = numbered.map(|(number, shape)| {
+            let mut frame = frame(number, &shape, &[NOW_US], &mut announced, &[]);
+            frame.session = session;
+            accepted(ingest.frame(&peer(), frame, at(0)))
+        });
+        frames.collect()
+    };
+    // The handles of two sessions stand for the same job.
+    let first = of_session(7, (1..=max).map(|number| user_shape(number, 1, number)).collect());
+    assert!(first.iter().all(|accepted| accepted.losses.is_empty()));
+    let again = (1..=3).map(|number| user_shape(number, 2, number + max - 2));
+    let second = of_session(8, again.chain([shape(9, Some(2))]).collect());
+    let lost = |accepted: &Accepted| {
+        accepted.losses.iter().map(|loss| (loss.samples, loss.reason)).collect::<Vec<_>>()
+    };
+    let of_users = vec![(1, LossReason::UserSeries)];
+    assert_eq!(second.iter().map(lost).collect::<Vec<_>>(), [vec![], vec![], of_users, vec![]]);
+    assert_eq!(
+        second.iter().map(Accepted::rows).collect::<Vec<_>>(),
+        [1, 1, 0, 1],
+        "known ones and others are stored"
+    );
 }
 
 /// Returns the current time, and times just too old, just too far ahead, and just not too old.

@@ -20,7 +20,7 @@ use super::source::Source;
 use super::target::Target;
 use super::unknown_lines::UnknownLines;
 pub(super) use mountstats::check;
-use mountstats::{Section, Transport, number};
+use mountstats::{OPERATIONS, Section, Transport, number};
 
 /// The kind's name in the catalogue.
 const KIND: &str = "nfs";
@@ -30,46 +30,6 @@ const MOUNTS_MAX: usize = 32;
 
 /// Nanoseconds in a millisecond.
 const MS_NS: u64 = 1_000_000;
-
-/// The operations whose lines are read, of versions 3 and 4.
-const OPERATIONS: [&str; 36] = [
-    "READ",
-    "WRITE",
-    "COMMIT",
-    "GETATTR",
-    "SETATTR",
-    "LOOKUP",
-    "ACCESS",
-    "OPEN",
-    "OPEN_NOATTR",
-    "OPEN_DOWNGRADE",
-    "CLOSE",
-    "CREATE",
-    "MKDIR",
-    "MKNOD",
-    "REMOVE",
-    "RMDIR",
-    "RENAME",
-    "LINK",
-    "SYMLINK",
-    "READLINK",
-    "READDIR",
-    "READDIRPLUS",
-    "FSSTAT",
-    "STATFS",
-    "LOCK",
-    "LOCKU",
-    "DELEGRETURN",
-    "LAYOUTGET",
-    "LAYOUTCOMMIT",
-    "LAYOUTRETURN",
-    "SEQUENCE",
-    "ALLOCATE",
-    "DEALLOCATE",
-    "COPY",
-    "CLONE",
-    "READ_PLUS",
-];
 
 /// The place of a value in a section.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,47 @@
 //! for pNFS.
 
 use super::super::mount_table::unescape;
-use super::OPERATIONS;
 use crate::sources::UnknownLines;
+
+/// The operations whose lines are read, of versions 3 and 4.
+pub(super) const OPERATIONS: [&str; 36] = [
+    "READ",
+    "WRITE",
+    "COMMIT",
+    "GETATTR",
+    "SETATTR",
+    "LOOKUP",
+    "ACCESS",
+    "OPEN",
+    "OPEN_NOATTR",
+    "OPEN_DOWNGRADE",
+    "CLOSE",
+    "CREATE",
+    "MKDIR",
+    "MKNOD",
+    "REMOVE",
+    "RMDIR",
+    "RENAME",
+    "LINK",
+    "SYMLINK",
+    "READLINK",
+    "READDIR",
+    "READDIRPLUS",
+    "FSSTAT",
+    "STATFS",
+    "LOCK",
+    "LOCKU",
+    "DELEGRETURN",
+    "LAYOUTGET",
+    "LAYOUTCOMMIT",
+    "LAYOUTRETURN",
+    "SEQUENCE",
+    "ALLOCATE",
+    "DEALLOCATE",
+    "COPY",
+    "CLONE",
+    "READ_PLUS",
+];
 
 /// The beginnings of lines that are left out by name: what is mounted how, and where the statistics begin.
 const LEFT_OUT: [&str; 9] = [

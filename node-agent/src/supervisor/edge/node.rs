@@ -25,8 +25,8 @@ use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::request::Availability;
 use crate::sources::{
-    ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, SourceFactory, SummedFileSource,
-    Target, Unavailable, UnknownLines, remove_resctrl_groups,
+    ExitedTasks, Finder, InterfaceNames, Opened, Outcome, ReadBuffer, Reading, ScanResult, SourceFactory,
+    SummedFileSource, Target, Unavailable, UnknownLines, remove_resctrl_groups,
 };
 use crate::stats_cache::StatsCache;
 use crate::supervisor::owner_lookups::{JobPurpose, LookedUp, NAME_SERVICE, OwnerLookups, User};
@@ -69,6 +69,7 @@ pub(in crate::supervisor) struct NodeEdge {
     busiest_processes: usize,
     ebpf: bool,
     exited: Arc<ExitedTasks>,
+    interface_names: InterfaceNames,
     descriptor_limit: usize,
     unknown_lines_log: LogThrottle,
 }
@@ -102,6 +103,7 @@ impl NodeEdge {
             busiest_processes: config.busiest_processes,
             ebpf: config.ebpf,
             exited: Arc::default(),
+            interface_names: InterfaceNames::default(),
             descriptor_limit: kernel::descriptor_limit(),
             unknown_lines_log: LogThrottle::new(LOG_INTERVAL, LOGGED_SOURCES),
         }
@@ -145,6 +147,7 @@ impl NodeEdge {
             gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
             served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),
+            interface_names: Some(&self.interface_names),
         }
     }
 

@@ -266,7 +266,7 @@ impl SourceSet {
         let is_kept = |dormant: &Opened| is_anew || dormant.step.is_some();
         self.dormant.extend(dormant.into_iter().filter(is_kept));
         let (mut new, mut added) = (Vec::new(), Vec::new());
-        for Opened { name, source, step, below, roles } in awake {
+        for Opened { name, source, step, below, devices } in awake {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let id = former.remove(&name).map_or_else(
                 || {
@@ -276,11 +276,13 @@ impl SourceSet {
                 },
                 |source| source.id,
             );
-            let open = OpenSource::new(id, &source, step, below).with_roles(roles);
+            let open = OpenSource::new(id, &source, step, below).with_devices(&devices);
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            let active = active.with_progress(|slot| self.progress_of(slot));
+            let in_series = |slot: &Slot| devices.in_series(slot);
+            let active =
+                active.with_progress(|slot| self.progress_of(in_series(slot).as_ref().unwrap_or(slot)));
             let active = active.with_cpu_account(owner.job.map(|_| Arc::clone(&self.cpu_account)));
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
