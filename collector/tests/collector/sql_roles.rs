@@ -16,7 +16,7 @@ polymeter_test_harness::tests![
 ];
 
 /// The views for users.
-pub(crate) const VIEWS: [&str; 13] = [
+pub(crate) const VIEWS: [&str; 14] = [
     "jobs",
     "nodetime_by_job",
     "metrics",
