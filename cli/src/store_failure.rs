@@ -10,6 +10,8 @@ use crate::failure::Failure;
 pub(crate) fn store_failure(action: &str, error: &StoreError) -> Failure {
     let remedy = if error.is_unreachable() {
         "; check the address of the store, and that its server runs"
+    } else if error.is_disk_full() {
+        "; make room on the disk of the store, and repeat the command"
     } else {
         ""
     };

@@ -156,6 +156,9 @@ pub(crate) struct OpenedToRead {
     pub(crate) cancel: Cancel,
 }
 
+/// The condition that a part of the name of a job matches the pattern `?`, tested for each job.
+pub(crate) const NAMED_PARTLY: &str = r"lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\'";
+
 /// The fragments of statements that differ between backends.
 #[derive(Debug)]
 pub(crate) struct Dialect {
@@ -178,6 +181,8 @@ pub(crate) struct Dialect {
     pub(crate) now: &'static str,
     /// Selects whether the role `$1` has rights on the store; none without roles.
     pub(crate) has_rights: Option<&'static str>,
+    /// The condition that a part of the name of a job matches the pattern `?`.
+    pub(crate) named_partly: &'static str,
     /// True if a range of series is read in the order of their ids and times; a list of ids may be sorted.
     pub(crate) has_ordered_ranges: bool,
     /// Writes a condition after a column of ids: that it is one of these.

@@ -7,6 +7,7 @@ use polymeter_proto::read::{IdRanges, JobsOf};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobOrder, JobRow, Read, Reader, Rollup, SeriesScope};
 
+use crate::sql_views::run_with_plans;
 use crate::support::{Kind, TestEnvironment};
 
 scenarios! { undistributed
@@ -14,6 +15,7 @@ scenarios! { undistributed
     no_large_table_is_scanned,
     jobs_of_one_user_are_found_among_those_of_others,
     each_order_of_jobs_has_an_index,
+    corrected_times_of_jobs_are_computed_without_those_of_others,
 }
 
 /// The number of jobs: one after the other, each for ten minutes, over three weeks.
@@ -323,6 +325,17 @@ fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnviro
     for plan in of_jobs {
         assert!(plan.contains("job_by_owner_uid"), "{plan}");
     }
+    // A part of the name is compared once for each job: in SQLite within the index of names.
+    let of_name =
+        plan_of(&mut reader, &JobFilter { name: Some("wing".to_owned()), limit: 10, ..JobFilter::default() });
+    let scans = of_name.lines().filter(|line| line.contains(" on job ")).count();
+    let is_of_index = of_name.contains("COVERING INDEX job_by_name");
+    assert!(scans == 1 || is_of_index, "{of_name}");
+    let of_user = plan_of(
+        &mut reader,
+        &JobFilter { owner: Some("nobody".to_owned()), limit: 10, ..JobFilter::default() },
+    );
+    assert!(of_user.contains("job_by_owner"), "{of_user}");
     // A name that is rare among the jobs of a user is found by its index, also for a manager.
     environment.execute("UPDATE job SET name = 'name' || (job_key % 100), account = 'a' || (owner_uid % 3)");
     environment.execute("ANALYZE");
@@ -425,6 +438,68 @@ fn each_order_of_jobs_has_an_index(environment: &mut TestEnvironment) {
         (by(|filter| filter.cluster = Some("c2".to_owned())), vec![2100, 14, 7]),
     ] {
         assert_eq!(keys(&reader.jobs(&filter).unwrap()), expected, "{filter:?}");
+    }
+}
+
+/// Returns the plan of the statement that selects the jobs of a filter.
+fn plan_of(reader: &mut Reader, filter: &JobFilter) -> String {
+    reader.record_plans();
+    reader.jobs(filter).unwrap();
+    reader.take_plans().swap_remove(0)
+}
+
+fn corrected_times_of_jobs_are_computed_without_those_of_others(environment: &mut TestEnvironment) {
+    fill(environment);
+    // A third of the sessions had clocks that were ahead: by up to six minutes.
+    environment.execute("UPDATE job_node SET session_id = 's' || job_key");
+    environment.execute("UPDATE job SET owner = 'user' || owner_uid");
+    let (begin, end) =
+        (time(environment.kind, "job_key * 600 - 60"), time(environment.kind, "job_key * 600 + 700"));
+    environment.execute(&format!(
+        "INSERT INTO job_node (job_key, node, started, ended, session_id)
+         SELECT job_key, 'n' || ((job_key + 1) % 20), {begin}, {end}, 's' || (job_key + 1) FROM job WHERE job_key % 5 = 0 AND job_key < {JOBS}"
+    ));
+    let ahead_us = "CAST(substr(session_id, 2) AS int) % 7 * 60000000";
+    environment.execute(&format!(
+        "UPDATE session SET clock_offset_us = {ahead_us} WHERE CAST(substr(session_id, 2) AS int) % 3 = 0"
+    ));
+    environment.execute("ANALYZE");
+    let seconds = |of: &str| match environment.kind {
+        Kind::Sqlite => format!("{of} / 1000000000 - 1767225600"),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => {
+            format!("CAST(extract(epoch FROM {of}) AS int) - 1767225600")
+        }
+    };
+    let (started, ended) = (seconds("started"), seconds("ended"));
+    let columns = format!("CAST(job_key || ' ' || ({started}) || ' ' || ({ended}) AS text)");
+    let ahead_s = |session: i64| if session % 3 == 0 { session % 7 * 60 } else { 0 };
+    let expected = |key: i64| {
+        let (began_s, ended_s) = (key * 600, key * 600 + 599);
+        let has_other = key % 5 == 0 && key < JOBS;
+        let is_skewed = key % 3 == 0 || has_other && (key + 1) % 3 == 0;
+        let (mut began, mut ended) = (began_s - ahead_s(key), ended_s - ahead_s(key));
+        if has_other && is_skewed {
+            began = began.min(began_s - 60 - ahead_s(key + 1));
+            ended = ended.max(began_s + 700 - ahead_s(key + 1));
+        }
+        format!("{key} {began} {ended}")
+    };
+    let found = environment.lines(&format!("SELECT {columns} FROM jobs ORDER BY job_key"));
+    assert_eq!(found, (1..=JOBS).map(expected).collect::<Vec<_>>());
+    for key in [9, 14, 20, 21, 35] {
+        let of_job = environment.lines(&format!("SELECT {columns} FROM jobs WHERE job_id = '{key}'"));
+        assert_eq!(of_job, [expected(key)]);
+    }
+    let Some(server) = &environment.server else { return };
+    server.query("CREATE ROLE user3 LOGIN IN ROLE polymeter_user");
+    let own = run_with_plans(server, "user3", "SELECT count(*) FROM jobs WHERE job_id = '10'");
+    assert_eq!(own.0, "1");
+    let (all, of_all) = run_with_plans(server, "postgres", "SELECT count(*) FROM jobs");
+    assert_eq!(all, JOBS.to_string());
+    assert!(of_all.contains("Anti Join"), "each job is looked up in the corrected ones: {of_all}");
+    let (_, of_job) = run_with_plans(server, "postgres", "SELECT * FROM jobs WHERE job_id = '21'");
+    for table in ["job", "job_node", "session"] {
+        assert!(!of_job.contains(&format!("Seq Scan on {table} ")), "{table}: {of_job}");
     }
 }
 

@@ -10,7 +10,8 @@ use crate::support::{Kind, TestEnvironment};
 polymeter_test_harness::tests![a_store_survives_the_way_through_a_database];
 
 /// The columns of each table of a file that are not copied.
-const OF_ONE_STORE: [(&str, &str); 2] = [("session", "collector_id"), ("job_end", "claimed_until")];
+const OF_ONE_STORE: [(&str, &str); 3] =
+    [("session", "collector_id"), ("job_end", "claimed_until"), ("job_usage", "claimed_until")];
 
 /// Returns the rows of all tables of a file that are copied, sorted, by table.
 fn contents(file: &std::path::Path) -> Vec<(String, Vec<String>)> {
@@ -39,6 +40,45 @@ fn contents(file: &std::path::Path) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
+/// Gives each column of each table that is copied a value of its type in at least one row.
+fn fill_columns(file: &std::path::Path) {
+    let database = Connection::open(file).unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO job_usage (job_key, ended) SELECT job_key, ended FROM job WHERE ended IS NOT NULL ON CONFLICT DO NOTHING;
+             INSERT INTO job_usage (job_key, ended) SELECT min(job_key), 5000 FROM job WHERE true ON CONFLICT DO NOTHING;
+             INSERT INTO notice (rule, about, job_key, recipient, subject, text, created) VALUES ('idle', 'job 1', 1, 'a', 'b', 'c', 5000);
+             INSERT INTO notice_opt_out VALUES (1001, '*');
+             INSERT INTO loss SELECT 5000, node, session_id, NULL, 3, 'clock', 4000, 5000, NULL FROM session LIMIT 1;
+             INSERT INTO plan_change_set (digest) VALUES ('d');
+             INSERT INTO plan_change_set_member SELECT max(set_id), 0, 'm', NULL, NULL FROM plan_change_set;
+             INSERT INTO plan_change_event (time, set_id, node, cause) SELECT 5000, max(set_id), 'n1', 'lease' FROM plan_change_set;
+             INSERT INTO mark (time, node, job_key, name) VALUES (5000, 'n1', 1, 'm');",
+        )
+        .unwrap();
+    let list = |sql: &str| -> Vec<(String, String)> {
+        let mut statement = database.prepare(sql).unwrap();
+        statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    for (table, _) in contents(file) {
+        for (column, kind) in list(&format!("SELECT name, type FROM pragma_table_info('{table}')")) {
+            let has_none = format!("SELECT count(*) = 0 FROM {table} WHERE {column} IS NOT NULL");
+            if !database.query_row(&has_none, (), |row| row.get::<_, bool>(0)).unwrap() {
+                continue;
+            }
+            let value = match kind.as_str() {
+                "REAL" => "1.5",
+                "INTEGER" => "7000",
+                _ if column == "role" => "'part'",
+                // Text, and JSON.
+                _ => "'{}'",
+            };
+            let rows = database.execute(&format!("UPDATE {table} SET {column} = {value}"), ()).unwrap();
+            assert!(rows > 0, "{table} has a row");
+        }
+    }
+}
+
 fn a_store_survives_the_way_through_a_database() {
     let mut source = TestEnvironment::new(Kind::Sqlite);
     let fixture = Fixture::new(&source);
@@ -60,6 +100,8 @@ fn a_store_survives_the_way_through_a_database() {
          INSERT INTO job_end (job_key, noticed, attempts) VALUES (2, 7000, 1);
          UPDATE rollup SET final_before = 10800000000000",
     );
+    let file = source.url();
+    fill_columns(file.file().unwrap());
     let database = TestEnvironment::new(Kind::Postgres);
     let directory = tempfile::tempdir().unwrap();
     let back = directory.path().join("back.db");
@@ -88,7 +130,6 @@ fn a_store_survives_the_way_through_a_database() {
     let next = "INSERT INTO job (job_id, started) VALUES ('next', now()) RETURNING job_key > (SELECT max(job_key) FROM job)";
     assert_eq!(database.lines(&format!("BEGIN; {next}; ROLLBACK"))[0], "t");
     polymeter_store::copy(&database.url(), &StoreUrl::sqlite(&back), &mut |_, _| ()).unwrap();
-    let file = source.url();
     for ((table, before), (_, after)) in contents(file.file().unwrap()).into_iter().zip(contents(&back)) {
         assert_eq!(before, after, "{table}");
     }

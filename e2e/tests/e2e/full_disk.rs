@@ -59,6 +59,21 @@ fn full_disk_delays_data_and_loses_none() {
     assert_eq!(agent.count("frames_acknowledged"), acknowledged);
 
     let pid = running.pid().to_string();
+    // A copy that does not fit says what to do, and has no job.
+    let [store, copy] = ["store.db", "copy.db"].map(|name| format!("sqlite:{disk}/{name}"));
+    let polymeter = |arguments: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid, "-m"]).arg(program("polymeter").get_program()).args(arguments);
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat(),
+        )
+    };
+    let (status, said) = polymeter(&["store", "copy", &store, &copy]);
+    assert!(status == Some(1) && said.contains("; make room on the disk of the store"), "{said}");
+    let (status, said) = polymeter(&["jobs", "--store", &copy]);
+    assert!(status != Some(0) || !said.contains("1 "), "{said}");
     let grown = Command::new("nsenter")
         .args(["-t", &pid, "-m", "mount", "-o", "remount,size=200m", disk])
         .status()

@@ -173,6 +173,8 @@ pub enum UsageGroup {
     Queue,
     /// The array or heterogeneous job; other jobs do not count.
     Array,
+    /// The job.
+    Job,
 }
 
 /// A query. Its answer is any number of rows of one type.

@@ -34,17 +34,21 @@ CREATE FUNCTION polymeter_is_own(owner text, account text) RETURNS boolean LANGU
 SELECT owner = polymeter_user_name() OR account = ANY (polymeter_managed_accounts())
 $$;
 
--- The jobs on nodes whose clocks were ahead of the collector's or behind by much, with the times that the
--- views of jobs have in place of those of the nodes.
+-- The jobs on nodes whose clocks were ahead of the collector's or behind by much, and the times that the
+-- views of jobs have in place of those of the nodes. Joins reach into both: the times of a job are computed
+-- without those of others.
+CREATE VIEW polymeter_skewed_place AS
+SELECT place.job_key FROM session AS skewed JOIN job_node AS place ON place.node = skewed.node AND place.session_id = skewed.session_id
+WHERE skewed.clock_offset_us IS NOT NULL;
+
 CREATE VIEW polymeter_skewed_job AS
-SELECT job_key, min(started - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS started,
-       max(ended - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS ended
-FROM (
-    SELECT own.job_key, own.started, own.ended, clock_offset_us FROM job_node AS own LEFT JOIN session USING (session_id)
-    WHERE own.job_key IN (
-        SELECT place.job_key FROM session AS skewed JOIN job_node AS place ON place.node = skewed.node AND place.session_id = skewed.session_id
-        WHERE skewed.clock_offset_us IS NOT NULL)
-) AS place GROUP BY job_key;
+SELECT job_key, corrected.started, corrected.ended FROM job
+CROSS JOIN LATERAL (
+    SELECT min(place.started - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS started,
+           max(place.ended - coalesce(clock_offset_us, 0) * interval '1 microsecond') AS ended
+    FROM job_node AS place LEFT JOIN session USING (session_id) WHERE place.job_key = job.job_key
+) AS corrected
+WHERE EXISTS (SELECT FROM polymeter_skewed_place AS place WHERE place.job_key = job.job_key);
 
 -- The jobs that the user sees, and the nodes on which they ran. The command of a run is its owner's.
 -- `clock_offset`: the time by which the clock of the node, in the last session that followed the job there,
@@ -87,7 +91,7 @@ SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queu
            queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal, name || '' AS name, display_id || '' AS display_id,
            time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
     FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-        AND job_key <> ALL (ARRAY(SELECT job_key FROM polymeter_skewed_job))
+        AND NOT EXISTS (SELECT FROM polymeter_skewed_place AS place WHERE place.job_key = job.job_key)
     UNION ALL
     SELECT job_key, job_id, cluster, owner || '', owner_uid + 0, skewed.started, CASE WHEN job.ended IS NOT NULL THEN skewed.ended END,
            account || '', queue, nodes || '', cores, state, exit_code, exit_signal, name || '', display_id || '', time_limit_s,

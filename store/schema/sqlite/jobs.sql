@@ -48,6 +48,7 @@ CREATE INDEX job_by_name ON job (name, job_key) WHERE name IS NOT NULL;
 CREATE INDEX job_by_end ON job (ended, job_key);
 CREATE INDEX job_by_elapsed ON job ((ended - started), job_key);
 CREATE INDEX job_by_cores ON job ((coalesce(cores, 0)), job_key);
+CREATE INDEX job_by_owner ON job (owner);
 CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 CREATE INDEX job_by_account ON job (account);
 

@@ -10,8 +10,8 @@ SELECT job_node.job_key, min(job_node.started - coalesce(session.clock_offset_us
        max(job_node.ended - coalesce(session.clock_offset_us * 1000, 0)) AS ended
 FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
 WHERE job_node.job_key IN (
-    SELECT place.job_key FROM session AS skewed CROSS JOIN job_node AS place ON place.node = skewed.node AND place.session_id = skewed.session_id
-    WHERE skewed.clock_offset_us IS NOT NULL)
+    SELECT place.job_key FROM job_node AS place CROSS JOIN session AS skewed ON skewed.session_id = place.session_id
+    WHERE place.node IN (SELECT node FROM session WHERE clock_offset_us IS NOT NULL) AND skewed.clock_offset_us IS NOT NULL)
 GROUP BY job_node.job_key;
 
 CREATE VIEW jobs AS

@@ -395,7 +395,8 @@ fn values(mut row: Row, columns: &[Column]) -> Result<Vec<Value<'static>>, Datab
             ColumnType::Integer => row.get::<Option<i64>>()?.into(),
             ColumnType::Bool => row.get::<Option<bool>>()?.into(),
             ColumnType::Time => row.get::<TimeUs<Option<i64>>>()?.0.map_or(Value::Null, Value::Time),
-            ColumnType::Text | ColumnType::Json | ColumnType::Real => row.get::<Option<String>>()?.into(),
+            ColumnType::Real => row.get::<Option<f64>>()?.into(),
+            ColumnType::Text | ColumnType::Json => row.get::<Option<String>>()?.into(),
         });
     }
     Ok(values)

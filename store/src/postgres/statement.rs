@@ -8,7 +8,7 @@ use tokio_postgres::Column;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::copy::Timestamp;
-use crate::backend::Dialect;
+use crate::backend::{Dialect, NAMED_PARTLY};
 use crate::error::DatabaseError;
 use crate::row::{Row, unexpected};
 use crate::value::{Batch, ColumnType, Value};
@@ -43,6 +43,7 @@ const PARTITIONS: Dialect = Dialect {
     has_rights: Some(
         "SELECT coalesce(has_table_privilege(to_regrole(CAST($1 AS text))::oid, to_regclass('jobs')::oid, 'SELECT'), false)",
     ),
+    named_partly: NAMED_PARTLY,
     has_ordered_ranges: true,
     is_one_of: |ids| {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();

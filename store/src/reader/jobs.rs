@@ -7,6 +7,7 @@ use polymeter_proto::read::{JobFilter, JobOrder, JobRow, JobsOf};
 use polymeter_proto::run::Run;
 
 use super::recorded_statements::Reader;
+use crate::backend::{Dialect, NAMED_PARTLY};
 use crate::row::{FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};
@@ -62,7 +63,7 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
-        let (mut condition, parameters) = condition(filter);
+        let (mut condition, parameters) = condition(self.dialect(), filter);
         let (order, is_ascending) = order(filter);
         let (column, direction) = (column(order), if is_ascending { "ASC" } else { "DESC" });
         if let Some((listed, job_key)) = filter.before {
@@ -187,11 +188,6 @@ fn is_of<'a>(of: &'a JobsOf, parameters: &mut Vec<Value<'a>>) -> String {
     condition
 }
 
-/// The condition for a part of the name: of a user's jobs, and of all jobs, whose names an index has side by
-/// side.
-const OWN_NAMED_PARTLY: &str = r"lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\'";
-const NAMED_PARTLY: &str = r"job_key IN (SELECT job_key FROM job WHERE name IS NOT NULL AND lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\')";
-
 /// Returns the pattern of texts that contain `text`.
 fn pattern(text: &str) -> String {
     let escaped = text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
@@ -219,7 +215,7 @@ const fn column(order: JobOrder) -> &'static str {
 }
 
 /// Returns the condition for the jobs that a filter selects, without that of its page, and its parameters.
-pub(super) fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
+pub(super) fn condition<'a>(dialect: &Dialect, filter: &'a JobFilter) -> (String, Vec<Value<'a>>) {
     let text = |wanted: &'_ Option<String>| wanted.clone().map(Value::from);
     let at = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
     let has_end = filter.is_ended == Some(true)
@@ -239,7 +235,7 @@ pub(super) fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
         ("queue = ?", text(&filter.queue)),
         ("cluster = ?", text(&filter.cluster)),
         (
-            if filter.owner_uid.is_some() { OWN_NAMED_PARTLY } else { NAMED_PARTLY },
+            if filter.owner_uid.is_some() { NAMED_PARTLY } else { dialect.named_partly },
             filter.name.as_deref().map(|name| Value::from(pattern(name))),
         ),
         ("job_key IN (SELECT job_key FROM job_node WHERE node = ?)", text(&filter.node)),

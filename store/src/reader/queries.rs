@@ -23,7 +23,7 @@ impl Read for Reader {
         match query {
             Query::Jobs(filter) => pass(self.jobs(filter)?, each),
             Query::Usage { by, ended_ns, jobs } => {
-                return self.blocks(&usage::usage_of(*by, ended_ns, jobs), each);
+                return self.blocks(&usage::usage_of(self.dialect(), *by, ended_ns, jobs), each);
             }
             Query::Notices { owner_uid, limit } => {
                 return self.blocks(&usage::notices_of(*owner_uid, *limit), each);

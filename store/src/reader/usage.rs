@@ -8,6 +8,7 @@ use polymeter_proto::read::{JobFilter, JobRow, JobUsage, NoticeRow, UsageGroup, 
 use super::jobs;
 use super::recorded_statements::{Reader, Selection};
 use crate::StoreError;
+use crate::backend::Dialect;
 use crate::row::from_row;
 use crate::value::Value;
 
@@ -88,11 +89,12 @@ impl Reader {
 
 /// Selects the sums over the jobs of a filter that ended in a span, by an attribute.
 pub(super) fn usage_of<'a>(
+    dialect: &Dialect,
     by: UsageGroup,
     ended_ns: &Range<i64>,
     filter: &'a JobFilter,
 ) -> Selection<'a, UsageRow> {
-    let (condition, mut parameters) = jobs::condition(filter);
+    let (condition, mut parameters) = jobs::condition(dialect, filter);
     let first = parameters.len() + 1;
     parameters.extend([ended_ns.start, ended_ns.end].map(|ns| Value::time(ns.div_euclid(1000))));
     let owner = "coalesce(job.owner, CAST(job.owner_uid AS text))";
@@ -102,6 +104,7 @@ pub(super) fn usage_of<'a>(
         UsageGroup::Account => ("job.account", "CAST(NULL AS text)", "GROUP BY 1"),
         UsageGroup::Queue => ("job.queue", "CAST(NULL AS text)", "GROUP BY 1"),
         UsageGroup::Array => ("used.array_id", owner, "GROUP BY 1, 2, job.cluster"),
+        UsageGroup::Job => ("coalesce(job.display_id, job.job_id)", owner, "GROUP BY job.job_key, 1, 2"),
     };
     let is_in_group = if by == UsageGroup::Array { "AND used.array_id IS NOT NULL" } else { "" };
     let known = "used.cores IS NOT NULL AND used.cpu_s IS NOT NULL";
@@ -128,7 +131,7 @@ pub(super) fn usage_of<'a>(
     let statement = format!(
         "SELECT {group}, {user}, count(*), count(*) FILTER (WHERE upper(job.state) IN ({failed})),
              count(*) FILTER (WHERE used.elapsed_s IS NULL OR NOT ({known})), {}
-         FROM (SELECT job_key, cluster, owner, owner_uid, account, queue, state FROM job WHERE {condition}) AS job
+         FROM (SELECT job_key, job_id, display_id, cluster, owner, owner_uid, account, queue, state FROM job WHERE {condition}) AS job
          JOIN job_usage AS used ON used.job_key = job.job_key
          WHERE used.ended >= ${first} AND used.ended < ${} {is_in_group}
          {groups} ORDER BY 8 DESC, 10 DESC, 3 DESC, 1 LIMIT {}",

@@ -18,6 +18,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     explain: "EXPLAIN QUERY PLAN",
     now: "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000000",
     has_rights: None,
+    // An index has the names of all jobs side by side.
+    named_partly: r"job_key IN (SELECT job_key FROM job WHERE name IS NOT NULL AND lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\')",
     // Each id of a list is looked up in the index, in their order.
     has_ordered_ranges: false,
     is_one_of,

@@ -23,7 +23,8 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(Failure::Failed(format!("cannot read {}: {error}", path.display()))),
     };
-    let is_ours = existing.as_ref().is_none_or(|existing| existing.replace(LOCAL, "/usr/") == example);
+    let without_prefix = |text: &str| text.replace(LOCAL, "/usr/");
+    let is_ours = existing.as_deref().is_none_or(|text| without_prefix(text) == without_prefix(example));
     let base = existing.as_deref().filter(|_| is_ours).unwrap_or(example).to_owned();
     let wanted = settings.iter().fold(base.clone(), |text, (key, value)| with(&text, key, value));
     let differences =
@@ -136,6 +137,27 @@ mod tests {
         assert!(faults.0.is_empty(), "{faults}");
         let table: toml::Table = packaged.parse().unwrap();
         assert_eq!(table["api"]["listen"].as_str(), Some("/run/api.sock"));
+    }
+
+    /// As packages install it, and as `make install` does, which writes its prefix into it.
+    #[test]
+    fn each_example_is_changed_as_it_is_installed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("installed.toml");
+        let collector = include_str!("../../../../deploy/collector.toml");
+        let client = include_str!("../../../../deploy/client.toml");
+        for example in [EXAMPLE, collector, client] {
+            let local = example.replace("/usr/bin/polymeter", "/usr/local/bin/polymeter");
+            for installed in
+                [example, &local.replace("/usr/libexec/polymeter", "/usr/local/libexec/polymeter")]
+            {
+                fs::write(&path, installed).unwrap();
+                let mut plan = Plan::default();
+                add(&mut plan, path.to_str().unwrap(), example, &[("collector", quoted("tcp://x:1"))])
+                    .unwrap();
+                assert!(plan.differences.is_empty() && plan.has_changes(), "{installed}");
+            }
+        }
     }
 
     #[test]
