@@ -13,27 +13,14 @@ use polymeter_proto::wire::frame::Block;
 use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SeriesRecord, SessionRecord, StoreId};
 
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
+use super::fault::{AGAIN, Fault, learn};
 use super::id_table::IdTable;
 use super::shared_rules::Shared;
-use super::stacks::StackTable;
+use super::stack_table::StackTable;
 use crate::limits;
 
 /// The number of ended jobs that are kept, since their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;
-
-/// The reason for which a frame or an entry cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It refers to an unknown id, which a dictionary may announce.
-    Unknown(&'static str),
-    /// It contradicts itself or earlier entries, and no dictionary helps.
-    Contradiction(&'static str),
-    /// The session has announced more than [`limits::SESSION_DICTIONARY_BYTES`].
-    Full,
-}
-
-/// The fault of an id that is announced again and differs.
-const AGAIN: Fault = Fault::Contradiction("an id was announced again with another definition");
 
 /// The columns of a block.
 #[derive(Debug)]
@@ -316,22 +303,4 @@ fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     let has_same_owner = has_same_uid && names.is_none_or(|(known, new)| known == new);
     let identity = |job: &JobDescriptor| (job.job_id.clone(), job.cluster.clone(), job.started_us);
     has_same_owner && identity(known) == identity(new)
-}
-
-/// Adds `new` to a table under `id`. Returns true if it was unknown before.
-pub(super) fn learn<N, V>(
-    table: &mut IdTable<V>,
-    id: u32,
-    new: N,
-    same: impl Fn(&V, &N) -> bool,
-    make: impl FnOnce(N) -> V,
-) -> Result<bool, Fault> {
-    match table.get(id) {
-        Some(known) if same(known, &new) => Ok(false),
-        Some(_) => Err(AGAIN),
-        None => {
-            table.insert(id, make(new));
-            Ok(true)
-        }
-    }
 }

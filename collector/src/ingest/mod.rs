@@ -5,12 +5,14 @@
 
 mod cost;
 mod dictionary;
+mod fault;
 mod id_table;
 mod memory;
 mod resolve;
 mod session;
 mod sessions;
 mod shared_rules;
+mod stack_table;
 mod stacks;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use polymeter_proto::series::JobHandle;
 use polymeter_proto::wire::frame::{Block, Frame};
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
 
-use super::dictionary::{Dictionary, Fault};
+use super::dictionary::Dictionary;
+use super::fault::Fault;
 
 impl Dictionary {
     /// Checks that all ids of `frame` are known. The entries of its own dictionary were added before.

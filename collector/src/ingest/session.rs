@@ -10,7 +10,8 @@ use polymeter_proto::wire::message::{Lost, ToAgent};
 use polymeter_service::clock::Now;
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
-use super::dictionary::{Dictionary, Fault};
+use super::dictionary::Dictionary;
+use super::fault::Fault;
 use super::shared_rules::Shared;
 use super::times::TimeRange;
 use super::verdict::{Rejection, Verdict};

@@ -1,82 +1,17 @@
-//! Call stacks: the functions and stacks of a dictionary, and the samples of frames.
+//! The samples of call stacks of frames, whose ids are replaced by records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, JobHandle};
-use polymeter_proto::stacks::{FunctionDescriptor, StackCount, StackDescriptor, StackInterval};
+use polymeter_proto::stacks::{StackCount, StackInterval};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_store::accepted::{
-    FunctionRecord, JobRecord, LedgerLine, LossReason, LossRecord, STACKS_SOURCE, StackBlock, StackRecord,
-    StackSamples,
+    LedgerLine, LossReason, LossRecord, STACKS_SOURCE, StackBlock, StackSamples,
 };
 
-use super::cost::{STACK_BYTES, function_cost};
-use super::dictionary::{Dictionary, Fault, learn};
-use super::id_table::IdTable;
-
-/// The functions and stacks of a session.
-#[derive(Debug, Default)]
-pub(super) struct StackTable {
-    functions: IdTable<Arc<FunctionRecord>>,
-    stacks: IdTable<Arc<StackRecord>>,
-}
-
-impl StackTable {
-    /// Adds a function of `job`. Returns true if it was unknown before.
-    pub(super) fn add_function(
-        &mut self,
-        id: u32,
-        job: Arc<JobRecord>,
-        descriptor: FunctionDescriptor,
-    ) -> Result<bool, Fault> {
-        let name = descriptor.name.map(|name| name.as_str().to_owned());
-        let module = descriptor.module.map(|module| module.as_str().to_owned());
-        let function = FunctionRecord::new(job, name, module);
-        let same = |known: &Arc<FunctionRecord>, new: &FunctionRecord| {
-            Arc::ptr_eq(&known.job, &new.job) && known.name == new.name && known.module == new.module
-        };
-        learn(&mut self.functions, id, function, same, Arc::new)
-    }
-
-    /// Adds a stack. Returns true if it was unknown before.
-    pub(super) fn add_stack(&mut self, id: u32, descriptor: StackDescriptor) -> Result<bool, Fault> {
-        let function =
-            self.functions.get(descriptor.function.0).cloned().ok_or(Fault::Unknown("function"))?;
-        let known = |id: u32| self.stacks.get(id).cloned().ok_or(Fault::Unknown("stack"));
-        let parent = descriptor.parent.map(|parent| known(parent.0)).transpose()?;
-        let stack = StackRecord::new(parent, function).ok_or(Fault::Contradiction(
-            "inconsistent dictionary: a call stack has functions of several jobs, or too many",
-        ))?;
-        learn(&mut self.stacks, id, stack, |known, new| known.is_same(new), Arc::new)
-    }
-
-    /// Removes what belongs to a job. Returns its approximate memory.
-    pub(super) fn end_job(&mut self, job: &Arc<JobRecord>) -> usize {
-        let mut freed = 0;
-        self.stacks.retain(|stack| {
-            let keep = !Arc::ptr_eq(&stack.function.job, job);
-            freed += if keep { 0 } else { STACK_BYTES };
-            keep
-        });
-        self.functions.retain(|function| {
-            let keep = !Arc::ptr_eq(&function.job, job);
-            let texts = [&function.name, &function.module];
-            freed += if keep { 0 } else { function_cost(texts.map(|text| text.as_deref())) };
-            keep
-        });
-        freed
-    }
-
-    /// Returns the stack of a count, which must be of `job`.
-    fn of(&self, count: &StackCount, job: &Arc<JobRecord>) -> Result<&Arc<StackRecord>, Fault> {
-        let stack = self.stacks.get(count.stack.0).ok_or(Fault::Unknown("stack"))?;
-        if Arc::ptr_eq(&stack.function.job, job) {
-            return Ok(stack);
-        }
-        Err(Fault::Contradiction("inconsistent frame: an interval has call stacks of another job"))
-    }
-}
+use super::dictionary::Dictionary;
+use super::fault::Fault;
 
 impl Dictionary {
     /// Checks that all ids of the call stacks of a frame are known.

@@ -119,8 +119,8 @@ mod tests {
         let expected = "   total    self  function\n\
             \u{20}100.0 %   0.0 %  main (a.out)\n\
             \u{20} 90.0 %  60.0 %    solve (a.out)\n\
-            \u{20} 30.0 %  30.0 %      std::vector<xxxxxx…\n\
-            \u{20}  8.0 %   8.0 %    e\\u{1b}[31mvil\\u{a} …\n\
+            \u{20} 30.0 %  30.0 %      std::vector<xxxxx…\n\
+            \u{20}  8.0 %   8.0 %    e\\u{1b}[31mvil\\u{a}…\n\
             \u{20}  2.0 %   2.0 %    [a.out]\n\
             (1 branch left out: with less than 0.5 %, or behind 200 lines)\n";
         assert_eq!(text, expected);

@@ -197,7 +197,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
                 "polymeter flame 4250 --against 4242 --format html -o change.html",
                 "What changed between two jobs.",
             ),
-            ("polymeter flame 4242 --format collapsed | flamegraph.pl > flame.svg", "For other tools."),
+            ("polymeter flame 4242 -o job.folded", "For flamegraph.pl and speedscope."),
         ],
     },
     Supplement {
