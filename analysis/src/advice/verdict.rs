@@ -18,9 +18,16 @@ pub(super) fn verdict(report: &Report, facts: &Facts) -> Verdict {
         (1.., _) => format!("{} to change", units::counted(things, "thing")),
         (0, _) if report.series.is_empty() => "no samples".to_owned(),
         (0, Some(_)) => "too short for advice".to_owned(),
+        (0, None) if lacks_gpus(report) => "its GPUs were not sampled".to_owned(),
         (0, None) => "nothing to change".to_owned(),
     });
     Verdict { state, used, things, text: parts.join(" - ") }
+}
+
+/// Returns true for a job that requested GPUs of which no sample is there: its cores are not judged.
+fn lacks_gpus(report: &Report) -> bool {
+    let has_requested = report.submission.gpus.is_some_and(|gpus| gpus > 0) && !report.submission.is_run();
+    has_requested && !report.series.iter().any(|series| series.metric.starts_with("gpu."))
 }
 
 fn state(report: &Report) -> String {
@@ -118,6 +125,9 @@ mod tests {
             labels: "gpu=0,uuid=GPU-a".to_owned(),
             ..gauge("gpu.utilization", &[90.0; 60])
         };
+        let mut requested = report(60, 8, vec![busy("n1", &[0.0; 60])]);
+        requested.submission.gpus = Some(4);
+        assert_eq!(text(requested), "COMPLETED - used 0.00 of 8 cores - its GPUs were not sampled");
         let both = report(60, 8, vec![busy("n1", &[7.9; 60]), gpu]);
         assert_eq!(text(both), "COMPLETED - used 7.90 of 8 cores and 90 % of 1 GPU - nothing to change");
     }
