@@ -311,7 +311,7 @@ SELECT visible.job_id, part.time - coalesce(session.clock_offset_us, 0) * interv
            SELECT string_agg(replace(coalesce(of_caller.name, '[' || coalesce(trim(of_caller.module, '[]'), 'unknown') || ']'), ';', ':'), ';' ORDER BY depth DESC)
            FROM caller JOIN stack_function AS of_caller
                ON of_caller.job_key = sample.job_key AND of_caller.function_id = caller.function_id
-       ) AS stack, sample.count AS samples, sample.count * part.period_us AS time_us
+       ) AS stack, sample.count AS samples, sample.count::numeric * part.period_us AS time_us
 FROM (
     SELECT job_key, job_id FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL

@@ -196,16 +196,17 @@ SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;
 CREATE VIEW stacks AS
 SELECT job.job_id, part.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, part.node AS device_id,
        part.metric AS metric_id, sample.process, innermost.name AS function, innermost.module, (
-           WITH RECURSIVE caller (stack_id, parent_id, function_id, depth) AS (
-               SELECT stack_id, parent_id, function_id, 1 FROM stack_node AS first
+           WITH RECURSIVE caller (parent_id, stack, depth) AS (
+               SELECT first.parent_id, replace(coalesce(called.name, '[' || coalesce(trim(called.module, '[]'), 'unknown') || ']'), ';', ':'), 1
+               FROM stack_node AS first JOIN stack_function AS called
+                   ON called.job_key = first.job_key AND called.function_id = first.function_id
                WHERE first.job_key = sample.job_key AND first.stack_id = sample.stack_id
                UNION ALL
-               SELECT next.stack_id, next.parent_id, next.function_id, depth + 1
+               SELECT next.parent_id, replace(coalesce(called.name, '[' || coalesce(trim(called.module, '[]'), 'unknown') || ']'), ';', ':') || ';' || caller.stack, depth + 1
                FROM caller JOIN stack_node AS next ON next.job_key = sample.job_key AND next.stack_id = caller.parent_id
+               JOIN stack_function AS called ON called.job_key = next.job_key AND called.function_id = next.function_id
                WHERE depth < 1024)
-           SELECT group_concat(replace(coalesce(of_caller.name, '[' || coalesce(trim(of_caller.module, '[]'), 'unknown') || ']'), ';', ':'), ';' ORDER BY depth DESC)
-           FROM caller JOIN stack_function AS of_caller
-               ON of_caller.job_key = sample.job_key AND of_caller.function_id = caller.function_id
+           SELECT stack FROM caller ORDER BY depth DESC LIMIT 1
        ) AS stack, sample.count AS samples, sample.count * part.period_us AS time_us
 FROM stack_interval AS part
 JOIN stack_sample AS sample

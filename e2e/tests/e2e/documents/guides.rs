@@ -120,6 +120,11 @@ const OF_KEYS: &[Block] = &[
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("README.md", "make demo", "builds and tests all of Polymeter: .ci/run executes both"),
     ("README.md", "$ polymeter run --every", "documents::readme_report_has_the_form_of_a_run executes it"),
+    (
+        ANALYSE,
+        "polymeter flame 4242 ",
+        "needs jobs with call stacks: bundle::bundle_contains_the_stored_samples executes its options",
+    ),
     (ANALYSE, "polymeter export 4242 --store", "needs pandas: `make test-frames` runs the example"),
     (
         "docs/how-to/store.md",
