@@ -134,7 +134,8 @@ fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dy
                 Next::Watch => watchdog.watch(&agent),
             }
         };
-        let begins_anew = timeout.is_none() && clock::was_set();
+        // The clock may have been set again since: without the option no agent ends by itself for good.
+        let begins_anew = timeout.is_none() && (clock::was_set() || !config.exit_when_idle);
         if !begins_anew {
             service_manager::stopping();
         }

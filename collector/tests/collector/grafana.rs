@@ -239,7 +239,8 @@ fn recompute_rollups(server: &Server, kind: Kind) {
 fn summarise(environment: &mut TestEnvironment) {
     environment.execute(
         "UPDATE job SET cores = 4, scheduler = 'slurm';
-         UPDATE session SET node_cpus = 8, node_cores = CASE node WHEN 'n1' THEN 4 ELSE 8 END",
+         UPDATE session SET node_cpus = 8, node_cores = CASE node WHEN 'n1' THEN 4 ELSE 8 END;
+         UPDATE job_usage SET claimed_until = ended",
     );
     let mut summaries = JobUsageTable::open(&environment.url()).unwrap();
     for job in environment.jobs() {
