@@ -28,6 +28,12 @@ pub trait CustomSource: Send + fmt::Debug {
         self.read(&mut Reading::absent(self.slots().len()));
     }
 
+    /// Returns the stack of its thread in the slow lane, in bytes. Device libraries need more than system
+    /// calls.
+    fn stack_bytes(&self) -> usize {
+        256 * 1024
+    }
+
     /// Returns true if it is read once more before it is closed, since it holds samples that belong to the
     /// time since the last read.
     fn has_last_read(&self) -> bool {

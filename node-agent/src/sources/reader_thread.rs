@@ -28,9 +28,6 @@ use crate::futex_timer::FutexTimer;
 /// more.
 pub const THREADS_MAX: usize = 256;
 
-/// The stack of a reader thread, in bytes. Device libraries need more than system calls.
-const STACK_BYTES: usize = 256 * 1024;
-
 /// The longest wait of an opening for the preparation of a source that states its refresh interval. One that
 /// takes longer is taken over by the next rescan.
 const PREPARATION: Duration = Duration::from_millis(20);
@@ -158,7 +155,7 @@ impl ThreadedSource {
         let needs_preparation = source.needs_preparation();
         let (prepared, preparation) = mpsc::sync_channel(1);
         // The kernel shows 15 bytes of a thread's name.
-        let builder = std::thread::Builder::new().name(format!("r:{name}")).stack_size(STACK_BYTES);
+        let builder = std::thread::Builder::new().name(format!("r:{name}")).stack_size(source.stack_bytes());
         let thread = builder.spawn(move || {
             source.prepare();
             its_found.update(&*source);

@@ -2,7 +2,7 @@
 //!
 //! A value is present, absent (it was due, and could not be read), or lacking: its device does not have it.
 
-use super::stacks::StackProfile;
+use super::stack_profile::StackProfile;
 
 /// One value for each slot of a source, or none where it is absent.
 #[derive(Debug, Default, Clone)]

@@ -101,7 +101,7 @@ mod tests {
         let doubling =
             format!("_Z1fI1a{}E", (0..40).fold("St4pairI1aS_E".to_owned(), |s, _| s + "S0_IS1_S1_E"));
         let templates = format!("_Z{}1aE{}", "N1aI".repeat(3_000), "E".repeat(3_000));
-        let thread = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
+        let thread = std::thread::Builder::new().stack_size(super::super::STACK_BYTES).spawn(move || {
             for symbol in [nested, doubling, templates, format!("_R{}", "NvINt".repeat(20_000))] {
                 check(symbol.as_bytes());
             }

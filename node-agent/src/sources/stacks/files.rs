@@ -130,7 +130,7 @@ impl PerfMap {
     }
 }
 
-/// The time after which no further table is searched during one read.
+/// The CPU time of this thread after which no further table is searched during one read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     until_ns: u64,
@@ -138,10 +138,10 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn of(ns: u64) -> Self {
-        Self { until_ns: clock::monotonic_ns().saturating_add(ns) }
+        Self { until_ns: clock::thread_cpu_ns().saturating_add(ns) }
     }
 
     pub(super) fn is_spent(self) -> bool {
-        clock::monotonic_ns() >= self.until_ns
+        clock::thread_cpu_ns() >= self.until_ns
     }
 }

@@ -33,8 +33,6 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
 
-pub use self::profile::{Function, StackProfile};
-
 /// Checks what holds for any bytes, by the parser that the first byte chooses.
 pub(super) fn check(data: &[u8]) {
     let Some((parser, data)) = data.split_first() else { return };
@@ -45,6 +43,9 @@ pub(super) fn check(data: &[u8]) {
         _ => demangle::check(data),
     }
 }
+
+/// The stack of the reading thread, in bytes: names of functions nest, and their parsers follow.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// The shortest period. Below it, sampling takes a noticeable part of the time.
 const PERIOD_MIN: Period = Period::MILLISECOND;
@@ -193,5 +194,9 @@ impl CustomSource for StackSource {
 
     fn has_last_read(&self) -> bool {
         true
+    }
+
+    fn stack_bytes(&self) -> usize {
+        STACK_BYTES
     }
 }

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
-use polymeter_proto::stacks::FunctionName;
 
 use super::files::Budget;
 use super::modules::{KERNEL, ModuleId, Modules, Name};
 use super::records::{Frame, Record, Timed};
 use super::spaces::Spaces;
+use crate::sources::stack_profile::{Function, StackProfile};
 
 /// The most different stacks of addresses of an interval. Samples of further ones are lost.
 const STACKS_MAX: usize = 64 * 1024;
@@ -19,50 +17,12 @@ const STACKS_MAX: usize = 64 * 1024;
 /// The most addresses of all of them together: 16 MiB.
 const ADDRESSES_MAX: usize = 1024 * 1024;
 
-/// The most time for the search of symbols in one read, in nanoseconds. The rest is found by the next ones.
-const SYMBOLS_NS: u64 = 100_000_000;
+/// The CPU time after which no further table is searched in one read, in nanoseconds. The rest is found by the
+/// next ones.
+const SYMBOLS_NS: u64 = 200_000_000;
 
 /// Code at a position of a module.
 type Place = (ModuleId, u64);
-
-/// A function in a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Function {
-    /// Its name; none if there is no symbol.
-    pub name: Option<Arc<FunctionName>>,
-    /// Its module.
-    pub module: Option<Identifier>,
-}
-
-/// The samples of an interval, by functions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StackProfile {
-    /// The begin and the end, in microseconds since the epoch.
-    pub span_us: (i64, i64),
-    /// The period of the samples.
-    pub period: Option<Period>,
-    /// The functions.
-    pub functions: Vec<Function>,
-    /// The stacks: the number of the caller's, which is smaller, and the number of the function.
-    pub stacks: Vec<(Option<u32>, u32)>,
-    /// The process, the number of the stack, and the number of samples.
-    pub counts: Vec<(u32, u32, u64)>,
-    /// Samples that were lost.
-    pub lost: u64,
-    /// The number of times that the kernel paused sampling.
-    pub throttled: u64,
-    /// Samples whose outermost functions are missing.
-    pub cut: u64,
-    /// Samples whose innermost function has no symbol.
-    pub unresolved: u64,
-}
-
-impl StackProfile {
-    /// Returns the number of its samples.
-    pub fn samples(&self) -> u64 {
-        self.counts.iter().map(|(_, _, count)| count).sum()
-    }
-}
 
 /// The samples since the last profile, and what is known of the processes.
 #[derive(Debug)]
@@ -173,7 +133,10 @@ impl Collected {
         let budget = Budget::of(SYMBOLS_NS);
         let places: Vec<Place> = places.into_iter().collect();
         let mut names = HashMap::with_capacity(places.len());
-        for of_module in places.chunk_by(|a, b| a.0 == b.0) {
+        // The kernel's table is the largest, so that it comes last.
+        let mut modules: Vec<&[Place]> = places.chunk_by(|a, b| a.0 == b.0).collect();
+        modules.sort_by_key(|of_module| of_module.first().is_some_and(|place| place.0 == KERNEL));
+        for of_module in modules {
             let Some((module, _)) = of_module.first() else { continue };
             let positions: Vec<u64> = of_module.iter().map(|(_, position)| *position).collect();
             let found = self.modules.functions(*module, &positions, budget);
