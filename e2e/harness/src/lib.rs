@@ -19,6 +19,7 @@
 )]
 
 pub mod certificates;
+pub mod servers;
 pub mod snapshot;
 
 use std::any::Any;
