@@ -16,7 +16,7 @@ SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build release test test-quick test-frames test-api test-slurm test-findings test-oar \
-    test-remote-write test-citus test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
+    test-mail test-remote-write test-citus test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
     stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -73,15 +73,27 @@ $(SCHEMATHESIS)/bin/schemathesis: | test-deps
 	$(SCHEMATHESIS)/bin/pip install --quiet --disable-pip-version-check 'schemathesis>=4,<5'
 # nginx is extracted from Debian's package; it is not installed.
 NGINX := $(TARGET)/nginx/usr/sbin/nginx
-test-api: $(SCHEMATHESIS)/bin/schemathesis $(NGINX) ## Send generated requests to the HTTP API (schemathesis, from the Python package index), and use it behind nginx
+# Apache and msmtp as well, with the libraries that they need.
+SERVERS := $(TARGET)/servers
+SERVER_PACKAGES := apache2-bin libapr1 libaprutil1 msmtp libgsasl18 libsecret-1-0 libntlm0 libgssglue1 libidn12
+test-api: $(SCHEMATHESIS)/bin/schemathesis $(NGINX) $(SERVERS)/usr/bin/msmtp ## Send generated requests to the HTTP API (schemathesis, from the Python package index), and use it behind nginx and Apache
 	$(CARGO) build --workspace --all-targets --locked
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis,nginx" POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis,nginx,apache" POLYMETER_SERVERS=$(abspath $(SERVERS)) POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
 	    POLYMETER_NGINX=$(abspath $(NGINX)) $(CARGO) test --locked --workspace --test e2e -- api_requests:: web_server::
 
 $(NGINX):
 	@mkdir -p $(TARGET)/nginx
 	cd $(TARGET)/nginx && { apt-get -qq download nginx || { $(SUDO) apt-get -qq update && apt-get -qq download nginx; }; }
 	cd $(TARGET)/nginx && dpkg-deb -x nginx_*.deb .
+
+test-mail: $(SERVERS)/usr/bin/msmtp ## Send notices by mail, with msmtp and a server that speaks SMTP
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,msmtp" POLYMETER_SERVERS=$(abspath $(SERVERS)) \
+	    $(CARGO) test --locked --workspace --test collector -- mail::
+
+$(SERVERS)/usr/bin/msmtp: | test-deps
+	@mkdir -p $(SERVERS)
+	cd $(SERVERS) && { apt-get -qq download $(SERVER_PACKAGES) || { $(SUDO) apt-get -qq update && apt-get -qq download $(SERVER_PACKAGES); }; }
+	cd $(SERVERS) && for package in *.deb; do dpkg-deb -x $$package . || exit 1; done
 
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
@@ -261,6 +273,7 @@ check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
 	POLYMETER_SEEDS=40000 $(MAKE) test TESTS=every_sample_is_stored_or_counted_once
 	$(MAKE) test-frames
 	$(MAKE) test-api
+	$(MAKE) test-mail
 	$(MAKE) test-remote-write
 	$(MAKE) test-timescale
 	$(MAKE) test-libzmq

@@ -175,6 +175,7 @@ impl Summariser {
             connections.summarise(*key, &self.store, self.notices.as_ref())?;
             self.summarised.inc();
         }
+        self.notices.as_ref().map_or(Ok(()), |notices| notices.retry(&self.store))?;
         let now = self.clock.now().since_start;
         if let Some(notices) = self.notices.as_ref().filter(|_| now >= self.next_examination) {
             let next_examination = now + notices.interval();

@@ -19,6 +19,7 @@
 )]
 
 pub mod accessibility;
+pub mod apache;
 mod basics;
 pub mod browser;
 pub mod cgroup;

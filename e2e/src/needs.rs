@@ -4,12 +4,15 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm};
+use crate::{
+    apache, browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm,
+};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     Root,
+    Apache,
     Cgroup1,
     Cgroup2,
     Blkio,
@@ -32,6 +35,7 @@ impl Need {
     const fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
+            Self::Apache => "apache",
             Self::Cgroup1 => "cgroup1",
             Self::Cgroup2 => "cgroup2",
             Self::Blkio => "blkio",
@@ -61,6 +65,7 @@ impl Need {
             Self::Mounts => disk::missing(),
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
+            Self::Apache => apache::missing(),
             Self::Nginx => nginx::missing(),
             Self::Chromium => browser::missing(),
             Self::Receivers => receivers::missing(),

@@ -1,4 +1,4 @@
-//! The efficiency of ended jobs, summed by user, account, queue or array.
+//! The efficiency of ended jobs, of each or summed by user, account, queue or array.
 
 use std::ops::Range;
 
@@ -23,12 +23,12 @@ const HOURS_MAX: i64 = 24 * 366;
 const GROUP: Column<UsageRow> = Column::optional(
     "group",
     Type::Text,
-    "The user, account, queue or array; none for the jobs without one.",
+    "The user, account, queue, array or job; none for the jobs without one.",
     |of| json!(of.group),
 );
 
 const USER: Column<UsageRow> =
-    Column::optional("user", Type::Text, "The owner of an array.", |of| json!(of.user));
+    Column::optional("user", Type::Text, "The owner of an array or job.", |of| json!(of.user));
 
 const JOBS: Column<UsageRow> =
     Column::new("jobs", Type::Integer, "The number of jobs that ended.", |of| json!(of.jobs));
@@ -108,11 +108,11 @@ const QUEUE: Parameter = Parameter::query("queue", Kind::Text, "The queue or par
 pub(super) static USAGE: Endpoint = Endpoint {
     path: "/api/v1/usage",
     id: "usage",
-    summary: "The efficiency of the jobs that ended from `from_us` until `until_us`, by default in the last seven days, by user, account, queue or array; those that wasted most first.",
+    summary: "The efficiency of the jobs that ended from `from_us` until `until_us`, by default in the last seven days, by user, account, queue, array or job; those that wasted most first.",
     parameters: &[
         Parameter::query(
             "by",
-            Kind::Choice(&["user", "account", "queue", "array"]),
+            Kind::Choice(&["user", "account", "queue", "array", "job"]),
             "The attribute by which jobs are added up; by default the user.",
         ),
         FROM_US,
@@ -166,6 +166,7 @@ fn group(arguments: &Arguments) -> UsageGroup {
         Some("account") => UsageGroup::Account,
         Some("queue") => UsageGroup::Queue,
         Some("array") => UsageGroup::Array,
+        Some("job") => UsageGroup::Job,
         Some(_) | None => UsageGroup::User,
     }
 }

@@ -1,7 +1,6 @@
 //! Sums over a store with many ended jobs, and a backtest of the proposals for requests.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::io::{Seek as _, Write as _};
 use std::ops::Range;
 
@@ -191,15 +190,14 @@ fn fill(store: &Store, jobs: &[Job], now_s: i64) -> Result<(), Box<dyn Error>> {
     let time = |seconds: i64| {
         if path.is_some() { format!("{seconds}000000000") } else { format!("to_timestamp({seconds})") }
     };
-    let mut sql = String::from("BEGIN;\n");
+    let mut statements = vec!["BEGIN;\n".to_owned()];
     for (number, job) in jobs.iter().enumerate() {
         let ended_s = now_s - DAYS * DAY_S + i64::try_from(table::to_u64(job.at * to_f64(91 * 86_400)))?;
         let began_s = ended_s - i64::try_from(table::to_u64(job.elapsed_s))?;
         let (began, ended) = (time(began_s), time(ended_s));
         let gpus = job.gpus.map_or("NULL".to_owned(), |gpus| gpus.to_string());
         let gpu_s = job.gpus.map_or("NULL".to_owned(), |_| (job.gpus_used * 0.6 * job.elapsed_s).to_string());
-        writeln!(
-            sql,
+        statements.push(format!(
             "INSERT INTO job (job_id, owner, owner_uid, started, ended, account, queue, cores, state, name,
                  time_limit_s, memory_bytes, gpus)
              VALUES ('{number}', 'user{uid}', {uid}, {began}, {ended}, 'account{}', 'queue{}', {:.0}, '{}', '{}',
@@ -207,7 +205,7 @@ fn fill(store: &Store, jobs: &[Job], now_s: i64) -> Result<(), Box<dyn Error>> {
              INSERT INTO job_usage (job_key, ended, array_id, elapsed_s, nodes, cores, cpu_s, cores_peak,
                  memory_request_bytes, memory_used_bytes, memory_bound_bytes, gpus, gpus_used, gpu_s)
              SELECT job_key, ended, {}, {elapsed_s}, 1, {cores}, {}, {}, {}, {memory}, {memory}, {gpus}, {}, {gpu_s}
-             FROM job WHERE job_id = '{number}';",
+             FROM job WHERE job_id = '{number}';\n",
             job.uid % 7,
             number % 5,
             job.cores,
@@ -224,16 +222,18 @@ fn fill(store: &Store, jobs: &[Job], now_s: i64) -> Result<(), Box<dyn Error>> {
             elapsed_s = job.elapsed_s,
             cores = job.cores,
             memory = job.memory_bytes,
-        )?;
+        ));
     }
-    sql.push_str("COMMIT;\n");
+    statements.push("COMMIT;\n".to_owned());
     if let Some(path) = path {
-        rusqlite::Connection::open(path)?.execute_batch(&sql)?;
+        // SQLite copies the rest of a text for each of its statements.
+        let connection = rusqlite::Connection::open(path)?;
+        statements.iter().try_for_each(|statement| connection.execute_batch(statement))?;
         return Ok(());
     }
-    sql.push_str("VACUUM ANALYZE job;\nVACUUM ANALYZE job_usage;\n");
+    statements.push("VACUUM ANALYZE job;\nVACUUM ANALYZE job_usage;\n".to_owned());
     let mut file = tempfile::tempfile()?;
-    file.write_all(sql.as_bytes())?;
+    file.write_all(statements.concat().as_bytes())?;
     file.rewind()?;
     let output = store.psql()?.args(["-q", "-v", "ON_ERROR_STOP=1", "-f", "-"]).stdin(file).output()?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
@@ -248,6 +248,7 @@ fn measure(url: &StoreUrl, now_s: i64, prints_plans: bool) -> Result<(), Box<dyn
         ("account", UsageGroup::Account),
         ("queue", UsageGroup::Queue),
         ("array", UsageGroup::Array),
+        ("job", UsageGroup::Job),
     ];
     let span_ns = |days: i64| -> Range<i64> { (now_s - days * DAY_S) * 1_000_000_000..now_s * 1_000_000_000 };
     let of_user = JobFilter { owner_uid: Some(i64::from(FIRST_UID)), limit: 1000, ..JobFilter::default() };

@@ -44,6 +44,10 @@ struct StoredJobs {
     #[arg(long, value_name = "USER", requires = "stored")]
     user: Option<String>,
 
+    /// With --running or --ended: the jobs whose names contain this text, in any case.
+    #[arg(long, value_name = "TEXT", requires = "stored")]
+    name: Option<String>,
+
     /// With --running or --ended: the jobs of this account.
     #[arg(long, value_name = "NAME", requires = "stored")]
     account: Option<String>,
@@ -117,6 +121,7 @@ impl StoredJobs {
         JobFilter {
             owner: self.user.clone().filter(|_| owner_uid.is_none()),
             owner_uid,
+            name: self.name.clone(),
             account: self.account.clone(),
             queue: self.queue.clone(),
             state: self.state.clone(),

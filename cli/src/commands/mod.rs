@@ -46,7 +46,7 @@ pub(crate) enum Command {
     /// List the jobs that this node's agent tracks, that run on all nodes, or that have ended.
     #[command(display_order = 20)]
     Jobs(jobs::JobsArguments),
-    /// Show how well users, accounts, queues or arrays used what their jobs requested.
+    /// Show how well users, accounts, queues, arrays or jobs used what was requested.
     #[command(display_order = 28)]
     Usage(usage::UsageArguments),
     /// Show what the runs of one name used over time, where that changed, and what else changed there.

@@ -1,4 +1,4 @@
-//! `polymeter usage`: the efficiency of ended jobs, summed by user, account, queue or array.
+//! `polymeter usage`: the efficiency of ended jobs, of each or summed by user, account, queue or array.
 
 use clap::ValueEnum;
 use polymeter_service::clock::realtime_us;
@@ -23,6 +23,7 @@ enum By {
     Account,
     Queue,
     Array,
+    Job,
 }
 
 #[derive(Debug, clap::Args)]
@@ -70,9 +71,9 @@ pub(crate) struct UsageArguments {
 /// A group in JSON.
 #[derive(Debug, Serialize)]
 struct Group<'a> {
-    /// The user, account, queue or array; none for the jobs without one.
+    /// The user, account, queue, array or job; none for the jobs without one.
     group: Option<&'a str>,
-    /// The owner of an array.
+    /// The owner of an array or job.
     user: Option<&'a str>,
     jobs: u64,
     failed: u64,
@@ -100,6 +101,7 @@ impl By {
             Self::Account => UsageGroup::Account,
             Self::Queue => UsageGroup::Queue,
             Self::Array => UsageGroup::Array,
+            Self::Job => UsageGroup::Job,
         }
     }
 
@@ -109,6 +111,7 @@ impl By {
             Self::Account => "ACCOUNT",
             Self::Queue => "QUEUE",
             Self::Array => "ARRAY",
+            Self::Job => "JOB",
         }
     }
 }

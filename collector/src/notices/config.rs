@@ -44,6 +44,8 @@ pub struct NoticesConfig {
     pub rules: PathBuf,
     /// The time between two examinations of a running job.
     pub interval: Duration,
+    /// The time after which actions that failed are repeated, once.
+    pub retry_after: Duration,
     /// The program that takes a mail on its standard input, and the recipients from its header.
     pub sendmail: PathBuf,
     /// The sender.
@@ -68,6 +70,7 @@ impl Default for NoticesConfig {
             dry_run: false,
             rules: Path::new(DIRECTORY).to_owned(),
             interval: Duration::from_secs(600),
+            retry_after: Duration::from_secs(60),
             sendmail: Path::new("/usr/sbin/sendmail").to_owned(),
             from: "polymeter".to_owned(),
             domain: None,

@@ -31,22 +31,13 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Sends a notice by all actions. Returns the result of each, and whether all succeeded.
-    pub(super) fn send(&self, message: &Message, to: Option<&str>) -> (String, bool) {
-        let results = self.config.actions.iter().map(|action| {
-            let result = match action {
-                Action::Mail => self.mail(message, to),
-                Action::Webhook => self.request(message),
-                Action::Command => self.command(message),
-            };
-            (action.name(), result)
-        });
-        let results: Vec<_> = results.collect();
-        let texts = results.iter().map(|(name, result)| match result {
-            Ok(()) => format!("{name}: sent"),
-            Err(error) => format!("{name}: {error}"),
-        });
-        (texts.collect::<Vec<_>>().join("; "), results.iter().all(|(_, result)| result.is_ok()))
+    /// Sends a notice by an action.
+    pub(super) fn send(&self, action: Action, message: &Message, to: Option<&str>) -> Result<(), String> {
+        match action {
+            Action::Mail => self.mail(message, to),
+            Action::Webhook => self.request(message),
+            Action::Command => self.command(message),
+        }
     }
 
     fn mail(&self, message: &Message, to: Option<&str>) -> Result<(), String> {

@@ -11,8 +11,11 @@ mod config;
 mod deliver;
 mod message;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use polymeter_analysis::advice::Advice;
 use polymeter_analysis::advice::expression::Value;
@@ -39,6 +42,9 @@ const OF_OWNER: &str = "owner_wasted_core_hours";
 /// A week, in nanoseconds.
 const WEEK_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
+/// The number of notices that wait for their second try: of more, the first one counts.
+const WAITING_MAX: usize = 1000;
+
 /// The label `result`.
 type Label = [(&'static str, &'static str); 1];
 
@@ -48,6 +54,32 @@ pub(crate) struct Notices {
     clock: Clock,
     shutdown: Shutdown,
     sent: Family<Label, Counter>,
+    waiting: RefCell<VecDeque<Sent>>,
+}
+
+/// A notice that was sent, or was tried to be.
+struct Sent {
+    number: i64,
+    message: Message,
+    to: Option<String>,
+    results: Vec<(Action, Result<(), String>)>,
+    /// The time of the second try.
+    retry_at: Duration,
+}
+
+impl Sent {
+    fn has_failed(&self) -> bool {
+        self.results.iter().any(|(_, result)| result.is_err())
+    }
+
+    /// Returns the result of each action, as it is listed.
+    fn text(&self, tries: &str) -> String {
+        let texts = self.results.iter().map(|(action, result)| match result {
+            Ok(()) => format!("{}: sent", action.name()),
+            Err(error) => format!("{}: failed {tries}: {error}", action.name()),
+        });
+        texts.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// Returns the faults of the settings that need files: rules, and the text.
@@ -72,11 +104,11 @@ impl Notices {
             drop(sent.get_or_create(&[("result", result)]));
         }
         metrics.register("notices", "Notices to persons, by result", sent.clone());
-        Self { config: config.clone(), clock, shutdown: shutdown.clone(), sent }
+        Self { config: config.clone(), clock, shutdown: shutdown.clone(), sent, waiting: RefCell::default() }
     }
 
     /// Returns the time between two examinations of a running job.
-    pub(crate) const fn interval(&self) -> std::time::Duration {
+    pub(crate) const fn interval(&self) -> Duration {
         self.config.interval
     }
 
@@ -147,20 +179,61 @@ impl Notices {
             text: message.text.clone(),
         };
         let NoticeClaim::Send(number) = table.claim(&notice)? else { return Ok(()) };
-        let (result, label) = if self.config.dry_run {
-            ("dry run: not sent".to_owned(), "dry_run")
-        } else {
-            let delivery = Delivery { config: &self.config, clock: self.clock, shutdown: &self.shutdown };
-            let (result, is_sent) = delivery.send(message, to.as_deref());
-            (result, if is_sent { "sent" } else { "failed" })
-        };
-        self.sent.get_or_create(&[("result", label)]).inc();
-        if label == "failed" {
-            warn!(rule = finding.id, job = message.job, error = result, "cannot send a notice");
-        } else {
-            info!(rule = finding.id, job = message.job, result, "notice");
+        if self.config.dry_run {
+            self.count("dry_run");
+            return table.finish(number, "dry run: not sent");
         }
-        table.finish(number, &result)
+        let retry_at = self.clock.now().since_start + self.config.retry_after;
+        let mut sent = Sent { number, message: message.clone(), to, results: Vec::new(), retry_at };
+        for action in &self.config.actions {
+            let result = self.delivery().send(*action, &sent.message, sent.to.as_deref());
+            sent.results.push((*action, result));
+        }
+        table.finish(number, &sent.text("once"))?;
+        if sent.has_failed() && self.waiting.borrow().len() < WAITING_MAX {
+            self.waiting.borrow_mut().push_back(sent);
+        } else {
+            self.report(&sent);
+        }
+        Ok(())
+    }
+
+    /// Repeats the actions of notices that failed some time ago.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub(crate) fn retry(&self, store: &StoreUrl) -> Result<(), StoreError> {
+        let now = self.clock.now().since_start;
+        let is_due = || self.waiting.borrow().front().is_some_and(|sent| sent.retry_at <= now);
+        while is_due() && self.shutdown.requested_at().is_none() {
+            let Some(mut sent) = self.waiting.borrow_mut().pop_front() else { break };
+            for (action, result) in sent.results.iter_mut().filter(|(_, result)| result.is_err()) {
+                *result = self.delivery().send(*action, &sent.message, sent.to.as_deref());
+            }
+            NoticeTable::open(store)?.finish(sent.number, &sent.text("twice"))?;
+            self.report(&sent);
+        }
+        Ok(())
+    }
+
+    const fn delivery(&self) -> Delivery<'_> {
+        Delivery { config: &self.config, clock: self.clock, shutdown: &self.shutdown }
+    }
+
+    fn count(&self, result: &'static str) {
+        self.sent.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Counts and logs what became of a notice.
+    fn report(&self, sent: &Sent) {
+        let (rule, job) = (&sent.message.rule, &sent.message.job);
+        if sent.has_failed() {
+            self.count("failed");
+            warn!(rule, job, error = sent.text("twice"), "cannot send a notice");
+        } else {
+            self.count("sent");
+            info!(rule, job, result = sent.text(""), "notice");
+        }
     }
 }
 

@@ -35,6 +35,7 @@ mod job_runs;
 mod ledger;
 mod live;
 mod live_clients;
+mod mail;
 mod metadata;
 mod metrics;
 mod notices;
@@ -93,6 +94,7 @@ fn main() -> std::process::ExitCode {
         ledger::TESTS,
         live::TESTS,
         live_clients::TESTS,
+        mail::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         notices::TESTS,

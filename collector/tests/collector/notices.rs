@@ -22,10 +22,12 @@ use crate::support::{TestEnvironment, now_us, wait_until};
 scenarios! {
     notices_are_sent_once_by_each_action,
     a_dry_run_and_a_user_who_wants_none_send_nothing,
+    what_failed_is_repeated_once,
 }
 
 /// A name with which a user attacks the header of a mail, a shell and a terminal.
-const HOSTILE: &str = "x\r\nBcc: all@example.org\r\n\r\n$(touch hacked) `touch hacked` ; \u{1b}[2J \u{202e}";
+pub(crate) const HOSTILE: &str =
+    "x\r\nBcc: all@example.org\r\n\r\n$(touch hacked) `touch hacked` ; \u{1b}[2J \u{202e}";
 
 const RULES: &str = r#"
 [over]
@@ -46,12 +48,12 @@ thresholds = { seconds = 1 }
 "#;
 
 /// Programs that write what they get.
-struct Site {
+pub(crate) struct Site {
     directory: TempDir,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let site = Self { directory: tempfile::tempdir().unwrap() };
         let d = site.directory.path().display().to_string();
         let program = |name: &str, text: &str| {
@@ -73,7 +75,7 @@ impl Site {
         site
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -81,7 +83,7 @@ impl Site {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    fn config(
+    pub(crate) fn config(
         &self,
         environment: &TestEnvironment,
         actions: &[Action],
@@ -104,7 +106,7 @@ impl Site {
 }
 
 /// Sends the samples of two jobs, the first of which has ended.
-fn run_jobs(agent: &mut Agent, handle: u32) {
+pub(crate) fn run_jobs(agent: &mut Agent, handle: u32) {
     let begin_us = now_us() - 600_000_000;
     for (handle, ends) in [(handle, true), (handle + 1, false)] {
         let job = job(handle, &(40 + handle).to_string(), begin_us);
@@ -122,7 +124,7 @@ fn run_jobs(agent: &mut Agent, handle: u32) {
     agent.wait_until_acknowledged();
 }
 
-fn notices(environment: &TestEnvironment) -> Vec<NoticeRow> {
+pub(crate) fn notices(environment: &TestEnvironment) -> Vec<NoticeRow> {
     let mut reader = environment.reader();
     let mut rows = (&mut reader as &mut dyn Read).notices(None, 100).unwrap();
     rows.sort_by(|one, other| one.rule.cmp(&other.rule));
@@ -246,4 +248,33 @@ fn a_dry_run_and_a_user_who_wants_none_send_nothing(environment: &mut TestEnviro
     assert_eq!(table.opted_out(1000).unwrap(), ["*", "going-on"]);
     table.opt(1000, None, false).unwrap();
     assert!(table.opted_out(1000).unwrap().is_empty());
+}
+
+fn what_failed_is_repeated_once(environment: &mut TestEnvironment) {
+    let site = Site::new();
+    // The mail of the rule `over` fails the first time, that of `going-on` each time.
+    let d = site.directory.path().display().to_string();
+    let script = format!(
+        "#!/bin/sh\ntext=$(cat); printf '%s\\n' \"$text\" >>'{d}/mail'; echo \"$*\" >>'{d}/arguments'; echo 'connection refused' >&2
+         case \"$text\" in *ended\\ after*) mkdir '{d}/tried' 2>/dev/null && exit 75; exit 0;; *) exit 69;; esac\n"
+    );
+    fs::write(site.path("sendmail"), script).unwrap();
+    let mut config = site.config(environment, &[Action::Command, Action::Mail], None);
+    config.notices.as_mut().unwrap().retry_after = Duration::from_millis(10);
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    run_jobs(&mut agent, 1);
+    let counted = |result: &str| scrape(&collector).value(&format!("notices_total{{result=\"{result}\"}}"));
+    wait_until("each was tried twice", || counted("sent") + counted("failed") >= 2.0);
+    assert_eq!((counted("sent"), counted("failed")), (1.0, 1.0));
+    collector.stop().unwrap();
+    let results: Vec<_> =
+        notices(environment).into_iter().map(|row| (row.rule, row.result.unwrap())).collect();
+    let failed = format!(
+        "command: sent; mail: failed twice: {d}/sendmail ended with exit status: 69: connection refused"
+    );
+    let rows = [("going-on", failed.as_str()), ("over", "command: sent; mail: sent")];
+    assert_eq!(results, rows.map(|(rule, result)| (rule.to_owned(), result.to_owned())));
+    assert_eq!(site.text("arguments").lines().count(), 4, "two mails, each twice");
+    assert_eq!(site.text("json").lines().count(), 2, "what was sent is not repeated");
 }

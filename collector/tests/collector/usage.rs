@@ -195,6 +195,14 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
         let wasted = ended.filter_map(|job| job.usage.as_ref()?.wasted_core_s()).sum::<f64>();
         assert!((wasted - expected.wasted_core_s).abs() < 1e-6, "{wasted}: {expected:?}");
         assert_eq!(of_all, [expected], "{access:?}");
+        let of_each = JobFilter { limit: 10_000, ..JobFilter::default() };
+        let found = reader.usage(UsageGroup::Job, span_ns.clone(), &of_each).unwrap();
+        let found: BTreeMap<_, _> =
+            found.into_iter().map(|row| (row.group.unwrap(), (row.jobs, row.wasted_core_s))).collect();
+        let ended = listed.iter().filter(|job| job.ended_ns.is_some_and(|at_ns| span_ns.contains(&at_ns)));
+        let wasted = |job: &JobRow| job.usage.as_ref()?.wasted_core_s();
+        let one = |job: &JobRow| (job.job_id.clone(), (1, wasted(job).unwrap_or_default()));
+        assert_eq!(found, ended.map(one).collect::<BTreeMap<_, _>>(), "{access:?}");
         let of_account = JobFilter { account: Some("b".to_owned()), limit: 1, ..JobFilter::default() };
         assert!(reader.usage(UsageGroup::User, span_ns.clone(), &of_account).unwrap().len() <= 1);
     }

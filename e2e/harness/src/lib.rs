@@ -20,6 +20,7 @@
 #![allow(clippy::disallowed_methods, reason = "no clock is to be replaced: only the report has times")]
 
 pub mod certificates;
+pub mod servers;
 pub mod snapshot;
 
 use std::any::Any;

@@ -46,7 +46,7 @@ fn set_owners(env: &TestEnvironment) {
     for (key, (id, printed, uid)) in keys.iter().zip(JOBS) {
         let update =
             "UPDATE job SET job_id = ?2, display_id = ?3, owner_uid = ?4, owner = NULL, queue = 'short',
-             state = 'COMPLETED', account = 'of ' || ?2 WHERE job_key = ?1";
+             state = 'COMPLETED', account = 'of ' || ?2, name = 'Wing ' || ?2 WHERE job_key = ?1";
         database.execute(update, (key, id, printed, uid)).unwrap();
     }
 }
@@ -158,9 +158,15 @@ fn users_read_their_own_jobs_through_the_socket() {
     assert_eq!(fixture.listed(0, &["--user", &OWNER.to_string(), "--limit", "1"]), ["4009_1"]);
     assert_eq!(fixture.listed(OWNER, &["--user", &OTHER_USER.to_string()]), [""; 0]);
     assert_eq!(fixture.listed(0, &["--queue", "short", "--state", "completed", "--since", "1d"]).len(), 3);
-    for filter in
-        [["--queue", "long"], ["--state", "FAILED"], ["--account", "x"], ["--until", "1d"], ["--node", "x"]]
-    {
+    assert_eq!(fixture.listed(0, &["--name", "wING 40"]), ["4009_1", "4009"]);
+    for filter in [
+        ["--queue", "long"],
+        ["--state", "FAILED"],
+        ["--account", "x"],
+        ["--until", "1d"],
+        ["--node", "x"],
+        ["--name", "wing%"],
+    ] {
         assert_eq!(fixture.listed(0, &filter), [""; 0], "{filter:?}");
     }
     // The table fits 80 columns and shows the jobs.

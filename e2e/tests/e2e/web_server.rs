@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use polymeter_e2e::apache::Apache;
 use polymeter_e2e::nginx::{Nginx, password};
 use polymeter_e2e::{Need, program, require, tests, wait_until};
 use serde_json::{Value, json};
 
 use crate::site_fixture::{ADMINISTRATOR, OTHER, OWNER, Site};
 
-tests![users_of_a_web_server_are_those_that_it_names];
+tests![users_of_a_web_server_are_those_that_it_names, users_of_apache_are_those_that_it_names];
 
 /// The sites of the configuration.
 const PASSWORDS: &str = "polymeter.example";
@@ -23,8 +24,8 @@ const TOKENS: &str = "api.polymeter.example";
 const SINGLE_SIGN_ON: &str = "sso.polymeter.example";
 
 /// Sends a request whose headers end with CR and LF. Returns the connection.
-fn ask(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(&server.address).unwrap();
+fn ask(server: &str, site: &str, request: &str, headers: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
     let head =
@@ -34,7 +35,7 @@ fn ask(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> 
 }
 
 /// Returns the status of the answer to a request, and its body.
-fn answer(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> (u16, String) {
+fn answer(server: &str, site: &str, request: &str, headers: &str, body: &str) -> (u16, String) {
     let mut answer = String::new();
     ask(server, site, request, headers, body).read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
@@ -57,9 +58,32 @@ fn users_of_a_web_server_are_those_that_it_names() {
     let site = Site::new();
     // The workers of the web server must reach the socket.
     fs::set_permissions(site.env.path(""), fs::Permissions::from_mode(0o711)).unwrap();
-    let users = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
-    let server = Nginx::start(&site.env, &site.env.path("api.sock"), &users, &oauth2_proxy());
-    let whoami = |headers: &str| answer(&server, PASSWORDS, "GET /api/v1/whoami", headers, "");
+    let nginx = Nginx::start(&site.env, &site.env.path("api.sock"), &USERS, &oauth2_proxy());
+    assert_users(&nginx.address);
+    assert_tokens(&site, &nginx.address);
+    assert_single_sign_on(&nginx.address);
+    assert_pages_and_values(&site, &nginx.address);
+    let log = nginx.end();
+    assert!(!log.contains("[alert]") && !log.contains("[emerg]"), "{log}");
+}
+
+fn users_of_apache_are_those_that_it_names() {
+    require(&[Need::Apache]);
+    let site = Site::new();
+    fs::set_permissions(site.env.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+    let apache = Apache::start(&site.env, &site.env.path("api.sock"), &USERS);
+    assert_users(&apache.address);
+    assert_pages_and_values(&site, &apache.address);
+    let log = apache.end();
+    assert!(!log.contains(":alert]") && !log.contains(":emerg]"), "{log}");
+}
+
+/// The users with a password.
+const USERS: [&str; 4] = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
+
+/// On the site with passwords the password names the user, and nothing else.
+fn assert_users(server: &str) {
+    let whoami = |headers: &str| answer(server, PASSWORDS, "GET /api/v1/whoami", headers, "");
     for (user, uid) in [OWNER, OTHER] {
         // A header of the client's own changes nothing.
         for forged in ["", "X-Remote-User: sys\r\n", "X-Remote-User: root\r\nX_Remote_User: root\r\n"] {
@@ -74,11 +98,6 @@ fn users_of_a_web_server_are_those_that_it_names() {
     for headers in ["", "X-Remote-User: sys\r\n", "Authorization: Basic eDp5\r\n"] {
         assert_eq!(whoami(headers).0, 401, "{headers}");
     }
-    assert_tokens(&site, &server);
-    assert_single_sign_on(&server);
-    assert_pages_and_values(&site, &server);
-    let log = server.end();
-    assert!(!log.contains("[alert]") && !log.contains("[emerg]"), "{log}");
 }
 
 /// Serves as oauth2-proxy: a cookie names the user, whose claim `preferred_username` is in the answer.
@@ -112,7 +131,7 @@ fn oauth2_proxy() -> String {
 }
 
 /// On the site with single sign-on the answer of oauth2-proxy names the user, and nothing else.
-fn assert_single_sign_on(server: &Nginx) {
+fn assert_single_sign_on(server: &str) {
     let whoami = |headers: &str| answer(server, SINGLE_SIGN_ON, "GET /api/v1/whoami", headers, "");
     for (user, uid) in [OWNER, OTHER] {
         for forged in ["", "X-Remote-User: sys\r\n", "X-Auth-Request-Preferred-Username: sys\r\n"] {
@@ -138,7 +157,7 @@ fn assert_single_sign_on(server: &Nginx) {
 }
 
 /// On the site for programs the token names the user, and nothing else.
-fn assert_tokens(site: &Site, server: &Nginx) {
+fn assert_tokens(site: &Site, server: &str) {
     let created = program("polymeter")
         .args(["token", "create", "--scope", "read", "--collector"])
         .arg(site.env.path("control.sock"))
@@ -160,7 +179,7 @@ fn assert_tokens(site: &Site, server: &Nginx) {
 }
 
 /// Pages, live values and changes of periods pass the web server.
-fn assert_pages_and_values(site: &Site, server: &Nginx) {
+fn assert_pages_and_values(site: &Site, server: &str) {
     let own = format!("/api/v1/jobs/{}", site.key("x"));
     let (status, page) = answer(server, PASSWORDS, "GET /job?key=1", &login(OWNER.0), "");
     assert!(status == 200 && page.contains("<!doctype html>"), "{status}: {page}");

@@ -25,6 +25,10 @@ pub(super) fn explain(path: &Path, action: &'static str, source: rusqlite::Error
 }
 
 fn diagnose(path: &Path, source: &rusqlite::Error) -> Option<FileProblem> {
+    // A new file is still empty then.
+    if source.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+        return None;
+    }
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_gone(&error) => return Some(FileProblem::Missing),

@@ -1,0 +1,15 @@
+//! Servers and their programs that `make` extracts from Debian's packages, without installing them.
+
+use std::path::PathBuf;
+
+/// Returns the root of their files: `POLYMETER_SERVERS`, else that of the system.
+#[must_use]
+pub fn root() -> PathBuf {
+    std::env::var_os("POLYMETER_SERVERS").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+/// Returns the directory of their libraries.
+#[must_use]
+pub fn libraries() -> PathBuf {
+    root().join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH))
+}
