@@ -112,7 +112,7 @@ export function chartFigure(data, axis, chart) {
         options.axes[1].values = (_, ticks) => ticks.map((tick) => tickText(chart.unit, tick));
         if (chart.unit.startsWith("bytes")) options.axes[1].splits = (_, __, low, high) => binaryTicks(low, high);
         options.hooks.drawClear = [(drawn) => drawPhases(drawn, data, true)];
-        options.hooks.draw = [(drawn) => drawRequests(drawn, chart.requested, data.limit_s)];
+        options.hooks.draw = [(drawn) => drawRequest(drawn, chart.requested)];
         options.hooks.setCursor = [(drawn) => { plot = drawn; hover(); }];
         plot = new uPlot(options, columns(), place);
         axis.plots.add(plot);
@@ -141,15 +141,12 @@ export function chartFigure(data, axis, chart) {
     return figure;
 }
 
-/** Draws what was requested: an amount as a horizontal line, the time limit as a vertical one. */
-function drawRequests({ ctx, bbox, valToPos }, requested, limit_s) {
+/** Draws the requested amount, if it is known: a horizontal line with its name. */
+function drawRequest({ ctx, bbox, valToPos }, requested) {
+    if (!requested) return;
     const paint = colours();
-    const line = (from, to) => {
-        ctx.beginPath();
-        ctx.moveTo(...from);
-        ctx.lineTo(...to);
-        ctx.stroke();
-    };
+    const top = Math.round(valToPos(requested.value, "y", true)) + 0.5;
+    const gap = 3 * devicePixelRatio;
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
@@ -159,25 +156,18 @@ function drawRequests({ ctx, bbox, valToPos }, requested, limit_s) {
     ctx.lineWidth = 1.5 * devicePixelRatio;
     ctx.setLineDash([7 * devicePixelRatio, 4 * devicePixelRatio]);
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
     ctx.textBaseline = "bottom";
-    const gap = 3 * devicePixelRatio;
-    if (requested) {
-        const top = Math.round(valToPos(requested.value, "y", true)) + 0.5;
-        line([bbox.left, top], [bbox.left + bbox.width, top]);
-        ctx.textAlign = "left";
-        ctx.fillText(requested.text, bbox.left + gap, top - gap);
-    }
-    if (limit_s) {
-        const left = Math.round(valToPos(limit_s, "x", true)) + 0.5;
-        line([left, bbox.top], [left, bbox.top + bbox.height]);
-        ctx.textAlign = "right";
-        ctx.fillText("time limit", left - gap, bbox.top + bbox.height - gap);
-    }
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, top);
+    ctx.lineTo(bbox.left + bbox.width, top);
+    ctx.stroke();
+    ctx.fillText(requested.text, bbox.left + gap, top - gap);
     ctx.restore();
 }
 
 /** Returns round ticks for bytes: multiples of powers of two. */
-function binaryTicks(low, high) {
+export function binaryTicks(low, high) {
     const wanted = (high - low) / 4;
     let step = 1;
     while (step < wanted) step *= 2;

@@ -76,6 +76,7 @@ export function valueText(unit, value) {
         case "cores": return plainNumber(value);
         case "percent": return `${threeDigits(value)} %`;
         case "s/s": return `${threeDigits(value * 100)} %`;
+        case "joules": return withPrefix(value, 1000, ["", "k", "M", "G", "T"], "J");
         case "watts": return withPrefix(value, 1000, ["", "k", "M"], "W");
         case "hertz": return withPrefix(value, 1000, ["", "k", "M", "G"], "Hz");
         case "volts": return `${threeDigits(value)} V`;

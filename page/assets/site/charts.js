@@ -4,7 +4,7 @@ import { timeAxis } from "../shared/axis.js";
 import { axisControls, phaseLegend } from "../shared/controls.js";
 import { chartFigure } from "../shared/course.js";
 import { heatFigure, quantityChoice } from "../shared/heat_map.js";
-import { duration, element } from "../shared/text.js";
+import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
 import { chartMenu } from "./chart_menu.js";
 import { linesOf } from "./columns.js";
@@ -35,17 +35,14 @@ function painted() {
 
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
-/** The part of a time limit from which on the axis of time reaches to it: before, the charts would be too narrow. */
-const LIMIT_SHARE = 0.5;
-
 /**
  * Creates the charts of a subject (`course_loader.js`). `quantities` is not empty. `id` and `title` are those of
  * the section; without a title it belongs to another one. `requests` has what was requested by the id of the
- * quantity, `limit_s` is the time limit, and `rangeLink` returns the address of the page with a range.
+ * quantity, and `rangeLink` returns the address of the page with a range.
  */
-export function subjectCharts(subject, quantities, nodes, { id = "charts", title = "Over time", requests = {}, limit_s = null, rangeLink = null } = {}) {
+export function subjectCharts(subject, quantities, nodes, { id = "charts", title = "Over time", requests = {}, rangeLink = null } = {}) {
     const data = {
-        begin_s: subject.started_us / 1e6, span_s: 1e-3, elapsed_s: 1e-3, limit_s, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
+        begin_s: subject.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
     };
     const axis = timeAxis(data);
     data.charts = quantities.map((quantity) => {
@@ -155,12 +152,9 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     };
     /** Lets the time of a running job grow. Charts that show its end follow. */
     const grow = (elapsed_s) => {
-        if (!(elapsed_s > data.elapsed_s)) return;
+        if (!(elapsed_s > data.span_s)) return;
         const wasFull = axis.isFull();
-        data.elapsed_s = elapsed_s;
-        const reachesLimit = limit_s && elapsed_s >= limit_s * LIMIT_SHARE;
-        data.span_s = reachesLimit ? Math.max(elapsed_s, limit_s * 1.01) : elapsed_s;
-        beyond.textContent = limit_s && !reachesLimit ? `Time limit: ${duration(limit_s)}, ${Math.round((elapsed_s / limit_s) * 100)} % used` : "";
+        data.span_s = elapsed_s;
         if (wasFull) axis.show(0, data.span_s);
     };
 
@@ -192,9 +186,7 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
 
     const redraw = () => entries.forEach(({ figure }) => figure.draw());
     const legend = element("div");
-    const beyond = element("span", { className: "range" });
     const controls = axisControls(data, axis, redraw);
-    controls.append(beyond);
     const help = element("p", { className: "remark" }, data.is_of_one_node
         ? "The line is the mean, the area the range of the values."
         : "The line is the median over the nodes, the area the range from the node with the least to the one with the most.",
@@ -266,7 +258,7 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     };
     /** Loads newer values, unless the reader looks at a part of the time that is over. */
     place.update = () => {
-        const isAtEnd = axis.isFull() || axis.range[1] >= data.elapsed_s * 0.999;
+        const isAtEnd = axis.isFull() || axis.range[1] >= data.span_s * 0.999;
         return isAtEnd ? invalidate() : null;
     };
     /** Returns the quantities that are shown. */

@@ -59,6 +59,7 @@ function overlay(quantity, jobs, styles, axis, data, offsets) {
     const heading = element("h3", {}, quantity.title);
     if (quantity.unitText) heading.append(" ", element("span", { className: "unit" }, quantity.unitText));
     const figure = element("figure", { className: "chart" }, heading, readout, place);
+    figure.quantity = quantity;
     const courses = jobs.map(() => null);
     let plot = null;
     let tables = [];
@@ -100,6 +101,7 @@ function overlay(quantity, jobs, styles, axis, data, offsets) {
         rest();
     };
     figure.resize = () => resizePlot(plot, place);
+    figure.isEmpty = () => courses.every((course) => !course || !(course.extent.max > 0 || course.extent.min < 0));
     figure.load = async () => {
         await Promise.all(jobs.map(async ({ job, metrics }, number) => {
             const own = quantitiesOfMetrics(metrics).find(({ id }) => id === quantity.id);
@@ -140,7 +142,8 @@ export function comparedCharts(jobs) {
         axis.reset();
     });
     const controls = element("div", { className: "controls" }, element("label", { hidden: phases.length === 0 }, "Time since the begin of ", align), reset);
-    const place = element("section", {}, element("h2", { id: "courses" }, "Over time"), legend(jobs, styles), controls, element("div", { className: "grid" }, ...figures));
+    const remark = element("p", { className: "soft" });
+    const place = element("section", {}, element("h2", { id: "courses" }, "Over time"), legend(jobs, styles), controls, element("div", { className: "grid" }, ...figures), remark);
     place.setAttribute("aria-labelledby", "courses");
     place.hidden = figures.length === 0;
     const redraw = () => figures.forEach((figure) => figure.draw());
@@ -149,7 +152,12 @@ export function comparedCharts(jobs) {
     place.begin = () => {
         redraw();
         new ResizeObserver(() => figures.forEach((figure) => figure.resize())).observe(place);
-        loads = Promise.all(figures.map((figure) => figure.load()));
+        loads = Promise.all(figures.map((figure) => figure.load())).then(() => {
+            const empty = figures.filter((figure) => figure.isEmpty());
+            if (empty.length === figures.length) return;
+            empty.forEach((figure) => { figure.hidden = true; });
+            remark.textContent = empty.length > 0 ? `Nothing in any of the jobs: ${empty.map((figure) => figure.quantity.title).join(", ")}.` : "";
+        });
         // Who waits for them handles their failure.
         loads.catch(() => {});
     };

@@ -11,7 +11,7 @@ const isShown = (row) => ["higher", "lower"].includes(row.verdict) || ["elapsed"
 function text(row, value) {
     if (value === null) return "–";
     if (row.metric === "elapsed") return duration(value);
-    return row.unit === "joules" ? `${threeDigits(value)} J` : valueText(row.unit, value);
+    return valueText(row.unit, value);
 }
 
 function signed(row, value) {

@@ -11,7 +11,7 @@ export function shortFindings(findings) {
     if (findings.length === 0) return element("span", { className: "soft" }, "none");
     const counts = SEVERITIES.map((severity) => [severity, findings.filter((finding) => severityOf(finding) === severity).length]);
     const badges = counts.filter(([, count]) => count > 0)
-        .map(([severity, count]) => element("span", { className: `badge ${severity}` }, `${count} ${severity}`));
+        .map(([severity, count]) => element("span", { className: `badge ${severity}` }, `${count} ${severity}${count > 1 && severity !== "critical" ? "s" : ""}`));
     return element("div", { className: "short-findings", title: findings[0].sentence }, ...badges, element("span", { className: "sentence" }, findings[0].sentence));
 }
 

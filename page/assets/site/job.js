@@ -164,11 +164,11 @@ run(async () => {
     const quantities = quantitiesOfMetrics(metrics);
     const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
     const charts = quantities.length > 0
-        ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), limit_s: job.time_limit_s, rangeLink }) : null;
+        ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), rangeLink }) : null;
     const { meters, findings, data, related, functions, load: loadSummary } = summarySections(job, head, charts);
     const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
-    const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
+    const noSamples = element("p", { className: "soft" }, isRunning ? "There are no samples yet." : "No samples of this job are stored.");
     main.append(head, findings, related, meters, charts ?? noSamples, functions);
     await charts?.begin();
     isReady();
@@ -180,7 +180,7 @@ run(async () => {
 
     const loadMarks = async () => {
         const { marks } = await get(`jobs/${key}/marks`);
-        charts?.mark(bandsOf(marks, job.started_us, charts.data.elapsed_s));
+        charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
     };
     sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);

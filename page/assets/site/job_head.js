@@ -1,7 +1,8 @@
 // The headline of a job: what came of it in one sentence, and the facts about it in one line.
 
 import { bytes, dateText, duration, element, zoneText } from "../shared/text.js";
-import { elapsedText, idText, ownerText, stateLevel, stateText } from "./job_text.js";
+import { elapsedS, elapsedText, idText, ownerText, stateLevel, stateText } from "./job_text.js";
+import { bar } from "./meters.js";
 
 const NODES_MAX = 8;
 
@@ -42,6 +43,12 @@ function timeText({ started_us, ended_us }) {
     return `${start} to ${end.slice(0, 10) === start.slice(0, 10) ? end.slice(11) : end} ${zone}`;
 }
 
+/** Returns the elapsed time, and its share of the time limit as a bar. */
+function elapsedParts(job) {
+    const text = element("bdi", {}, elapsedText(job));
+    return job.time_limit_s ? [text, bar(elapsedS(job) / job.time_limit_s, "plain")] : [text];
+}
+
 /** Returns the sentence about a job: that of the server, or one from its summary. */
 function verdictText(job, summary) {
     const verdict = job.verdict ?? summary?.verdict;
@@ -74,7 +81,7 @@ export function jobHead(job) {
         const rows = [
             ["User", [element("bdi", {}, ownerText(next))]], ["Account", next.account], ["Queue", next.queue], ["Cluster", next.cluster],
             ["Requested", resourcesText(next) || null], [next.nodes.length === 1 ? "Node" : "Nodes", nodeLinks(next)], ["Time", timeText(next)],
-            ["Elapsed", elapsedText(next)], ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
+            ["Elapsed", elapsedParts(next)], ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
         ];
         showFacts(facts, rows.filter(([, value]) => value !== null && value !== undefined));
         document.title = `Job ${idText(next)}${next.name ? `: ${next.name}` : ""} · Polymeter`;

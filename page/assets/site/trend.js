@@ -33,7 +33,7 @@ function changeItem(change) {
     });
     const others = change.with.map(({ attribute, before, after }) =>
         element("li", { className: "with" }, `${attribute}: `, element("bdi", {}, before), " before, ", element("bdi", {}, after), " after"));
-    const cause = others.length > 0 ? [element("p", { className: "soft" }, "Changed at the same run:"), element("ul", {}, ...others)] : [];
+    const cause = others.length > 0 ? [element("p", { className: "soft" }, "Changed there, too:"), element("ul", {}, ...others)] : [];
     return element("li", { className: "panel" }, element("h3", {}, ...changeHead(change)), element("ul", {}, ...lines), ...cause);
 }
 
@@ -93,7 +93,7 @@ run(async () => {
     const facts = [owner ? `of ${owner}` : "", `${trend.runs.length} runs`, trend.left_out > 0 ? `${trend.left_out} others did not finish or have no figures yet` : ""];
     const charts = trendCharts(trend);
     main.append(heading, element("p", { className: `verdict ${latest ? "warning" : "good"}` }, ...verdict(trend)),
-        element("p", { className: "soft" }, element("bdi", {}, facts.filter(Boolean).join(" · "))), changeList(trend), charts, runTable(trend),
+        element("p", { className: "soft facts-line" }, element("bdi", {}, facts.filter(Boolean).join(" · "))), changeList(trend), charts, runTable(trend),
         element("details", { className: "figures" }, element("summary", {}, "Other runs"), nameForm(query)));
     charts.begin();
     isReady();

@@ -1,20 +1,28 @@
 // What the runs of one name used, over time: a point for each run, and a line for each level.
 
-import { baseOptions, bindKeys, timeAxis } from "../shared/axis.js";
-import { nearest } from "../shared/course.js";
-import { bytes, dateText, duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { STEPS, baseOptions, bindKeys, timeAxis } from "../shared/axis.js";
+import { binaryTicks, nearest } from "../shared/course.js";
+import { bytes, dateText, duration, element, plainNumber, threeDigits, valueText } from "../shared/text.js";
 import { colours, plotWidth, prefersDark, resizePlot } from "../shared/theme.js";
 import uPlot from "../uplot/module.js";
 
 const HEIGHT = 150;
 
+/** Returns round ticks for durations. */
+function durationTicks(low, high) {
+    const step = STEPS.find((one) => one >= (high - low) / 4) ?? STEPS[STEPS.length - 1];
+    const ticks = [];
+    for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+    return ticks;
+}
+
 /** The quantities by their keys in runs. */
 export const QUANTITIES = new Map([
-    ["elapsed_s", { title: "elapsed", text: duration }],
-    ["cpu_s", { title: "CPU time", text: duration }],
+    ["elapsed_s", { title: "elapsed", text: duration, ticks: durationTicks }],
+    ["cpu_s", { title: "CPU time", text: duration, ticks: durationTicks }],
     ["cores_used", { title: "cores used", text: plainNumber }],
-    ["memory_used_bytes", { title: "memory peak", text: bytes }],
-    ["energy_j", { title: "energy", text: (joules) => `${plainNumber(joules)} J` }],
+    ["memory_used_bytes", { title: "memory peak", text: bytes, ticks: binaryTicks }],
+    ["energy_j", { title: "energy", text: (joules) => valueText("joules", joules) }],
     ["wasted_core_hours", { title: "wasted core-hours", text: threeDigits }],
 ]);
 
@@ -36,7 +44,7 @@ function levelsOf(key, { runs, changes }) {
 
 /** Creates the figure of one quantity. */
 function figureOf(key, trend, times, axis, data) {
-    const { title, text } = QUANTITIES.get(key);
+    const { title, text, ticks } = QUANTITIES.get(key);
     const values = trend.runs.map((run) => run[key]);
     const levels = levelsOf(key, trend);
     const readout = element("p", { className: "readout" });
@@ -63,8 +71,15 @@ function figureOf(key, trend, times, axis, data) {
             { stroke: paint.line, paths: () => null, points: { show: true, size: 5, fill: paint.line, width: 0 } },
             { stroke: paint.mark, width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, spanGaps: true },
         ];
-        options.scales.y = { range: (_, low, high) => (low === null || high === null ? [0, 1] : [Math.min(low, 0), high > 0 ? high * 1.08 : 1]) };
-        options.axes[1].values = (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : text(tick)));
+        options.scales.y = {
+            range: (_, low, high) => {
+                if (low === null || high === null) return [0, 1];
+                const room = Math.max((high - low) * 0.15, Math.abs(high) * 0.03) || 1;
+                return [low >= 0 ? Math.max(low - room, 0) : low - room, high + room];
+            },
+        };
+        if (ticks) options.axes[1].splits = (_, __, low, high) => ticks(low, high);
+        options.axes[1].values = (_, values) => values.map((value) => (value === 0 ? "0" : text(value)));
         options.hooks.setCursor = [(drawn) => { plot = drawn; hover(); }];
         plot = new uPlot(options, [times, values, levels], place);
         axis.plots.add(plot);
@@ -85,7 +100,9 @@ export function trendCharts(trend) {
     const axis = timeAxis(data);
     const keys = [...QUANTITIES.keys()].filter((key) => runs.some((run) => run[key] !== null));
     const figures = keys.map((key) => figureOf(key, trend, times, axis, data));
-    const place = element("section", { hidden: figures.length === 0 }, element("h2", { id: "runs" }, "Runs over time"), element("div", { className: "grid" }, ...figures));
+    const place = element("section", { hidden: figures.length === 0 }, element("h2", { id: "runs" }, "Runs over time"),
+        element("p", { className: "soft" }, "A point is a run; the line is the level, which is the median between two changes. The scales need not begin at 0."),
+        element("div", { className: "grid" }, ...figures));
     place.setAttribute("aria-labelledby", "runs");
     const draw = () => figures.forEach((figure) => figure.draw());
     place.begin = () => {

@@ -171,6 +171,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "its figures need a collector: json.rs executes it, and the tests of the collector its sums",
     ),
     (
+        "docs/how-to/trend.md",
+        "polymeter trend train",
+        "needs many earlier runs: json.rs executes it with two, and the tests of the collector with 10,000",
+    ),
+    (
         "docs/how-to/notices.md",
         "polymeter notices --off",
         "needs a collector that sends notices: `notices.rs` in the tests of the collector",
