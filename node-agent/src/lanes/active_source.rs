@@ -8,10 +8,9 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 
-use super::channels::StackRecord;
 use super::series_progress::{Counters, SeriesProgress};
 use super::slow::{Finished, SlowReads, with_retired};
-use super::source_group::{Group, ReadCost, SourceKey, UserValue};
+use super::source_group::{Group, ReadCost, SourceKey, StackRecord, UserValue};
 use crate::clock;
 use crate::counters::CpuAccount;
 use crate::sources::reader_thread::FinishedRead;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::batch::{Batch, Job};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use polymeter_proto::series::JobHandle;
@@ -13,10 +13,10 @@ use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
 use super::active_source::ActiveSource;
-use super::source_group::{Group, ReadCost, SourceId, SourceKey, UserValue};
+use super::source_group::{Group, ReadCost, SourceId, SourceKey, StackRecord, UserValue};
 use crate::event_fd::EventFd;
+use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
-use crate::sources::{Outcome, StackProfile};
 
 /// The number of batches: one that is filled, one that is encoded, and two in case the sender is delayed.
 const BATCHES: usize = 4;
@@ -132,15 +132,6 @@ impl SourceReport {
     pub(super) fn of(source: &ActiveSource, last: bool) -> Self {
         Self { key: Arc::clone(&source.key), tally: source.tally, cost: source.cost, last }
     }
-}
-
-/// The call stacks of one job during an interval.
-#[derive(Debug, Clone)]
-pub struct StackRecord {
-    /// The shape with the job and the metric.
-    pub shape: Arc<Shape>,
-    /// The stacks.
-    pub profile: Box<StackProfile>,
 }
 
 /// The samples, tallies and events that the sampler hands to the sender.

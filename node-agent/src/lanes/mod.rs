@@ -14,11 +14,11 @@ mod slow_sources;
 mod source_group;
 
 pub use active_source::ActiveSource;
-pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, StackRecord};
+pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};
 pub use fast::Sampler;
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;
-pub use source_group::{Group, ReadCost, SourceId, SourceKey, UserValue};
+pub use source_group::{Group, ReadCost, SourceId, SourceKey, StackRecord, UserValue};
 
 #[cfg(test)]
 mod tests;

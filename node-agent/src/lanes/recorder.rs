@@ -7,8 +7,8 @@ use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Tally;
 
 use super::active_source::ActiveSource;
-use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport, StackRecord};
-use super::source_group::{SourceId, UserValue};
+use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
+use super::source_group::{SourceId, StackRecord, UserValue};
 
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;

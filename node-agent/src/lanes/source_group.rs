@@ -1,11 +1,13 @@
-//! The parts of a source under sampling: its name, its groups of metrics, its cost, and values that users
-//! supply.
+//! The parts of a source under sampling: its name, its groups of metrics, its cost, its call stacks, and
+//! values that users supply.
 
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Job, Shape, ShapeIndex};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+
+use crate::sources::StackProfile;
 
 /// The index of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +91,15 @@ impl Group {
         self.in_batch = Some((batch_number, index));
         index
     }
+}
+
+/// The call stacks of one job during an interval.
+#[derive(Debug, Clone)]
+pub struct StackRecord {
+    /// The shape with the job and the metric.
+    pub shape: Arc<Shape>,
+    /// The stacks.
+    pub profile: Box<StackProfile>,
 }
 
 /// A value that a user supplied.
