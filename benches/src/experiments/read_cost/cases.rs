@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 26] = [
+pub(crate) static CASES: [Case; 27] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -100,6 +100,7 @@ pub(crate) static CASES: [Case; 26] = [
     case("kfd", Place::LaidOut, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
+    case("stacks", Place::Here, Subject::Job, &["stacks.*"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.
