@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use polymeter_proto::units;
 use serde::Serialize;
 
+use crate::advice::facts::Facts;
 use crate::charts;
 use crate::curve::Interval;
 use crate::model::{Report, SeriesReport};
@@ -23,6 +24,9 @@ const PARTS_MAX: usize = 20;
 
 /// The name of the time from begin to end, beside those of metrics.
 const ELAPSED: &str = "elapsed";
+
+/// The name of the CPU time on all nodes of a job, beside those of metrics.
+const CPU_TIME: &str = "cpu_time";
 
 /// The name of the energy on all nodes of a job, beside those of metrics.
 const ENERGY: &str = "energy";
@@ -37,7 +41,7 @@ pub struct Comparison {
     /// The origin of the intervals.
     pub basis: Basis,
     /// The differences of the whole jobs, then those of each phase; each time the elapsed time first, then
-    /// the energy, then the shown differences by the importance of the metric.
+    /// the CPU time and the energy, then the shown differences by the importance of the metric.
     pub rows: Vec<Difference>,
 }
 
@@ -56,8 +60,8 @@ pub enum Basis {
 pub struct Difference {
     /// The phase; none for the whole job.
     pub phase: Option<String>,
-    /// The metric with its labels; `elapsed` for the time from begin to end, `energy` for the energy on all
-    /// nodes.
+    /// The metric with its labels; `elapsed` for the time from begin to end, `cpu_time` and `energy` for
+    /// those on all nodes.
     pub metric: String,
     /// The unit of the values.
     pub unit: String,
@@ -99,9 +103,10 @@ impl Difference {
         let is_shown = matches!(self.verdict, Verdict::Higher | Verdict::Lower);
         let kind = match self.metric.as_str() {
             ELAPSED => 0,
-            ENERGY => 1,
-            _ if is_shown => 2,
-            _ => 3,
+            CPU_TIME => 1,
+            ENERGY => 2,
+            _ if is_shown => 3,
+            _ => 4,
         };
         let name = self.metric.split('{').next().unwrap_or_default();
         let importance = charts::main_metrics().position(|metric| metric == name).unwrap_or(usize::MAX);
@@ -170,6 +175,8 @@ pub fn compare(a: &[Subject], b: &[Subject]) -> Comparison {
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     let mut found = BTreeMap::new();
     found.insert((None, ELAPSED.to_owned()), Quantity::of_job("seconds", report.wall_s));
+    let cpu_s = Facts::of(report).number("cpu_time");
+    found.extend(cpu_s.map(|cpu_s| ((None, CPU_TIME.to_owned()), Quantity::of_job("seconds", cpu_s))));
     add_energy(&mut found, report);
     let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
     for of_job in report.series.iter().filter(|series| !series.is_of_step) {
@@ -340,7 +347,10 @@ mod tests {
         };
         let comparison = compared(&[with(1.0, 5.0, 10.0, 1.0)], &[with(2.0, 9.0, 12.0, 1.0)]);
         let metrics: Vec<&str> = comparison.rows.iter().map(|row| row.metric.as_str()).collect();
-        assert_eq!(metrics, ["elapsed", "cpu.usage", "io.read.bytes", "c.clear", "b.unclear", "a.same"]);
+        assert_eq!(
+            metrics,
+            ["elapsed", "cpu_time", "cpu.usage", "io.read.bytes", "c.clear", "b.unclear", "a.same"]
+        );
     }
 
     fn row<'a>(comparison: &'a Comparison, phase: Option<&str>, metric: &str) -> &'a Difference {
@@ -361,6 +371,10 @@ mod tests {
         let same = compared(&group([2.0, 2.1, 1.9]), &group([2.05, 1.9, 2.1]));
         assert_eq!(row(&same, None, "cpu.usage").verdict, Verdict::NoDifferenceShown);
         assert_eq!(row(&same, None, "elapsed").difference, Some(0.0));
+        let cpu_time = row(&comparison, None, "cpu_time");
+        let used = |mean: f64| 60.0 * around(mean).iter().sum::<f64>();
+        assert!((cpu_time.a.unwrap() - used(2.0)).abs() < 1.0, "{cpu_time:?}");
+        assert!((cpu_time.b.unwrap() - used(4.0)).abs() < 1.0, "{cpu_time:?}");
     }
 
     #[test]

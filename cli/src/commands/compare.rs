@@ -147,7 +147,7 @@ fn text(comparison: &Comparison, all: bool) -> String {
 /// Returns true for a difference, for the time from begin to end, and for energy.
 fn is_shown(row: &Difference) -> bool {
     matches!(row.verdict, Verdict::Higher | Verdict::Lower)
-        || ["elapsed", "energy"].contains(&row.metric.as_str())
+        || ["elapsed", "cpu_time", "energy"].contains(&row.metric.as_str())
 }
 
 const fn verdict(verdict: Verdict) -> &'static str {
@@ -162,7 +162,7 @@ const fn verdict(verdict: Verdict) -> &'static str {
 
 fn formatted(row: &Difference, value: f64) -> String {
     match row.metric.as_str() {
-        "elapsed" if row.unit == "seconds" => units::duration_f64(value * 1e9),
+        "elapsed" | "cpu_time" if row.unit == "seconds" => units::duration_f64(value * 1e9),
         _ => units::value(&row.unit, value),
     }
 }

@@ -6,11 +6,11 @@ const VERDICTS = {
     higher: "B is higher", lower: "B is lower", no_difference_shown: "no difference shown", too_few_values: "too few values", one_side_only: "on one side only",
 };
 
-const isShown = (row) => ["higher", "lower"].includes(row.verdict) || ["elapsed", "energy"].includes(row.metric);
+const isShown = (row) => ["higher", "lower"].includes(row.verdict) || ["elapsed", "cpu_time", "energy"].includes(row.metric);
 
 function text(row, value) {
     if (value === null) return "–";
-    if (row.metric === "elapsed") return duration(value);
+    if (["elapsed", "cpu_time"].includes(row.metric)) return duration(value);
     return valueText(row.unit, value);
 }
 
