@@ -16,7 +16,7 @@ SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build release test test-quick test-frames test-api test-slurm test-findings test-oar \
-    test-mail test-remote-write test-citus test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
+    test-mail test-remote-write test-slow test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
     stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -39,9 +39,10 @@ status=$$?; if [ -s $(TARGET)/skipped ]; then \
     else printf '\n0 tests skipped\n'; fi; exit $$status
 endef
 
-# TESTS=PATTERN runs the tests whose names contain it. The scenarios that run on stand-ins for the functions of Citus as on
-# PostgreSQL are left to test-citus.
-TESTS := --skip ::citus::
+# Tests that take long, and the scenarios that run on stand-ins for the functions of Citus as on PostgreSQL: test-slow has them.
+SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation
+# TESTS=PATTERN runs the tests whose names contain it.
+TESTS := $(SLOW:%=--skip %)
 test: test-deps ## Run the tests that this machine can run, side by side, and list the others
 	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped $(TARGET)/tests.times
 	$(CARGO) build --workspace --locked
@@ -49,8 +50,8 @@ test: test-deps ## Run the tests that this machine can run, side by side, and li
 	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped POLYMETER_TEST_TIMES=$(abspath $(TARGET))/tests.times \
 	    $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
 
-test-citus: ## Run the scenarios of the collector once more, on stand-ins for the functions of Citus
-	$(MAKE) test TESTS=::citus::
+test-slow: ## Run the tests that make test leaves out, and many seeds of the simulation
+	POLYMETER_SEEDS=40000 $(MAKE) test TESTS="$(SLOW) every_sample_is_stored_or_counted_once"
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
@@ -269,8 +270,7 @@ test-timescale: test-deps $(PGLITE)/node_modules ## Run the schema on TimescaleD
 check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
 	$(MAKE) fuzz FUZZ_SECONDS=25
 	$(MAKE) release doc
-	$(MAKE) test-citus
-	POLYMETER_SEEDS=40000 $(MAKE) test TESTS=every_sample_is_stored_or_counted_once
+	$(MAKE) test-slow
 	$(MAKE) test-frames
 	$(MAKE) test-api
 	$(MAKE) test-mail

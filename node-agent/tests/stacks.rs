@@ -36,22 +36,25 @@ fn main() -> ExitCode {
     polymeter_test_harness::run(&[TESTS])
 }
 
-/// A program that spends three quarters of its time in one function and the rest in another, on as many
-/// threads as its argument says; with a second argument it ends after that many rounds.
+/// A program that spends three quarters of its CPU time in one function and the rest in another, on as many
+/// threads as its argument says, which together use about one CPU; with a second argument it ends after that
+/// many rounds.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 static long rounds = -1;
+static int threads;
 #define WORK(name, n) __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < n; i++) *x += i; }
 WORK(three_quarters, 300000)
 WORK(one_quarter, 100000)
 __attribute__((noinline)) void *solve(void *arg) {
     volatile long x = 0;
-    for (long r = 0; r != rounds; r++) { three_quarters(&x); one_quarter(&x); }
+    for (long r = 0; r != rounds; r++) { three_quarters(&x); one_quarter(&x); if (threads > 1) usleep(threads * 1000); }
     return arg;
 }
 int main(int argc, char **argv) {
-    int threads = atoi(argv[1]);
+    threads = atoi(argv[1]);
     if (argc > 2) rounds = atol(argv[2]);
     pthread_t all[1024];
     for (int t = 1; t < threads; t++) pthread_create(&all[t], 0, solve, 0);
