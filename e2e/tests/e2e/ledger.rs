@@ -1,11 +1,12 @@
 //! The ledger compared with the samples, in SQL: the outcome of each sample that was due is known, although
 //! programs are killed and stopped and buffers overflow.
 
+use std::process::Command;
+
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
 use polymeter_e2e::stored;
 use polymeter_e2e::tests;
-use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, pause, program, require, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
@@ -21,7 +22,10 @@ fn assert_balanced(store: &Connection) {
     let by_job = "SELECT count(*) FROM (
              SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
          ) AS ledger FULL JOIN (
-             SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
+             SELECT job, sum(stored) AS stored FROM (
+                 SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
+                 UNION ALL SELECT job_key, sum(samples) FROM stack_interval GROUP BY 1
+             ) GROUP BY 1
          ) AS counted USING (job)
          WHERE coalesce(ledger.stored, 0) <> coalesce(counted.stored, 0)";
     assert_eq!(number(store, by_job), 0);
@@ -30,7 +34,12 @@ fn assert_balanced(store: &Connection) {
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
 /// No metric of the node: all samples belong to jobs.
-const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
+const BASELINE: [(&str, &str); 4] =
+    [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms"), ("stacks.cpu", "5ms")];
+
+/// The number of stored samples, with those of call stacks.
+const STORED: &str =
+    "SELECT (SELECT count(*) FROM samples) + (SELECT coalesce(sum(samples), 0) FROM stack_interval)";
 
 /// The smallest outbox that the configuration permits: it is full after a second or two.
 const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
@@ -56,8 +65,9 @@ fn ledger_balances_under_faults() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (mut running, endpoint) = collector(&env, "tcp://127.0.0.1:*");
     let jobs = [cgroups.job("1"), cgroups.job("2")];
-    let sleeper = Sleeper::start();
-    jobs[0].enter(sleeper.pid());
+    // Call stacks need a process that computes; it leaves the CPUs to others.
+    let mut busy = Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    jobs[0].enter(busy.id());
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let agent = Agent::start_with(&env, &plan, OUTBOX, "");
     agent.wait_until_tracked("1", &["v1/memory.stat"]);
@@ -83,6 +93,7 @@ fn ledger_balances_under_faults() {
     wait_for_drops(&agent);
     (running, _) = collector(&env, &endpoint);
     first.remove();
+    busy.wait().unwrap();
     stored::wait_for_end(&env, "1");
     stored::wait_for_end(&env, "2");
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
@@ -96,12 +107,13 @@ fn ledger_balances_under_faults() {
     assert_eq!(ledger("missed"), agent.count("missed"));
     assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
     assert_eq!(ledger("rejected + quarantined"), 0);
-    assert_eq!(ledger("stored"), count("SELECT count(*) FROM samples"));
-    assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
-    assert_eq!(
-        count("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"),
-        ledger("stored")
-    );
+    assert_eq!(ledger("stored"), count(STORED));
+    assert_eq!(count("SELECT sum(stored) FROM session"), count(STORED));
+    let distinct = "SELECT (SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples))
+         + (SELECT coalesce(sum(count), 0) FROM (
+             SELECT DISTINCT job_key, time, interval_id, process, stack_id, count FROM stack_sample))";
+    assert_eq!(count(distinct), ledger("stored"));
+    assert!(count("SELECT sum(samples) FROM stack_interval") > 100);
     assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
 
     // The same for each job and source, not only in total.
@@ -110,7 +122,8 @@ fn ledger_balances_under_faults() {
     assert_eq!(count(disagree), 0);
     let by_job = "SELECT count(*) FROM job WHERE
              (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
-             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)";
+             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)
+             + (SELECT coalesce(sum(samples), 0) FROM stack_interval WHERE stack_interval.job_key = job.job_key)";
     assert_eq!(count(by_job), 0);
     // Sources with one metric each.
     for (source, metric) in
