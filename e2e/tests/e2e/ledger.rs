@@ -60,13 +60,57 @@ fn wait_for_acknowledgements(agent: &Agent) {
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
 }
 
+/// Asserts that the agent's own counters, the ledger and the stored rows agree.
+fn assert_counted(store: &Connection, agent: &Agent) {
+    let count = |sql: &str| number(store, sql);
+    let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
+    wait_until("the last tallies are stored", || ledger("due") == agent.count("due"));
+    assert_eq!(ledger("taken"), agent.count("taken"));
+    assert_eq!(ledger("missed"), agent.count("missed"));
+    assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
+    assert_eq!(ledger("rejected + quarantined"), 0);
+    assert_eq!(ledger("stored"), count(STORED));
+    assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
+    let distinct = "SELECT (SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples))
+         + (SELECT coalesce(sum(count), 0) FROM (
+             SELECT DISTINCT job_key, time, interval_id, process, stack_id, count FROM stack_sample))";
+    assert_eq!(count(distinct), ledger("stored"));
+    assert!(count("SELECT sum(samples) FROM stack_interval") > 100);
+    assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
+
+    // The same for each job and source, not only in total.
+    let disagree = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored OR taken <> due - missed - absent OR stored < 0";
+    assert_eq!(count(disagree), 0);
+    let by_job = "SELECT count(*) FROM job WHERE
+             (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
+             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)
+             + (SELECT coalesce(sum(samples), 0) FROM stack_interval WHERE stack_interval.job_key = job.job_key)";
+    assert_eq!(count(by_job), 0);
+    // Sources with one metric each.
+    for (source, metric) in
+        [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
+    {
+        let of_ledger = format!("SELECT sum(stored) FROM ledger_balance WHERE source = '{source}'");
+        let of_samples =
+            format!("SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = '{metric}'");
+        assert_eq!(count(&of_ledger), count(&of_samples), "{source}");
+    }
+    let without_reason =
+        "SELECT count(*) FROM ledger WHERE skipped <> (SELECT coalesce(sum(samples), 0) FROM loss
+         WHERE reason = 'outbox_full' AND loss.session_id = ledger.session_id AND loss.source = ledger.source
+             AND coalesce(loss.job_key, 0) = coalesce(ledger.job_key, 0) AND first_time < last_time)";
+    assert_eq!(count(without_reason), 0);
+}
+
 fn ledger_balances_under_faults() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (mut running, endpoint) = collector(&env, "tcp://127.0.0.1:*");
     let jobs = [cgroups.job("1"), cgroups.job("2")];
     // Call stacks need a process that computes; it leaves the CPUs to others.
-    let mut busy = Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy =
+        Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
     jobs[0].enter(busy.id());
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let agent = Agent::start_with(&env, &plan, OUTBOX, "");
@@ -98,47 +142,7 @@ fn ledger_balances_under_faults() {
     stored::wait_for_end(&env, "2");
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
 
-    let store = Connection::open(env.path("store.db")).unwrap();
-    let count = |sql: &str| number(&store, sql);
-    // The agent's own counters, the ledger and the stored rows.
-    let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
-    wait_until("the last tallies are stored", || ledger("due") == agent.count("due"));
-    assert_eq!(ledger("taken"), agent.count("taken"));
-    assert_eq!(ledger("missed"), agent.count("missed"));
-    assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
-    assert_eq!(ledger("rejected + quarantined"), 0);
-    assert_eq!(ledger("stored"), count(STORED));
-    assert_eq!(count("SELECT sum(stored) FROM session"), count(STORED));
-    let distinct = "SELECT (SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples))
-         + (SELECT coalesce(sum(count), 0) FROM (
-             SELECT DISTINCT job_key, time, interval_id, process, stack_id, count FROM stack_sample))";
-    assert_eq!(count(distinct), ledger("stored"));
-    assert!(count("SELECT sum(samples) FROM stack_interval") > 100);
-    assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
-
-    // The same for each job and source, not only in total.
-    let disagree = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored OR taken <> due - missed - absent OR stored < 0";
-    assert_eq!(count(disagree), 0);
-    let by_job = "SELECT count(*) FROM job WHERE
-             (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
-             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)
-             + (SELECT coalesce(sum(samples), 0) FROM stack_interval WHERE stack_interval.job_key = job.job_key)";
-    assert_eq!(count(by_job), 0);
-    // Sources with one metric each.
-    for (source, metric) in
-        [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
-    {
-        let of_ledger = format!("SELECT sum(stored) FROM ledger_balance WHERE source = '{source}'");
-        let of_samples =
-            format!("SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = '{metric}'");
-        assert_eq!(count(&of_ledger), count(&of_samples), "{source}");
-    }
-    let without_reason =
-        "SELECT count(*) FROM ledger WHERE skipped <> (SELECT coalesce(sum(samples), 0) FROM loss
-         WHERE reason = 'outbox_full' AND loss.session_id = ledger.session_id AND loss.source = ledger.source
-             AND coalesce(loss.job_key, 0) = coalesce(ledger.job_key, 0) AND first_time < last_time)";
-    assert_eq!(count(without_reason), 0);
+    assert_counted(&Connection::open(env.path("store.db")).unwrap(), &agent);
     agent.daemon.terminate();
     running.terminate();
 }
