@@ -1,9 +1,10 @@
 //! The points at which the values of repeated runs change their level. Pure.
 //!
-//! The stretch of a series whose ranks differ most from all others is cut out, if that is rarely so by chance,
-//! and each part is cut in the same way: circular binary segmentation, on ranks, so that outliers are harmless
-//! and the chance depends on nothing but the number of values. The stretches of a length begin at multiples
-//! of an eighth of it, and the lengths grow by an eighth, so that the time is linear in the number of values.
+//! The stretch of a series whose ranks differ most from all others is cut out, if that is rarely so by
+//! chance, and each part is cut in the same way: circular binary segmentation, on ranks, so that outliers are
+//! harmless and the chance depends on nothing but the number of values. The stretches of a length begin at
+//! multiples of an eighth of it, and the lengths grow by an eighth, so that the time is linear in the number
+//! of values.
 
 use std::ops::Range;
 
@@ -135,8 +136,8 @@ fn contrast_by_chance(count: usize) -> Option<f64> {
     below.map(|(_, most)| most)
 }
 
-/// The contrasts of the stretches of a series: the difference of the sum of their ranks from what is expected,
-/// in standard deviations.
+/// The contrasts of the stretches of a series: the difference of the sum of their ranks from what is
+/// expected, in standard deviations.
 struct Contrasts {
     /// The sums of the ranks before each position, less the mean rank.
     sums: Vec<f64>,

@@ -100,8 +100,8 @@ pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 /// The series that users supply for a job on a node, over all sessions. An agent admits 256.
 pub const USER_SERIES_OF_JOB: usize = 1024;
 
-/// The users' series that are remembered, in some 16 bytes each: beyond, the jobs that began first are forgotten,
-/// whose series may be counted anew.
+/// The users' series that are remembered, in some 16 bytes each: beyond, the jobs that began first are
+/// forgotten, whose series may be counted anew.
 pub const USER_SERIES: usize = 1024 * 1024;
 
 /// The time after which an unanswered request to an agent (for frames or the dictionary) is repeated.

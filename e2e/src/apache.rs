@@ -18,8 +18,8 @@ const DOCUMENT: &str = include_str!("../../docs/how-to/api.md");
 const SOCKET: &str = "/run/polymeter/api.sock";
 const USERS: &str = "/etc/apache2/users";
 
-/// The modules that Debian's package does not have built in: those that are always enabled, and those that the
-/// document names.
+/// The modules that Debian's package does not have built in: those that are always enabled, and those that
+/// the document names.
 const MODULES: [&str; 10] = [
     "mpm_event",
     "authn_core",

@@ -144,9 +144,9 @@ impl Agent {
         self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
     }
 
-    /// Waits until the agent stops by itself: it was started with the option to exit when idle, and is idle; or
-    /// the wall clock was set, and it is to begin anew.
-    /// [`Agent::stop`] sends the samples that it still holds.
+    /// Waits until the agent stops by itself: it was started with the option to exit when idle, and is idle;
+    /// or the wall clock was set, and it is to begin anew. [`Agent::stop`] sends the samples that it still
+    /// holds.
     pub async fn idle(&self) {
         self.requests.closed().await;
     }

@@ -28,6 +28,7 @@ polymeter_test_harness::tests![
     functions_have_the_shares_of_the_program,
     a_cgroup_is_sampled_with_all_that_runs_in_it,
     hundreds_of_threads_that_run_already_are_sampled,
+    a_loop_in_step_with_the_period_is_sampled_evenly,
     a_deleted_program_keeps_its_names,
     processes_that_live_for_milliseconds_are_sampled,
 ];
@@ -36,30 +37,56 @@ fn main() -> ExitCode {
     polymeter_test_harness::run(&[TESTS])
 }
 
-/// A program that spends three quarters of its CPU time in one function and the rest in another, on as many
-/// threads as its argument says, which together use about one CPU; with a second argument it ends after that
-/// many rounds.
+/// A program that spends three quarters of its CPU time in one function and the rest in another, in an order
+/// that is left to chance, on as many threads as its argument says, which together use about one CPU; with a
+/// second argument it ends after that many rounds.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 static long rounds = -1;
 static int threads;
-#define WORK(name, n) __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < n; i++) *x += i; }
-WORK(three_quarters, 300000)
-WORK(one_quarter, 100000)
+#define WORK(name) __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < 100000; i++) *x += i; }
+WORK(three_quarters)
+WORK(one_quarter)
 __attribute__((noinline)) void *solve(void *arg) {
     volatile long x = 0;
-    for (long r = 0; r != rounds; r++) { three_quarters(&x); one_quarter(&x); if (threads > 1) usleep(threads * 1000); }
+    unsigned seed = (unsigned)(long)arg;
+    for (long r = 0; r != rounds; r++) {
+        for (int part = 0; part < 4; part++)
+            if (rand_r(&seed) % 4) three_quarters(&x); else one_quarter(&x);
+        if (threads > 1) usleep(threads * 1000);
+    }
     return arg;
 }
 int main(int argc, char **argv) {
     threads = atoi(argv[1]);
     if (argc > 2) rounds = atol(argv[2]);
     pthread_t all[1024];
-    for (int t = 1; t < threads; t++) pthread_create(&all[t], 0, solve, 0);
-    solve(0);
+    for (long t = 1; t < threads; t++) pthread_create(&all[t], 0, solve, (void *)t);
+    solve((void *)(long)getpid());
     return 0;
+}
+"#;
+
+/// A program of the same shares, whose loop takes one millisecond of CPU time.
+const IN_STEP: &str = r#"
+#include <time.h>
+static double used_ms(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return used.tv_sec * 1e3 + used.tv_nsec / 1e6;
+}
+#define WORK(name) __attribute__((noinline)) void name(double until_ms, volatile long *x) \
+    { do for (long i = 0; i < 10000; i++) *x += i; while (used_ms() < until_ms); }
+WORK(three_quarters)
+WORK(one_quarter)
+int main(void) {
+    volatile long x = 0;
+    for (double begin_ms = used_ms();; begin_ms += 1) {
+        three_quarters(begin_ms + 0.75, &x);
+        one_quarter(begin_ms + 1, &x);
+    }
 }
 "#;
 
@@ -78,8 +105,12 @@ struct Compiled {
 
 impl Compiled {
     fn new() -> Self {
+        Self::of(PROGRAM)
+    }
+
+    fn of(source: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("solve.c"), PROGRAM).unwrap();
+        fs::write(directory.path().join("solve.c"), source).unwrap();
         let compiler = Command::new("gcc")
             .args(["-O0", "-fno-omit-frame-pointer", "-pthread", "-o", "solver", "solve.c"])
             .current_dir(directory.path())
@@ -263,6 +294,14 @@ fn hundreds_of_threads_that_run_already_are_sampled() {
     sampled.until(500);
     let shares = sampled.shares();
     assert!(shares["three_quarters"] > 60.0, "{shares:?}");
+}
+
+fn a_loop_in_step_with_the_period_is_sampled_evenly() {
+    let compiled = Compiled::of(IN_STEP);
+    let running = compiled.start("1");
+    let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
+    sampled.until(3000);
+    sampled.check(5.0);
 }
 
 fn a_deleted_program_keeps_its_names() {

@@ -44,7 +44,8 @@ pub const JOB_FUNCTIONS: usize = 8 * 1024;
 /// See [`JOB_FUNCTIONS`].
 pub const SESSION_FUNCTIONS: usize = 32 * 1024;
 
-/// Stacks that an agent announces for one job. Beyond them, samples belong to the nearest stack that is known.
+/// Stacks that an agent announces for one job. Beyond them, samples belong to the nearest stack that is
+/// known.
 pub const JOB_STACKS: usize = 32 * 1024;
 /// Stacks that an agent announces in a session.
 pub const SESSION_STACKS: usize = 128 * 1024;

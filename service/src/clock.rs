@@ -37,8 +37,8 @@ pub fn realtime_ns() -> u64 {
 /// The wall-clock time of the start of the machine, as this process computed it; 0 before the first call.
 static MACHINE_START_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The difference from which on the wall clock counts as set, in nanoseconds: readers correct the times of jobs
-/// from there on.
+/// The difference from which on the wall clock counts as set, in nanoseconds: readers correct the times of
+/// jobs from there on.
 pub const STEP_NS: u64 = SECOND_NS;
 
 /// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the

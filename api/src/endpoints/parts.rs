@@ -67,8 +67,9 @@ pub(super) fn rollup(width_ns: i64, left: Option<Rollup>, has_few: bool) -> Opti
     coarser(coarsest, left)
 }
 
-/// Returns the finest rollup that has few intervals of `series` in a time, if it is finer than [`rollup`]: all
-/// samples of an interval count the same, so that a change of the period distorts the mean of one interval.
+/// Returns the finest rollup that has few intervals of `series` in a time, if it is finer than [`rollup`]:
+/// all samples of an interval count the same, so that a change of the period distorts the mean of one
+/// interval.
 pub(super) fn finest(
     rollup: Option<Rollup>,
     left: Option<Rollup>,

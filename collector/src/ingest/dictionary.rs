@@ -263,7 +263,8 @@ impl Dictionary {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
-    /// Removes the series, shapes and call stacks of a job that has ended. The job itself is kept a little longer.
+    /// Removes the series, shapes and call stacks of a job that has ended. The job itself is kept a little
+    /// longer.
     pub(super) fn end_job(&mut self, handle: JobHandle) {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
         let is_its = |series: &Arc<SeriesRecord>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));

@@ -1,5 +1,5 @@
-//! What the sessions of a writer share: copies of what thousands of them announce alike, metrics and the labels
-//! of series, and the bound of users' series.
+//! What the sessions of a writer share: copies of what thousands of them announce alike, metrics and the
+//! labels of series, and the bound of users' series.
 
 use std::collections::HashSet;
 use std::hash::Hash;

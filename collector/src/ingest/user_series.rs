@@ -1,5 +1,5 @@
-//! The bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it has
-//! counted when it ends; each series and each name is a row of the store that stays.
+//! The bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it
+//! has counted when it ends; each series and each name is a row of the store that stays.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};

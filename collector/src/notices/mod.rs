@@ -193,7 +193,7 @@ impl Notices {
         if sent.has_failed() && self.waiting.borrow().len() < WAITING_MAX {
             self.waiting.borrow_mut().push_back(sent);
         } else {
-            self.report(&sent);
+            self.report(&sent, "once");
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Notices {
                 *result = self.delivery().send(*action, &sent.message, sent.to.as_deref());
             }
             NoticeTable::open(store)?.finish(sent.number, &sent.text("twice"))?;
-            self.report(&sent);
+            self.report(&sent, "twice");
         }
         Ok(())
     }
@@ -225,14 +225,14 @@ impl Notices {
     }
 
     /// Counts and logs what became of a notice.
-    fn report(&self, sent: &Sent) {
+    fn report(&self, sent: &Sent, tries: &str) {
         let (rule, job) = (&sent.message.rule, &sent.message.job);
         if sent.has_failed() {
             self.count("failed");
-            warn!(rule, job, error = sent.text("twice"), "cannot send a notice");
+            warn!(rule, job, error = sent.text(tries), "cannot send a notice");
         } else {
             self.count("sent");
-            info!(rule, job, result = sent.text(""), "notice");
+            info!(rule, job, result = sent.text(tries), "notice");
         }
     }
 }

@@ -4,7 +4,8 @@
 //! pass. With this harness such a test calls [`skip`], is reported as ignored, and is listed at the end. The
 //! list is also appended to the file that `POLYMETER_SKIPPED` names, from which `make test` prints the
 //! skipped tests of all programs; the time of each test to the one that `POLYMETER_TEST_TIMES` names.
-//! `POLYMETER_REQUIRE` lists features that the machine must have: a skip for lack of one of them is a failure.
+//! `POLYMETER_REQUIRE` lists features that the machine must have: a skip for lack of one of them is a
+//! failure.
 //!
 //! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there.
 //! The test program is declared with `harness = false` and passes all lists to [`run`].

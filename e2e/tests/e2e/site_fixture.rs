@@ -19,8 +19,8 @@ pub(crate) const ADMINISTRATOR: &str = "sys";
 /// A user who manages the account `physics`.
 pub(crate) const MANAGER: &str = "games";
 
-/// Adds 40 runs of `train` for each of the users: of the owner in the account `physics`, of the other in `chem`.
-/// From the 25th on they take longer.
+/// Adds 40 runs of `train` for each of the users: of the owner in the account `physics`, of the other in
+/// `chem`. From the 25th on they take longer.
 pub(crate) fn insert_runs(store: &rusqlite::Connection) {
     for ((name, uid), account) in [(OWNER, "physics"), (OTHER, "chem")] {
         store

@@ -42,7 +42,8 @@ done
 [ \"$1\" = -i ] || cat \"DIRECTORY/comment.$5\"
 ";
 
-/// Asserts that a summary has the nodes of a job with 64 MiB on each and four cores on both, which Slurm divides.
+/// Asserts that a summary has the nodes of a job with 64 MiB on each and four cores on both, which Slurm
+/// divides.
 fn assert_nodes(summary: &Value, mut expected: Vec<String>) {
     let nodes = summary["nodes"].as_object().unwrap();
     let mut names: Vec<&String> = nodes.keys().collect();

@@ -199,8 +199,8 @@ fn is_path_of(path: &str, device: &str) -> bool {
     is_number(namespace) && controller.is_some_and(is_number)
 }
 
-/// Returns the kind of a network interface, given the directory of all, and the interfaces below it; none if it
-/// is missing.
+/// Returns the kind of a network interface, given the directory of all, and the interfaces below it; none if
+/// it is missing.
 fn interface(all: &Path, name: &str) -> Option<(RoleKind, Vec<String>)> {
     let directory = all.join(name);
     if !directory.is_dir() {

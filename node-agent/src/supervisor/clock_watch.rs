@@ -18,8 +18,8 @@ pub(super) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// Returns true if the agent must begin anew, because the wall clock was set, and is `ahead_ns` of the time
-    /// by which the agent dates. It waits until it `is_free`: no job runs, and no sample waits.
+    /// Returns true if the agent must begin anew, because the wall clock was set, and is `ahead_ns` of the
+    /// time by which the agent dates. It waits until it `is_free`: no job runs, and no sample waits.
     pub(super) fn must_begin_anew(&mut self, ahead_ns: i64, is_free: bool) -> bool {
         let before_ns = std::mem::replace(&mut self.ahead_ns, ahead_ns);
         let was_set = |ahead_ns: i64| ahead_ns.unsigned_abs() >= STEP_NS;

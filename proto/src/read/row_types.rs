@@ -83,8 +83,8 @@ pub struct JobUsage {
     pub nodes: Option<f64>,
     /// The cores of the job on all nodes.
     pub cores: Option<f64>,
-    /// CPU time on all nodes, in seconds; where the scheduler counts hardware threads, on each node at any time
-    /// at most that of its cores.
+    /// CPU time on all nodes, in seconds; where the scheduler counts hardware threads, on each node at any
+    /// time at most that of its cores.
     pub cpu_s: Option<f64>,
     /// The largest number of cores in use at a time.
     pub cores_peak: Option<f64>,

@@ -285,8 +285,8 @@ impl dyn Read + '_ {
         self.stream(&query, each)
     }
 
-    /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of each
-    /// interval.
+    /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of
+    /// each interval.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -1,12 +1,12 @@
 //! The removal of call stacks. They are kept as long as samples.
 
+use polymeter_proto::units::counted;
 use tracing::info;
 
 use super::old_rows::{ALL, OldRows};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::stop::Stop;
-use polymeter_proto::units::counted;
 
 /// The condition that a row is not of a job that is kept at `{now}`.
 const IS_NOT_KEPT: &str =
@@ -48,28 +48,36 @@ pub(super) fn remove(
     remove_names(connection, before_us, stop)
 }
 
-/// Removes the names of jobs that ended before `before_us`, and of which no interval is left.
+/// The most jobs whose names are removed at a time.
+const JOBS: usize = 1000;
+
+/// The jobs with names that ended before `{before}`, and of which no interval is left. The jobs with names
+/// are found by the index, one after the other, in one statement.
+const WITHOUT_INTERVALS: &str = "
+    WITH RECURSIVE named (job_key) AS (
+        SELECT min(job_key) FROM stack_function
+        UNION ALL
+        SELECT (SELECT min(next.job_key) FROM stack_function AS next WHERE next.job_key > named.job_key)
+        FROM named WHERE named.job_key IS NOT NULL)
+    SELECT job.job_key FROM named JOIN job ON job.job_key = named.job_key
+    WHERE job.ended < {before}
+        AND NOT EXISTS (SELECT 1 FROM stack_interval AS used WHERE used.job_key = job.job_key)
+    LIMIT {limit}";
+
 fn remove_names(connection: &mut dyn Connection, before_us: i64, stop: &Stop) -> Result<(), DatabaseError> {
     let before = (connection.dialect().time)(before_us);
-    let next = "SELECT min(job_key) FROM stack_function WHERE job_key > $1";
-    let without = format!(
-        "SELECT count(*) FROM job WHERE job_key = $1 AND ended < {before}
-             AND NOT EXISTS (SELECT 1 FROM stack_interval AS used WHERE used.job_key = job.job_key)"
-    );
-    let mut job_key = i64::MIN;
+    let select = WITHOUT_INTERVALS.replace("{before}", &before).replace("{limit}", &JOBS.to_string());
     while !stop.is_requested() {
-        let Some(next): Option<i64> =
-            connection.select_first::<Option<i64>>(next, &[job_key.into()])?.flatten()
-        else {
+        let jobs: Vec<i64> = connection.select(&select, &[])?;
+        if jobs.is_empty() {
             break;
-        };
-        job_key = next;
-        if connection.select_first(&without, &[job_key.into()])? == Some(0_i64) {
-            continue;
         }
         connection.begin()?;
-        for table in ["stack_node", "stack_function"] {
-            connection.execute(&format!("DELETE FROM {table} WHERE job_key = $1"), &[job_key.into()])?;
+        for job_key in &jobs {
+            for table in ["stack_node", "stack_function"] {
+                connection
+                    .execute(&format!("DELETE FROM {table} WHERE job_key = $1"), &[(*job_key).into()])?;
+            }
         }
         connection.commit()?;
     }

@@ -1,9 +1,9 @@
 //! A flame graph as one page of HTML, which needs no network. Names are text, as on the page of a report.
 
 use polymeter_analysis::stacks::{Difference, Tree, page_data};
-use polymeter_page::{flame, report};
+use polymeter_page::flame;
 
-use super::{data, element};
+use super::{data, document, element};
 
 /// Returns the page of a tree, or of a difference of trees.
 pub(crate) fn flame_page(
@@ -15,18 +15,13 @@ pub(crate) fn flame_page(
     let (title, data) = (element::text(title), data::escaped(&page_data(tree, difference).to_string()));
     let remarks: String =
         remarks.iter().map(|remark| format!("<p class=\"remark\">{}</p>\n", element::text(remark))).collect();
-    let (style, script) = (flame::style(), flame::script());
-    let policy = report::policy(&style, &script);
     // The script takes the namespace of SVG from an element.
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n{remarks}</header>\n\
-         <main id=\"flame\"><svg width=\"0\" height=\"0\"></svg><p class=\"remark\">The graph needs JavaScript.</p></main>\n\
-         <script type=\"application/json\" id=\"flame-data\">{data}</script>\n<script>{script}</script>\n</body>\n</html>\n"
-    )
+    let body = format!(
+        "<header>\n<h1>{title}</h1>\n{remarks}</header>\n<main id=\"flame\"><svg width=\"0\" height=\"0\"></svg>\
+         <p class=\"remark\">The graph needs JavaScript.</p></main>\n\
+         <script type=\"application/json\" id=\"flame-data\">{data}</script>\n"
+    );
+    document(&title, &(flame::style(), flame::script()), &body)
 }
 
 #[cfg(test)]

@@ -40,13 +40,17 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     head::footer(&mut body, now_us);
     let data = data::scripts(&charts);
     let title = element::text(&head::title(report));
-    let (style, script) = (assets::style(), assets::script());
-    let policy = assets::policy(&style, &script);
+    document(&title, &(assets::style(), assets::script()), &format!("{body}{data}"))
+}
+
+/// Returns a page that loads nothing, with its style and script. The title and the body are HTML.
+fn document(title: &str, (style, script): &(String, String), body: &str) -> String {
+    let policy = assets::policy(style, script);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}{data}<script>{script}</script>\n</body>\n</html>\n"
+         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
     )
 }

@@ -66,14 +66,14 @@ const PREFIXES: [(&str, Quantity); 7] = [
 /// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
 const OLD_RESIDENT: &str = "drm-memory-";
 
-/// The beginnings of keys that are left out by name: who has the descriptor, clocks, and parts of the memory that
-/// other keys include.
+/// The beginnings of keys that are left out by name: who has the descriptor, clocks, and parts of the memory
+/// that other keys include.
 const LEFT_OUT: [&str; 6] =
     ["drm-driver", "drm-client-name", "drm-maxfreq-", "drm-curfreq-", "drm-active-", "drm-purgeable-"];
 
 /// Returns the client of a text; none if the descriptor is of another type, or if its driver does not
-/// identify clients. Lines that are malformed or cut off have no value. Those about GPUs that no rule takes are
-/// added to `unknown`: keys of drivers that are common to all begin with `drm-`.
+/// identify clients. Lines that are malformed or cut off have no value. Those about GPUs that no rule takes
+/// are added to `unknown`: keys of drivers that are common to all begin with `drm-`.
 pub(super) fn parse(text: &[u8], unknown: &mut UnknownLines) -> Option<Client> {
     let mut of_text = UnknownLines::default();
     let client = parse_lines(text, &mut of_text);

@@ -5,8 +5,8 @@
 
 use crate::sources::UnknownLines;
 
-/// The lines that are left out by name: times of the statistics, and events below the calls of applications or
-/// beside the data.
+/// The lines that are left out by name: times of the statistics, and events below the calls of applications
+/// or beside the data.
 const LEFT_OUT: [&str; 16] = [
     "snapshot_time",
     "start_time",
@@ -54,8 +54,8 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).filter_map(line)
 }
 
-/// Returns the lines that no rule takes, of a text without a line that is cut off. `is_taken` tells whether the
-/// lines of a name are.
+/// Returns the lines that no rule takes, of a text without a line that is cut off. `is_taken` tells whether
+/// the lines of a name are.
 pub(super) fn unknown(text: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for text in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {

@@ -155,8 +155,8 @@ fn close<'a>(
     }
 }
 
-/// Returns the lines about mounts of NFS that no rule takes, of a text without an incomplete last line: also the
-/// titles of mounts whose statistics have another form.
+/// Returns the lines about mounts of NFS that no rule takes, of a text without an incomplete last line: also
+/// the titles of mounts whose statistics have another form.
 pub(super) fn unknown(text: &str) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

@@ -118,8 +118,8 @@ impl Driver {
         }
     }
 
-    /// Returns the number of changes so far, and with it the GPUs, or the reason why there are none. Starts the
-    /// thread that looks for them, unless there is nothing new to be found.
+    /// Returns the number of changes so far, and with it the GPUs, or the reason why there are none. Starts
+    /// the thread that looks for them, unless there is nothing new to be found.
     pub(super) fn gpus(self: &Arc<Self>) -> (u64, Result<Vec<Arc<Gpu>>, NoGpus>) {
         let mut state = lock(&self.state);
         if !state.has_thread && state.missing_since.is_none() {

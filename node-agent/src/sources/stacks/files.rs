@@ -1,5 +1,5 @@
-//! Opening the files that a process has mapped, and its perf map: by the process's own view of the file system,
-//! never a file that the process could not name, and never anything but a regular file.
+//! Opening the files that a process has mapped, and its perf map: by the process's own view of the file
+//! system, never a file that the process could not name, and never anything but a regular file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

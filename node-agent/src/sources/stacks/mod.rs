@@ -1,5 +1,5 @@
-//! Call stacks of jobs: the kernel samples what each CPU does for the job, and a thread of the slow lane reads
-//! the samples, finds the names of the functions, and counts.
+//! Call stacks of jobs: the kernel samples what each CPU does for the job, and a thread of the slow lane
+//! reads the samples, finds the names of the functions, and counts.
 //!
 //! Nothing is open until the first read, which knows the period; the events end with the source.
 

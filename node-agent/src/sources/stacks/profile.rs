@@ -17,8 +17,8 @@ const STACKS_MAX: usize = 64 * 1024;
 /// The most addresses of all of them together: 16 MiB.
 const ADDRESSES_MAX: usize = 1024 * 1024;
 
-/// The CPU time after which no further table is searched in one read, in nanoseconds. The rest is found by the
-/// next ones.
+/// The CPU time after which no further table is searched in one read, in nanoseconds. The rest is found by
+/// the next ones.
 const SYMBOLS_NS: u64 = 200_000_000;
 
 /// Code at a position of a module.

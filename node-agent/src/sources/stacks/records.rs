@@ -1,7 +1,7 @@
 //! The records of perf's ring buffers, from their bytes. Pure.
 //!
-//! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN` with `sample_id_all`: every record
-//! that is no sample ends in a thread and a time.
+//! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN` with `sample_id_all`: every
+//! record that is no sample ends in a thread and a time.
 
 /// The layout of a sample, and of the end of all other records.
 const SAMPLE_ID_BYTES: usize = 16;

@@ -34,6 +34,14 @@ pub(super) const fn longest_gap_ns(period: Period) -> u64 {
     period.as_nanos().saturating_mul(RING_BYTES as u64 / 4 * 3 / SAMPLE_BYTES)
 }
 
+/// Returns the CPU time between two samples, in nanoseconds. A loop that takes a multiple of the period would
+/// always be met at the same places; so half of the CPUs sample one percent more often and the others one
+/// percent less, and the sum remains.
+fn nanos_between(period: Period, cpu: usize) -> u64 {
+    let (nanos, percent) = (period.as_nanos(), period.as_nanos() / 97);
+    if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
+}
+
 /// The processes that are sampled.
 #[derive(Debug)]
 pub(super) enum Sampled {
@@ -129,7 +137,7 @@ impl Rings {
             let opened = match &cgroup {
                 Some(cgroup) => {
                     let mut builder = event(Software::CPU_CLOCK, *cpu, user_only);
-                    sampler(builder.sample_period(period.as_nanos()).observe_cgroup(cgroup))
+                    sampler(builder.sample_period(nanos_between(period, *cpu)).observe_cgroup(cgroup))
                 }
                 // Of this thread nothing is recorded: the event lends its ring to those of the job.
                 None => {
@@ -225,7 +233,8 @@ fn open_thread(
     let mut events = Vec::with_capacity(cpus.len());
     for (cpu, ring) in cpus.iter().zip(rings) {
         let mut builder = event(Software::CPU_CLOCK, *cpu, user_only);
-        builder.sample_period(period.as_nanos()).observe_pid(i32::try_from(tid).unwrap_or(-1)).inherit(true);
+        builder.sample_period(nanos_between(period, *cpu));
+        builder.observe_pid(i32::try_from(tid).unwrap_or(-1)).inherit(true);
         // Enabled with its ring: a sample without one is lost.
         let mut counter = builder.enabled(false).build()?;
         write_to(&counter, ring)?;

@@ -249,8 +249,8 @@ pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) ->
 /// The most GPUs of a node that a range of numbers stands for.
 const GPUS_MAX: u32 = 1024;
 
-/// Parses a list of GPUs such as `0,2-4`, and writes its ranges out. Only numbers and UUIDs count: `NoDevFiles`
-/// and the like name none.
+/// Parses a list of GPUs such as `0,2-4`, and writes its ranges out. Only numbers and UUIDs count:
+/// `NoDevFiles` and the like name none.
 pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
     let mut devices: Vec<String> = Vec::new();
     for item in list.split(',').map(str::trim) {
