@@ -112,6 +112,5 @@ fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {
     let stdout = std::io::stdout();
     let (limit, has_colours) = (terminal::width_limit(&stdout), terminal::has_colours(&stdout));
     let text = render::chosen(report, &arguments.sections, Beginning::Screen, limit, has_colours);
-    // The texts of the report were made printable one by one; what is left are the colours.
-    terminal::print_raw(text.as_bytes())
+    terminal::print_styled(&text)
 }

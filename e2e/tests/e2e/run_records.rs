@@ -15,6 +15,7 @@ tests![
     earlier_children_do_not_count,
     processes_that_outlive_the_command_count_until_its_end,
     printed_and_stored_reports_are_the_same,
+    reports_are_ascii_in_a_locale_without_utf8,
     requests_within_a_run_concern_it,
     scripts_of_an_ordinary_user_mark_and_push,
     a_command_that_does_not_start_is_on_record,
@@ -179,6 +180,21 @@ fn printed_and_stored_reports_are_the_same() {
 }
 
 /// Asserts that the report has what the run was, and what it could use.
+fn reports_are_ascii_in_a_locale_without_utf8() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store.db");
+    let output = |arguments: &[&str]| {
+        let polymeter = program("polymeter").args(arguments).env("LC_ALL", "C").output().unwrap();
+        (text(&polymeter.stdout), text(&polymeter.stderr))
+    };
+    let (_, printed) = output(&["run", "-o", store.to_str().unwrap(), "--", "sleep", "1"]);
+    let store = format!("sqlite:{}", store.display());
+    let (stored, _) = output(&["report", "--show", "all", "--store", &store]);
+    for shown in [printed, stored] {
+        assert!(shown.is_ascii() && shown.contains("CPU       ...."), "{shown}");
+    }
+}
+
 fn assert_has_identity(report: &Value, runner: &Runner, (name, script): (&str, &str)) {
     let run = &report["run"];
     assert_eq!(run["command"], serde_json::json!(["sh", "-c", script]), "{run}");

@@ -57,6 +57,11 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     print_json_to_reader(&(text + "\n")).map(drop)
 }
 
+/// Prints text with colours, whose parts were made printable one by one, on stdout.
+pub fn print_styled(text: &str) -> Result<(), Failure> {
+    print_raw(replaced(text, io::stdout().is_terminal()).as_bytes())
+}
+
 /// Prints bytes that this program made itself on stdout, such as a shell script.
 pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
     has_reader(write_all(bytes)).map(drop)
