@@ -52,16 +52,17 @@ pub(super) fn remove(
 const JOBS: usize = 1000;
 
 /// The jobs with names that ended before `{before}`, and of which no interval is left. The jobs with names
-/// are found by the index, one after the other, in one statement.
+/// are found by the index, one after the other, in one statement; subqueries rather than joins keep
+/// PostgreSQL from reading the tables of jobs and intervals as a whole.
 const WITHOUT_INTERVALS: &str = "
     WITH RECURSIVE named (job_key) AS (
         SELECT min(job_key) FROM stack_function
         UNION ALL
         SELECT (SELECT min(next.job_key) FROM stack_function AS next WHERE next.job_key > named.job_key)
         FROM named WHERE named.job_key IS NOT NULL)
-    SELECT job.job_key FROM named JOIN job ON job.job_key = named.job_key
-    WHERE job.ended < {before}
-        AND NOT EXISTS (SELECT 1 FROM stack_interval AS used WHERE used.job_key = job.job_key)
+    SELECT job_key FROM named
+    WHERE (SELECT job.ended FROM job WHERE job.job_key = named.job_key) < {before}
+        AND (SELECT min(used.job_key) FROM stack_interval AS used WHERE used.job_key = named.job_key) IS NULL
     LIMIT {limit}";
 
 fn remove_names(connection: &mut dyn Connection, before_us: i64, stop: &Stop) -> Result<(), DatabaseError> {
