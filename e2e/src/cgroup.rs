@@ -111,6 +111,14 @@ impl Job {
         }
     }
 
+    /// Gives its processes all the CPU time that they want, whatever else runs.
+    pub fn precede_others(&self) {
+        let directory = self.directory("cpu");
+        for directory in [directory.parent().unwrap(), &directory] {
+            fs::write(directory.join("cpu.shares"), "262144").unwrap();
+        }
+    }
+
     /// Creates a cgroup within the job, as schedulers do for a step. It is removed with the job.
     pub fn step(&self, name: &str) -> Self {
         let directory = |directory: &PathBuf| {

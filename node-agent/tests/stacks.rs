@@ -46,7 +46,8 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 static long rounds = -1;
 static int threads;
-#define WORK(name) __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < 100000; i++) *x += i; }
+#define WORK(name) \
+    __attribute__((noinline)) void name(volatile long *x) { for (long i = 0; i < 100000; i++) *x += i; }
 WORK(three_quarters)
 WORK(one_quarter)
 __attribute__((noinline)) void *solve(void *arg) {

@@ -41,6 +41,8 @@ const BASELINE: [(&str, &str); 4] =
 const STORED: &str =
     "SELECT (SELECT count(*) FROM samples) + (SELECT coalesce(sum(samples), 0) FROM stack_interval)";
 
+const STACK_SAMPLES: &str = "SELECT coalesce(sum(samples), 0) FROM stack_interval";
+
 /// The smallest outbox that the configuration permits: it is full after a second or two.
 const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
@@ -75,6 +77,7 @@ fn assert_counted(store: &Connection, agent: &Agent) {
          + (SELECT coalesce(sum(count), 0) FROM (
              SELECT DISTINCT job_key, time, interval_id, process, stack_id, count FROM stack_sample))";
     assert_eq!(count(distinct), ledger("stored"));
+    assert!(count(STACK_SAMPLES) > 100);
     assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
 
     // The same for each job and source, not only in total.
@@ -107,18 +110,18 @@ fn ledger_balances_under_faults() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (mut running, endpoint) = collector(&env, "tcp://127.0.0.1:*");
     let jobs = [cgroups.job("1"), cgroups.job("2")];
-    // Call stacks need a process that computes; it leaves most of the CPUs to others.
-    let mut busy =
-        Command::new("nice").args(["-n", "10", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    // Call stacks need a process that computes: a part of the time, in which it precedes others.
+    let computes = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.05; done";
+    let mut busy = Command::new("sh").args(["-c", computes]).spawn().unwrap();
     jobs[0].enter(busy.id());
+    jobs[0].precede_others();
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let agent = Agent::start_with(&env, &plan, OUTBOX, "");
     agent.wait_until_tracked("1", &["v1/memory.stat"]);
     agent.wait_until_tracked("2", &["v1/memory.stat"]);
 
-    let stacks = "SELECT coalesce(sum(samples), 0) FROM stack_interval";
     let store = || Connection::open(env.path("store.db")).unwrap();
-    wait_until("call stacks are stored", || number(&store(), stacks) > 20);
+    wait_until("call stacks are stored", || number(&store(), STACK_SAMPLES) > 100);
     running.kill();
     wait_for_drops(&agent);
     (running, _) = collector(&env, &endpoint);
@@ -167,8 +170,16 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
         }
         let job = cgroups.job("1");
         agent.wait_until_tracked("1", &["v1/memory.stat"]);
-        wait_for_acknowledgements(&agent);
-        killed.push(agent.status()["session"].as_str().unwrap().to_owned());
+        let session = agent.status()["session"].as_str().unwrap().to_owned();
+        // Of the four jobs the store has samples, and knows the end of all but the last.
+        let lines = format!(
+            "SELECT count(DISTINCT job_key) FROM ledger_line JOIN session USING (session_key) WHERE session_id = '{session}'"
+        );
+        let open = format!("SELECT count(*) FROM job_node WHERE session_id = '{session}' AND ended IS NULL");
+        wait_until("only the last job runs in the store", || {
+            number(&store(), &lines) == 4 && number(&store(), &open) == 1
+        });
+        killed.push(session);
         agent.daemon.kill();
         if round < 2 {
             job.remove();

@@ -179,7 +179,6 @@ fn printed_and_stored_reports_are_the_same() {
     }
 }
 
-/// Asserts that the report has what the run was, and what it could use.
 fn reports_are_ascii_in_a_locale_without_utf8() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store.db");
@@ -195,6 +194,7 @@ fn reports_are_ascii_in_a_locale_without_utf8() {
     }
 }
 
+/// Asserts that the report has what the run was, and what it could use.
 fn assert_has_identity(report: &Value, runner: &Runner, (name, script): (&str, &str)) {
     let run = &report["run"];
     assert_eq!(run["command"], serde_json::json!(["sh", "-c", script]), "{run}");

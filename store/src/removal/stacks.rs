@@ -48,7 +48,7 @@ pub(super) fn remove(
     remove_names(connection, before_us, stop)
 }
 
-/// The most jobs whose names are removed at a time.
+/// The most jobs that are found at a time.
 const JOBS: usize = 1000;
 
 /// The jobs with names that ended before `{before}`, and of which no interval is left. The jobs with names
@@ -73,14 +73,17 @@ fn remove_names(connection: &mut dyn Connection, before_us: i64, stop: &Stop) ->
         if jobs.is_empty() {
             break;
         }
-        connection.begin()?;
-        for job_key in &jobs {
-            for table in ["stack_node", "stack_function"] {
-                connection
-                    .execute(&format!("DELETE FROM {table} WHERE job_key = $1"), &[(*job_key).into()])?;
+        // The names of a job may be tens of thousands of rows, so each job has a transaction of its own.
+        for job_key in jobs {
+            if stop.is_requested() {
+                break;
             }
+            connection.begin()?;
+            for table in ["stack_node", "stack_function"] {
+                connection.execute(&format!("DELETE FROM {table} WHERE job_key = $1"), &[job_key.into()])?;
+            }
+            connection.commit()?;
         }
-        connection.commit()?;
     }
     Ok(())
 }

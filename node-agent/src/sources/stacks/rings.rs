@@ -34,9 +34,9 @@ pub(super) const fn longest_gap_ns(period: Period) -> u64 {
     period.as_nanos().saturating_mul(RING_BYTES as u64 / 4 * 3 / SAMPLE_BYTES)
 }
 
-/// Returns the CPU time between two samples, in nanoseconds. A loop that takes a multiple of the period would
-/// always be met at the same places; so half of the CPUs sample one percent more often and the others one
-/// percent less, and the sum remains.
+/// Returns the CPU time between two samples, in nanoseconds: one percent more than the period on half of the
+/// CPUs, and one percent less on the others. At exactly the period, a loop that takes a multiple of it would
+/// always be sampled at the same places.
 fn nanos_between(period: Period, cpu: usize) -> u64 {
     let (nanos, percent) = (period.as_nanos(), period.as_nanos() / 97);
     if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
