@@ -158,5 +158,5 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
 
 fn main() -> std::process::ExitCode {
     let _servers = polymeter_e2e::server::KeptServers::new();
-    polymeter_e2e::run(ALL)
+    polymeter_e2e::run_side_by_side(ALL, 2)
 }
