@@ -1,6 +1,7 @@
 //! TLS: the verification of the server, and the certificate of the client.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -132,6 +133,33 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsErr
     Ok(certificates)
 }
 
+/// The files of the certificates that distributions trust: Debian, Arch and NixOS; Fedora and RHEL; SUSE;
+/// Alpine.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+const NO_SYSTEM_ROOTS: &str = "cannot verify the server: the operating system has no root certificates; install \
+     ca-certificates, or name a file of root certificates (sslrootcert, ca_file)";
+
+/// Returns the file of the certificates that the operating system trusts, or the one that `SSL_CERT_FILE`
+/// names in its place, as OpenSSL does.
+fn system_roots(named: Option<OsString>) -> Option<PathBuf> {
+    let named = named.filter(|file| !file.is_empty()).map(PathBuf::from);
+    named.or_else(|| SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file()))
+}
+
+fn roots_of_system(file: Option<PathBuf>) -> Result<RootCertStore, SettingsError> {
+    let file = file.ok_or_else(|| SettingsError::invalid(NO_SYSTEM_ROOTS))?;
+    let mut store = RootCertStore::empty();
+    // Distributions also trust certificates that rustls does not understand.
+    let (added, _) = store.add_parsable_certificates(certificates(&file)?);
+    if added == 0 { Err(SettingsError::invalid(NO_SYSTEM_ROOTS)) } else { Ok(store) }
+}
+
 fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
     let mut store = RootCertStore::empty();
     match root {
@@ -141,16 +169,7 @@ fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
                 added.map_err(|error| SettingsError::file("use the root certificate", path, error))?;
             }
         }
-        Root::System => {
-            let found = rustls_native_certs::load_native_certs();
-            let (added, _) = store.add_parsable_certificates(found.certs);
-            if added == 0 {
-                return Err(SettingsError::invalid(
-                    "cannot verify the server: the operating system has no root certificates; install \
-                     ca-certificates, or name a file of root certificates (sslrootcert, ca_file)",
-                ));
-            }
-        }
+        Root::System => return roots_of_system(system_roots(std::env::var_os("SSL_CERT_FILE"))),
     }
     Ok(store)
 }
@@ -234,5 +253,35 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_file_replaces_the_roots_of_the_system() {
+        assert_eq!(system_roots(Some("/site/roots.pem".into())), Some("/site/roots.pem".into()));
+        let of_system = system_roots(None);
+        assert_eq!(system_roots(Some(OsString::new())), of_system);
+        assert!(
+            of_system
+                .is_none_or(|file| file.is_file() && SYSTEM_ROOTS.iter().any(|root| file == Path::new(root)))
+        );
+    }
+
+    #[test]
+    fn a_system_without_usable_roots_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("roots.pem");
+        let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (text, reason) in [("", "no certificate"), (damaged, "no root certificates")] {
+            fs::write(&file, text).unwrap();
+            let error = roots_of_system(Some(file.clone())).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        let error = roots_of_system(None).unwrap_err().to_string();
+        assert!(error.contains("install ca-certificates"), "{error}");
     }
 }
