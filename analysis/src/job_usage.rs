@@ -65,15 +65,15 @@ mod tests {
 
     #[test]
     fn hardware_threads_count_as_their_cores() {
-        // 16 threads of 8 cores: one thread of each core is busy, then both, then a quarter of them.
-        for (threads, core_s) in [(8.0, 8.0 * 3600.0), (16.0, 8.0 * 3600.0), (4.0, 4.0 * 3600.0)] {
+        // 16 threads of 8 cores: one thread of each core is busy, then both, a quarter of them, and 4 of others.
+        for (threads, cores) in [(8.0, 8.0), (16.0, 8.0), (4.0, 4.0), (20.0, 12.0)] {
             let mut of = report(60, 16, vec![busy("n1", &[threads; 60])]);
             of.submission.scheduler = Some("slurm".to_owned());
             let [node] = &mut of.by_node[..] else { panic!("one node") };
             (node.cpus, node.cores, node.job_cores) = (Some(64), Some(32), Some(16));
             let usage = job_usage(&of);
             assert_eq!(usage.cores, Some(8.0));
-            assert!((usage.cpu_s.unwrap() - core_s).abs() < 1e-3, "{threads}: {usage:?}");
+            assert!((usage.cpu_s.unwrap() - cores * 3600.0).abs() < 1e-3, "{threads}: {usage:?}");
         }
     }
 

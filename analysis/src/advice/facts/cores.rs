@@ -1,7 +1,8 @@
 //! The cores of a job and those in use, where a scheduler counts hardware threads as cores. Pure.
 //!
 //! A core is in use while any of its hardware threads is. Which of them are is not known: `n` busy threads
-//! count as `n` cores, and at most as those that the job has on the node.
+//! count as `n` cores, and at most as those that the job has on the node. Threads beyond the job's own run on
+//! other cores.
 
 use polymeter_proto::units::to_f64;
 
@@ -15,9 +16,10 @@ pub(crate) struct Cores {
     pub(super) count: Option<f64>,
     /// The number of the scheduler's units for each of them: 1, or more if it counts hardware threads.
     pub(super) cpus_per_core: f64,
-    /// Those of each node, in the order of the report; empty if their number is not known.
-    on_nodes: Vec<f64>,
-    /// True if the scheduler counts hardware threads: then no more than the cores can be in use.
+    /// Those of each node, in the order of the report, and their number in the scheduler's units; empty if
+    /// they are not known.
+    on_nodes: Vec<(f64, f64)>,
+    /// True if the scheduler counts hardware threads.
     counts_threads: bool,
 }
 
@@ -33,28 +35,32 @@ impl Cores {
             .filter(|known| (known.iter().sum::<f64>() - all).abs() < 0.5)
             .unwrap_or_else(|| vec![all / nodes; report.by_node.len()]);
         if !counts_threads(report, series, &on_nodes) {
-            return Self { on_nodes, ..as_counted };
+            return Self {
+                on_nodes: on_nodes.into_iter().map(|cores| (cores, cores)).collect(),
+                ..as_counted
+            };
         }
-        let on_nodes: Vec<f64> =
-            report.by_node.iter().zip(on_nodes).map(|(node, cpus)| cpus / threads_per_core(node)).collect();
-        let cores: f64 = on_nodes.iter().sum();
+        let nodes = report.by_node.iter().zip(on_nodes);
+        let on_nodes: Vec<(f64, f64)> =
+            nodes.map(|(node, cpus)| (cpus / threads_per_core(node), cpus)).collect();
+        let cores: f64 = on_nodes.iter().map(|(cores, _)| cores).sum();
         Self { count: Some(cores), cpus_per_core: all / cores, on_nodes, counts_threads: true }
     }
 
     /// Returns the cores of the job on a node, given by its place in the report.
     pub(crate) fn on_node(&self, place: usize) -> Option<f64> {
-        self.on_nodes.get(place).copied()
+        self.on_nodes.get(place).map(|(cores, _)| *cores)
     }
 
-    /// Returns the most cores that can be in use on a node, given by its place in the report.
-    fn most_on(&self, place: usize) -> f64 {
-        self.on_node(place).filter(|_| self.counts_threads).unwrap_or(f64::INFINITY)
+    /// Returns the cores in use on a node, given by its place in the report, while `threads` are busy there.
+    fn in_use(&self, place: usize, threads: f64) -> f64 {
+        let own = self.on_nodes.get(place).filter(|_| self.counts_threads);
+        own.map_or(threads, |(cores, cpus)| threads.min(*cores) + (threads - cpus).max(0.0))
     }
 
     /// Returns the CPU time of a node, given by its place in the report, in which each core counts once.
     pub(crate) fn used_s(&self, place: usize, node: &NodeReport, series: &[&SeriesReport]) -> Option<f64> {
-        let most = self.most_on(place);
-        if most.is_infinite() {
+        if !self.counts_threads {
             return node.used.cpu_s;
         }
         let (mut counted, mut all) = (0.0, 0.0);
@@ -62,8 +68,9 @@ impl Cores {
             series.iter().copied().filter(|series| series.node == node.node).collect();
         for series in first_of(&of_node, &CPU_TIME) {
             for interval in series.curve.intervals().iter().filter(|interval| interval.sum.is_finite()) {
+                let time_ns = to_f64(interval.weight_ns);
                 all += interval.sum;
-                counted += interval.sum.min(most * to_f64(interval.weight_ns));
+                counted += self.in_use(place, interval.sum / time_ns) * time_ns;
             }
         }
         let share = if all > 0.0 { counted / all } else { 1.0 };
@@ -72,7 +79,7 @@ impl Cores {
 
     /// Returns the largest number of cores in use on a node, given by its place in the report.
     pub(super) fn peak(&self, place: usize, node: &NodeReport) -> Option<f64> {
-        node.used.cores_max.map(|peak| peak.min(self.most_on(place)))
+        node.used.cores_max.map(|peak| self.in_use(place, peak))
     }
 }
 

@@ -344,7 +344,7 @@ fn more_cores_than_requested_are_found() {
     let over = report(60, 3, vec![busy("n1", &hour(5.7))]);
     assert_eq!(ids(&over), ["more-cores-than-requested"]);
     let finding = &Advice::built_in().findings(&Facts::of(&over))[0];
-    assert_eq!(finding.evidence, "cores in use on average: 5.7; requested: 3");
+    assert_eq!(finding.evidence, "CPUs in use on average: 5.7; requested: 3");
     assert_eq!(ids(&report(60, 6, vec![busy("n1", &hour(6.05))])), [""; 0]);
 }
 
