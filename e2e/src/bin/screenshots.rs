@@ -139,6 +139,7 @@ impl Node {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(arguments.next().unwrap_or_else(|| "docs/images".to_owned()));
+    std::fs::create_dir_all(&directory).unwrap();
     let env = TestEnvironment::new();
     let config = format!("administrators = [\"{ADMINISTRATOR}\"]\n{}", api_config(&env.path("api.sock")));
     let (_collector, endpoint) = collector_with(&env, &env.endpoint(), &config);

@@ -86,8 +86,11 @@ fn a_job_on_stacked_devices_has_each_byte_once() {
     let plan = Plan { collector: &endpoint, jobs: &jobs, baseline: &baseline };
     let keys = format!("root = \"{}\"\nrescan_interval = \"100ms\"\n", root.display());
     let agent = Agent::start_with(&env, &plan, &keys, "");
-    write(&format!("{JOB}/io.stat"), &io_stat(4_000_000_000, 2_000_000_000));
-    write(&format!("{JOB}/cgroup.procs"), "");
+    // The job appears with its files: an empty io.stat is that of a job without I/O.
+    write("staged/io.stat", &io_stat(4_000_000_000, 2_000_000_000));
+    write("staged/cgroup.procs", "");
+    fs::create_dir_all(file(JOB).parent().unwrap()).unwrap();
+    fs::rename(file("staged"), file(JOB)).unwrap();
     agent.wait_until_tracked("8", &["v2/io.stat"]);
     let read = |device: &str| {
         let mut reader = env.reader();
