@@ -38,6 +38,7 @@ pub const CRATES: &[Allowed] = &[
     allowed("store", &["proto"]),
     allowed("service", &["proto"]),
     allowed("node-agent", &["proto", "service"]),
+    allowed("node-agent/regions", &[]),
     allowed("page", &[]),
     allowed("store/samples-file", &["service", "store"]),
     allowed("analysis", &["proto", "service", "store"]),
