@@ -10,11 +10,13 @@ use polymeter_store::accepted::{Accepted, LossReason, SampleBlock, SeriesRecord}
 use super::times::loss;
 use crate::limits;
 
-/// What the names of users' metrics begin with.
-const USER: &str = "user.";
+/// What the names of metrics begin with whose series users supply, and the bound of each.
+const BOUNDS: [(&str, usize); 2] =
+    [("user.", limits::USER_SERIES_OF_JOB), ("region.", limits::REGION_SERIES_OF_JOB)];
 
-/// A job on a node, whichever agent announces it: its cluster, its id, and the node.
-type Place = (Option<Identifier>, Identifier, Identifier);
+/// A job on a node, whichever agent announces it: its cluster, its id, and the node; and what the names begin
+/// with.
+type Place = (Option<Identifier>, Identifier, Identifier, &'static str);
 
 /// The users' series of the jobs on their nodes, by hash.
 #[derive(Debug, Default)]
@@ -45,17 +47,16 @@ impl UserSeries {
     }
 
     fn admits(&mut self, series: &SeriesRecord) -> bool {
-        let Some(job) = series.job.as_ref().filter(|_| series.metric.name.as_str().starts_with(USER)) else {
-            return true;
-        };
+        let bound = BOUNDS.iter().find(|(begin, _)| series.metric.name.as_str().starts_with(begin));
+        let Some(((begin, most), job)) = bound.zip(series.job.as_ref()) else { return true };
         let JobDescriptor { cluster, job_id, .. } = &job.descriptor;
-        let place = (cluster.clone(), job_id.clone(), series.node().clone());
+        let place = (cluster.clone(), job_id.clone(), series.node().clone(), *begin);
         let hash = self.hasher.hash_one((series.metric.name.as_str(), &series.labels));
         let known = self.known.entry(place.clone()).or_default();
         if known.contains(&hash) {
             return true;
         }
-        if known.len() >= limits::USER_SERIES_OF_JOB {
+        if known.len() >= *most {
             return false;
         }
         if known.is_empty() {

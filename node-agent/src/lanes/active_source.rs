@@ -1,11 +1,12 @@
 //! A source under sampling: its groups of metrics, its tally and its cost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Full, Instant};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::JobHandle;
+use polymeter_proto::series::{JobHandle, ShapeId};
 use rustix::io::Errno;
 
 use super::series_progress::{Counters, SeriesProgress};
@@ -31,8 +32,8 @@ pub struct ActiveSource {
     pub(super) groups: Vec<Group>,
     /// The number of groups of the plan.
     planned: usize,
-    /// The series of values that users supply, each a group of its own without deadlines.
-    user_supplied: Vec<Group>,
+    /// The series of values that users supply, in groups without deadlines, by shape.
+    user_supplied: BTreeMap<ShapeId, Group>,
     pub(super) tally: Tally,
     pub(super) cost: ReadCost,
     /// The account of the job's CPU time; none for sources of the node.
@@ -83,7 +84,7 @@ impl ActiveSource {
             counters: Counters::default(),
             planned: groups.len(),
             groups,
-            user_supplied: Vec::new(),
+            user_supplied: BTreeMap::new(),
             tally: Tally::default(),
             cost: ReadCost::default(),
             read_at_tick: 0,
@@ -276,28 +277,25 @@ impl ActiveSource {
         batch.push(index, instant, group.slots.iter().map(value))
     }
 
-    /// Appends a value that a user supplied to the batch with the number `batch_number`.
+    /// Appends values that a user supplied to the batch with the number `batch_number`.
     pub(super) fn record_user_value(
         &mut self,
         value: &UserValue,
         batch: &mut Batch,
         batch_number: u64,
     ) -> Result<u64, Full> {
-        let known = self.user_supplied.iter().position(|group| group.shape.id == value.shape.id);
-        let position = known.unwrap_or_else(|| {
-            self.user_supplied.push(Group::new(Arc::clone(&value.shape), Vec::new()));
-            self.user_supplied.len() - 1
-        });
-        let Some(group) = self.user_supplied.get_mut(position) else { return Ok(0) };
+        let new = || Group::new(Arc::clone(&value.shape), Vec::new());
+        let group = self.user_supplied.entry(value.shape.id).or_insert_with(new);
         let index = group.index_in(batch, batch_number);
         let instant = Instant { deadline: None, time_us: value.time_us };
-        batch.push(index, instant, std::iter::once(Some(value.bits)))
+        batch.push_whole(index, instant, &value.bits)
     }
 
-    /// Counts a value that a user supplied, as due when it arrived.
-    pub(super) const fn count_user_value(&mut self, recorded: Result<u64, Full>) -> Tally {
-        let dropped = if recorded.is_ok() { 0 } else { 1 };
-        let counted = Tally { due: 1, taken: 1, late: 0, missed: 0, absent: 0, dropped };
+    /// Counts values that a user supplied, as due when they arrived.
+    pub(super) const fn count_user_value(&mut self, value: &UserValue, recorded: Result<u64, Full>) -> Tally {
+        let count = value.bits.len() as u64;
+        let dropped = if recorded.is_ok() { 0 } else { count };
+        let counted = Tally { due: count, taken: count, late: 0, missed: 0, absent: 0, dropped };
         self.tally.add(&counted);
         counted
     }

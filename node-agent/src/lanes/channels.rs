@@ -59,8 +59,8 @@ pub enum Command {
     ReadNow(Vec<SourceId>),
     /// Read all sources of this job once, at once.
     ReadJob(JobHandle),
-    /// Append this value, which a user supplied, to the samples so far.
-    RecordUserValue(Box<UserValue>),
+    /// Append these values, which users supplied, to the samples so far.
+    RecordUserValues(Vec<UserValue>),
     /// Append this event to the samples so far.
     RecordEvent(Box<EventRecord>),
     /// Answer when all earlier commands are done.

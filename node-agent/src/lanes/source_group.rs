@@ -102,15 +102,15 @@ pub struct StackRecord {
     pub profile: Box<StackProfile>,
 }
 
-/// A value that a user supplied.
+/// Values that a user supplied together, one of each series of a shape.
 #[derive(Debug)]
 pub struct UserValue {
-    /// The source that counts the value.
+    /// The source that counts the values.
     pub source: SourceId,
-    /// Its series.
+    /// Their series.
     pub shape: Arc<Shape>,
-    /// The time at which it was supplied, in microseconds since the epoch.
+    /// The time at which they were supplied, in microseconds since the epoch.
     pub time_us: i64,
-    /// The bits of the value.
-    pub bits: u64,
+    /// The bits of the values.
+    pub bits: Vec<u64>,
 }

@@ -1,5 +1,6 @@
 //! Marks and values that users put into the data.
 
+use polymeter_proto::catalogue::REGIONS;
 use polymeter_proto::ledger::MarkKind;
 use polymeter_proto::series::{Identifier, Labels, MetricDescriptor, Unit};
 
@@ -43,6 +44,28 @@ impl PushSpec {
     }
 }
 
+/// The sums of the regions of a process, to be put into the data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionsSpec {
+    /// The requester.
+    pub principal: Principal,
+    /// The job.
+    pub job_id: Identifier,
+    /// True if the process ends.
+    pub is_last: bool,
+    /// The regions.
+    pub regions: Vec<RegionSpec>,
+}
+
+/// The sums of a region of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionSpec {
+    /// The labels of its series.
+    pub labels: Labels,
+    /// The values of [`polymeter_proto::catalogue::REGIONS`], in their order.
+    pub values: [u64; REGIONS.len()],
+}
+
 /// The reason why a mark or a value is not put into the data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotateError {
@@ -52,6 +75,11 @@ pub enum AnnotateError {
     /// The job has as many user-supplied series as are allowed.
     #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
+    /// The job has as many regions of processes as are allowed. Those that were known before are recorded.
+    #[error(
+        "the job has reached the limit of {0} regions of processes on this node; those before it are recorded"
+    )]
+    TooManyRegions(usize),
     /// The user has named as many metrics in all jobs as are allowed.
     #[error(
         "you have reached the limit of {0} names of metrics in all jobs on this node; use labels in place of names, or \

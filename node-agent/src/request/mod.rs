@@ -9,7 +9,7 @@ mod supervisor_request;
 mod view;
 
 pub use access::AccessError;
-pub use annotation::{AnnotateError, MarkSpec, PushSpec};
+pub use annotation::{AnnotateError, MarkSpec, PushSpec, RegionSpec, RegionsSpec};
 pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
 pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest};
 pub(crate) use supervisor_request::ask;

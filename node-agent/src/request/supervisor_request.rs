@@ -7,7 +7,7 @@ use polymeter_proto::step_level::StepLevel;
 use tokio::sync::oneshot;
 
 use super::access::AccessError;
-use super::annotation::{AnnotateError, MarkSpec, PushSpec};
+use super::annotation::{AnnotateError, MarkSpec, PushSpec, RegionsSpec};
 use super::job::{JobSpec, RegisterError, StartSpec};
 use super::lease::{LeaseError, LeaseGrant, LeaseRequest};
 use super::view::{JobView, MetricView, View};
@@ -39,6 +39,8 @@ pub enum SupervisorRequest {
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Puts a user-supplied value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
+    /// Puts the sums of regions of a process into the data.
+    Regions(Box<RegionsSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Returns the catalogue, as a job or the node has it.
     Metrics(Principal, Option<Identifier>, MetricsReply),
     /// Returns the state of one job or the node.

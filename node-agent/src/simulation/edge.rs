@@ -379,7 +379,7 @@ impl Edge for SimulatedEdge {
             }
             Command::RecordEvent(record) => self.record(*record),
             Command::Add(..)
-            | Command::RecordUserValue(_)
+            | Command::RecordUserValues(_)
             | Command::Confirm(_)
             | Command::Flush
             | Command::FlushForWatch

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, REGIONS};
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
@@ -17,7 +17,7 @@ use crate::lifecycle::{LifecycleEffect, Registration};
 use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, JobSpec, LeaseError, LeaseGrant, LeaseRequest, MarkSpec, MetricView,
-    PushSpec, RegisterError, StartSpec,
+    PushSpec, RegionsSpec, RegisterError, StartSpec,
 };
 use crate::sources::Source;
 use crate::targets::{Access, TargetKey, USER_SUPPLIED};
@@ -213,11 +213,39 @@ impl Dispatcher<NodeEdge> {
         let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
         let (job, ids, series_ids) =
             (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
-        let assign = || ids.shape_of(job, name, series_ids, spec.metric, &spec.labels);
+        let assign = || ids.shape_of(job, name, series_ids, [spec.metric], &spec.labels);
         let shape = target.user_events.shape(series, is_bounded, assign)?;
-        let value = UserValue { source, shape, time_us: now.realtime_us, bits: spec.value.to_bits() };
-        self.edge.command(Command::RecordUserValue(Box::new(value))).await;
+        let value = UserValue { source, shape, time_us: now.realtime_us, bits: vec![spec.value.to_bits()] };
+        self.edge.command(Command::RecordUserValues(vec![value])).await;
         Ok(())
+    }
+
+    /// Records the sums of the regions of a process, dated now.
+    pub(super) async fn regions(&mut self, spec: RegionsSpec) -> Result<(), AnnotateError> {
+        let now = self.edge.now();
+        let key = Some(spec.job_id);
+        self.targets.access(spec.principal, &key, Access::Change)?;
+        let target = self.targets.get_mut(&key).ok_or(AccessError::Unknown)?;
+        target.user_events.take_regions(spec.regions.len(), spec.is_last, now.monotonic_ns)?;
+        let source = self.user_source(&key).await.ok_or(AccessError::Unknown)?;
+        let target = self.targets.get_mut(&key).ok_or(AccessError::Unknown)?;
+        let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
+        let (mut values, mut outcome) = (Vec::with_capacity(spec.regions.len()), Ok(()));
+        for region in spec.regions {
+            let (job, ids, series_ids) =
+                (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
+            let descriptors = REGIONS.iter().filter_map(|metric| Definition::of(metric).descriptor());
+            let assign = || ids.shape_of(job, name.clone(), series_ids, descriptors, &region.labels);
+            match target.user_events.region_shape(&region.labels, assign) {
+                Ok(shape) => {
+                    let bits = region.values.to_vec();
+                    values.push(UserValue { source, shape, time_us: now.realtime_us, bits });
+                }
+                Err(error) => outcome = Err(error),
+            }
+        }
+        self.edge.command(Command::RecordUserValues(values)).await;
+        outcome
     }
 
     /// Returns the source that counts users' values of a target; it is created for the first value.

@@ -303,6 +303,9 @@ impl Supervisor {
             }
             SupervisorRequest::Mark(mark, reply) => drop(reply.send(self.core.mark(*mark).await)),
             SupervisorRequest::Push(push, reply) => drop(reply.send(self.core.push(*push).await)),
+            SupervisorRequest::Regions(regions, reply) => {
+                drop(reply.send(self.core.regions(*regions).await));
+            }
             SupervisorRequest::Set(request, reply) => drop(reply.send(self.core.set(*request).await)),
             SupervisorRequest::Reset(principal, key, level, reply) => {
                 reply.send(self.core.reset(principal, &key, level).await).ok();

@@ -77,18 +77,19 @@ impl Ids {
         groups
     }
 
-    /// Assigns a shape to one series without deadlines, whose values a user supplies.
+    /// Assigns a shape to series without deadlines, whose values a user supplies together.
     pub(crate) fn shape_of(
         &mut self,
         job: Option<&Arc<Job>>,
         source: Identifier,
         series: &mut SeriesIds,
-        descriptor: MetricDescriptor,
+        descriptors: impl IntoIterator<Item = MetricDescriptor>,
         labels: &Labels,
     ) -> Shape {
         let id = ShapeId(self.next_shape);
         self.next_shape += 1;
-        let columns = vec![self.column(series, descriptor, labels)];
+        let descriptors = descriptors.into_iter();
+        let columns = descriptors.map(|descriptor| self.column(series, descriptor, labels)).collect();
         // Its rows have no deadlines, so the period is meaningless.
         Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
     }

@@ -8,6 +8,7 @@ use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::MarkKind;
 use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::suggest::nearest;
+use polymeter_proto::units;
 
 use crate::lanes::SourceId;
 use crate::principal::Principal;
@@ -25,6 +26,16 @@ const MARKS: (u32, u32) = (10, 10_000);
 
 /// The limit of user-supplied values of one target: per second in the long run, and in a burst.
 const VALUES: (u32, u32) = (1_000, 5_000);
+
+/// The most regions of processes of one target. Each has five series.
+const REGION_SHAPES: usize = 4_096;
+
+/// The limit of sums of regions of one target: per second in the long run, and in a burst. A process sends those
+/// that have changed once a second, and less often when they are refused.
+const REGION_SUMS: (u32, u32) = (500, 4_096);
+
+/// The same for the last sums of processes, which are kept when those before them use up the limit.
+const LAST_REGION_SUMS: (u32, u32) = (100, 8_192);
 
 /// The limit of changes of the plan of one target that leases cause: per second in the long run, and in a
 /// burst. Each is a row, one for each metric whose period changes, also when the lease ends: a lease of all
@@ -81,11 +92,14 @@ pub(crate) struct UserEvents {
     marks: TokenBucket,
     values: TokenBucket,
     plan_changes: TokenBucket,
+    region_sums: TokenBucket,
+    last_region_sums: TokenBucket,
     /// The phases that have begun and have not ended, with their number.
     phases: BTreeMap<Identifier, u32>,
     /// The source that counts the values; none before the first.
     pub(crate) source: Option<SourceId>,
     series: BTreeMap<(String, Labels), Arc<Shape>>,
+    regions: BTreeMap<Labels, Arc<Shape>>,
 }
 
 impl Default for UserEvents {
@@ -95,9 +109,12 @@ impl Default for UserEvents {
             marks: full(MARKS),
             values: full(VALUES),
             plan_changes: full(PLAN_CHANGES),
+            region_sums: full(REGION_SUMS),
+            last_region_sums: full(LAST_REGION_SUMS),
             phases: BTreeMap::new(),
             source: None,
             series: BTreeMap::new(),
+            regions: BTreeMap::new(),
         }
     }
 }
@@ -150,6 +167,45 @@ impl UserEvents {
     pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.values.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
+    }
+
+    /// Takes the sums of regions from the budget. `is_last` is true if their process ends.
+    ///
+    /// # Errors
+    /// Returns an error if there were too many recently.
+    pub(crate) fn take_regions(
+        &mut self,
+        count: usize,
+        is_last: bool,
+        now_ns: u64,
+    ) -> Result<(), AnnotateError> {
+        let (bucket, per_second) = if is_last {
+            (&mut self.last_region_sums, LAST_REGION_SUMS.0)
+        } else {
+            (&mut self.region_sums, REGION_SUMS.0)
+        };
+        let fits = bucket.try_take(units::to_f64(count as u64), now_ns);
+        if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second }) }
+    }
+
+    /// Returns the shape of a region of a process, which `assign` creates for its first sums.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many.
+    pub(crate) fn region_shape(
+        &mut self,
+        labels: &Labels,
+        assign: impl FnOnce() -> Shape,
+    ) -> Result<Arc<Shape>, AnnotateError> {
+        if let Some(shape) = self.regions.get(labels) {
+            return Ok(Arc::clone(shape));
+        }
+        if self.regions.len() >= REGION_SHAPES {
+            return Err(AnnotateError::TooManyRegions(REGION_SHAPES));
+        }
+        let shape = Arc::new(assign());
+        self.regions.insert(labels.clone(), Arc::clone(&shape));
+        Ok(shape)
     }
 
     /// Counts changes of the plan that leases caused.
@@ -220,6 +276,27 @@ mod tests {
         let kept = events.shape(name(3), true, || shape(999)).unwrap();
         assert_eq!(kept.id, ShapeId(3), "a series keeps its shape");
         assert!(events.shape(name(999), false, || shape(999)).is_ok(), "a series of the program itself");
+    }
+
+    #[test]
+    fn regions_are_bounded_and_the_last_sums_have_a_budget_of_their_own() {
+        let mut events = UserEvents::default();
+        let taken = |events: &mut UserEvents, is_last| {
+            (0..1_000).filter(|_| events.take_regions(100, is_last, 1).is_ok()).count()
+        };
+        assert_eq!((taken(&mut events, false), taken(&mut events, true)), (40, 81));
+        let shape = |id| Shape {
+            id: ShapeId(id),
+            job: None,
+            source: Identifier::try_from(USER_SUPPLIED).unwrap(),
+            period: Period::SECOND,
+            columns: Vec::new(),
+        };
+        let of = |number: u32| Labels::new(vec![("region".to_owned(), number.to_string())]).unwrap();
+        let made = (0..5_000).filter(|number| events.region_shape(&of(*number), || shape(*number)).is_ok());
+        assert_eq!(made.count(), 4_096);
+        assert_eq!(events.region_shape(&of(7), || shape(0)).unwrap().id, ShapeId(7));
+        assert!(events.shape(("user.x".to_owned(), Labels::default()), true, || shape(1)).is_ok());
     }
 
     #[test]

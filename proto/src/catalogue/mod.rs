@@ -6,6 +6,7 @@
 mod metric;
 mod origin;
 mod perf_event;
+mod supplied;
 mod tables;
 mod text_file;
 
@@ -14,6 +15,7 @@ use crate::suggest;
 
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND};
+pub use supplied::REGIONS;
 pub use text_file::{
     Cell, Devices, Field, Form, Hierarchy, LabelFile, RefreshFile, RefreshUnit, Row, Scale, TextFile,
     pattern_match,

@@ -15,6 +15,7 @@ pub(super) fn refuse(
     let (code, field) = match &error {
         AnnotateError::Access(error) => return handler.denied(job, *error),
         AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
+        AnnotateError::TooManyRegions(_) => ("too_many", Some("regions")),
         AnnotateError::TooManyNames(_) => ("too_many", Some("metric")),
         AnnotateError::NotBegun { .. } => ("not_begun", Some("name")),
         AnnotateError::TooFast { .. } => ("too_fast", None),

@@ -11,6 +11,7 @@ mod metrics;
 pub(super) mod plan;
 mod plan_rules;
 mod push;
+mod regions;
 mod register;
 mod reset;
 mod set;

@@ -35,6 +35,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         SupervisorRequest::Reset(_, _, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
+        SupervisorRequest::Regions(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
@@ -108,6 +109,7 @@ fn refusals_name_the_field() {
         ("{\"verb\":\"push\",\"metric\":\"Loss!\",\"value\":1}", "metric"),
         ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"unit\":\"x\"}}", "labels"),
         ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"a\":\"\\n\"}}", "labels"),
+        ("{\"verb\":\"regions\",\"job\":\"\",\"process\":1,\"regions\":[]}", "job"),
         ("{\"verb\":\"watch\",\"job\":\"\"}", "job"),
         ("{\"verb\":\"watch\",\"metrics\":[\"cpu.[ab]\"]}", "metrics"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"../x\"]}", "cgroups"),
@@ -142,6 +144,11 @@ fn fields_have_their_meaning() {
     let pushed = parsed!(line, Push);
     assert_eq!((pushed.metric.name.as_str(), pushed.value), ("user.loss", 0.5));
     assert_eq!(pushed.labels.to_string(), "rank=3,unit=nats");
+    let line = r#"{"verb":"regions","job":"42","process":731,"rank":3,"regions":[{"name":"a\u0007b","entries":2,"time_ns":9,"self_ns":7,"thread_ns":5,"threads":3}]}"#;
+    let regions = parsed!(line, Regions);
+    let [region] = regions.regions.as_slice() else { panic!("{regions:?}") };
+    assert_eq!(region.labels.to_string(), r"process=731,rank=3,region=a\x07b");
+    assert_eq!(region.values, [2, 9, 7, 5, 3]);
     let line = r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#;
     let (start, refused) = parsed!(line, Start);
     assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));

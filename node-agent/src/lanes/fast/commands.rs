@@ -35,7 +35,9 @@ impl Sampler {
                 let all = (0..).map(SourceId).take(self.sources.len());
                 self.read_now(all, |source| source.is_of(job));
             }
-            Command::RecordUserValue(value) => self.record_user_value(&value),
+            Command::RecordUserValues(values) => {
+                values.iter().for_each(|value| self.record_user_value(value));
+            }
             Command::RecordEvent(record) => self.record_event(*record),
             // The supervisor may have stopped waiting.
             Command::Confirm(reply) => drop(reply.send(())),
@@ -113,7 +115,7 @@ impl Sampler {
     fn record_user_value(&mut self, value: &UserValue) {
         let Some(Some(source)) = self.sources.get_mut(value.source.0 as usize) else { return };
         let recorded = self.recorder.record_user_value(source, value);
-        let counted = source.count_user_value(recorded);
+        let counted = source.count_user_value(value, recorded);
         self.recorder.count(source, &counted);
     }
 

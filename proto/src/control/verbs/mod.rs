@@ -7,6 +7,7 @@ pub(super) mod mark;
 pub(super) mod metrics;
 pub(super) mod plan;
 pub(super) mod push;
+pub(super) mod regions;
 pub(super) mod register;
 pub(super) mod reset;
 pub(super) mod set;
@@ -30,6 +31,7 @@ macro_rules! for_each_verb {
             reset: Reset(ResetRequest) => Reset(ResetAnswer);
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
+            regions: Regions(RegionsRequest);
             watch: Watch(WatchRequest) => Samples(SamplesLine), Progress(ProgressLine), Lagged(LaggedLine), Ended(EndedLine);
             register: Register(RegisterRequest) => Registered(RegisteredAnswer);
             unregister: Unregister(UnregisterRequest);

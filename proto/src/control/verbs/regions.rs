@@ -1,0 +1,49 @@
+//! `regions`: the sums of the regions of an instrumented process.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `regions`, which the library `libpolymeter_regions` sends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionsRequest {
+    /// The job's id.
+    pub job: String,
+    /// The id of the process, as it sees itself.
+    pub process: u32,
+    /// Its rank, if it is one of several that a launcher numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// True if the process ends.
+    #[serde(default)]
+    pub is_last: bool,
+    /// The sums since the process began.
+    pub regions: Vec<RegionSums>,
+}
+
+/// The sums of a region since the process began, over its threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionSums {
+    /// The name of the region.
+    pub name: String,
+    /// Entries.
+    pub entries: u64,
+    /// Time in the region.
+    pub time_ns: u64,
+    /// Time in the region, but in none inside it.
+    pub self_ns: u64,
+    /// Time in the region of the thread with the most.
+    pub thread_ns: u64,
+    /// Threads that have entered it.
+    pub threads: u64,
+}
+
+impl Verb for RegionsRequest {
+    const NAME: &'static str = "regions";
+    const HELP: &'static str = "records the sums of the regions of an instrumented process";
+    const ACCESS: Access = Access::Owner;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str = r#"{"verb":"regions","job":"4242","process":731,"rank":3,"regions":[{"name":"solver","entries":2,"time_ns":9000,"self_ns":7000,"thread_ns":5000,"threads":2}]}"#;
+}
