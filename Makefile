@@ -29,8 +29,8 @@ demo: deps ## Sample real jobs into a real database and print what came of it
 build: deps ## Build everything, with debug information
 	$(CARGO) build --workspace --all-targets --locked
 
-release: deps ## Build the three programs as they are packaged
-	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+release: deps ## Build the three programs and the library for instrumented programs, as they are packaged
+	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli -p polymeter-regions
 
 # Prints the skipped tests, which the test programs append to a file. The exit status is that of the tests.
 define report_skipped
@@ -168,6 +168,7 @@ stripped: build
 	@mkdir -p $(TARGET)/stripped
 	@for program in polymeter polymeter-agent polymeter-collector; do \
 	    strip -o $(TARGET)/stripped/$$program $(TARGET)/debug/$$program || exit 1; done
+	strip --strip-unneeded -o $(TARGET)/stripped/libpolymeter_regions.so $(TARGET)/debug/libpolymeter_regions.so
 
 test-packages: stripped ## Install, run, upgrade and purge the packages in a new Debian tree, and follow the administrator's path on three machines (root)
 	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 patchelf rpm mmdebstrap iproute2 openssh-client
@@ -231,6 +232,7 @@ BENCH := $(TARGET)/debug/polymeter-bench
 quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --workspace --all-targets --locked
 	$(BENCH) wire
+	$(BENCH) regions --quick
 	$(BENCH) connections --quick
 	$(BENCH) ingest --quick
 	$(BENCH) citus --quick

@@ -22,7 +22,10 @@ let
       program = "polymeter-collector";
     };
     cli = {
-      crates = [ "polymeter-cli" ];
+      crates = [
+        "polymeter-cli"
+        "polymeter-regions"
+      ];
       program = "polymeter";
     };
     all = {
@@ -30,6 +33,7 @@ let
         "polymeter-agent"
         "polymeter-collector"
         "polymeter-cli"
+        "polymeter-regions"
       ];
       program = "polymeter";
     };
@@ -39,6 +43,7 @@ let
         "polymeter-agent"
         "polymeter-collector"
         "polymeter-cli"
+        "polymeter-regions"
         "polymeter-benches"
       ];
       program = "polymeter";
@@ -80,6 +85,10 @@ rustPlatform.buildRustPackage {
       ${cli} completions $shell > polymeter.$shell
       installShellCompletion --cmd polymeter --$shell polymeter.$shell
     done
+    ln -s libpolymeter_regions.so $out/lib/libpolymeter_regions.so.1
+    mkdir -p $out/share/polymeter
+    cp -r node-agent/regions/include $out/
+    cp -r node-agent/regions/share $out/share/polymeter/regions
   '';
 
   # The tests are a check of the flake, which builds everything again without optimisation: nix/checks.nix.

@@ -18,7 +18,7 @@ use crate::model::{
 use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, resources, runs, series, stacks};
+use crate::{breakdown, history, measuring, node_counters, regions, resources, runs, series, stacks};
 use polymeter_proto::{node_list, units};
 
 /// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
@@ -69,6 +69,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         used: usage(&reports),
         measuring: measuring::cost(&reports, wall_s),
         stored,
+        regions: regions::regions(&reports, wall_s),
         rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         ledger: total(&ledger),
@@ -92,9 +93,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         ..Report::default()
     };
     report.count_peak_of_one_node();
-    if let Some(totals) = totals {
-        totals.add_to(&mut report);
-    }
+    totals.into_iter().for_each(|totals| totals.add_to(&mut report));
     node_counters::add_to(reader, job, &mut report)?;
     runs::add_to(reader, job, &mut report)?;
     stacks::report::add_to(reader, job, &mut report)?;
@@ -131,7 +130,8 @@ fn series_reports(
         let begin_ns = summary.ends_ns.0;
         let is_late = first_ns.is_some_and(|first_ns| begin_ns.saturating_sub(first_ns) > LATE_NS);
         let is_late_device = is_late && row.metric.starts_with("io.");
-        let zero_ns = if row.metric == measuring::CPU_TIME || (is_late_device && series::is_of_step(row)) {
+        let begins_at_zero = row.metric == measuring::CPU_TIME || row.metric.starts_with(regions::METRICS);
+        let zero_ns = if begins_at_zero || (is_late_device && series::is_of_step(row)) {
             Some(begin_ns)
         } else {
             first_ns.filter(|_| is_late_device)

@@ -28,6 +28,7 @@ pub mod phases;
 pub mod plan_fold;
 pub mod proposals;
 pub mod rates;
+pub mod regions;
 mod resolution;
 pub mod resources;
 pub mod runs;

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, idle, ingest, jitter, jobs, live, overhead, pages,
-    parts, read_cost, record, remote_write, scale, usage, wire, world,
+    parts, read_cost, record, regions, remote_write, scale, usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -32,6 +32,7 @@ enum Experiment {
     Overhead(overhead::Arguments),
     Control(control::Arguments),
     Jobs(jobs::Arguments),
+    Regions(regions::Arguments),
     // The wire.
     Wire(wire::Arguments),
     Connections(connections::Arguments),
@@ -69,6 +70,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Overhead(arguments) => overhead::run(arguments),
         Experiment::Control(arguments) => control::run(arguments),
         Experiment::Jobs(arguments) => jobs::run(arguments),
+        Experiment::Regions(arguments) => regions::run(&arguments),
         Experiment::Wire(wire::Arguments {}) => wire::run(),
         Experiment::Connections(arguments) => connections::run(&arguments),
         Experiment::Ingest(arguments) => ingest::run(arguments),

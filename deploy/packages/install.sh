@@ -33,6 +33,18 @@ for program in polymeter polymeter-agent polymeter-collector; do
     install -D -m 755 "$programs/$program" "$root$PREFIX/bin/$program"
 done
 
+# The library for instrumented programs, and what they are built with.
+library=libpolymeter_regions.so
+regions=$source/node-agent/regions
+install -D -m 644 "$programs/$library" "$root$PREFIX/lib/$library.1"
+ln -sf "$library.1" "$root$PREFIX/lib/$library"
+for file in polymeter/polymeter.h polymeter/likwid/likwid.h polymeter/likwid/likwid-marker.h; do
+    install -D -m 644 "$regions/include/$file" "$root$PREFIX/include/$file"
+done
+for file in polymeter_regions.f90 polymeter_regions.py; do
+    install -D -m 644 "$regions/share/$file" "$root$PREFIX/share/polymeter/regions/$file"
+done
+
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 "$programs/polymeter" man --out "$pages"

@@ -10,6 +10,11 @@ install -D -m 755 "$programs/polymeter" "$tree/bin/polymeter"
 cp -r "$work/stage/usr/share/man/man1" "$tree/share/man/"
 find "$tree/share/man" -name 'polymeter-agent*' -delete -o -name 'polymeter-collector*' -delete
 cp -r "$work/stage/usr/share/bash-completion" "$tree/share/"
+# The library for instrumented programs, and what they are built with.
+cp -P "$work"/stage/usr/lib/libpolymeter_regions.so* "$tree/lib/"
+cp -r "$work/stage/usr/include" "$tree/"
+mkdir -p "$tree/share/polymeter"
+cp -r "$work/stage/usr/share/polymeter/regions" "$tree/share/polymeter/"
 [ ! -d "$work/stage/usr/share/doc" ] || cp -r "$work/stage/usr/share/doc" "$tree/share/"
 # The C library and its parts belong to the machine. The search path of a library counts for those that it needs, too.
 ldd "$programs/polymeter" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r library path; do

@@ -4,6 +4,7 @@ mod energy;
 mod events;
 mod finding;
 mod parts;
+mod regions;
 mod series;
 mod stacks;
 mod traffic;
@@ -21,6 +22,7 @@ pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
+pub use regions::{RegionReport, RegionSpread};
 pub use series::{PeriodUse, SeriesReport};
 pub use stacks::{FunctionReport, FunctionShare, FunctionSpread, StackPart, StackReport};
 pub use traffic::Traffic;
@@ -113,6 +115,8 @@ pub struct Report {
     pub refused_requests: Vec<RefusedRequest>,
     /// Where the time went, by metric of call stacks; empty without samples.
     pub call_stacks: Vec<StackReport>,
+    /// The regions of instrumented programs, those with the most time of their own first; empty without any.
+    pub regions: Vec<RegionReport>,
     /// The cost of the measurement, if known.
     pub measuring: Option<MeasuringCost>,
     /// The runs of the job, the first one first; empty if it ran once.

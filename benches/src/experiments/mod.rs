@@ -16,6 +16,7 @@ pub(crate) mod pages;
 pub(crate) mod parts;
 pub(crate) mod read_cost;
 pub(crate) mod record;
+pub(crate) mod regions;
 pub(crate) mod remote_write;
 pub(crate) mod scale;
 pub(crate) mod usage;

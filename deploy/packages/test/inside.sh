@@ -34,6 +34,9 @@ done
 # The default configuration is valid. The collector's store is a server, which is not here.
 polymeter-agent --check --user polymeter 2>/tmp/check.log || fail "the default configuration of the agent has faults"
 polymeter-collector --check 2>/tmp/check.log || fail "the default configuration of the collector has faults"
+# Programs find the library for regions.
+ldconfig -p | grep -q libpolymeter_regions.so.1 || fail "no library for regions"
+[ -e /usr/include/polymeter/polymeter.h ] || fail "no header for regions"
 # A minimal tree leaves pages out when it unpacks.
 dpkg -L polymeter | grep -q '/usr/share/man/man1/polymeter-report.1.gz' || fail "no manual page"
 bash -c '. /usr/share/bash-completion/completions/polymeter' || fail "the completion is no script of bash"

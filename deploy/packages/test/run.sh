@@ -36,6 +36,9 @@ rpm --force-debian --root "$work/rpm-tree" --install --nodeps --noscripts "$work
 for program in polymeter polymeter-agent polymeter-collector; do
     cmp "$programs/$program" "$work/rpm-tree/usr/bin/$program"
 done
+for file in include/polymeter/likwid/likwid-marker.h share/polymeter/regions/polymeter_regions.py; do
+    [ -e "$work/rpm-tree/usr/$file" ] || { echo "polymeter lacks /usr/$file" >&2; exit 1; }
+done
 for package in agent collector; do
     rpm -qp --requires "$work"/rpm/polymeter-$package-*.rpm | grep -q '^libzmq.so' || { echo "polymeter-$package does not require libzmq" >&2; exit 1; }
     rpm -qp --configfiles "$work"/rpm/polymeter-$package-*.rpm | grep -q "^/etc/polymeter/$package.toml$"

@@ -51,6 +51,7 @@ mod output;
 mod page;
 mod reading;
 mod refresh_intervals;
+mod regions;
 mod remote;
 mod remote_steps;
 mod remote_write;
@@ -125,6 +126,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     page::TESTS,
     reading::TESTS,
     refresh_intervals::TESTS,
+    regions::TESTS,
     remote::TESTS,
     remote_steps::TESTS,
     remote_write::TESTS,

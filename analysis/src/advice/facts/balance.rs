@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_proto::units::to_f64;
 
 use super::values::{Facts, ratio};
-use crate::model::{NodeReport, Report, TaskReport};
+use crate::model::{NodeReport, RegionSpread, Report, TaskReport};
 
 /// The share of the busiest node's CPU time below which a node is idle.
 const IDLE_SHARE: f64 = 0.05;
@@ -16,6 +16,7 @@ const IDLE_SHARE: f64 = 0.05;
 pub(super) fn add(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
     add_nodes(facts, report, used_s);
     add_ranks(facts, report);
+    add_regions(facts, report);
 }
 
 fn add_nodes(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
@@ -53,6 +54,19 @@ fn add_nodes(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeRep
     let middle = |at: usize| nodes.get(at).map_or(0.0, |(cpu_s, _)| *cpu_s);
     let median = f64::midpoint(middle((nodes.len() - 1) / 2), middle(nodes.len() / 2));
     facts.set_number("slowest_node_ratio", ratio(Some(busiest_s), Some(median)));
+}
+
+/// Adds the facts about the region in which one rank spent most beyond the mean.
+fn add_regions(facts: &mut Facts, report: &Report) {
+    let spreads = report.regions.iter().filter_map(|region| Some((region, region.ranks.as_ref()?)));
+    let excess = |spread: &RegionSpread| spread.most_s - spread.mean_s;
+    let widest = spreads.max_by(|one, other| excess(one.1).total_cmp(&excess(other.1)));
+    let Some((region, spread)) = widest else { return };
+    facts.set_number("region_ranks", Some(to_f64(spread.count)));
+    facts.set_text("uneven_region", Some(region.region.clone()));
+    facts.set_text("uneven_region_rank", Some(spread.most.clone()));
+    facts.set_number("region_imbalance", ratio(Some(spread.most_s), Some(spread.mean_s)));
+    facts.set_number("region_excess", ratio(Some(excess(spread)), facts.number("elapsed")));
 }
 
 fn add_ranks(facts: &mut Facts, report: &Report) {

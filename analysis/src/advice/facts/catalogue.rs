@@ -142,6 +142,27 @@ pub static FACTS: &[FactDefinition] = &[
     ),
     fact("busiest_rank", FactUnit::Text, "Task of this step with the most CPU time."),
     fact(
+        "region_ranks",
+        FactUnit::Number,
+        "Ranks of instrumented programs; processes where they have no rank.",
+    ),
+    fact(
+        "uneven_region",
+        FactUnit::Text,
+        "Region in which one rank spent most beyond the mean of the ranks, regions inside it left out.",
+    ),
+    fact("uneven_region_rank", FactUnit::Text, "Rank with the most time in this region: `rank 3`."),
+    fact(
+        "region_imbalance",
+        FactUnit::Number,
+        "Largest time of a rank in this region / mean over the ranks.",
+    ),
+    fact(
+        "region_excess",
+        FactUnit::Share,
+        "Largest time of a rank in this region without the mean over the ranks / `elapsed`.",
+    ),
+    fact(
         "threads_peak",
         FactUnit::Number,
         "Largest number of threads or processes at a time, summed over the nodes.",

@@ -1,6 +1,6 @@
 use super::*;
 use crate::advice::Advice;
-use crate::model::{LossReport, SeriesReport};
+use crate::model::{LossReport, RegionReport, RegionSpread, SeriesReport};
 use crate::testing::{busy, counter, gauge, labelled, on, report};
 
 /// Returns the ids of the findings about a report.
@@ -183,6 +183,27 @@ fn ranks_of_the_largest_step_are_compared() {
         (Some(8.0), vec!["rank-imbalance".to_owned()])
     );
     assert_eq!(Facts::of(&unbalanced).text("busiest_rank"), Some("3"));
+}
+
+#[test]
+fn the_region_in_which_one_rank_stays_longest_beyond_the_mean_is_found() {
+    let region = |name: &str, most_s| RegionReport {
+        region: name.to_owned(),
+        ranks: Some(RegionSpread { count: 4, least_s: 0.0, mean_s: 60.0, most_s, most: "rank 3".to_owned() }),
+        ..RegionReport::default()
+    };
+    let with = |most_s| Report {
+        regions: vec![region("solve", 60.0), region("io", most_s)],
+        ..report(60, 8, vec![busy("n1", &hour(8.0))])
+    };
+    let uneven = with(300.0);
+    assert_eq!(ids(&uneven), ["region-imbalance"]);
+    assert_eq!(Facts::of(&uneven).text("uneven_region"), Some("io"));
+    assert_eq!(
+        (number(&uneven, "region_imbalance"), number(&uneven, "region_excess")),
+        (Some(5.0), Some(4.0 / 60.0))
+    );
+    assert_eq!(ids(&with(90.0)), [""; 0]);
 }
 
 #[test]

@@ -10,7 +10,8 @@ use polymeter_proto::units;
 use super::element::{Cell, Table};
 use super::figures;
 use crate::report::summary::{
-    self, FUNCTION_HEAD, Imbalance, function_row, part_functions, plan_changes, stack_remarks, stack_sums,
+    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, function_row, part_functions,
+    plan_changes, region_remarks, region_row, stack_remarks, stack_sums,
 };
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
@@ -27,6 +28,23 @@ pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {
 /// Writes the totals of the phases, if there are any.
 pub(super) fn phases(page: &mut String, report: &Report) {
     section(page, "phases", "Phases", vec![phase_totals(report)], None);
+}
+
+/// Writes the regions of instrumented programs, if there are any.
+pub(super) fn regions(page: &mut String, report: &Report) {
+    let head = REGION_HEAD.into_iter().enumerate();
+    let head = head.map(|(column, name)| (name, column < REGION_NAMES_FROM)).collect();
+    let row = |region| {
+        let cells = region_row(region).into_iter().enumerate();
+        let cell = |(column, text)| match column {
+            ..REGION_NAMES_FROM => Cell::Number(text),
+            _ => Cell::Text(Cow::Owned(text)),
+        };
+        cells.map(cell).collect()
+    };
+    let rows = report.regions.iter().map(row).collect();
+    let table = Table { caption: "Regions", head, rows, remarks: region_remarks(report) };
+    section(page, "regions", "Regions of the program", vec![table], None);
 }
 
 /// Writes the functions in which the job spent its time, if call stacks were sampled.

@@ -8,6 +8,7 @@ pub(crate) mod first_screen;
 mod groups;
 mod paragraph;
 mod processes;
+mod regions;
 mod sections;
 mod series;
 mod usage;
@@ -35,6 +36,9 @@ pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> S
     text.push_str(&printable_lines(&groups::all(report, limit)));
     if processes::are_sampled(report) {
         text.push_str(&printable_lines(&(processes::text(report, Detail::All, limit) + "\n")));
+    }
+    if !report.regions.is_empty() {
+        text.push_str(&printable_lines(&(regions::text(report, Detail::All, limit) + "\n")));
     }
     if !report.call_stacks.is_empty() {
         text.push_str(&printable_lines(&(call_stacks::text(report, Detail::All, limit) + "\n")));
@@ -73,6 +77,9 @@ pub(crate) fn chosen(
     let mut text = style::painted(&first_screen::lines(report, limit, lines_max), has_colours);
     if beginning == Beginning::Run {
         text.push('\n');
+        if !report.regions.is_empty() {
+            text.push_str(&printable_lines(&(regions::text(report, Detail::Summary, limit) + "\n")));
+        }
         text.push_str(&details(report, Detail::Summary, limit));
     }
     text
@@ -297,6 +304,7 @@ mod tests {
         report.steps = vec![StepReport::default()];
         report.tasks = vec![TaskReport::default()];
         report.call_stacks = vec![call_stacks::tests::report()];
+        report.regions = regions::tests::regions();
         report.submission.run = Some(Run::default());
         for series in &mut report.series {
             series.is_clamped = true;

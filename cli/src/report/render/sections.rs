@@ -3,7 +3,9 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{call_stacks, completeness, events, first_screen, groups, paragraph, processes, series, usage};
+use super::{
+    call_stacks, completeness, events, first_screen, groups, paragraph, processes, regions, series, usage,
+};
 use crate::output::printable::printable_lines;
 use crate::output::style::painted;
 
@@ -22,6 +24,8 @@ pub(crate) enum Section {
     Tasks,
     /// The busiest processes, if the agent samples `busiest.*`.
     Processes,
+    /// The regions of instrumented programs.
+    Regions,
     /// Where the time went: the functions with the most time, if the agent samples `stacks.*`.
     Functions,
     /// The series that changed, with their course.
@@ -72,6 +76,7 @@ impl Sections {
         add(Section::Steps, &|| groups::steps(report, detail, limit));
         add(Section::Tasks, &|| groups::tasks(report, detail, limit));
         add(Section::Processes, &|| processes::text(report, detail, limit));
+        add(Section::Regions, &|| regions::text(report, detail, limit));
         add(Section::Functions, &|| call_stacks::text(report, detail, limit));
         add(Section::Series, &|| series::text(report, detail, limit));
         add(Section::Phases, &|| groups::phases(report, detail, limit));

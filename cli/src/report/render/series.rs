@@ -11,6 +11,7 @@ use crate::output::{table, terminal, units};
 use crate::report::summary;
 use polymeter_analysis::model::{Report, SeriesReport};
 use polymeter_analysis::rates;
+use polymeter_analysis::regions::METRICS as REGIONS;
 
 /// The minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;
@@ -30,15 +31,18 @@ const OWN: &str = "agent.";
 
 /// Lays out the table of the series, and remarks on it.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    // The table of regions has their sums.
+    let is_elsewhere = |series: &&SeriesReport| series.metric.starts_with(REGIONS);
+    let all = || report.series.iter().filter(|series| detail == Detail::All || !is_elsewhere(series));
     let is_listed = |series: &&SeriesReport| detail == Detail::All || series.has_changed();
-    let mut chosen: Vec<&SeriesReport> = report.series.iter().filter(is_listed).collect();
+    let mut chosen: Vec<&SeriesReport> = all().filter(is_listed).collect();
     chosen.sort_by_key(|series| series.metric.starts_with(OWN));
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
     let mut text = table(report, listed, limit);
     for remark in remarks(report, listed) {
         text.push_str(&paragraph::remark(&remark, limit));
     }
-    let constant = report.series.len() - chosen.len();
+    let constant = all().count() - chosen.len();
     let hidden = chosen.len() - listed.len();
     if constant + hidden > 0 {
         let left_out = format!(

@@ -5,6 +5,7 @@ mod energy;
 mod figures;
 mod headline;
 pub(crate) mod plan_changes;
+mod regions;
 mod stacks;
 mod traffic;
 
@@ -21,6 +22,7 @@ pub(crate) use energy::energy;
 pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals};
 pub(crate) use headline::{NODES_MAX, headline};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
+pub(crate) use regions::{REGION_HEAD, REGION_NAMES_FROM, region_remarks, region_row};
 pub(crate) use stacks::{FUNCTION_HEAD, function_row, part_functions, stack_remarks, stack_sums};
 pub(crate) use traffic::{file_systems, network};
 

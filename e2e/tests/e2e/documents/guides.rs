@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use polymeter_e2e::daemons::collector_with;
 use polymeter_e2e::fixture::{Fixture, NEEDS, OWNER};
 use polymeter_e2e::ordinary_user::OrdinaryUser;
-use polymeter_e2e::{Need, TestEnvironment, cgroup, program, require, skip, tests, unique, wait_until};
+use polymeter_e2e::{
+    Need, TestEnvironment, cgroup, install, program, require, skip, tests, unique, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 tests![
@@ -22,6 +24,7 @@ tests![
     commands_within_a_run_work,
     stored_jobs_are_analysed_by_their_user,
     the_api_is_used_by_an_ordinary_user,
+    programs_are_instrumented_by_their_user,
     keys_are_made_by_an_administrator,
 ];
 
@@ -45,6 +48,7 @@ const ANALYSE: &str = "docs/how-to/analyse.md";
 const STORE: &str = "docs/how-to/store.md";
 const API: &str = "docs/how-to/api.md";
 const KEYS: &str = "docs/how-to/keys.md";
+const REGIONS: &str = "docs/how-to/regions.md";
 const INSTALL: &str = "docs/how-to/install.md";
 
 /// An ordinary user without anything but the program.
@@ -114,6 +118,13 @@ const OF_API: &[Block] = &[
 const OF_KEYS: &[Block] = &[
     block(KEYS, "install -d -m 755 /etc/polymeter /etc/polymeter/agents.d", &["collector.key"]),
     block(KEYS, "install -d -m 755 /etc/polymeter\n", &["node17.key"]),
+];
+
+/// A user with a compiler.
+const INSTRUMENTED: &[Block] = &[
+    block(REGIONS, "cat >heat.c", &["job run-", "time step", "solve"]),
+    block(REGIONS, "cat >train.py", &["job run-", "epoch", "load"]),
+    block(REGIONS, "cat >marked.c", &[]),
 ];
 
 /// Blocks that no test here executes, with the reason.
@@ -202,6 +213,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "needs an identity provider: web_server.rs has a stand-in behind the nginx of the page",
     ),
     ("docs/how-to/sign-in.md", "curl -b \"$COOKIE\"", "needs an identity provider, too"),
+    (REGIONS, "gfortran", "needs a program: `programs::fortran_names_are_trimmed` compiles the module"),
+    (REGIONS, "export KOKKOS_TOOLS_LIBS", "needs Kokkos"),
     (STORE, "# postgresql.conf", "needs Citus"),
     (STORE, "createuser --createrole polymeter", "needs Citus"),
     (STORE, "pg_dump -Fc", "needs a PostgreSQL server with TimescaleDB: `make test-timescale`"),
@@ -212,7 +225,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-const EXECUTED: [&[Block]; 7] = [ALONE, CLUSTER, OWNER_OF_JOB, WITHIN_A_RUN, STORED, OF_API, OF_KEYS];
+const EXECUTED: [&[Block]; 8] =
+    [ALONE, CLUSTER, OWNER_OF_JOB, WITHIN_A_RUN, STORED, OF_API, OF_KEYS, INSTRUMENTED];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -345,6 +359,30 @@ fn the_first_run_works_without_root() {
     let user = OrdinaryUser::new();
     let last = "$(polymeter jobs --ended --store sqlite:run.db | sed -n '2s/ .*//p')";
     execute(ALONE, user.command("bash"), &[("run-…", last)]);
+}
+
+fn programs_are_instrumented_by_their_user() {
+    require(&[Need::Root]);
+    require_tools(&["gcc", "python3"]);
+    let user = OrdinaryUser::new();
+    let installed = user.path("regions");
+    let copied = Command::new("cp").arg("-r").arg(root().join("node-agent/regions")).arg(&installed).status();
+    assert!(copied.unwrap().success());
+    for name in ["libpolymeter_regions.so", "libpolymeter_regions.so.1"] {
+        install(Path::new(program("libpolymeter_regions.so").get_program()), &installed.join(name));
+    }
+    let mut shell = user.command("bash");
+    shell
+        .env("CPATH", installed.join("include"))
+        .env("LIBRARY_PATH", &installed)
+        .env("LD_LIBRARY_PATH", &installed);
+    let paths =
+        [installed.join("share"), installed.join("include/polymeter")].map(|path| path.display().to_string());
+    execute(
+        INSTRUMENTED,
+        shell,
+        &[("/usr/share/polymeter/regions", &paths[0]), ("/usr/include/polymeter", &paths[1])],
+    );
 }
 
 fn the_small_cluster_works() {

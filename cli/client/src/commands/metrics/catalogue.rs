@@ -91,6 +91,7 @@ pub(super) fn markdown() -> String {
         `user.*` are values that users push. `run.*` are single values that `polymeter run` stores itself: the number of CPUs at the start, and at the end the totals of the\n\
         command from wait4(2) (CPU time, page faults, context switches, peak memory) and the CPU time of measuring. Its report and `polymeter report` take the totals from them.\n",
     );
+    page.push_str(&regions());
     for (title, wanted) in [
         ("Metrics of a job", Scope::Job),
         ("Metrics of the node", Scope::Node),
@@ -133,6 +134,19 @@ pub(super) fn markdown() -> String {
     );
     page.push_str(READ_COST);
     page
+}
+
+/// Returns the part of the page about regions of programs.
+fn regions() -> String {
+    let mut part = String::from(
+        "\n`region.*` are counted by [instrumented programs](../how-to/regions.md), by the labels `region`, `process` and `rank`:\n\n\
+        | metric | unit | kind | what it is |\n| --- | --- | --- | --- |\n",
+    );
+    for metric in &catalogue::REGIONS {
+        let [unit, kind] = [metric.unit.as_str(), metric.kind.as_str()];
+        part.push_str(&format!("| `{}` | {unit} | {kind} | {} |\n", metric.name, metric.help));
+    }
+    part
 }
 
 const fn is_v2(origin: &Origin) -> bool {

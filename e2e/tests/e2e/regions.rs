@@ -1,0 +1,135 @@
+//! The regions of instrumented programs, from the library to the report.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use polymeter_e2e::{program, skip, tests};
+use serde_json::Value;
+
+tests![regions_of_two_ranks_are_reported_as_the_program_measured_them];
+
+/// A program that works in two regions for as many milliseconds as its argument says, and prints its own count
+/// and time of both.
+const PROGRAM: &str = r#"
+#include <polymeter/polymeter.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+static int milliseconds;
+static void *run(void *seconds) {
+    double begin = now();
+    polymeter_region_begin("step");
+    for (int i = 0; i < milliseconds; i++) {
+        polymeter_region_begin("solve, part=1");
+        double end = now() + 0.001;
+        while (now() < end);
+        polymeter_region_end("solve, part=1");
+    }
+    polymeter_region_end("step");
+    *(double *)seconds = now() - begin;
+    return NULL;
+}
+int main(int argc, char **argv) {
+    milliseconds = atoi(argv[1]);
+    double seconds[2];
+    pthread_t thread;
+    pthread_create(&thread, NULL, run, &seconds[0]);
+    run(&seconds[1]);
+    pthread_join(thread, NULL);
+    printf("%d %.6f\n", 2 * milliseconds, seconds[0] + seconds[1]);
+    return 0;
+}"#;
+
+fn checked(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compiles the program in a directory, which gets the library as well.
+fn compile(directory: &Path) -> PathBuf {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node-agent/regions/include");
+    let library = directory.join("libpolymeter_regions.so");
+    std::fs::copy(program("libpolymeter_regions.so").get_program(), &library).unwrap();
+    std::fs::copy(&library, directory.join("libpolymeter_regions.so.1")).unwrap();
+    std::fs::write(directory.join("program.c"), PROGRAM).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.current_dir(directory).arg("-I").arg(include);
+    compiler.args([
+        "-O2",
+        "-Wall",
+        "-Werror",
+        "program.c",
+        "-o",
+        "program",
+        "-L.",
+        "-lpolymeter_regions",
+        "-lpthread",
+    ]);
+    let compiled = compiler.output().unwrap_or_else(|error| skip("gcc", &error.to_string()));
+    checked(compiled);
+    directory.join("program")
+}
+
+fn regions_of_two_ranks_are_reported_as_the_program_measured_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let compiled = compile(directory.path());
+    let store = format!("sqlite:{}", directory.path().join("run.db").display());
+    let script = format!(
+        "for rank in 0 1; do PMI_RANK=$rank {} $((300 + 1200 * rank)) >$rank & done; wait",
+        compiled.display()
+    );
+    let mut run = program("polymeter");
+    run.args(["run", "-o"]).arg(directory.path().join("run.db")).args(["--", "sh", "-c", &script]);
+    for name in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"] {
+        run.env_remove(name);
+    }
+    let printed =
+        checked(run.current_dir(directory.path()).env("LD_LIBRARY_PATH", directory.path()).output().unwrap());
+    assert!(printed.contains("solve, part=1"), "{printed}");
+    let (mut entries, mut seconds) = (Vec::new(), Vec::new());
+    for rank in ["0", "1"] {
+        let measured = std::fs::read_to_string(directory.path().join(rank)).unwrap();
+        let (count, time) = measured.trim().split_once(' ').unwrap();
+        entries.push(count.parse::<u64>().unwrap());
+        seconds.push(time.parse::<f64>().unwrap());
+    }
+
+    let report = |more: &[&str]| {
+        checked(program("polymeter").args(["report", "--store", &store]).args(more).output().unwrap())
+    };
+    let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    let region = |name: &str| {
+        let regions = json["regions"].as_array().unwrap();
+        regions
+            .iter()
+            .find(|region| region["region"] == name)
+            .unwrap_or_else(|| panic!("{regions:?}"))
+            .clone()
+    };
+    let (step, solve) = (region("step"), region("solve, part=1"));
+    assert_eq!((&solve["entries"], &step["entries"]), (&entries.iter().sum::<u64>().into(), &4.into()));
+    assert_eq!((&solve["processes"], &solve["threads"]), (&2.into(), &4.into()));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let own: f64 = seconds.iter().sum();
+    assert!((number(&step["time_s"]) - own).abs() < 0.02 * own, "{step} {own}");
+    let inside = number(&step["self_s"]) + number(&solve["time_s"]);
+    assert!((number(&step["time_s"]) - inside).abs() < 1e-3, "{step} {solve}");
+    let ranks = &solve["ranks"];
+    assert_eq!((&ranks["count"], &ranks["most"]), (&2.into(), &"rank 1".into()));
+    assert!(number(&ranks["least_s"]) >= 0.6 && number(&ranks["most_s"]) >= 3.0, "{ranks}");
+    assert!((number(&ranks["mean_s"]) * 2.0 - number(&solve["self_s"])).abs() < 1e-6, "{solve}");
+    assert!((1.0..2.0).contains(&number(&solve["thread_imbalance"])), "{solve}");
+
+    let shown = report(&["--show", "regions"]);
+    assert!(shown.contains("solve, part=1") && shown.contains("rank 1"), "{shown}");
+    let page = directory.path().join("page.html");
+    report(&["--html", &page.display().to_string()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Regions of the program") && page.contains("solve, part=1"), "no table of regions");
+}
