@@ -80,6 +80,18 @@ pub const STAGES: &[Stages] = &[
     stages("service/src", &[&["printable"], &["faults", "log"], &["document"]]),
     stages("e2e/harness/src", &[&["certificates", "snapshot"], &["bin"]]),
     stages(
+        "node-agent/regions/src",
+        &[
+            &["limits", "clock", "slot", "destination"],
+            &["registry", "message"],
+            &["thread_table", "process"],
+            &["sender"],
+            &["current"],
+            &["c_api", "likwid", "kokkos"],
+            &["lib"],
+        ],
+    ),
+    stages(
         "node-agent/src",
         &[
             &["sources"],

@@ -4,8 +4,8 @@
 
 use std::ffi::c_char;
 
+use crate::current::{flush, region_of, with_table};
 use crate::limits::{NAME_BYTES, UNNAMED};
-use crate::process::{flush, region_of, with_table};
 use crate::thread_table::Nesting;
 
 /// Returns the name of a region, cut to the limit.

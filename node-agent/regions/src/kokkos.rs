@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_void};
 
 use crate::c_api::{begin, name_of};
-use crate::process::{flush, region_of, with_table};
+use crate::current::{flush, region_of, with_table};
 use crate::thread_table::Nesting;
 
 /// Does nothing: the first entry begins to count.

@@ -11,6 +11,7 @@
 
 pub mod c_api;
 mod clock;
+mod current;
 mod destination;
 pub mod kokkos;
 pub mod likwid;

@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_double, c_int};
 
 use crate::c_api::{begin, end, name_of};
-use crate::process::{clock, flush, region_of, with_table};
+use crate::current::{clock, flush, region_of, with_table};
 use crate::thread_table::Nesting;
 
 /// Does nothing: the first entry begins to count.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::PoisonError;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::{Scale, monotonic_ns};
@@ -65,11 +65,11 @@ impl Sender {
         let attempts = if is_awaited { FLUSH_WAIT.as_millis() / BUSY_PAUSE.as_millis() } else { 1 };
         let mut answer = Answer::No;
         for _ in 0..attempts {
-            answer = self.ask(&line);
+            answer = exchange(self.process, &line).unwrap_or(Answer::No);
             if answer != Answer::Busy {
                 break;
             }
-            self.process.pause(BUSY_PAUSE + Duration::from_millis(monotonic_ns() % 10));
+            pause(BUSY_PAUSE + Duration::from_millis(monotonic_ns() % 10));
         }
         // A refused request may have been recorded in part: what is sent next is everything.
         self.is_pending = answer != Answer::Accepted;
@@ -80,7 +80,7 @@ impl Sender {
     fn changed(&mut self) -> Vec<(&'static [u8], Times)> {
         let clock = self.process.clock;
         let (sums, unmatched) = {
-            let registry = self.process.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            let registry = self.process.registry();
             (registry.sums(clock), registry.unmatched())
         };
         let scale = clock.scale();
@@ -97,10 +97,6 @@ impl Sender {
             is_pending || before != *sent
         });
         all
-    }
-
-    fn ask(&self, line: &str) -> Answer {
-        exchange(self.process, line).unwrap_or(Answer::No)
     }
 }
 
@@ -123,6 +119,13 @@ fn times(sums: &Sums, scale: Scale) -> Times {
         thread_ns: scale.ns(sums.longest),
         threads: sums.threads,
     }
+}
+
+/// Waits for a while.
+fn pause(wait: Duration) {
+    let nothing = Mutex::new(());
+    let guard = nothing.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(Condvar::new().wait_timeout(guard, wait));
 }
 
 /// Sends a request over a connection of its own, since connections of a user are few, and reads the answer.

@@ -16,7 +16,7 @@ void polymeter_region_begin(const char *name);
 void polymeter_region_end(const char *name);
 
 /* Sends what was counted, and waits for it at most a second. This happens at exit by itself, and is needed where a
- * process ends without exit(): by _exit(), or by a signal. */
+ * process ends without exit(): by _exit(), exec or a signal. */
 void polymeter_regions_flush(void);
 
 #ifdef __cplusplus
