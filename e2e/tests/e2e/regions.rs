@@ -3,10 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polymeter_e2e::{program, skip, tests};
-use serde_json::Value;
+use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
+use polymeter_e2e::{program, require, skip, stored, tests};
+use polymeter_store::reader::SeriesScope;
+use serde_json::{Value, json};
 
-tests![regions_of_two_ranks_are_reported_as_the_program_measured_them];
+tests![
+    regions_of_two_ranks_are_reported_as_the_program_measured_them,
+    many_processes_of_a_user_are_recorded_in_her_own_job_only,
+];
 
 /// A program that works in two regions for as many milliseconds as its argument says, and prints its own count
 /// and time of both.
@@ -43,6 +48,7 @@ int main(int argc, char **argv) {
     run(&seconds[1]);
     pthread_join(thread, NULL);
     printf("%d %.6f\n", 2 * milliseconds, seconds[0] + seconds[1]);
+    for (int tries = atoi(argv[2]); tries > 0 && polymeter_regions_flush() != 0; tries--);
     return 0;
 }"#;
 
@@ -81,7 +87,7 @@ fn regions_of_two_ranks_are_reported_as_the_program_measured_them() {
     let compiled = compile(directory.path());
     let store = format!("sqlite:{}", directory.path().join("run.db").display());
     let script = format!(
-        "for rank in 0 1; do PMI_RANK=$rank {} $((300 + 1200 * rank)) >$rank & done; wait",
+        "for rank in 0 1; do PMI_RANK=$rank {} $((300 + 1200 * rank)) 0 >$rank & done; wait",
         compiled.display()
     );
     let mut run = program("polymeter");
@@ -133,4 +139,40 @@ fn regions_of_two_ranks_are_reported_as_the_program_measured_them() {
     report(&["--html", &page.display().to_string()]);
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Regions of the program") && page.contains("solve, part=1"), "no table of regions");
+}
+
+/// More processes than a user may have connections: each has its sums recorded.
+fn many_processes_of_a_user_are_recorded_in_her_own_job_only() {
+    require(&NEEDS);
+    let fixture = Fixture::new();
+    let compiled = compile(&fixture.env.path(""));
+    let run = |uid: u32, script: &str| {
+        let mut shell = Command::new("setpriv");
+        shell.args([
+            &format!("--reuid={uid}"),
+            &format!("--regid={uid}"),
+            "--clear-groups",
+            "sh",
+            "-c",
+            script,
+        ]);
+        shell.env("LD_LIBRARY_PATH", fixture.env.path("")).env("POLYMETER_JOB_ID", "x");
+        checked(shell.env("POLYMETER_SOCKET", &fixture.agent.socket).output().unwrap());
+    };
+    let program = compiled.display();
+    run(OTHER_USER, &format!("PMI_RANK=99 {program} 1 1"));
+    run(OWNER, &format!("for rank in $(seq 40); do PMI_RANK=$rank {program} 1 100 & done; wait"));
+    assert_eq!(fixture.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    stored::wait_for_end(&fixture.env, "x");
+    let mut reader = fixture.env.reader();
+    let job = stored::job(&mut reader, "x").unwrap();
+    let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
+    let mut ranks: Vec<u32> = Vec::new();
+    for ((_, labels), series) in samples.iter().filter(|((metric, _), _)| metric == "region.entries") {
+        let Some((others, "solve, part=1")) = labels.split_once(",region=") else { continue };
+        assert_eq!(series.points.last().unwrap().1, 2.0, "{labels}");
+        ranks.push(others.split_once(",rank=").unwrap().1.parse().unwrap());
+    }
+    ranks.sort_unstable();
+    assert_eq!(ranks, (1..=40).collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
 ! Regions of a Fortran program for Polymeter: compile this file with the program, and link with -lpolymeter_regions.
 module polymeter_regions
-  use, intrinsic :: iso_c_binding, only: c_char, c_null_char
+  use, intrinsic :: iso_c_binding, only: c_char, c_int, c_null_char
   implicit none
   private
   public :: region_begin, region_end, regions_flush
@@ -14,9 +14,12 @@ module polymeter_regions
       import :: c_char
       character(kind=c_char), dimension(*), intent(in) :: name
     end subroutine c_region_end
-    ! Sends what was counted, and waits for it at most a second. This happens at the end of the program by itself.
-    subroutine regions_flush() bind(C, name="polymeter_regions_flush")
-    end subroutine regions_flush
+    ! Sends what was counted, and waits for it at most a second. Returns 0, or -1 if the agent has not accepted it.
+    ! This happens at the end of the program by itself.
+    function regions_flush() result(status) bind(C, name="polymeter_regions_flush")
+      import :: c_int
+      integer(c_int) :: status
+    end function regions_flush
   end interface
 
 contains

@@ -30,7 +30,7 @@ def _load():
     begin, end = library.polymeter_region_begin, library.polymeter_region_end
     for function in (begin, end):
         function.argtypes, function.restype = [ctypes.c_char_p], None
-    waiting.polymeter_regions_flush.restype = None
+    waiting.polymeter_regions_flush.restype = ctypes.c_int
     return begin, end, waiting.polymeter_regions_flush
 
 
@@ -55,9 +55,8 @@ class region(contextlib.ContextDecorator):
 
 
 def flush():
-    """Sends what was counted, and waits for it at most a second.
+    """Sends what was counted, and waits for it at most a second. Returns False if the agent has not accepted it.
 
     This happens at exit by itself, and is needed where a process ends by os._exit, as those of multiprocessing do.
     """
-    if _flush is not None:
-        _flush()
+    return _flush is None or _flush() == 0

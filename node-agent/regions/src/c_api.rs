@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "the functions are called from C")]
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 
 use crate::current::{flush, region_of, with_table};
 use crate::limits::{NAME_BYTES, UNNAMED};
@@ -45,10 +45,11 @@ pub unsafe extern "C" fn polymeter_region_end(name: *const c_char) {
     end(unsafe { name_of(name) }, Nesting::Strict);
 }
 
-/// Sends what was counted so far, and waits for it at most a second.
+/// Sends what was counted so far, and waits for it at most a second. Returns 0, or -1 if the agent has not
+/// accepted it.
 #[unsafe(no_mangle)]
-pub extern "C" fn polymeter_regions_flush() {
-    flush();
+pub extern "C" fn polymeter_regions_flush() -> c_int {
+    if flush() { 0 } else { -1 }
 }
 
 #[inline]

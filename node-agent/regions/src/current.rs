@@ -113,11 +113,9 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Sends what was counted, and waits for it, but not for long.
-pub(crate) fn flush() {
-    if let Some(process) = existing() {
-        process.flush(false);
-    }
+/// Sends what was counted, and waits for it, but not for long. Returns false if the agent has not accepted it.
+pub(crate) fn flush() -> bool {
+    existing().is_none_or(|process| process.flush(false))
 }
 
 /// Lets the table of this thread count; does nothing outside of jobs. Signal handlers must not count.

@@ -24,6 +24,8 @@ pub(crate) struct Process {
 struct Flushes {
     last: Flush,
     answered: u64,
+    /// True if the agent has accepted the answered one.
+    is_accepted: bool,
 }
 
 /// A request to send now.
@@ -62,19 +64,23 @@ impl Process {
         (flushes.answered != flushes.last.number).then_some(flushes.last)
     }
 
-    /// Tells the program that all was sent.
-    pub(crate) fn answer_flush(&self, flush: Flush) {
-        self.flushes().answered = flush.number;
+    /// Tells the program whether the agent has accepted all.
+    pub(crate) fn answer_flush(&self, flush: Flush, is_accepted: bool) {
+        let mut flushes = self.flushes();
+        (flushes.answered, flushes.is_accepted) = (flush.number, is_accepted);
+        drop(flushes);
         self.answered.notify_all();
     }
 
-    /// Asks to send now, and waits for it, but not for long.
-    pub(crate) fn flush(&self, is_last: bool) {
+    /// Asks to send now, and waits for it, but not for long. Returns true if the agent has accepted all.
+    pub(crate) fn flush(&self, is_last: bool) -> bool {
         let mut flushes = self.flushes();
         flushes.last = Flush { number: flushes.last.number + 1, is_last };
         let wanted = flushes.last.number;
         self.asked.notify_all();
         let is_due = |flushes: &mut Flushes| flushes.answered < wanted;
-        drop(self.answered.wait_timeout_while(flushes, FLUSH_WAIT, is_due));
+        let waited = self.answered.wait_timeout_while(flushes, FLUSH_WAIT, is_due);
+        let (flushes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        flushes.answered >= wanted && flushes.is_accepted
     }
 }

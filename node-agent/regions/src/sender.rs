@@ -43,13 +43,14 @@ pub(crate) fn run(process: &'static Process) {
     let mut wait = interval / 2 + stagger;
     loop {
         let asked = process.wait_for_flush(wait);
-        interval = match sender.send(asked.is_some_and(|flush| flush.is_last), asked.is_some()) {
+        let answer = sender.send(asked.is_some_and(|flush| flush.is_last), asked.is_some());
+        interval = match answer {
             Answer::Accepted => INTERVAL,
             Answer::Busy | Answer::No => (interval * 2).min(LONGEST_INTERVAL),
         };
         wait = interval;
         if let Some(flush) = asked {
-            process.answer_flush(flush);
+            process.answer_flush(flush, answer == Answer::Accepted);
         }
     }
 }

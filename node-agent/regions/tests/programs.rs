@@ -292,7 +292,7 @@ try:
         raise ValueError
 except ValueError:
     pass
-flush()
+assert flush() is True
 "#;
     let python = || {
         let mut command = installed.command("python3", &agent.socket);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::batch::Shape;
+use polymeter_proto::batch::{Column, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Mark, MarkKind};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -233,6 +233,32 @@ fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
         [1, 1, 0, 1],
         "known ones and others are stored"
     );
+}
+
+#[test]
+fn the_series_of_regions_have_a_bound_of_their_own() {
+    const COLUMNS: usize = 4096;
+    let of_region = |number: usize| {
+        let label = ("region".to_owned(), number.to_string());
+        let name = MetricName::new("region.time").unwrap();
+        Column {
+            series: SeriesId(u32::try_from(number).unwrap()),
+            metric: (MetricId(1), MetricDescriptor { name, ..super::metric() }),
+            labels: Labels::new(vec![label]).unwrap(),
+        }
+    };
+    let mut ingest = Ingest::default();
+    let mut announced = Announced::default();
+    assert!(ingest.open(SESSION, &peer(), 0, at(0)));
+    let mut lost = Vec::new();
+    for number in 0..limits::REGION_SERIES_OF_JOB / COLUMNS + 1 {
+        let mut shape = (*shape(u32::try_from(number).unwrap(), Some(1))).clone();
+        shape.columns = (number * COLUMNS..(number + 1) * COLUMNS).map(of_region).collect();
+        let frame = frame(number as u64 + 1, &Arc::new(shape), &[NOW_US], &mut announced, &[]);
+        let accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+        lost.extend(accepted.losses.iter().map(|loss| (number, loss.samples, loss.reason)));
+    }
+    assert_eq!(lost, [(10, COLUMNS as u64, LossReason::UserSeries)]);
 }
 
 /// Returns the current time, and times just too old, just too far ahead, and just not too old.

@@ -85,7 +85,8 @@ fn frame(
     let mut batch = Batch::with_capacity(16);
     let index = batch.add_shape(shape);
     for time_us in times_us {
-        batch.push(index, Instant { deadline: None, time_us: *time_us }, std::iter::once(Some(42))).unwrap();
+        let values = shape.columns.iter().map(|_| Some(42));
+        batch.push(index, Instant { deadline: None, time_us: *time_us }, values).unwrap();
     }
     let mut bytes = Vec::new();
     let extras = Extras { dictionary: &dictionary, events, ..Extras::default() };

@@ -15,9 +15,9 @@ void polymeter_region_begin(const char *name);
 /* Leaves a region, and those inside it whose end was forgotten. */
 void polymeter_region_end(const char *name);
 
-/* Sends what was counted, and waits for it at most a second. This happens at exit by itself, and is needed where a
+/* Sends what was counted, and waits for it at most a second. Returns 0, or -1 if the agent has not accepted it. This happens at exit by itself, and is needed where a
  * process ends without exit(): by _exit(), exec or a signal. */
-void polymeter_regions_flush(void);
+int polymeter_regions_flush(void);
 
 #ifdef __cplusplus
 }
