@@ -4,6 +4,7 @@ use super::expression::{QUANTITY_UNITS, Statistic};
 use super::facts::FACTS;
 use super::rule::Rule;
 use crate::model::{Scheduler, Severity};
+use crate::stacks::activities::{ACTIVITIES, Pattern};
 
 /// What precedes the rules.
 const HEAD: &str = include_str!("reference.txt");
@@ -28,6 +29,25 @@ pub fn reference(rules: &[Rule]) -> String {
         units.join(", "),
         statistics.join(", ")
     ));
+    text.push_str(&activities());
+    text
+}
+
+/// Lists the activities with the functions by which they are known.
+fn activities() -> String {
+    let mut text = include_str!("activities.txt").to_owned();
+    for activity in &ACTIVITIES {
+        let patterns = |patterns: &[Pattern]| {
+            let of_module = |pattern: &Pattern| {
+                let functions: Vec<String> =
+                    pattern.functions.iter().map(|function| format!("`{function}`")).collect();
+                format!("{} in `{}`", functions.join(" "), pattern.module)
+            };
+            patterns.iter().map(of_module).collect::<Vec<_>>().join("; ")
+        };
+        let (total, own) = (patterns(activity.total), patterns(activity.own));
+        text.push_str(&format!("| `{}` | {} | {total} | {own} |\n", activity.name, activity.text));
+    }
     text
 }
 

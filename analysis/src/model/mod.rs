@@ -24,7 +24,9 @@ pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use regions::{RegionReport, RegionSpread};
 pub use series::{PeriodUse, SeriesReport};
-pub use stacks::{FunctionReport, FunctionShare, FunctionSpread, StackPart, StackReport};
+pub use stacks::{
+    ActivityReport, FunctionImbalance, FunctionReport, FunctionShare, FunctionSpread, StackPart, StackReport,
+};
 pub use traffic::Traffic;
 pub use verdict::Verdict;
 

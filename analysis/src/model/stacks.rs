@@ -23,12 +23,51 @@ pub struct StackReport {
     pub throttled: u64,
     /// Samples without their outermost functions.
     pub cut: u64,
+    /// What the time was used for, as far as names of functions tell it; the one with the most time first.
+    pub activities: Vec<ActivityReport>,
+    /// The function whose time differs most between processes of the same program; none if none differs by
+    /// more than chance.
+    pub imbalance: Option<FunctionImbalance>,
     /// The functions with the most time of their own, then those with the most time in all.
     pub functions: Vec<FunctionReport>,
     /// The phases with samples, the one that took longest first.
     pub phases: Vec<StackPart>,
     /// The nodes with samples, the one with the most time first.
     pub nodes: Vec<StackPart>,
+    /// The processes with much of the time, the one with the most first.
+    pub by_process: Vec<StackPart>,
+}
+
+/// The time of an activity, such as waiting for locks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ActivityReport {
+    /// The name, such as `locks`.
+    pub activity: String,
+    /// Percent of all samples.
+    pub percent: f64,
+    /// The functions by whose names it is known, with their shares of all samples; those with the most time.
+    pub functions: Vec<FunctionShare>,
+}
+
+/// A function in which one process spends more time than the others of the same program.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct FunctionImbalance {
+    /// Its name.
+    pub function: String,
+    /// The base name of its file.
+    pub module: String,
+    /// The number of processes of the program.
+    pub processes: usize,
+    /// The most time of a process in the function itself, in seconds.
+    pub most_s: f64,
+    /// The mean over the processes, in seconds.
+    pub mean_s: f64,
+    /// The difference of both in percent of the mean time of a process in all functions.
+    pub percent: f64,
+    /// The node of the process with the most.
+    pub node: String,
+    /// The id of that process.
+    pub process: u32,
 }
 
 /// The time of a function.
@@ -63,7 +102,7 @@ pub struct FunctionSpread {
     pub most_process: Option<u32>,
 }
 
-/// The functions with the most time of their own in a part of a job: a phase or a node.
+/// The functions with the most time of their own in a part of a job: a phase, a node or a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StackPart {
     /// The name.

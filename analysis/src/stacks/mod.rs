@@ -5,10 +5,12 @@
 //! (stack, samples, time) rows ───────────┴> Tree -> functions, difference, collapsed, pprof, Firefox, page
 //! ```
 
+pub mod activities;
 mod collapsed;
 mod difference;
 mod firefox;
 mod functions;
+mod imbalance;
 mod page_data;
 mod pprof;
 pub mod profile;

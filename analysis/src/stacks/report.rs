@@ -1,14 +1,15 @@
 //! The part of a report about call stacks: where the time went.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 
+use super::activities::activities;
 use super::functions::{FunctionTime, functions};
-use super::profile::{Choice, ProcessId, Profile, Spans};
-use super::stack_names::Function;
+use super::imbalance::{OwnTimes, imbalance};
+use super::profile::{Choice, Profile, Spans};
 use super::tree::{Tree, Weight};
 use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
 use crate::phases::joined;
@@ -26,6 +27,10 @@ const PHASE_SPANS: usize = 200;
 
 /// The number of nodes with the most time.
 const NODES: usize = 100;
+
+/// The number of processes with the most time, and the least percentage of it that each has.
+const PROCESSES: usize = 50;
+const PROCESS_PERCENT: f64 = 1.0;
 
 /// Adds the call stacks of a job to its report.
 ///
@@ -80,9 +85,13 @@ pub fn summary(profile: &Profile) -> StackReport {
     let total = tree.total();
     let sums = &profile.intervals;
     let mut of_nodes: BTreeMap<&str, Tree> = BTreeMap::new();
-    for ((node, _), of_process) in profile.trees() {
-        let of_node = of_nodes.entry(node).or_default();
-        of_node.merge(&of_process);
+    let mut of_processes = Vec::new();
+    for ((node, process), of_process) in profile.trees() {
+        of_nodes.entry(node).or_default().merge(&of_process);
+        let is_much = 100.0 * of_process.total().share_of(total) >= PROCESS_PERCENT;
+        if let Some(process) = process.filter(|_| is_much && of_processes.len() < PROCESSES) {
+            of_processes.extend(part(&format!("{process} on {node}"), &of_process));
+        }
     }
     let mut nodes: Vec<StackPart> = of_nodes
         .into_iter()
@@ -93,6 +102,7 @@ pub fn summary(profile: &Profile) -> StackReport {
         .collect();
     nodes.sort_by(|one, other| other.time_s.total_cmp(&one.time_s));
     nodes.truncate(NODES);
+    let (by_process, times) = (profile.own_times(), functions(&tree));
     StackReport {
         metric: profile.metric.clone(),
         time_s: total.seconds(),
@@ -103,23 +113,27 @@ pub fn summary(profile: &Profile) -> StackReport {
         lost: sums.lost,
         throttled: sums.throttled,
         cut: sums.cut,
-        functions: function_reports(profile, &tree),
+        activities: activities(&tree),
+        imbalance: imbalance(&by_process, &times),
+        functions: function_reports(&by_process, &times, total),
         phases: Vec::new(),
         nodes,
+        by_process: of_processes,
     }
 }
 
 /// Returns the functions with the most time of their own, and those with the most time in all.
-fn function_reports(profile: &Profile, tree: &Tree) -> Vec<FunctionReport> {
-    let all = functions(tree);
+fn function_reports(
+    by_process: &OwnTimes<'_>,
+    all: &[FunctionTime<'_>],
+    total: Weight,
+) -> Vec<FunctionReport> {
     let mut chosen: Vec<&FunctionTime<'_>> =
         all.iter().filter(|time| time.own.samples > 0).take(FUNCTIONS).collect();
     let mut by_total: Vec<&FunctionTime<'_>> =
         all.iter().filter(|time| !chosen.iter().any(|known| known.function == time.function)).collect();
     by_total.sort_by_key(|time| std::cmp::Reverse(time.total.time_us));
     chosen.extend(by_total.into_iter().take(CALLERS));
-    let total = tree.total();
-    let by_process = profile.own_times();
     let report = |time: &FunctionTime<'_>| FunctionReport {
         function: time.function.label(),
         module: time.function.module.clone(),
@@ -127,20 +141,17 @@ fn function_reports(profile: &Profile, tree: &Tree) -> Vec<FunctionReport> {
         self_percent: 100.0 * time.own.share_of(total),
         total_s: time.total.seconds(),
         total_percent: 100.0 * time.total.share_of(total),
-        processes: spread(&by_process, time),
+        processes: spread(by_process, time),
     };
     chosen.into_iter().map(report).collect()
 }
 
 /// Returns the least and the most time of a function itself among the processes; none with fewer than two.
-fn spread(
-    by_process: &BTreeMap<&ProcessId, HashMap<&Function, Weight>>,
-    time: &FunctionTime<'_>,
-) -> Option<FunctionSpread> {
-    let of_process = |(process, times): (_, &HashMap<&Function, Weight>)| {
-        (times.get(time.function).copied().unwrap_or_default().time_us, process)
+fn spread(by_process: &OwnTimes<'_>, time: &FunctionTime<'_>) -> Option<FunctionSpread> {
+    let times = || {
+        let own_us = by_process.values().map(|times| times.get(time.function).copied().unwrap_or_default());
+        own_us.map(|own| own.time_us).zip(by_process.keys())
     };
-    let times = || by_process.iter().map(|(process, times)| of_process((*process, times)));
     let ((least_us, _), (most_us, (node, process))) = times().min().zip(times().max())?;
     let seconds = |time_us| Weight { samples: 0, time_us }.seconds();
     (by_process.len() > 1 && time.own.samples > 0).then(|| FunctionSpread {

@@ -6,7 +6,7 @@ use polymeter_proto::units::to_f64;
 
 use super::cores::Cores;
 use super::values::{Facts, MetricFacts, ratio};
-use super::{balance, course, gpus};
+use super::{balance, course, gpus, stacks};
 use crate::advice::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::{of_metric, oom_kills};
@@ -30,6 +30,7 @@ pub(super) fn facts(report: &Report) -> Facts {
     add_io(&mut facts, &series);
     add_completeness(&mut facts, report);
     add_waste(&mut facts);
+    stacks::add(&mut facts, report);
     for (metric, statistics) in statistics(&series) {
         facts.set_metric(metric, statistics);
     }

@@ -6,6 +6,7 @@ mod compute;
 mod cores;
 mod course;
 mod gpus;
+mod stacks;
 #[cfg(test)]
 mod tests;
 mod values;

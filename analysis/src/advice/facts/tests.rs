@@ -1,6 +1,9 @@
 use super::*;
 use crate::advice::Advice;
-use crate::model::{LossReport, RegionReport, RegionSpread, SeriesReport};
+use crate::model::{
+    ActivityReport, FunctionImbalance, FunctionShare, LossReport, RegionReport, RegionSpread, SeriesReport,
+    StackReport,
+};
 use crate::testing::{busy, counter, gauge, labelled, on, report};
 
 /// Returns the ids of the findings about a report.
@@ -630,4 +633,59 @@ fn notices_are_about_what_a_user_can_still_change() {
     assert_eq!(number(&ended, "wasted_core_hours"), Some(28.0));
     assert_eq!(notices(&ended, Some(1500.0)), ["wasted-core-hours"]);
     assert_eq!((notices(&ended, Some(900.0)), notices(&ended, None)), (Vec::new(), Vec::new()));
+}
+
+/// Returns a job with samples of call stacks, of which an activity has a percentage.
+fn with_activity(activity: &str, percent: f64, samples: u64) -> Report {
+    let share = FunctionShare { function: "f".to_owned(), module: "a.out".to_owned(), self_percent: percent };
+    let of = ActivityReport { activity: activity.to_owned(), percent, functions: vec![share] };
+    let stacks =
+        StackReport { metric: "stacks.cpu".to_owned(), samples, activities: vec![of], ..StackReport::default() };
+    Report { call_stacks: vec![stacks], wall_s: 10.0, ..Report::default() }
+}
+
+#[test]
+fn activities_with_much_time_are_found() {
+    for (activity, rule) in [
+        ("locks", "waiting-for-locks"),
+        ("openmp", "waiting-in-openmp"),
+        ("mpi", "waiting-in-mpi"),
+        ("page-faults", "page-faults"),
+        ("io", "calls-of-io"),
+        ("interpreter", "interpreted-code"),
+        ("no-symbol", "functions-without-symbol"),
+    ] {
+        assert_eq!(ids(&with_activity(activity, 60.0, 10_000)), [rule]);
+        assert_eq!(ids(&with_activity(activity, 3.0, 10_000)), [""; 0]);
+        assert_eq!(ids(&with_activity(activity, 60.0, 100)), [""; 0], "few samples");
+    }
+    let report = with_activity("locks", 60.0, 10_000);
+    let finding = &Advice::built_in().findings(&Facts::of(&report))[0];
+    assert_eq!(finding.sentence, "Threads spent 60 % of the CPU time waiting for locks.");
+    assert_eq!(finding.evidence, "f 60.0 %; 10000 samples, at most 1 % more or less");
+    let mut waiting = with_activity("locks", 60.0, 10_000);
+    waiting.call_stacks[0].metric = "stacks.wait".to_owned();
+    assert_eq!(ids(&waiting), [""; 0], "another metric");
+}
+
+#[test]
+fn processes_that_differ_in_a_function_are_found_where_others_wait() {
+    let mut report = with_activity("mpi", 40.0, 10_000);
+    assert_eq!(ids(&report), ["waiting-in-mpi"]);
+    report.call_stacks[0].imbalance = Some(FunctionImbalance {
+        function: "solve".to_owned(),
+        processes: 4,
+        most_s: 10.0,
+        mean_s: 6.0,
+        percent: 40.0,
+        node: "n1".to_owned(),
+        process: 42,
+        ..FunctionImbalance::default()
+    });
+    assert_eq!(ids(&report), ["function-imbalance"]);
+    let finding = &Advice::built_in().findings(&Facts::of(&report))[0];
+    let expected = "process 42 on n1: 10 s, mean of 4 processes: 6 s; 40 % of the CPU time in MPI communication";
+    assert_eq!(finding.evidence, expected);
+    report.call_stacks[0].activities.clear();
+    assert_eq!(ids(&report), [""; 0], "processes that do not wait for each other");
 }

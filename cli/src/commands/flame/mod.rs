@@ -24,7 +24,7 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::html;
-use crate::report::summary::{stack_remarks, stack_sums};
+use crate::report::summary::{stack_activities, stack_remarks, stack_sums};
 use crate::store_failure::store_failure;
 
 /// A format of call stacks.
@@ -230,8 +230,9 @@ fn encoded(
         Format::Html => {
             let title = title(job, difference.map(|(other, _)| other));
             let report = summary(profile);
-            let remarks: Vec<String> =
-                [stack_sums(&report)].into_iter().chain(stack_remarks(&report)).collect();
+            let mut remarks = vec![stack_sums(&report)];
+            remarks.extend(stack_activities(&report).map(|activities| format!("activities: {activities}")));
+            remarks.extend(stack_remarks(&report));
             html::flame_page(&title, &remarks, tree, difference.map(|(_, difference)| difference))
                 .into_bytes()
         }
@@ -264,6 +265,9 @@ fn text(
     let limit = terminal::width_limit(&std::io::stdout()).filter(|_| arguments.file().is_none());
     let report: StackReport = summary(profile);
     let mut text = format!("{}\n{}\n", title(job, difference.map(|(other, _)| other)), stack_sums(&report));
+    if let Some(activities) = stack_activities(&report) {
+        text.push_str(&format!("activities: {activities}\n"));
+    }
     for remark in stack_remarks(&report) {
         text.push_str(&format!("({remark})\n"));
     }

@@ -11,7 +11,7 @@ use super::element::{Cell, Table};
 use super::figures;
 use crate::report::summary::{
     self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, function_row, part_functions,
-    plan_changes, region_remarks, region_row, stack_remarks, stack_sums,
+    plan_changes, region_remarks, region_row, stack_activities, stack_remarks, stack_sums,
 };
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
@@ -59,11 +59,15 @@ pub(super) fn functions(page: &mut String, report: &Report) {
             numbers.into_iter().chain(names).collect()
         };
         let rows = stacks.functions.iter().map(row).collect();
-        let remarks = [stack_sums(stacks)].into_iter().chain(stack_remarks(stacks)).collect();
+        let activities = stack_activities(stacks).map(|activities| format!("activities: {activities}"));
+        let remarks =
+            [stack_sums(stacks)].into_iter().chain(activities).chain(stack_remarks(stacks)).collect();
         tables.push(Table { caption: "Functions", head, rows, remarks });
-        for (name, caption, parts) in
-            [("phase", "Functions of phases", &stacks.phases), ("node", "Functions of nodes", &stacks.nodes)]
-        {
+        for (name, caption, parts) in [
+            ("phase", "Functions of phases", &stacks.phases),
+            ("node", "Functions of nodes", &stacks.nodes),
+            ("process", "Functions of processes", &stacks.by_process),
+        ] {
             let mut rows = Vec::new();
             for part in parts {
                 let functions = Cell::Text(Cow::Owned(part_functions(part)));

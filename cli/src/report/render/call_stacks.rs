@@ -5,9 +5,11 @@ use polymeter_proto::units;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::report::summary::{FUNCTION_HEAD, function_row, part_functions, stack_remarks, stack_sums};
+use crate::report::summary::{
+    FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
+};
 
-/// Lays out the functions of each metric, and those of phases and nodes.
+/// Lays out the functions of each metric, and those of phases, nodes and processes.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.call_stacks.is_empty() {
         return paragraph::remark("no call stacks were sampled; sample stacks.cpu", limit);
@@ -17,13 +19,17 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
 
 fn of_metric(stacks: &StackReport, detail: Detail, limit: Option<usize>) -> String {
     let mut text = paragraph::paragraph("where time went", &stack_sums(stacks), limit);
+    if let Some(activities) = stack_activities(stacks) {
+        text.push_str(&paragraph::paragraph("activities", &activities, limit));
+    }
     for remark in stack_remarks(stacks) {
         text.push_str(&paragraph::remark(&remark, limit));
     }
     let mut rows = vec![FUNCTION_HEAD.map(str::to_owned).to_vec()];
     rows.extend(stacks.functions.iter().map(|function| function_row(function).to_vec()));
     text.push_str(&paragraph::shortened_table(rows, detail.lines_max(), limit));
-    for (name, parts) in [("phase", &stacks.phases), ("node", &stacks.nodes)] {
+    let (phases, nodes, processes) = (&stacks.phases, &stacks.nodes, &stacks.by_process);
+    for (name, parts) in [("phase", phases), ("node", nodes), ("process", processes)] {
         if parts.len() > 1 || name == "phase" && !parts.is_empty() {
             text.push('\n');
             text.push_str(&paragraph::shortened_table(rows_of(name, parts), detail.lines_max(), limit));
@@ -42,7 +48,9 @@ fn rows_of(name: &str, parts: &[StackPart]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use polymeter_analysis::model::{FunctionReport, FunctionShare, FunctionSpread};
+    use polymeter_analysis::model::{
+        ActivityReport, FunctionImbalance, FunctionReport, FunctionShare, FunctionSpread,
+    };
 
     use super::*;
 
@@ -78,12 +86,22 @@ pub(super) mod tests {
             lost: 3,
             throttled: 1,
             cut: 7,
+            activities: vec![ActivityReport {
+                activity: "locks".to_owned(),
+                percent: 12.25,
+                functions: vec![share("pthread_spin_lock", 12.25)],
+            }],
+            imbalance: Some(FunctionImbalance { function: "solve".to_owned(), ..FunctionImbalance::default() }),
             functions: vec![
                 function("solve(std::vector<double>&)\u{202e}", 8.0, 9.0, true),
                 function("main", 0.0, 10.0, false),
             ],
             phases: vec![part("solve", vec![share("solve", 90.0), share("dot", 5.0)])],
             nodes: vec![part("n1", vec![share("solve", 80.0)]), part("n2", vec![share("wait", 80.0)])],
+            by_process: vec![
+                part("42 on n1", vec![share("solve", 80.0)]),
+                part("7 on n2", vec![share("wait", 80.0)]),
+            ],
         }
     }
 

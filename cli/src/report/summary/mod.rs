@@ -23,7 +23,9 @@ pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals}
 pub(crate) use headline::{NODES_MAX, headline};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use regions::{REGION_HEAD, REGION_NAMES_FROM, region_remarks, region_row};
-pub(crate) use stacks::{FUNCTION_HEAD, function_row, part_functions, stack_remarks, stack_sums};
+pub(crate) use stacks::{
+    FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
+};
 pub(crate) use traffic::{file_systems, network};
 
 /// The name of the job, its account, queue and cluster; none if nothing is known.

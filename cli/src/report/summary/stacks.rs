@@ -1,6 +1,7 @@
 //! Texts about call stacks.
 
-use polymeter_analysis::model::{FunctionReport, StackPart, StackReport};
+use polymeter_analysis::model::{ActivityReport, FunctionReport, StackPart, StackReport};
+use polymeter_analysis::stacks::activities::activity_text;
 use polymeter_proto::units;
 
 /// Describes the samples of call stacks.
@@ -31,6 +32,19 @@ pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
     }
     remarks
 }
+
+/// Describes what the time was used for, as far as the names of functions tell it; none if they do not.
+pub(crate) fn stack_activities(report: &StackReport) -> Option<String> {
+    let shown = report.activities.iter().filter(|activity| activity.percent >= SHOWN_PERCENT);
+    let share = |activity: &ActivityReport| {
+        format!("{} {:.1} %", activity_text(&activity.activity), activity.percent)
+    };
+    let shares: Vec<String> = shown.map(share).collect();
+    (!shares.is_empty()).then(|| shares.join(", "))
+}
+
+/// The least share of an activity that is described.
+const SHOWN_PERCENT: f64 = 1.0;
 
 /// The head of [`function_row`].
 pub(crate) const FUNCTION_HEAD: [&str; 6] =
