@@ -75,6 +75,7 @@ mod slurm_comment;
 mod slurm_findings;
 mod slurm_pages;
 mod spool;
+mod stack_findings;
 mod step_counters;
 mod step_leases;
 mod terminal;
@@ -149,6 +150,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     slurm_findings::TESTS,
     slurm_pages::TESTS,
     spool::TESTS,
+    stack_findings::TESTS,
     step_counters::TESTS,
     step_leases::TESTS,
     two_collectors::TESTS,
