@@ -69,6 +69,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/compare.js"
     "site/compared_charts.js"
     "site/compared_facts.js"
+    "site/compared_functions.js"
     "site/comparison_table.js"
     "site/completeness.js"
     "site/course_loader.js"

@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use polymeter_analysis::phases::spans_of;
 use polymeter_analysis::stacks::profile::{Choice, Profile, Spans};
-use polymeter_analysis::stacks::{page_data, summary};
+use polymeter_analysis::stacks::{Difference, page_data, summary};
 use polymeter_store::reader::{JobRow, Read};
 use serde_json::{Value, json};
 
 use super::parameters::{FROM_US, KEY, NODE, UNTIL_US, find_job, key, time_ns};
 use crate::answer::Failure;
+use crate::limits;
 use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
 
 const METRIC: Parameter = Parameter::query(
@@ -28,12 +29,70 @@ const PROCESS: Parameter = Parameter::query(
 const PHASE: Parameter =
     Parameter::query("phase", Kind::Text, "The name of phases; without it, the whole time.");
 
+const AGAINST: Parameter = Parameter::query(
+    "against",
+    Kind::Integer(0, i64::MAX),
+    "The key of a job, which may be the same: the answer is the difference from its samples.",
+);
+
+const AGAINST_NODE: Parameter =
+    Parameter::query("against_node", Kind::Text, "The name of a node of the job `against`.");
+
+const AGAINST_PROCESS: Parameter = Parameter::query(
+    "against_process",
+    Kind::Integer(0, u32::MAX as i64),
+    "The id of a process of the job `against`.",
+);
+
+const AGAINST_FROM_US: Parameter = Parameter::query(
+    "against_from_us",
+    Kind::Integer(0, limits::LATEST_US),
+    "The begin of the time of the job `against`, in microseconds since the epoch.",
+);
+
+const AGAINST_UNTIL_US: Parameter = Parameter::query(
+    "against_until_us",
+    Kind::Integer(0, limits::LATEST_US),
+    "The end of the time of the job `against`, which is excluded, in microseconds since the epoch.",
+);
+
+/// The parameters that choose samples of a job.
+struct ChoiceParameters {
+    node: Parameter,
+    process: Parameter,
+    from_us: Parameter,
+    until_us: Parameter,
+}
+
+const CHOSEN: ChoiceParameters =
+    ChoiceParameters { node: NODE, process: PROCESS, from_us: FROM_US, until_us: UNTIL_US };
+
+const CHOSEN_AGAINST: ChoiceParameters = ChoiceParameters {
+    node: AGAINST_NODE,
+    process: AGAINST_PROCESS,
+    from_us: AGAINST_FROM_US,
+    until_us: AGAINST_UNTIL_US,
+};
+
 pub(super) static STACKS: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/stacks",
     id: "stacks",
     summary: "The functions in which a job spent its time, as a tree. Only the owner of a job, support staff and administrators see \
         them; for others there are none.",
-    parameters: &[KEY, METRIC, NODE, PROCESS, PHASE, FROM_US, UNTIL_US],
+    parameters: &[
+        KEY,
+        METRIC,
+        NODE,
+        PROCESS,
+        PHASE,
+        FROM_US,
+        UNTIL_US,
+        AGAINST,
+        AGAINST_NODE,
+        AGAINST_PROCESS,
+        AGAINST_FROM_US,
+        AGAINST_UNTIL_US,
+    ],
     formats: OBJECT,
     answer: schema,
     body: None,
@@ -55,26 +114,49 @@ fn schema() -> Value {
                 "description": "Names of functions with their modules; a module in brackets where there is no symbol."},
             "nodes": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}},
                 "description": "The tree: the position of the caller or -1, that of the function, and the time in the function \
-                    itself and in all, in microseconds. A caller precedes what it calls."},
+                    itself and in all, in microseconds. A caller precedes what it calls. In a difference these are the sums of \
+                    both sides; then follow the times in all of `against` and of the job."},
             "total_us": {"type": "integer"},
+            "compared_us": {"type": "array", "items": {"type": "integer"},
+                "description": "In a difference, the times of `against` and of the job, in microseconds."},
             "summary": {"type": "object", "description": "The part `call_stacks` of a report for these samples."},
         },
     })
 }
 
 fn answer(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Value, Failure> {
-    let bound = |parameter: &Parameter, otherwise| time_ns(arguments, parameter.name).unwrap_or(otherwise);
-    let span_ns = bound(&FROM_US, job.sampled_ns.start)..bound(&UNTIL_US, job.sampled_ns.end);
-    let spans = spans(reader, job, arguments, &span_ns)?;
-    let process = arguments.integer(PROCESS.name).and_then(|process| u32::try_from(process).ok());
-    let choice = Choice { metric: arguments.text(METRIC.name).map(str::to_owned), process, spans };
-    let profile = Profile::read(reader, job.job_key, &choice)?;
-    let mut answer = page_data(&profile.tree(), None);
+    let metric = arguments.text(METRIC.name).map(str::to_owned);
+    let profile = profile(reader, job, arguments, &CHOSEN, metric)?;
+    let tree = profile.tree();
+    let mut difference = None;
+    if let Some(key) = arguments.integer(AGAINST.name) {
+        let other = find_job(reader, key)?;
+        let before = self::profile(reader, &other, arguments, &CHOSEN_AGAINST, Some(profile.metric.clone()))?;
+        difference = Some(Difference::of(&before.tree(), &tree));
+    }
+    let mut answer = page_data(&tree, difference.as_ref());
     if let Some(answer) = answer.as_object_mut() {
-        answer.remove("compared_us");
+        if difference.is_none() {
+            answer.remove("compared_us");
+        }
         answer.insert("summary".to_owned(), json!(summary(&profile)));
     }
     Ok(answer)
+}
+
+/// Reads the samples of a job that the parameters choose.
+fn profile(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    arguments: &Arguments,
+    chosen: &ChoiceParameters,
+    metric: Option<String>,
+) -> Result<Profile, Failure> {
+    let bound = |parameter: &Parameter, otherwise| time_ns(arguments, parameter.name).unwrap_or(otherwise);
+    let span_ns = bound(&chosen.from_us, job.sampled_ns.start)..bound(&chosen.until_us, job.sampled_ns.end);
+    let spans = spans(reader, job, arguments, chosen, &span_ns)?;
+    let process = arguments.integer(chosen.process.name).and_then(|process| u32::try_from(process).ok());
+    Ok(Profile::read(reader, job.job_key, &Choice { metric, process, spans })?)
 }
 
 /// Returns the spans of the wanted samples, each with its node.
@@ -82,9 +164,10 @@ fn spans(
     reader: &mut dyn Read,
     job: &JobRow,
     arguments: &Arguments,
+    chosen: &ChoiceParameters,
     span_ns: &Range<i64>,
 ) -> Result<Spans, Failure> {
-    let node = arguments.text(NODE.name).map(str::to_owned);
+    let node = arguments.text(chosen.node.name).map(str::to_owned);
     let Some(phase) = arguments.text(PHASE.name) else { return Ok(vec![(node, span_ns.clone())]) };
     let phases = spans_of(reader.marks(job.job_key)?, phase, job).into_iter();
     let wanted = phases.filter(|(of, _)| node.as_ref().is_none_or(|node| node == of));

@@ -67,6 +67,7 @@ mod site;
 mod site_accessibility;
 mod site_answers;
 mod site_fixture;
+mod site_functions;
 mod site_health;
 mod site_interruptions;
 mod site_keyboard;
@@ -142,6 +143,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     site::TESTS,
     site_accessibility::TESTS,
     site_answers::TESTS,
+    site_functions::TESTS,
     site_health::TESTS,
     site_interruptions::TESTS,
     site_keyboard::TESTS,

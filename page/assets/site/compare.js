@@ -4,6 +4,7 @@ import { element } from "../shared/text.js";
 import { get } from "./api.js";
 import { comparedCharts } from "./compared_charts.js";
 import { factTable } from "./compared_facts.js";
+import { comparedFunctions } from "./compared_functions.js";
 import { comparisonTable } from "./comparison_table.js";
 import { isComplete, isReady, notice, openPage, run } from "./frame.js";
 import { idText, ownerText, startText, stateText, trendLink } from "./job_text.js";
@@ -89,11 +90,12 @@ run(async () => {
     const form = sideForm(Object.fromEntries(SIDES.map((side) => [side, keys[side].map((key) => `key:${key}`).join(", ")])));
     const table = element("section", {}, element("p", { className: "soft" }, "…"));
     const charts = comparedCharts(jobs);
+    const functions = SIDES.every((side) => keys[side].length === 1) ? comparedFunctions(jobs[0].job, jobs[1].job) : null;
     const [first, ...others] = jobs.map(({ job }) => job);
     const isOfOneName = first.name && others.every(({ name, uid }) => name === first.name && uid === first.uid);
     const trend = element("p", { className: "soft", hidden: !isOfOneName });
     if (isOfOneName) trend.append(element("a", { href: trendLink(first) }, "Trend of the runs of ", element("bdi", {}, first.name)));
-    main.append(heading, trend, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, factTable(jobs));
+    main.append(heading, trend, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, ...(functions ? [functions.section] : []), factTable(jobs));
     charts.begin();
     isReady();
     await Promise.all([
@@ -102,6 +104,7 @@ run(async () => {
             notice("comparison", `The jobs cannot be compared: ${error.message}`);
         }),
         charts.loaded(),
+        functions?.loaded.catch((error) => notice("functions", `The functions cannot be compared: ${error.message}`)),
     ]);
     return isComplete();
 });

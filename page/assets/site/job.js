@@ -106,7 +106,7 @@ function summarySections(job, head, charts) {
         data.show(summary, losses);
         head.summarize(summary);
         if (summary.extents) charts?.fold(summary.extents);
-        const sampled = (summary.call_stacks ?? []).map(({ metric }) => metric);
+        const sampled = summary.call_stacks ?? [];
         if (sampled.length > 0 && !functions.hasChildNodes()) functions.append(functionSection(job, sampled, charts));
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
