@@ -10,11 +10,16 @@ use super::tree::Tree;
 pub fn collapsed(tree: &Tree) -> String {
     let mut lines = Vec::new();
     for (number, node) in tree.nodes().iter().enumerate().filter(|(_, node)| node.own.time_us > 0) {
-        let path: Vec<String> = tree.path(number).into_iter().map(frame).collect();
-        lines.push(format!("{} {}\n", path.join(";"), node.own.time_us));
+        lines.push(format!("{} {}\n", folded(&tree.path(number)), node.own.time_us));
     }
     lines.sort_unstable();
     lines.concat()
+}
+
+/// Returns the names of the functions of a stack from the outermost to the innermost, separated by
+/// semicolons.
+pub fn folded(path: &[&Function]) -> String {
+    path.iter().map(|function| frame(function)).collect::<Vec<_>>().join(";")
 }
 
 /// Returns the name of a function without the characters that end it in a line.

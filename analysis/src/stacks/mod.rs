@@ -18,7 +18,7 @@ pub(crate) mod report;
 mod stack_names;
 mod tree;
 
-pub use self::collapsed::collapsed;
+pub use self::collapsed::{collapsed, folded};
 pub use self::difference::{Change, Difference, FunctionChange};
 pub use self::firefox::{Process, firefox};
 pub use self::functions::{FunctionTime, functions};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
+use parquet::record::{Field, RowAccessor};
 use polymeter_e2e::{program, stored, tests};
 use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
@@ -222,6 +222,7 @@ fn assert_stacks(bundled: &Bundled) {
     assert_eq!(serde_json::from_slice::<Value>(&shown(&["--json"])).unwrap(), *of_report);
     let against = text(&shown(&["--against", &bundled.job_id, "--process", "42"]));
     assert!(against.contains("+0.0 %"), "{against}");
+    assert_exported_stacks(bundled);
     for (arguments, status, message) in [
         (&["--process", "43"][..], 1, "has no call stacks of stacks.cpu in this part"),
         (&["--from", "+1h"], 1, "has no call stacks"),
@@ -315,4 +316,48 @@ fn experiment_results_are_sealed_as_a_bundle() {
     assert!(!verify().status.success());
     assert!(seal().status.success());
     assert!(verify().status.success());
+}
+
+/// Asserts that exports in each format have a row for each stack.
+fn assert_exported_stacks(bundled: &Bundled) {
+    let store = bundled.store();
+    let export = |more: &[&str]| {
+        let output = bundled
+            .polymeter(&[&["export", &bundled.job_id, "--store", &store, "--stacks"], more].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let expected =
+        [("main".to_owned(), 10.0), ("main;</script><b>:\\u{a}".to_owned(), 70.0), ("main;[libm.so.6]".to_owned(), 20.0)];
+    let of_labels = |labels: &Value, value: f64| {
+        assert_eq!((&labels["process"], &labels["period_us"]), (&"42".into(), &"10000".into()));
+        (labels["stack"].as_str().unwrap().to_owned(), value)
+    };
+    let sorted = |mut rows: Vec<(String, f64)>| {
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        rows
+    };
+    let (status, lines, stderr) = export(&["--format", "jsonl", "-o", "-"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows = rows.map(|row| of_labels(&row["labels"], row["value"].as_f64().unwrap())).collect();
+    assert_eq!(sorted(rows), expected);
+    let (_, csv, _) = export(&["--format", "csv", "-o", "-"]);
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    assert!(csv.contains(",stacks.cpu,count,") && csv.contains(r#"main;[libm.so.6]"#), "{csv}");
+
+    let (_, told, _) = export(&["-o", "stacks.parquet"]);
+    assert!(told.starts_with("3 rows of job "), "{told}");
+    let file = fs::File::open(bundled.path("stacks.parquet")).unwrap();
+    let mut rows = Vec::new();
+    for row in SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let labels = serde_json::from_str(row.get_string(5).unwrap()).unwrap();
+        rows.push(of_labels(&labels, row.get_double(6).unwrap()));
+    }
+    assert_eq!(sorted(rows), expected);
+    let copy = format!("sqlite:{}", bundled.path("copy.db").display());
+    let imported = bundled.polymeter(&["store", "--store", &copy, "import", "stacks.parquet"]);
+    assert!(!imported.status.success(), "call stacks are no series");
+    let (status, _, stderr) = export(&["--metric", "stacks.wait", "-o", "-", "--format", "csv"]);
+    assert!(status == Some(1) && stderr.contains("has none"), "{stderr}");
 }

@@ -14,8 +14,8 @@ tests![functions_are_shown_by_range_and_process_and_compared];
 const STACKS: &str = "
     CREATE TEMP TABLE part AS SELECT job_key, started + (ended - started) / 4 AS at, 1 AS part FROM job
     UNION ALL SELECT job_key, started + (ended - started) / 4 * 3, 2 FROM job;
-    INSERT INTO stack_function SELECT job_key, id, name, 'a.out' FROM job, (
-        SELECT 1 AS id, 'main' AS name UNION ALL SELECT 2, 'solve' UNION ALL SELECT 3, '<b>output');
+    INSERT INTO stack_function SELECT job_key, id, called, 'a.out' FROM job, (
+        SELECT 1 AS id, 'main' AS called UNION ALL SELECT 2, 'solve' UNION ALL SELECT 3, '<b>output');
     INSERT INTO stack_node SELECT job_key, id, parent, id FROM job, (
         SELECT 1 AS id, NULL AS parent UNION ALL SELECT 2, 1 UNION ALL SELECT 3, 1);
     INSERT INTO stack_interval SELECT job_key, at, part, 'n1', 'stacks.cpu', 1000, 10000, 100, 0, 0, 0, 0 FROM part;

@@ -284,7 +284,8 @@ pub enum Query {
         /// The job.
         job_key: i64,
     },
-    /// The samples of call stacks of a job, added up by metric, node, process and stack.
+    /// The samples of call stacks of a job, added up by metric, node, process and stack, or those of each
+    /// interval.
     Stacks {
         /// The job.
         job_key: i64,
@@ -293,6 +294,9 @@ pub enum Query {
         node: Option<String>,
         /// The span that contains the middles of their intervals, in nanoseconds since the epoch.
         span_ns: Range<i64>,
+        /// True for the sums of each interval.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_interval: bool,
     },
     /// The sums over the intervals of call stacks of a job, by metric and node.
     StackIntervals {

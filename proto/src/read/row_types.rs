@@ -403,6 +403,9 @@ pub struct StackRow {
     pub samples: u64,
     /// The time that they stand for, in microseconds.
     pub time_us: u64,
+    /// The middle of their interval, in nanoseconds since the epoch; none for sums of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<i64>,
 }
 
 /// A call stack of a job.

@@ -281,8 +281,23 @@ impl dyn Read + '_ {
         span_ns: &Range<i64>,
         each: impl FnMut(StackRow) -> Result<(), E>,
     ) -> Result<(), E> {
-        let query = Query::Stacks { job_key, node: node.map(str::to_owned), span_ns: span_ns.clone() };
-        self.stream(&query, each)
+        let (node, span_ns) = (node.map(str::to_owned), span_ns.clone());
+        self.stream(&Query::Stacks { job_key, node, span_ns, by_interval: false }, each)
+    }
+
+    /// Passes these samples of a job on all nodes to `each`, added up within each interval. After an error of
+    /// `each` the reader must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn stacks_by_interval<E: From<StoreError>>(
+        &mut self,
+        job_key: i64,
+        span_ns: &Range<i64>,
+        each: impl FnMut(StackRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let span_ns = span_ns.clone();
+        self.stream(&Query::Stacks { job_key, node: None, span_ns, by_interval: true }, each)
     }
 
     /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of

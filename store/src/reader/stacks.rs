@@ -102,6 +102,7 @@ impl FromRow for StackRow {
             stack_id: row.get()?,
             samples: sum(row)?,
             time_us: sum(row)?,
+            interval_ns: None,
         })
     }
 }
@@ -145,11 +146,13 @@ impl Reader {
         query: &Query,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        if let Query::Stacks { job_key, node, span_ns } = query {
-            self.parts::<StackRow>(*job_key, node.as_deref(), span_ns, |_, row| row, each)
+        if let Query::Stacks { job_key, node, span_ns, by_interval } = query {
+            let interval = |time_ns| by_interval.then_some(time_ns);
+            let at = |time_ns, row| StackRow { interval_ns: interval(time_ns), ..row };
+            self.parts::<StackRow>((*job_key, node.as_deref(), span_ns), *by_interval, at, each)
         } else if let Query::StackIntervals { job_key, node, span_ns } = query {
             let at = |time_ns, row| StackIntervalRow { first_ns: time_ns, last_ns: time_ns, ..row };
-            self.parts::<StackIntervalRow>(*job_key, node.as_deref(), span_ns, at, each)
+            self.parts::<StackIntervalRow>((*job_key, node.as_deref(), span_ns), false, at, each)
         } else if let Query::StackNodes { job_key } = query {
             self.blocks(&nodes_of(*job_key), each)
         } else {
@@ -157,11 +160,11 @@ impl Reader {
         }
     }
 
+    /// Passes the rows of a job, a node and a span on, those of each interval if `by_time`.
     fn parts<T: OfPart>(
         &mut self,
-        job_key: i64,
-        node: Option<&str>,
-        span_ns: &Range<i64>,
+        (job_key, node, span_ns): (i64, Option<&str>, &Range<i64>),
+        by_time: bool,
         at: impl Fn(i64, T) -> T,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -170,8 +173,14 @@ impl Reader {
             clocks.nodes(job_key).filter(|of| node.is_none_or(|node| node == *of)).collect();
         if node.is_none_or(|node| !skewed.contains(&node)) {
             let part = Part { job_key, node, but: skewed.clone(), span_ns: span_ns.clone() };
-            let (statement, parameters) = T::of_part(&part, false);
-            if self.converted_blocks(&Selection::new(statement, parameters), Some::<T>, each)?.is_break() {
+            let (statement, parameters) = T::of_part(&part, by_time);
+            let flow = if by_time {
+                let dated = |Timed { time_ns, row }: Timed<T>| Some(at(time_ns, row));
+                self.converted_blocks(&Selection::new(statement, parameters), dated, each)?
+            } else {
+                self.converted_blocks(&Selection::new(statement, parameters), Some::<T>, each)?
+            };
+            if flow.is_break() {
                 return Ok(());
             }
         }

@@ -1,6 +1,7 @@
 //! `polymeter export`: writes the samples of a job into one file.
 
 mod output;
+mod stacks;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,7 +63,12 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     with_nodes: bool,
 
-    /// Print JSON: the file, its format, the number of samples.
+    /// Export the samples of call stacks instead: a row for each second, process and stack, whose value is the
+    /// number of samples, and whose labels have the process, the period and the names of the functions.
+    #[arg(long, conflicts_with = "with_nodes")]
+    stacks: bool,
+
+    /// Print JSON: the file, its format, the number of samples; of call stacks, that of rows.
     #[arg(long)]
     json: bool,
 }
@@ -100,20 +106,25 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     }
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
-    check_chosen(arguments, reader, &chosen)?;
+    let stored = if arguments.stacks {
+        stacks::check(arguments, reader, &chosen)?
+    } else {
+        check_chosen(arguments, reader, &chosen)?;
+        in_series(&reader.ledger(job.job_key).map_err(failed)?)
+    };
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
-    let stored = in_series(&reader.ledger(job.job_key).map_err(failed)?);
     let progress = Progress::new(stored);
-    let roles = roles(arguments, reader, job).map_err(failed)?;
-    let processors = processors(reader, job).map_err(failed)?;
-    let properties = vec![
-        ("polymeter.job".to_owned(), job_properties(job, &processors).to_string()),
-        (DEVICES.to_owned(), json!(roles).to_string()),
-    ];
+    let properties = properties(arguments, reader, job).map_err(failed)?;
     let writer = output.format().writer(output.take_file()?, properties);
     let written = writer.map_err(SamplesError::from).and_then(|writer| {
-        write_file(writer, |encoder| fill(arguments, reader, &chosen, encoder, &progress))
+        write_file(writer, |encoder| {
+            if arguments.stacks {
+                stacks::fill(arguments, reader, job, encoder, &progress)
+            } else {
+                fill(arguments, reader, &chosen, encoder, &progress)
+            }
+        })
     });
     progress.finish();
     let samples = match written {
@@ -198,6 +209,21 @@ fn fill(
     Ok(())
 }
 
+/// Returns the properties of the file. One of call stacks has another name for the job, so that they are not
+/// imported as series.
+fn properties(
+    arguments: &ExportArguments,
+    reader: &mut dyn Read,
+    job: &JobRow,
+) -> Result<Vec<(String, String)>, StoreError> {
+    let described = job_properties(job, &processors(reader, job)?).to_string();
+    if arguments.stacks {
+        return Ok(vec![("polymeter.stacks.job".to_owned(), described)]);
+    }
+    let roles = json!(roles(arguments, reader, job)?).to_string();
+    Ok(vec![("polymeter.job".to_owned(), described), (DEVICES.to_owned(), roles)])
+}
+
 /// Returns the roles of the devices of the job, and of its nodes if they are exported.
 fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Roles, StoreError> {
     let of_nodes = arguments.with_nodes.then_some(SeriesScope::NodesOf(job.job_key));
@@ -248,5 +274,6 @@ fn print(arguments: &ExportArguments, job: &JobRow, output: &Output, samples: u6
         return terminal::print_json(&Exported { job: &job.job_id, file, format, samples });
     }
     let (job_id, file) = (printable_name(&job.job_id), output.name());
-    terminal::print(&format!("{} of job {job_id} in {file}\n", counted(samples, "sample")))
+    let rows = counted(samples, if arguments.stacks { "row" } else { "sample" });
+    terminal::print(&format!("{rows} of job {job_id} in {file}\n"))
 }

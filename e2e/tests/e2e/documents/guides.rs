@@ -44,6 +44,7 @@ const fn block(page: &'static str, begins: &'static str, promises: &'static [&'s
 const FIRST_RUN: &str = "docs/tutorial/first-run.md";
 const FIRST_CLUSTER: &str = "docs/tutorial/first-cluster.md";
 const PROFILE: &str = "docs/how-to/profile-a-job.md";
+const HOT_FUNCTION: &str = "docs/how-to/hot-function.md";
 const ANALYSE: &str = "docs/how-to/analyse.md";
 const STORE: &str = "docs/how-to/store.md";
 const API: &str = "docs/how-to/api.md";
@@ -129,6 +130,14 @@ const INSTRUMENTED: &[Block] = &[
 
 /// Blocks that no test here executes, with the reason.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (HOT_FUNCTION, "polymeter run --stacks", "needs programs to sample: stack_findings.rs has them"),
+    (HOT_FUNCTION, "polymeter report 4242", "needs jobs with call stacks: stack_findings.rs reads their reports"),
+    (
+        HOT_FUNCTION,
+        "polymeter flame 4242",
+        "needs jobs with call stacks: bundle::bundle_contains_the_stored_samples executes its options",
+    ),
+    (HOT_FUNCTION, "srun sh -c", "needs ranks: run_records.rs marks within runs"),
     ("README.md", "make demo", "builds and tests all of Polymeter: .ci/run executes both"),
     ("README.md", "$ polymeter run --every", "documents::readme_report_has_the_form_of_a_run executes it"),
     (

@@ -161,7 +161,7 @@ fn queries(job_key: i64) -> Vec<Query> {
             jobs: Box::new(JobFilter { job_key: Some(job_key), ..JobFilter::default() }),
         },
         Query::Notices { owner_uid: None, limit: 9 },
-        Query::Stacks { job_key, node: None, span_ns: 0..9 },
+        Query::Stacks { job_key, node: None, span_ns: 0..9, by_interval: false },
         Query::StackIntervals { job_key, node: None, span_ns: 0..9 },
         Query::StackNodes { job_key },
     ];
