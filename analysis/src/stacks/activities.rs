@@ -373,7 +373,10 @@ mod tests {
             ("main fsync@libc.so.6", Some("io")),
             ("main read@libc.so.6 asm_exc_page_fault@[kernel]", Some("io")),
             ("main _PyEval_EvalFrameDefault@python3.11", Some("interpreter")),
-            ("main _PyEval_EvalFrameDefault@python3.11 dgemm_kernel@libopenblas.so.0", Some("numerical-libraries")),
+            (
+                "main _PyEval_EvalFrameDefault@python3.11 dgemm_kernel@libopenblas.so.0",
+                Some("numerical-libraries"),
+            ),
             ("main @a.out", Some(NO_SYMBOL)),
             // Tasks are executed at a barrier, and the program has functions with common names.
             ("main gomp_team_barrier_wait_end@libgomp.so.1 task", None),

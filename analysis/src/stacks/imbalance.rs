@@ -72,12 +72,14 @@ mod tests {
 
     /// Finds the imbalance of processes, each with the samples of `solve` and of waiting.
     fn of(processes: &[(u64, u64)]) -> Option<FunctionImbalance> {
-        let function = |name: &str, module: &str| Function { name: name.to_owned(), module: module.to_owned() };
+        let function =
+            |name: &str, module: &str| Function { name: name.to_owned(), module: module.to_owned() };
         let (solve, wait) = (function("solve", "a.out"), function("MPI_Barrier", "libmpi.so.40"));
         let weight = |samples| Weight { samples, time_us: samples * 10_000 };
         let ids: Vec<ProcessId> =
             (0..).take(processes.len()).map(|process| ("n1".to_owned(), Some(process))).collect();
-        let own = |(one, other): &(u64, u64)| HashMap::from([(&solve, weight(*one)), (&wait, weight(*other))]);
+        let own =
+            |(one, other): &(u64, u64)| HashMap::from([(&solve, weight(*one)), (&wait, weight(*other))]);
         let times: OwnTimes<'_> = ids.iter().zip(processes.iter().map(own)).collect();
         let time = |function| FunctionTime { function, own: weight(1), total: weight(1) };
         imbalance(&times, &[time(&wait), time(&solve)])

@@ -322,12 +322,15 @@ fn experiment_results_are_sealed_as_a_bundle() {
 fn assert_exported_stacks(bundled: &Bundled) {
     let store = bundled.store();
     let export = |more: &[&str]| {
-        let output = bundled
-            .polymeter(&[&["export", &bundled.job_id, "--store", &store, "--stacks"], more].concat());
+        let output =
+            bundled.polymeter(&[&["export", &bundled.job_id, "--store", &store, "--stacks"], more].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let expected =
-        [("main".to_owned(), 10.0), ("main;</script><b>:\\u{a}".to_owned(), 70.0), ("main;[libm.so.6]".to_owned(), 20.0)];
+    let expected = [
+        ("main".to_owned(), 10.0),
+        ("main;</script><b>:\\u{a}".to_owned(), 70.0),
+        ("main;[libm.so.6]".to_owned(), 20.0),
+    ];
     let of_labels = |labels: &Value, value: f64| {
         assert_eq!((&labels["process"], &labels["period_us"]), (&"42".into(), &"10000".into()));
         (labels["stack"].as_str().unwrap().to_owned(), value)

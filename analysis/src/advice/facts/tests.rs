@@ -639,8 +639,12 @@ fn notices_are_about_what_a_user_can_still_change() {
 fn with_activity(activity: &str, percent: f64, samples: u64) -> Report {
     let share = FunctionShare { function: "f".to_owned(), module: "a.out".to_owned(), self_percent: percent };
     let of = ActivityReport { activity: activity.to_owned(), percent, functions: vec![share] };
-    let stacks =
-        StackReport { metric: "stacks.cpu".to_owned(), samples, activities: vec![of], ..StackReport::default() };
+    let stacks = StackReport {
+        metric: "stacks.cpu".to_owned(),
+        samples,
+        activities: vec![of],
+        ..StackReport::default()
+    };
     Report { call_stacks: vec![stacks], wall_s: 10.0, ..Report::default() }
 }
 
@@ -684,7 +688,8 @@ fn processes_that_differ_in_a_function_are_found_where_others_wait() {
     });
     assert_eq!(ids(&report), ["function-imbalance"]);
     let finding = &Advice::built_in().findings(&Facts::of(&report))[0];
-    let expected = "process 42 on n1: 10 s, mean of 4 processes: 6 s; 40 % of the CPU time in MPI communication";
+    let expected =
+        "process 42 on n1: 10 s, mean of 4 processes: 6 s; 40 % of the CPU time in MPI communication";
     assert_eq!(finding.evidence, expected);
     report.call_stacks[0].activities.clear();
     assert_eq!(ids(&report), [""; 0], "processes that do not wait for each other");

@@ -80,6 +80,10 @@ pub(crate) const DEVICES: &str = "polymeter.devices";
 pub(crate) type Roles = BTreeMap<String, BTreeMap<String, String>>;
 
 impl ExportArguments {
+    fn stacks_wanted(&self) -> stacks::Wanted<'_> {
+        stacks::Wanted { metrics: &self.metrics, nodes: &self.nodes }
+    }
+
     fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
         let has_metric =
             self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));
@@ -107,7 +111,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
     let stored = if arguments.stacks {
-        stacks::check(arguments, reader, &chosen)?
+        stacks::check(arguments.stacks_wanted(), reader, &chosen)?
     } else {
         check_chosen(arguments, reader, &chosen)?;
         in_series(&reader.ledger(job.job_key).map_err(failed)?)
@@ -120,7 +124,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let written = writer.map_err(SamplesError::from).and_then(|writer| {
         write_file(writer, |encoder| {
             if arguments.stacks {
-                stacks::fill(arguments, reader, job, encoder, &progress)
+                stacks::fill(arguments.stacks_wanted(), reader, job, encoder, &progress)
             } else {
                 fill(arguments, reader, &chosen, encoder, &progress)
             }

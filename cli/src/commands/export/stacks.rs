@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_analysis::stacks::{Stacks, folded};
+use polymeter_proto::name::Selector;
+use polymeter_proto::units;
 use polymeter_samples_file::{Encoder, SamplesError, SeriesTexts};
 use polymeter_store::reader::{JobRow, Read, StackRow};
 use serde_json::json;
 
-use super::ExportArguments;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::progress::Progress;
@@ -18,9 +19,23 @@ use crate::store_failure::store_failure;
 /// The maximum number of stacks of processes whose texts are kept, about a kilobyte each.
 const TEXTS_MAX: usize = 20_000;
 
+/// The metrics and the nodes of the exported call stacks; an empty list is all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) metrics: &'a [Selector],
+    pub(super) nodes: &'a [String],
+}
+
+impl Wanted<'_> {
+    fn has(self, metric: &str, node: &str) -> bool {
+        let has_metric = self.metrics.is_empty() || self.metrics.iter().any(|wanted| wanted.matches(metric));
+        has_metric && (self.nodes.is_empty() || self.nodes.iter().any(|wanted| wanted == node))
+    }
+}
+
 /// Returns the number of samples; refuses a job without call stacks, and a step.
 pub(super) fn check(
-    arguments: &ExportArguments,
+    wanted: Wanted<'_>,
     reader: &mut dyn Read,
     ChosenJob { job, step, .. }: &ChosenJob,
 ) -> Result<u64, Failure> {
@@ -31,7 +46,7 @@ pub(super) fn check(
     }
     let intervals = reader.stack_intervals(job.job_key, None, &job.sampled_ns);
     let intervals = intervals.map_err(|error| store_failure("cannot read the store", &error))?;
-    let chosen = intervals.iter().filter(|row| is_chosen(arguments, &row.metric, &row.node));
+    let chosen = intervals.iter().filter(|row| wanted.has(&row.metric, &row.node));
     let samples: u64 = chosen.map(|row| row.samples).sum();
     if samples > 0 {
         return Ok(samples);
@@ -44,15 +59,9 @@ pub(super) fn check(
     Err(Failure::Failed(format!("cannot export {what}: job {job_id} has none; {remedy}")))
 }
 
-fn is_chosen(arguments: &ExportArguments, metric: &str, node: &str) -> bool {
-    let has_metric =
-        arguments.metrics.is_empty() || arguments.metrics.iter().any(|wanted| wanted.matches(metric));
-    has_metric && (arguments.nodes.is_empty() || arguments.nodes.iter().any(|wanted| wanted == node))
-}
-
 /// Adds the rows of a job.
 pub(super) fn fill(
-    arguments: &ExportArguments,
+    wanted: Wanted<'_>,
     reader: &mut dyn Read,
     job: &JobRow,
     encoder: &mut Encoder,
@@ -66,7 +75,7 @@ pub(super) fn fill(
     let mut texts: HashMap<(String, String, u32, i64, u64), Arc<SeriesTexts>> = HashMap::new();
     let mut samples = 0_u64;
     reader.stacks_by_interval(job.job_key, &job.sampled_ns, |row| {
-        if !is_chosen(arguments, &row.metric, &row.node) {
+        if !wanted.has(&row.metric, &row.node) {
             return Ok(());
         }
         if texts.len() >= TEXTS_MAX {
@@ -78,14 +87,15 @@ pub(super) fn fill(
         samples = samples.saturating_add(row.samples);
         progress.show(samples);
         let time_us = row.interval_ns.unwrap_or(job.sampled_ns.start).div_euclid(1000);
-        let is_open = encoder.add(of_row, time_us, polymeter_proto::units::to_f64(row.samples));
+        let is_open = encoder.add(of_row, time_us, units::to_f64(row.samples));
         if is_open { Ok(()) } else { Err(SamplesError::Stopped) }
     })
 }
 
 fn texts_of(job: &JobRow, stacks: &Stacks, row: &StackRow, period_us: u64) -> SeriesTexts {
     let stack = stacks.path(row.stack_id).map_or_else(|| "[unknown]".to_owned(), |path| folded(&path));
-    let labels = json!({"process": row.process.to_string(), "period_us": period_us.to_string(), "stack": stack});
+    let labels =
+        json!({"process": row.process.to_string(), "period_us": period_us.to_string(), "stack": stack});
     SeriesTexts {
         job_id: Some(job.job_id.clone()),
         node: row.node.clone(),

@@ -91,7 +91,10 @@ pub(super) mod tests {
                 percent: 12.25,
                 functions: vec![share("pthread_spin_lock", 12.25)],
             }],
-            imbalance: Some(FunctionImbalance { function: "solve".to_owned(), ..FunctionImbalance::default() }),
+            imbalance: Some(FunctionImbalance {
+                function: "solve".to_owned(),
+                ..FunctionImbalance::default()
+            }),
             functions: vec![
                 function("solve(std::vector<double>&)\u{202e}", 8.0, 9.0, true),
                 function("main", 0.0, 10.0, false),

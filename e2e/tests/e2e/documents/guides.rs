@@ -131,7 +131,11 @@ const INSTRUMENTED: &[Block] = &[
 /// Blocks that no test here executes, with the reason.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (HOT_FUNCTION, "polymeter run --stacks", "needs programs to sample: stack_findings.rs has them"),
-    (HOT_FUNCTION, "polymeter report 4242", "needs jobs with call stacks: stack_findings.rs reads their reports"),
+    (
+        HOT_FUNCTION,
+        "polymeter report 4242",
+        "needs jobs with call stacks: stack_findings.rs reads their reports",
+    ),
     (
         HOT_FUNCTION,
         "polymeter flame 4242",
