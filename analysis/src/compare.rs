@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use polymeter_proto::units;
 use serde::Serialize;
@@ -14,7 +15,8 @@ use serde::Serialize;
 use crate::advice::facts::Facts;
 use crate::charts;
 use crate::curve::Interval;
-use crate::model::{Report, SeriesReport};
+use crate::derived::{self, Computable};
+use crate::model::{Phase, Report, SeriesReport};
 use crate::phases;
 use crate::runs::KEY;
 use crate::statistics::Estimate;
@@ -179,7 +181,7 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     found.extend(cpu_s.map(|cpu_s| ((None, CPU_TIME.to_owned()), Quantity::of_job("seconds", cpu_s))));
     add_energy(&mut found, report);
     let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
-    for of_job in report.series.iter().filter(|series| !series.is_of_step) {
+    for of_job in report.series.iter().filter(|series| !series.is_of_step && !series.is_derived) {
         series.entry(of_job.name(false)).or_default().push(of_job);
     }
     let mut phases: BTreeMap<&str, Vec<(&str, f64, i64, i64)>> = BTreeMap::new();
@@ -207,7 +209,65 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
             found.extend(quantity(series, is_inside).map(|quantity| (key, quantity)));
         }
     }
+    add_derived(&mut found, report);
     found
+}
+
+/// Adds the derived metrics of a job, and of its phases: means over nodes of the formula over the whole time.
+fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
+    let mut by_metric: BTreeMap<&str, Vec<&Computable>> = BTreeMap::new();
+    let (computables, _) = derived::all(report);
+    for computable in &computables {
+        by_metric.entry(&computable.metric).or_default().push(computable);
+    }
+    let phases: BTreeSet<&str> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
+    for (metric, of_nodes) in by_metric {
+        let whole = |one: &Computable| one.value(std::slice::from_ref(&one.span_ns));
+        if let Some(quantity) = derived_quantity(&of_nodes, whole) {
+            let parts = derived_parts(&of_nodes);
+            found.insert((None, metric.to_owned()), Quantity { parts, ..quantity });
+        }
+        for name in &phases {
+            let of_phase = |one: &Computable| one.value_within(&spans_of(report, name, &one.node));
+            if let Some(quantity) = derived_quantity(&of_nodes, of_phase) {
+                found.insert((Some((*name).to_owned()), metric.to_owned()), quantity);
+            }
+        }
+    }
+}
+
+/// Returns the times of a phase on a node.
+fn spans_of(report: &Report, phase: &str, node: &str) -> Vec<Range<i64>> {
+    let is_of_node = |one: &&Phase| one.name == phase && one.node == node;
+    let span = |one: &Phase| Some(one.begin_us? * 1000..one.end_us? * 1000);
+    report.phases.iter().filter(is_of_node).filter_map(span).collect()
+}
+
+/// Returns the mean over the nodes on which a derived metric is known.
+fn derived_quantity(
+    of_nodes: &[&Computable],
+    value: impl Fn(&Computable) -> Option<f64>,
+) -> Option<Quantity> {
+    let values: Vec<f64> = of_nodes.iter().filter_map(|one| value(one)).collect();
+    let unit = of_nodes.first().filter(|_| !values.is_empty())?.unit;
+    let mean = values.iter().sum::<f64>() / units::to_f64(values.len() as u64);
+    Some(Quantity { unit: unit.to_owned(), mean, ..Quantity::default() })
+}
+
+/// Returns the means over nodes in equal parts of the time, without those in which one is unknown.
+fn derived_parts(of_nodes: &[&Computable]) -> Vec<f64> {
+    let points = of_nodes.iter().map(|one| one.times_ns().len().saturating_sub(1)).min();
+    let count = i64::try_from(points.unwrap_or_default().min(PARTS_MAX)).unwrap_or_default();
+    let part = |number: i64| {
+        let of_node = |one: &&Computable| {
+            let Range { start, end } = one.span_ns;
+            let at = |number: i64| start + (end - start) / count * number;
+            one.value(std::slice::from_ref(&(at(number)..at(number + 1))))
+        };
+        let values: Vec<f64> = of_nodes.iter().map(of_node).collect::<Option<_>>()?;
+        Some(values.iter().sum::<f64>() / units::to_f64(values.len() as u64))
+    };
+    (0..count).filter_map(part).collect()
 }
 
 /// Adds the energy of a job on all its nodes together, and that of its phases.
@@ -307,8 +367,6 @@ fn difference(key: &Key, basis: Basis, a: &[Subject], b: &[Subject]) -> Differen
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use polymeter_store::reader::JobNodeRow;
 
     use super::*;

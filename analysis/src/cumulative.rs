@@ -91,6 +91,12 @@ impl Cumulative {
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
+    /// Returns the time from the first point to the last; none without two of them.
+    pub(crate) fn span_ns(&self) -> Option<Range<i64>> {
+        let (first, last) = self.points.first().zip(self.points.last())?;
+        (first.0 < last.0).then_some(first.0..last.0)
+    }
+
     /// Adds the increase since the last point; none for a time that is not later.
     pub(crate) fn add(&mut self, time_ns: i64, increase: f64) {
         let (last_ns, total) = self.points.last().copied().unwrap_or((i64::MIN, 0.0));

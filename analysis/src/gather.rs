@@ -18,7 +18,9 @@ use crate::model::{
 use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, regions, resources, runs, series, stacks};
+use crate::{
+    breakdown, derived, history, measuring, node_counters, regions, resources, runs, series, stacks,
+};
 use polymeter_proto::{node_list, units};
 
 /// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
@@ -94,10 +96,16 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     };
     report.count_peak_of_one_node();
     totals.into_iter().for_each(|totals| totals.add_to(&mut report));
-    node_counters::add_to(reader, job, &mut report)?;
-    runs::add_to(reader, job, &mut report)?;
-    stacks::report::add_to(reader, job, &mut report)?;
+    add_rest(reader, job, &mut report)?;
     Ok(report)
+}
+
+/// Adds what depends on the series of the job, or is read apart from them.
+fn add_rest(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
+    node_counters::add_to(reader, job, report)?;
+    derived::add_to(report);
+    runs::add_to(reader, job, report)?;
+    stacks::report::add_to(reader, job, report)
 }
 
 /// Returns the number of stored samples: those of series, and those of call stacks.

@@ -10,6 +10,7 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{BucketRow, JobNodeRow, JobRow, Read, Rollup, SeriesRow, SeriesScope};
 
 use crate::cumulative::Cumulative;
+use crate::derived;
 use crate::energy::{self, NodeCounters};
 use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
@@ -33,7 +34,7 @@ const NODES_MAX: usize = 256;
 /// Returns an error if the store fails.
 pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
     let of_energy = energy::metrics();
-    let of_traffic = traffic::metrics();
+    let of_traffic: Vec<&str> = traffic::metrics().into_iter().chain(derived::metrics_of_nodes()).collect();
     let metrics: Vec<&str> = of_energy.iter().chain(&of_traffic).copied().collect();
     let mut rows = reader.node_series(job.job_key, &metrics)?;
     let is_energy = |row: &SeriesRow| energy::energy_metrics().any(|metric| metric == row.metric);

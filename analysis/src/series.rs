@@ -197,6 +197,7 @@ impl Summary {
             rate_unit: is_counter.then_some(rate_unit),
             window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
             is_clamped,
+            is_derived: false,
             samples,
             period: periods.last,
             periods: periods.uses,

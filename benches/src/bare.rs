@@ -16,7 +16,7 @@ use crate::process::KilledOnDrop;
 use crate::table::{say, to_f64};
 use polymeter_agent::sources;
 use polymeter_agent::sources::online_cpus;
-use polymeter_agent::sources::perf::{PerfSource, PerfTarget};
+use polymeter_agent::sources::perf::{EventPlaces, PerfSource, PerfTarget};
 use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
@@ -157,7 +157,7 @@ impl Bare {
             if let Some(directory) = v2.filter(|_| self.perf) {
                 let target = PerfTarget::Cgroup(directory.clone());
                 open.groups.extend(
-                    PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing"), &[]).0,
+                    PerfSource::open(&target, &events, &cpus, &EventPlaces::below(Path::new("/")), &[]).0,
                 );
             }
         }

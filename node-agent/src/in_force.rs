@@ -23,6 +23,8 @@ pub struct InForce {
     pub requested: Option<Period>,
     /// The sources whose hardware updates the metric less often than requested.
     pub slow_sources: Vec<SlowSource>,
+    /// The derived metrics for which it is sampled, beside those who named it itself.
+    pub input_of: Vec<&'static str>,
 }
 
 /// A source whose hardware updates its values less often than requested.
@@ -99,6 +101,7 @@ mod tests {
             until_us: None,
             requested: requested.map(period),
             slow_sources: Vec::new(),
+            input_of: Vec::new(),
         };
         let sources: Vec<_> =
             intervals.iter().map(|(name, interval)| (*name, interval.parse().ok())).collect();

@@ -90,6 +90,7 @@ fn symbol(unit: &str) -> Option<&'static str> {
         "hertz" => Some("Hz"),
         "volts" => Some("V"),
         "amperes" => Some("A"),
+        "flop/s" => Some("FLOP/s"),
         _ => None,
     }
 }

@@ -55,6 +55,11 @@ impl Mounts {
         Ok(mounts)
     }
 
+    /// Returns the lock of LIKWID, whose owner may use the hardware's counters.
+    pub fn likwid_lock(&self) -> PathBuf {
+        self.root.join("var/run/likwid.lock")
+    }
+
     /// Returns the directory of sysfs.
     pub fn sys(&self) -> PathBuf {
         self.root.join("sys")

@@ -8,10 +8,10 @@ use polymeter_service::document::{Reporter, Section, Span};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::expression::{Expression, ExpressionError, InvalidQuantity, Type, quantity};
 use super::facts::definition;
 use super::rule::{Rule, RuleScope};
 use super::template::Template;
+use crate::expression::{Expression, ExpressionError, InvalidQuantity, Type, quantity};
 use crate::model::{Resource, Scheduler, Severity};
 
 /// The maximum number of rules.

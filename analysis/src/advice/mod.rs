@@ -3,7 +3,6 @@
 //! Rules are data: [`RULES`] is compiled in, and files of a site change thresholds, disable rules and add
 //! others.
 
-pub mod expression;
 pub mod facts;
 mod file;
 mod reference;

@@ -1,8 +1,8 @@
 //! The rules and the facts as a page of the documents. Pure.
 
-use super::expression::{QUANTITY_UNITS, Statistic};
 use super::facts::FACTS;
 use super::rule::Rule;
+use crate::expression::{QUANTITY_UNITS, Statistic};
 use crate::model::{Scheduler, Severity};
 use crate::stacks::activities::{ACTIVITIES, Pattern};
 

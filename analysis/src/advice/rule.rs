@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
 use super::facts::{FactScope, Facts};
 use super::template::Template;
+use crate::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
 use crate::model::{Finding, Resource, Scheduler, Severity};
 
 /// A rule.

@@ -2,8 +2,8 @@
 
 use polymeter_proto::units;
 
-use super::expression::{Expression, ExpressionError, Lookup, Scope, Type, Value};
 use super::facts::{FactUnit, definition};
+use crate::expression::{Expression, ExpressionError, Lookup, Scope, Type, Value};
 
 /// The maximum length of a text, in bytes.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1000;

@@ -4,8 +4,8 @@ use polymeter_proto::run::Run;
 use polymeter_proto::units::to_f64;
 use serde::Deserialize;
 
-use super::expression::Value;
 use super::*;
+use crate::expression::Value;
 use crate::testing::{busy, gauge, report};
 
 /// The relative distance between the two values of an edge, and of each from the threshold.

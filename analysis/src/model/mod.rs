@@ -1,5 +1,6 @@
 //! The contents of a report, and its JSON form.
 
+mod derived;
 mod energy;
 mod events;
 mod finding;
@@ -18,6 +19,7 @@ use polymeter_proto::units;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
+pub use derived::DerivedReport;
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
@@ -91,6 +93,8 @@ pub struct Report {
     pub rollup_s: Option<f64>,
     /// The series, in the order of the store.
     pub series: Vec<SeriesReport>,
+    /// The derived metrics of which at least one input was sampled, sorted by name and node.
+    pub derived: Vec<DerivedReport>,
     /// The sums of the ledger.
     pub ledger: Tally,
     /// Samples taken and lost with frames that the agent dropped.

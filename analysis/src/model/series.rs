@@ -38,7 +38,10 @@ pub struct SeriesReport {
     /// it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_clamped: bool,
-    /// The number of samples.
+    /// True if it was not sampled, but computed from others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_derived: bool,
+    /// The number of samples; of a derived metric, of the times for which it was computed.
     pub samples: u64,
     /// The last period in force.
     pub period: Option<String>,

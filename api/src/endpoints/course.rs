@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use polymeter_analysis::charts::{Course, Grid, HEAT_ROWS_MAX, MAIN_QUANTITIES, MainQuantity, NodeSums};
+use polymeter_analysis::derived::DerivedParts;
 use polymeter_proto::name::Selector;
 use polymeter_proto::units;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
@@ -51,7 +52,7 @@ pub(super) static COURSE: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/course",
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
-        rates. Series of steps and tasks count only for metrics without series of the whole job.",
+        rates; a derived metric of jobs is computed from its inputs. Series of steps and tasks count only for metrics without series of the whole job.",
     parameters: &[KEY, METRIC, MINUS, QUANTITY, NODE, FROM_US, UNTIL_US, PARTS],
     formats: OBJECT,
     answer: schema,
@@ -122,6 +123,12 @@ impl Metrics {
         Ok(Self { added: Some(selectors(added)), subtracted: selectors(subtracted) })
     }
 
+    /// Returns the inputs of a derived metric.
+    fn of_inputs(derived: &DerivedParts) -> Self {
+        let inputs = derived.metrics().into_iter().filter_map(|name| name.parse().ok());
+        Self { added: Some(inputs.collect()), subtracted: Vec::new() }
+    }
+
     /// Returns all metrics whose series are read; none for all of the job.
     fn all(&self) -> Option<Vec<Selector>> {
         Some(self.added.iter().flatten().chain(&self.subtracted).cloned().collect())
@@ -136,6 +143,8 @@ struct Request {
     rows: BTreeMap<i64, SeriesRow>,
     /// The series that are subtracted.
     subtracted: HashSet<i64>,
+    /// The derived metric that is asked for, without inputs.
+    derived: Option<DerivedParts>,
     unit: String,
     span_ns: Range<i64>,
     width_ns: i64,
@@ -146,16 +155,17 @@ impl Request {
     fn new(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Self, Failure> {
         let node = arguments.text(NODE.name);
         let metrics = Metrics::of(reader, job, arguments)?;
+        let derived = derived_of(&metrics);
+        let metrics = derived.as_ref().map_or(metrics, Metrics::of_inputs);
         let all = series_of_job(reader, job.job_key, metrics.all().as_deref())?;
         let of_node: Vec<SeriesRow> =
             all.into_iter().filter(|row| node.is_none_or(|node| node == row.node)).collect();
         let terms = terms(of_node, &metrics);
         check_number(terms.len(), limits::COURSE_SERIES, &METRIC)?;
-        let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
-        if units.len() > 1 {
-            return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
-        }
-        let unit = units.first().copied().unwrap_or_default().to_owned();
+        let unit = match &derived {
+            None => common_unit(&terms)?,
+            Some(derived) => derived.unit().to_owned(),
+        };
         let of_series = terms.iter().map(|(row, _)| row.node.clone());
         let nodes: BTreeSet<String> = match node {
             Some(node) => BTreeSet::from([node.to_owned()]),
@@ -176,7 +186,7 @@ impl Request {
         let subtracted = subtracted.map(|(row, _)| row.series_id).collect();
         let rows = terms.into_iter().map(|(row, _)| (row.series_id, row)).collect();
         let nodes = nodes.into_iter().collect();
-        Ok(Self { job_key: job.job_key, nodes, rows, subtracted, unit, span_ns, width_ns, rollup })
+        Ok(Self { job_key: job.job_key, nodes, rows, subtracted, derived, unit, span_ns, width_ns, rollup })
     }
 
     fn answer(&self, reader: &mut dyn Read) -> Result<Value, Failure> {
@@ -195,12 +205,20 @@ impl Request {
             width_ns: self.width_ns,
             rollup: self.rollup,
         };
+        let mut derived = self.derived.clone();
         wanted.read(reader, |row, parts| {
-            if let Some(node) = positions.get(row.node.as_str()).filter(|_| !parts.is_empty()) {
+            if let Some(derived) = &mut derived {
+                derived.add(row, parts);
+            } else if let Some(node) = positions.get(row.node.as_str()).filter(|_| !parts.is_empty()) {
                 sums.add(*node, parts, self.subtracted.contains(&row.series_id));
             }
             Ok(())
         })?;
+        for (node, parts) in derived.iter().flat_map(DerivedParts::finish) {
+            if let Some(node) = positions.get(node).filter(|_| !parts.is_empty()) {
+                sums.add(*node, &parts, false);
+            }
+        }
         Ok(self.object(&sums.finish(&names, MEANS.contains(&self.unit.as_str()))))
     }
 
@@ -229,6 +247,21 @@ impl Request {
             "means": heat.cells.chunks(heat.columns.max(1)).map(column).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Returns the derived metric that a request is for, if it names one and nothing else.
+fn derived_of(metrics: &Metrics) -> Option<DerivedParts> {
+    let [selector] = metrics.added.as_deref()? else { return None };
+    DerivedParts::of(selector.as_str()).filter(|_| metrics.subtracted.is_empty())
+}
+
+/// Returns the unit that the values of all series have.
+fn common_unit(terms: &[(SeriesRow, bool)]) -> Result<String, Failure> {
+    let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
+    if units.len() > 1 {
+        return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
+    }
+    Ok(units.first().copied().unwrap_or_default().to_owned())
 }
 
 /// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those

@@ -1,5 +1,7 @@
 //! The metrics of a job: one row for each metric and level, whatever the number of nodes.
 
+use polymeter_analysis::derived::known;
+use polymeter_proto::catalogue::derived::Derived;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_store::reader::JobMetricRow;
 use serde_json::json;
@@ -17,7 +19,7 @@ static JOB_METRICS: Table<JobMetricRow> = Table {
             json!(of.level.map(StepLevel::as_str))
         }),
         Column::new("unit", Type::Text, "The unit of the values.", |of| json!(of.unit)),
-        Column::new("kind", Type::Text, "`counter` or `gauge`.", |of| json!(of.kind)),
+        Column::new("kind", Type::Text, "`counter`, `gauge` or `derived`.", |of| json!(of.kind)),
         Column::optional("rate_unit", Type::Text, "The unit of the rates of a counter.", |of| {
             json!(rate_of(&of.metric, &of.unit, &of.kind).map(|(unit, _)| unit))
         }),
@@ -25,6 +27,25 @@ static JOB_METRICS: Table<JobMetricRow> = Table {
         Column::new("nodes", Type::Integer, "The number of nodes that have some.", |of| json!(of.nodes)),
     ],
 };
+
+/// Returns the derived metrics that can be computed from those that were sampled of the whole job.
+fn derived_rows(rows: &[JobMetricRow]) -> Vec<JobMetricRow> {
+    let sampled = |metric: &str| rows.iter().find(|row| row.metric == metric && row.level.is_none());
+    let row = |derived: &Derived| {
+        let inputs = derived.formulas.iter().flat_map(|formula| formula.inputs);
+        let of_inputs = inputs.filter_map(|input| sampled(&input.definition()?.name()));
+        let nodes = of_inputs.map(|row| row.nodes).min().unwrap_or_default();
+        JobMetricRow {
+            metric: derived.name.to_owned(),
+            level: None,
+            unit: derived.unit.to_owned(),
+            kind: "derived".to_owned(),
+            series: nodes,
+            nodes,
+        }
+    };
+    known(|metric| sampled(metric).is_some()).into_iter().map(row).collect()
+}
 
 pub(super) static METRICS: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/metrics",
@@ -38,7 +59,8 @@ pub(super) static METRICS: Endpoint = Endpoint {
         let arguments = call.arguments.clone();
         Box::pin(call.stream(move |reader, _, chunks| {
             let job = find_job(reader, key(&arguments))?;
-            let rows = reader.job_metrics(job.job_key, arguments.text(NODE.name))?;
+            let mut rows = reader.job_metrics(job.job_key, arguments.text(NODE.name))?;
+            rows.extend(derived_rows(&rows));
             let selectors = arguments.selectors(METRIC.name);
             let wanted = rows.iter().filter(|row| is_selected(&row.metric, selectors));
             JOB_METRICS.write(chunks, wanted, &[])

@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn releases_of_counters_replace_each_other_and_no_leases() {
+        const RELEASE: &str = r#"{"verb":"pmu_release","job":"7","for":"1h"}"#;
+        const RESUME: &str = r#"{"verb":"pmu_resume","job":"7"}"#;
+        let earlier = [
+            stored(1, ADA, &set("cpu.*")),
+            stored(2, ADA, RELEASE),
+            stored(3, BOB, RELEASE),
+            stored(4, ADA, &set_of("step", "cpu.*")),
+        ];
+        let numbers = |line: &str| replaced(line, ADA, &earlier).numbers;
+        assert_eq!((numbers(RELEASE), numbers(RESUME)), (vec![2], vec![2]));
+        assert_eq!(numbers(&set("cpu.*")), [1]);
+    }
+
+    #[test]
     fn requests_for_steps_are_kept_beside_those_for_the_job() {
         let earlier = [
             stored(1, ADA, &set_of("step", "cpu.*")),

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use polymeter_analysis::advice::Advice;
-use polymeter_analysis::advice::expression::Value;
 use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::expression::Value;
 use polymeter_analysis::job_usage::array_id;
 use polymeter_analysis::model::{Finding, Report};
 use polymeter_service::clock::{Clock, realtime_us};

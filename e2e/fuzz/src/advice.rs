@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use polymeter_analysis::advice::Advice;
-use polymeter_analysis::advice::expression::{Expression, Value};
 use polymeter_analysis::advice::facts::{FACTS, FactScope, Facts};
 use polymeter_analysis::advice::template::Template;
+use polymeter_analysis::expression::{Expression, Value};
 
 pub fn body(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -49,6 +49,7 @@ mod other_schedulers;
 mod outcomes;
 mod output;
 mod page;
+mod pmu;
 mod reading;
 mod refresh_intervals;
 mod regions;
@@ -126,6 +127,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     outcomes::TESTS,
     output::TESTS,
     page::TESTS,
+    pmu::TESTS,
     reading::TESTS,
     refresh_intervals::TESTS,
     regions::TESTS,

@@ -10,7 +10,7 @@ use polymeter_proto::step_level::StepLevel;
 use super::machine::{Admission, ChangedPlan};
 use super::pricing::{Pricing, ReadTimes};
 use crate::config::Limits;
-use crate::plan::{Lease, Plan};
+use crate::plan::{Lease, Plan, selects};
 use crate::principal::Principal;
 use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
@@ -93,8 +93,7 @@ impl Admission {
         let key = &request.job_id;
         let target = targets.access(request.principal, key, Access::Change)?;
         let duration_us = duration_us(&self.pricing.limits, &request, now)?;
-        let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
-        let ends_ns = now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000));
+        let (until_us, ends_ns) = ends(duration_us, now);
         let plan = with_lease(target, &request, until_us, ends_ns);
         if plan.leases.len() > LEASES {
             return Err(LeaseError::TooMany(LEASES));
@@ -135,12 +134,31 @@ impl Admission {
 
 /// Returns the duration of a lease from now on, in microseconds.
 fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
+    lease_us(limits, request.principal, request.duration_us, request.since_us, now)
+}
+
+/// Returns the times at which a lease ends: in microseconds since the epoch, and on the monotonic clock, in
+/// nanoseconds.
+pub(super) const fn ends(duration_us: u64, now: Now) -> (i64, u64) {
+    let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
+    (until_us, now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000)))
+}
+
+/// Returns the duration of a lease from now on, in microseconds, that is requested for a time since an
+/// instant.
+pub(super) fn lease_us(
+    limits: &Limits,
+    principal: Principal,
+    duration_us: Option<u64>,
+    since_us: Option<i64>,
+    now: Now,
+) -> Result<u64, LeaseError> {
     let longest = limits.longest_lease;
-    let duration_us = request.duration_us.unwrap_or(longest.as_micros());
-    if !request.principal.administrator && duration_us > longest.as_micros() {
+    let duration_us = duration_us.unwrap_or(longest.as_micros());
+    if !principal.administrator && duration_us > longest.as_micros() {
         return Err(LeaseError::TooLong { longest });
     }
-    let Some(since_us) = request.since_us else { return Ok(duration_us) };
+    let Some(since_us) = since_us else { return Ok(duration_us) };
     // A late request ends at the same time as on the job's other nodes.
     let left_us = since_us.saturating_add_unsigned(duration_us).saturating_sub(now.realtime_us);
     u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(LeaseError::Expired)
@@ -245,7 +263,8 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
 
 /// Returns the outcome of a lease: the metrics that are sampled, and those that are unavailable.
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
-    let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selector.matches(name));
+    let machine = target.plan.machine;
+    let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selects(machine, selector, name));
     let in_force = || target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));
     let reasons = in_force().filter_map(|(name, in_force)| Some((name, in_force.reason()?)));
     let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));

@@ -45,9 +45,12 @@ impl Admission {
         self.pricing.cost(target, plan, &ReadTimes::new())
     }
 
-    /// Returns the time at which the next lease ends, on the monotonic clock.
+    /// Returns the time at which the next lease or release ends, on the monotonic clock.
     pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
-        targets.iter().flat_map(|(_, target)| &target.plan.leases).map(|lease| lease.ends_ns).min()
+        let plans = || targets.iter().map(|(_, target)| &target.plan);
+        let leases = plans().flat_map(|plan| &plan.leases).map(|lease| lease.ends_ns);
+        let releases = plans().flat_map(|plan| &plan.releases).map(|release| release.ends_ns);
+        leases.chain(releases).min()
     }
 
     /// Takes a measurement of the speed of the machine into account.

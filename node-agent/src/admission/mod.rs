@@ -9,6 +9,7 @@ mod governor;
 mod leases;
 mod machine;
 mod pricing;
+mod releases;
 mod share;
 
 pub(crate) use availability::metrics_of;
@@ -16,3 +17,4 @@ pub(crate) use calibration::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 pub(crate) use capacity::{Capacity, CgroupOwner, Descriptors, JOBS, MIN_DESCRIPTORS};
 pub(crate) use machine::{Admission, ChangedPlan};
 pub(crate) use pricing::ReadTimes;
+pub(crate) use releases::released;

@@ -132,7 +132,10 @@ fn add_steps(
         let (source, warm_ns) = match (target.findings.found().get(&name), whole.get_key_value(&name)) {
             (Some(Availability::From { source, read_ns, .. }), _) => (source.as_str(), Some(*read_ns)),
             (_, Some((_, of_job))) => (of_job.first().map_or("", |(source, _)| source), None),
-            (Some(Availability::NotNow | Availability::No(_)) | None, None) => continue,
+            (
+                Some(Availability::NotNow | Availability::No(_) | Availability::Computed { .. }) | None,
+                None,
+            ) => continue,
         };
         let (periods, known_ns) = sources.entry(source).or_default();
         periods.push(period);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use polymeter_proto::catalogue::derived::Machine;
 use polymeter_proto::endpoint as address;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
@@ -130,7 +131,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns the shortest period that users may request of `metric`.
     pub fn shortest_period(&self, metric: &str) -> Period {
-        self.shortest_periods.period(metric).unwrap_or(self.shortest_period)
+        self.shortest_periods.period(Machine::Any, metric).unwrap_or(self.shortest_period)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lists of a configuration: the rules of a plan, and the patterns of jobs' cgroups.
 
+use polymeter_proto::catalogue::derived::{self, Derived};
 use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
 use polymeter_service::keys::Value;
@@ -61,7 +62,9 @@ pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidR
     let is_of_cgroup = |definition: &Definition| {
         definition.metric.scope == Scope::Job && (definition.is_of_file() || is_perf(definition))
     };
-    if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
+    let is_derived = |derived: &Derived| names_perf(&rule.selector) && derived.scope == Scope::Job;
+    let has_derived = derived::select(&rule.selector).any(is_derived);
+    if has_derived || catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
         return Ok(rule);
     }
     let error = format!(
@@ -90,7 +93,7 @@ pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
         .parse()
         .map_err(|error| InvalidRule::Selector(format!("invalid selector `{selector}`: {error}")))?;
-    if catalogue::select(&parsed).is_empty() {
+    if !catalogue::is_known(&parsed) {
         let hint = catalogue::nearest(selector).map_or_else(
             || "`polymeter metrics` lists all metrics".to_owned(),
             |name| format!("did you mean `{name}`?"),

@@ -1,13 +1,16 @@
 //! Layers: the rules of one origin. Pure.
 
+use polymeter_proto::catalogue::derived::{self, Derived, Machine};
+use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
 /// The begins of the names of perf events.
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
-/// The begin of the names of call stacks.
-const STACKS: &str = "stacks.";
+/// The begins of the names that are selected only by name, or by a glob that begins like them: call stacks
+/// tell far more than a value does, and cost more; named events have no instances of their own.
+const NAMED_ONLY: [&str; 3] = ["stacks.", "perf.event.", "node.pmu"];
 
 /// A rule: the period of the selected metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,14 +44,15 @@ impl Layer {
         &self.rules
     }
 
-    /// Returns the period of the metric `name` in this layer; none if it is off or not mentioned.
-    pub fn period(&self, name: &str) -> Option<Period> {
-        self.period_where(|selector| selects(selector, name))
+    /// Returns the period of the metric `name` in this layer on a machine; none if it is off or not
+    /// mentioned.
+    pub fn period(&self, machine: Machine, name: &str) -> Option<Period> {
+        self.period_where(|selector| selects(machine, selector, name))
     }
 
     /// Returns the period of the metric `name` in this layer, if it is one of steps or tasks.
-    pub(super) fn step_period(&self, name: &str) -> Option<Period> {
-        self.period_where(|selector| selects_of_steps(selector, name))
+    pub(super) fn step_period(&self, machine: Machine, name: &str) -> Option<Period> {
+        self.period_where(|selector| selects_of_steps(machine, selector, name))
     }
 
     fn period_where(&self, is_selected: impl Fn(&Selector) -> bool) -> Option<Period> {
@@ -57,15 +61,46 @@ impl Layer {
     }
 }
 
-/// Returns true if a selector selects the metric `name`. Call stacks are selected only by name, or by a glob
-/// that begins like it: they tell far more than a value does, and cost more.
-pub(crate) fn selects(selector: &Selector, name: &str) -> bool {
-    selector.matches(name) && (!name.starts_with(STACKS) || selector.as_str().starts_with(STACKS))
+/// Returns true if a selector selects the metric `name` itself, or one that is derived from it on a machine.
+pub(crate) fn selects(machine: Machine, selector: &Selector, name: &str) -> bool {
+    selects_itself(selector, name) || is_input(machine, selector, name)
+}
+
+fn selects_itself(selector: &Selector, name: &str) -> bool {
+    let begin = NAMED_ONLY.iter().find(|begin| name.starts_with(**begin));
+    selector.matches(name) && begin.is_none_or(|begin| selector.as_str().starts_with(begin))
 }
 
 /// Returns true if a selector for steps or tasks selects the metric `name`.
-pub(super) fn selects_of_steps(selector: &Selector, name: &str) -> bool {
-    selector.matches(name) && (!is_of_perf(name) || names_perf(selector))
+pub(super) fn selects_of_steps(machine: Machine, selector: &Selector, name: &str) -> bool {
+    let is_selected = selector.matches(name) || is_input(machine, selector, name);
+    is_selected && (!is_of_perf(name) || names_perf(selector))
+}
+
+fn is_input(machine: Machine, selector: &Selector, name: &str) -> bool {
+    derived_from(machine, selector, name).next().is_some()
+}
+
+/// Returns the derived metrics that a selector selects, and of which the metric `name` is an input.
+pub(super) fn derived_from(
+    machine: Machine,
+    selector: &Selector,
+    name: &str,
+) -> impl Iterator<Item = &'static Derived> {
+    derived::select(selector).filter(move |derived| derived.has_input(machine, name))
+}
+
+/// Returns the metrics that a selector selects on a machine: for a derived one its inputs.
+pub(crate) fn select(machine: Machine, selector: &Selector) -> Vec<Definition> {
+    let mut selected = catalogue::select(selector);
+    for derived in derived::select(selector) {
+        for input in derived.sampled_inputs(machine) {
+            if !selected.contains(&input) {
+                selected.push(input);
+            }
+        }
+    }
+    selected
 }
 
 /// Returns true if a selector selects nothing but perf events. Only such a one selects those of steps and

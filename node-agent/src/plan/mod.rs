@@ -2,9 +2,10 @@
 
 mod layer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use polymeter_proto::catalogue::{self, Definition, Metric, Scope};
+use polymeter_proto::catalogue::derived::Machine;
+use polymeter_proto::catalogue::{Definition, Metric, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
@@ -13,9 +14,9 @@ use polymeter_proto::step_level::StepLevel;
 use crate::in_force::InForce;
 use crate::principal::Principal;
 
-pub(crate) use layer::selects;
-use layer::selects_of_steps;
 pub use layer::{Layer, Rule, names_perf};
+use layer::{derived_from, selects_of_steps};
+pub(crate) use layer::{select, selects};
 
 /// The greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
@@ -38,9 +39,30 @@ pub struct Lease {
     pub ends_ns: u64,
 }
 
+/// A time in which hardware events are closed, so that other programs may use the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// The principal that requested it.
+    pub principal: Principal,
+    /// The time at which it ends, in microseconds since the epoch, for answers.
+    pub until_us: i64,
+    /// The time at which it ends on the monotonic clock, in nanoseconds.
+    pub ends_ns: u64,
+}
+
+impl Release {
+    /// Returns the reason why a hardware event has no samples.
+    pub fn reason(&self) -> String {
+        let by = self.principal.uid;
+        format!("uid {by} has released the counters to other programs; `polymeter pmu resume` opens it again")
+    }
+}
+
 /// The plan of one job, or of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// The kind of machine, on which the inputs of derived metrics depend.
+    pub machine: Machine,
     /// The administrator's baseline, which is guaranteed.
     pub baseline: Layer,
     /// The rules from the registration of the job.
@@ -51,6 +73,8 @@ pub struct Plan {
     pub tasks: Layer,
     /// Users' temporary changes.
     pub leases: Vec<Lease>,
+    /// The releases of its hardware events.
+    pub releases: Vec<Release>,
     /// The number of times that the governor has doubled the periods of the leases.
     pub stretch: u8,
 }
@@ -93,8 +117,8 @@ impl Plan {
     /// layer.
     pub fn period_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Period, Cause)> {
         let (baseline, registration) = match level {
-            None => (self.baseline.period(name), self.registration.period(name)),
-            Some(level) => (self.step_layer(level).step_period(name), None),
+            None => (self.baseline.period(self.machine, name), self.registration.period(self.machine, name)),
+            Some(level) => (self.step_layer(level).step_period(self.machine, name), None),
         };
         let baseline = baseline.map(|period| (period, Cause::Baseline));
         let registration = registration.map(|period| (period, Cause::Registration));
@@ -114,7 +138,23 @@ impl Plan {
             until_us: lease.map(|lease| lease.until_us),
             requested: lease.map(|lease| lease.period).filter(|requested| *requested != period),
             slow_sources: Vec::new(),
+            input_of: self.input_of(level, name),
         })
+    }
+
+    /// Returns the derived metrics for which a rule or a lease samples the metric `name`.
+    fn input_of(&self, level: Option<StepLevel>, name: &str) -> Vec<&'static str> {
+        let layers = match level {
+            None => vec![&self.baseline, &self.registration],
+            Some(level) => vec![self.step_layer(level)],
+        };
+        let rules = layers.into_iter().flat_map(Layer::rules).filter(|rule| rule.period.is_some());
+        let leases = self.leases.iter().filter(|lease| lease.level == level);
+        let selectors = rules.map(|rule| &rule.selector).chain(leases.map(|lease| &lease.selector));
+        let named = selectors.filter(|selector| !selector.matches(name));
+        let derived = named.flat_map(|selector| derived_from(self.machine, selector, name));
+        let names: BTreeSet<&'static str> = derived.map(|derived| derived.name).collect();
+        names.into_iter().collect()
     }
 
     /// Returns the period of a lease for `period` that the governor has slowed; at most a day.
@@ -125,7 +165,8 @@ impl Plan {
 
     /// Returns the lease with the shortest period for a metric; of equal ones the one that ends last.
     fn lease(&self, level: Option<StepLevel>, name: &str) -> Option<&Lease> {
-        let fitting = self.leases.iter().filter(|lease| lease.level == level && lease.selects(name));
+        let fitting =
+            self.leases.iter().filter(|lease| lease.level == level && lease.selects(self.machine, name));
         fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
@@ -145,7 +186,7 @@ impl Plan {
         is_wanted: impl Fn(&Metric) -> bool,
     ) -> Vec<Definition> {
         let of_leases = self.leases.iter().filter(|lease| lease.level == level).map(|lease| &lease.selector);
-        let chosen = selectors.chain(of_leases).flat_map(catalogue::select);
+        let chosen = selectors.chain(of_leases).flat_map(|selector| select(self.machine, selector));
         let chosen = chosen.filter(|definition| is_wanted(definition.metric));
         let by_name: BTreeMap<String, Definition> =
             chosen.map(|definition| (definition.name(), definition)).collect();
@@ -163,20 +204,20 @@ impl Plan {
 
 impl Lease {
     /// Returns true if it selects the metric `name`.
-    fn selects(&self, name: &str) -> bool {
+    fn selects(&self, machine: Machine, name: &str) -> bool {
         match self.level {
-            None => selects(&self.selector, name),
-            Some(_) => selects_of_steps(&self.selector, name),
+            None => selects(machine, &self.selector, name),
+            Some(_) => selects_of_steps(machine, &self.selector, name),
         }
     }
 }
 
 /// Returns the metrics of steps and tasks that a selector selects.
-pub fn choose_of_steps(selector: &Selector) -> Vec<Definition> {
-    let mut chosen = catalogue::select(selector);
+pub fn choose_of_steps(machine: Machine, selector: &Selector) -> Vec<Definition> {
+    let mut chosen = select(machine, selector);
     chosen.retain(|definition| {
         let is_of_job = definition.metric.scope == Scope::Job;
-        is_of_job && is_of_steps(definition) && selects_of_steps(selector, &definition.name())
+        is_of_job && is_of_steps(definition) && selects_of_steps(machine, selector, &definition.name())
     });
     chosen
 }

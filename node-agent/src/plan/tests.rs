@@ -176,10 +176,61 @@ fn leases_of_steps_concern_steps_only() {
 #[test]
 fn metrics_of_steps_come_from_files_or_are_named_perf_events() {
     let names = |selector: &str| -> Vec<String> {
-        choose_of_steps(&selector.parse().unwrap()).iter().map(Definition::name).collect()
+        choose_of_steps(Machine::Any, &selector.parse().unwrap()).iter().map(Definition::name).collect()
     };
     assert!(names("*").contains(&"cpu.usage".to_owned()));
     assert!(!names("*").iter().any(|name| name.starts_with("perf.") || name.starts_with("gpu.")));
     assert_eq!(names("perf.page_faults"), ["perf.page_faults"]);
     assert_eq!(names("node.load1"), [""; 0]);
+}
+
+#[test]
+fn a_derived_metric_samples_its_inputs_on_this_machine() {
+    let plan_on = |machine, selector: &str| Plan {
+        machine,
+        baseline: layer(&[("cpu.*", "1s"), ("perf.instructions", "10s")]),
+        leases: vec![Lease {
+            level: None,
+            selector: selector.parse().unwrap(),
+            period: "100ms".parse().unwrap(),
+            principal: Principal { uid: 7, administrator: false },
+            until_us: 1,
+            ends_ns: 1,
+        }],
+        ..Plan::default()
+    };
+    let perf = |plan: &Plan| -> Vec<String> {
+        let names = plan.definitions(Scope::Job).into_iter().map(|definition| definition.name());
+        names.filter(|name| name.starts_with("perf.")).collect()
+    };
+    let amd = plan_on(Machine::Amd, "perf.flops");
+    assert_eq!(perf(&amd), ["perf.event.fp_ret_sse_avx_ops.all", "perf.instructions"]);
+    let in_force = amd.in_force(None, "perf.event.fp_ret_sse_avx_ops.all").unwrap();
+    assert_eq!((in_force.input_of, in_force.period.to_string().as_str()), (vec!["perf.flops"], "100ms"));
+    // The times of the groups, by which counts are scaled.
+    assert!(amd.period("perf.time_running").is_some() && amd.period("node.pmu_time.running").is_none());
+    assert_eq!(perf(&plan_on(Machine::Intel, "perf.flops")).len(), 9);
+    assert_eq!(perf(&plan_on(Machine::Any, "perf.flops")), ["perf.instructions"]);
+    let ipc = plan_on(Machine::Any, "perf.ipc");
+    assert_eq!(perf(&ipc), ["perf.cpu_cycles", "perf.instructions"]);
+    assert_eq!(period(&ipc, "perf.instructions").as_deref(), Some("100ms"));
+    // Who names a metric itself, needs no other reason for it.
+    let named = plan_on(Machine::Any, "perf.instructions");
+    assert!(named.in_force(None, "perf.instructions").unwrap().input_of.is_empty());
+    // A glob of everything opens no counters of formulas.
+    assert!(!perf(&plan_on(Machine::Amd, "*")).iter().any(|name| name.starts_with("perf.event")));
+    let all = perf(&plan_on(Machine::Amd, "perf.*"));
+    assert!(all.contains(&"perf.event.fp_ret_sse_avx_ops.all".to_owned()));
+    let node = plan_on(Machine::Amd, "node.dram.bandwidth");
+    let of_node: Vec<String> = node.definitions(Scope::Node).iter().map(Definition::name).collect();
+    assert_eq!(of_node, ["node.pmu.amd_umc.umc_cas_cmd.rd", "node.pmu.amd_umc.umc_cas_cmd.wr"]);
+}
+
+#[test]
+fn derived_metrics_of_steps_are_named() {
+    let chosen = |selector: &str| -> Vec<String> {
+        choose_of_steps(Machine::Amd, &selector.parse().unwrap()).iter().map(Definition::name).collect()
+    };
+    assert_eq!(chosen("perf.flops"), ["perf.event.fp_ret_sse_avx_ops.all"]);
+    assert_eq!(chosen("node.dram.bandwidth"), [""; 0]);
 }

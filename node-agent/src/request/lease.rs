@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::catalogue::derived;
 use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
@@ -10,6 +11,19 @@ use polymeter_proto::step_level::StepLevel;
 
 use super::access::AccessError;
 use crate::principal::Principal;
+
+/// A request to release the hardware events of a job, or of the node with all its jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    /// The requester.
+    pub principal: Principal,
+    /// The job; none for the node.
+    pub job_id: Option<Identifier>,
+    /// The time from which the duration counts, in microseconds since the epoch; none for now.
+    pub since_us: Option<i64>,
+    /// The duration, in microseconds; none for the longest that is allowed.
+    pub duration_us: Option<u64>,
+}
 
 /// A request for a lease: to sample at other periods for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +150,13 @@ fn nothing_chosen(selectors: &[String], of_job: bool, level: Option<StepLevel>) 
         (Some(StepLevel::Task), _) => ("tasks", OF_STEPS),
         (None, true) => ("a job", "for metrics of the node, use --node (administrators only)"),
         (None, false) => ("the node", "for metrics of a job, name the job"),
+    };
+    let derived = selectors.iter().find(|selector| derived::find(selector).is_some());
+    let advice = match derived.filter(|_| level.is_none()) {
+        Some(name) => {
+            format!("on this machine nothing is sampled for {name}, which readers compute; {advice}")
+        }
+        None => advice.to_owned(),
     };
     format!("no metric of {owner} matches {}; {advice}", selectors.join(", "))
 }

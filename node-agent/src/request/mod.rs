@@ -11,9 +11,10 @@ mod view;
 pub use access::AccessError;
 pub use annotation::{AnnotateError, MarkSpec, PushSpec, RegionSpec, RegionsSpec};
 pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
-pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest};
+pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
 pub(crate) use supervisor_request::ask;
 pub use supervisor_request::{
-    AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, Reply, ResetReply, SupervisorRequest,
+    AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply, ResetReply,
+    SupervisorRequest,
 };
 pub use view::{Availability, JobView, MetricView, SourceView, View};

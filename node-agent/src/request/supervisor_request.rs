@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::access::AccessError;
 use super::annotation::{AnnotateError, MarkSpec, PushSpec, RegionsSpec};
 use super::job::{JobSpec, RegisterError, StartSpec};
-use super::lease::{LeaseError, LeaseGrant, LeaseRequest};
+use super::lease::{LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
 use super::view::{JobView, MetricView, View};
 use crate::config::AgentConfig;
 use crate::delivery::tap::WatchReceiver;
@@ -35,6 +35,10 @@ pub enum SupervisorRequest {
     /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps
     /// or tasks only. The answer is their number.
     Reset(Principal, Option<Identifier>, Option<StepLevel>, ResetReply),
+    /// Releases hardware events; the answer holds the end, in microseconds since the epoch, and the metrics.
+    Release(ReleaseRequest, ReleaseReply),
+    /// Ends the principal's releases on a job, or all for an administrator. The answer is their number.
+    Resume(Principal, Option<Identifier>, ResetReply),
     /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Puts a user-supplied value into the data.
@@ -67,6 +71,9 @@ pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>
 
 /// The channel of the answer to a lease request.
 pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
+
+/// The channel of the answer to a release of hardware events: its end, and the metrics.
+pub type ReleaseReply = Reply<Result<(i64, Vec<String>), LeaseError>>;
 
 /// The channel of the answer to a request to end leases: their number.
 pub type ResetReply = Reply<Result<usize, AccessError>>;

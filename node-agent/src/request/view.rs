@@ -9,6 +9,7 @@ use polymeter_proto::step_level::StepLevel;
 
 use super::job::RefusedRequest;
 use crate::in_force::InForce;
+use crate::plan::Release;
 
 /// The state of the node and of all tracked jobs.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +39,8 @@ pub struct JobView {
     pub plan: Vec<(String, InForce)>,
     /// The plan in force of its steps and of their tasks.
     pub step_plans: Vec<(StepLevel, (String, InForce))>,
+    /// The release of its hardware events that is in force.
+    pub release: Option<Release>,
     /// Sampling requests at submission that are not granted.
     pub refused: Vec<RefusedRequest>,
 }
@@ -71,6 +74,11 @@ pub struct MetricView {
 /// The availability of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Availability {
+    /// Readers compute it from other metrics or quantities, all of which are available.
+    Computed {
+        /// These.
+        from: Vec<String>,
+    },
     /// It is read from a source.
     From {
         /// The source.

@@ -265,7 +265,8 @@ impl Edge for SimulatedEdge {
             let known = self.handles.entry(handle).or_insert_with(|| key.clone());
             assert_eq!(known, key, "a handle has a second meaning");
         }
-        let wanted = target.sources.wanted(target.definitions(), None, is_anew);
+        let is_released = target.release().is_some();
+        let wanted = target.sources.wanted(target.definitions(), None, is_released, is_anew);
         let first_perf_group = target.sources.next_perf_group();
         let (opened, unavailable) = self.open(first_perf_group, &wanted.definitions);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
@@ -274,6 +275,10 @@ impl Edge for SimulatedEdge {
 
     fn has_other_files(&mut self, _: &mut TrackedTarget, _: &[Definition]) -> bool {
         self.random.percent(10)
+    }
+
+    fn counters_owner(&self) -> Option<u32> {
+        None
     }
 
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {

@@ -52,6 +52,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'm', "mountinfo", OF_MOUNTS, mount_table::check),
     parser(b'M', "mmpmon", &["gpfs"], gpfs::check),
     parser(b'n', "nfs_mountstats", &["nfs"], nfs::check),
+    parser(b'P', "pmu_format", &["perf"], perf::check_format),
     parser(b'p', "process", OF_PROCESSES, process_files::check),
     parser(b'r', "resctrl", &["resctrl"], resctrl::check),
     parser(b'R', "refresh_interval", &["blocking_file"], refresh::check),

@@ -177,6 +177,8 @@ pub struct SourceFactory<'a> {
     pub perf_descriptors: usize,
     /// The number of the first perf group to be opened, if others are open already.
     pub first_perf_group: usize,
+    /// True if hardware events must not be opened, since other programs use the counters.
+    pub is_released: bool,
     /// The id of the job; none for the node.
     pub job: Option<&'a Identifier>,
     /// The step or task that is opened; none for a whole target.
@@ -210,6 +212,7 @@ impl<'a> SourceFactory<'a> {
             cpus: &[],
             perf_descriptors: 0,
             first_perf_group: 0,
+            is_released: false,
             job: None,
             step: None,
             cpu_account: None,

@@ -72,6 +72,7 @@ pub use kind::{Lane, OpenRequest, Opening, SourceFactory, SourceKind};
 pub use layout::ParseError;
 pub use outcome::Outcome;
 pub use perf::PerfSource;
+pub(crate) use perf::{RELEASED, machine};
 pub use read_buffer::ReadBuffer;
 pub use reading::Reading;
 pub use refresh::RefreshInterval;

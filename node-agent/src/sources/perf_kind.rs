@@ -3,8 +3,11 @@
 use polymeter_proto::catalogue::{Definition, PERF_KIND};
 
 use super::finder::Finder;
-use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::perf::{FollowedSource, PerfSource, PerfTarget, groups};
+use super::kind::{Lane, OpenRequest, Opening, SourceFactory, SourceKind};
+use super::perf::{
+    EventPlaces, FollowedSource, HARDWARE_EVENTS, PerfSource, PerfTarget, RELEASED, ReleasedEvents, by_pmu,
+    groups, open_units,
+};
 use super::source::Source;
 use super::target::Target;
 use crate::cgroups::JobCgroups;
@@ -39,39 +42,79 @@ impl SourceKind for PerfKind {
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let host = request.host;
-        let target = match request.target {
-            Target::Cgroups(cgroups) => match cgroups.perf_directory(host.mounts) {
-                Some(path) => PerfTarget::Cgroup(path.to_owned()),
-                None => return follow_processes(request, cgroups, opening),
-            },
-            Target::Processes(root) => PerfTarget::Process(*root),
-            Target::Node(_) => return,
-        };
-        let labels = host.step.map_or(&[][..], |step| &step.labels);
-        let (per_cpu, sums) = divided(&request.wanted);
-        let mut descriptors = 0;
-        let per_cpu = match target {
-            PerfTarget::Cgroup(_) => groups(&per_cpu),
-            PerfTarget::Process(_) => {
-                opening.unavailable_all(&per_cpu, NOT_PER_CPU);
-                Vec::new()
-            }
-        };
-        for (number, group) in groups(&sums).into_iter().chain(per_cpu).enumerate() {
-            let needed =
-                group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
-            if descriptors + needed > host.perf_descriptors {
-                opening.unavailable_all(&group, LIMIT);
-                continue;
-            }
-            let (source, missing) =
-                PerfSource::open(&target, &group, host.cpus, &host.mounts.tracefs, labels);
-            missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
-            if let Some(source) = source {
-                descriptors += source.descriptors();
-                opening.push(format!("perf/{}", host.first_perf_group + number), Source::Perf(source));
-            }
+        if request.host.is_released {
+            return open_released(request, opening);
+        }
+        open_events(request, opening);
+    }
+}
+
+/// Opens the events that take no counters of the hardware, and lets others stand in for the rest.
+fn open_released(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+    let host = request.host;
+    let labels = host.step.map_or(&[][..], |step| &step.labels);
+    let (hardware, wanted): (Vec<Definition>, Vec<Definition>) =
+        request.wanted.iter().cloned().partition(Definition::is_of_hardware);
+    let mut number = host.first_perf_group;
+    for group in groups(&hardware) {
+        let events = ReleasedEvents::new(&group, labels);
+        opening.push(format!("{RELEASED}{number}"), Source::Custom(Box::new(events)));
+        number += 1;
+    }
+    let host = SourceFactory { first_perf_group: number, is_released: false, ..*host };
+    open_events(&OpenRequest { host: &host, target: request.target, wanted }, opening);
+}
+
+/// Opens events of a job or of the node.
+fn open_events(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+    let host = request.host;
+    let target = match request.target {
+        Target::Cgroups(cgroups) => match cgroups.perf_directory(host.mounts) {
+            Some(path) => PerfTarget::Cgroup(path.to_owned()),
+            None => return follow_processes(request, cgroups, opening),
+        },
+        Target::Processes(root) => PerfTarget::Process(*root),
+        Target::Node(_) => return open_of_node(request, opening),
+    };
+    let labels = host.step.map_or(&[][..], |step| &step.labels);
+    let (per_cpu, sums) = divided(&request.wanted);
+    let places = EventPlaces::of(host.mounts);
+    let mut descriptors = 0;
+    let per_cpu = match target {
+        PerfTarget::Cgroup(_) => groups(&per_cpu),
+        PerfTarget::Process(_) | PerfTarget::Node => {
+            opening.unavailable_all(&per_cpu, NOT_PER_CPU);
+            Vec::new()
+        }
+    };
+    for (number, group) in groups(&sums).into_iter().chain(per_cpu).enumerate() {
+        let needed = group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
+        if descriptors + needed > host.perf_descriptors {
+            opening.unavailable_all(&group, LIMIT);
+            continue;
+        }
+        let (source, missing) = PerfSource::open(&target, &group, host.cpus, &places, labels);
+        missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
+        if let Some(source) = source {
+            descriptors += source.descriptors();
+            opening.push(format!("perf/{}", host.first_perf_group + number), Source::Perf(source));
+        }
+    }
+}
+
+/// Opens the events of PMUs that count for the whole node.
+fn open_of_node(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+    let host = request.host;
+    let units: Vec<Definition> =
+        request.wanted.iter().filter(|definition| definition.is_of_hardware()).cloned().collect();
+    let (mut room, mut number) = (host.perf_descriptors, host.first_perf_group);
+    for group in by_pmu(&units, HARDWARE_EVENTS) {
+        let (sources, missing) = open_units(&group, &EventPlaces::of(host.mounts), room);
+        missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
+        for source in sources {
+            room = room.saturating_sub(source.descriptors());
+            opening.push(format!("perf/{number}"), Source::Perf(source));
+            number += 1;
         }
     }
 }
@@ -84,7 +127,7 @@ fn follow_processes(request: &OpenRequest<'_>, cgroups: &JobCgroups, opening: &m
         opening.unavailable_all(&request.wanted, "the job has no cgroup with processes");
         return;
     };
-    let paths = (host.mounts.proc.as_path(), host.mounts.tracefs.as_path());
+    let places = EventPlaces::of(host.mounts);
     let mut room = host.perf_descriptors;
     let (per_cpu, sums) = divided(&request.wanted);
     opening.unavailable_all(&per_cpu, NOT_PER_CPU);
@@ -93,7 +136,7 @@ fn follow_processes(request: &OpenRequest<'_>, cgroups: &JobCgroups, opening: &m
             opening.unavailable_all(&group, LIMIT);
             continue;
         }
-        let (opened, missing) = FollowedSource::open(paths, cgroup, &group, host.cpus, room, labels);
+        let (opened, missing) = FollowedSource::open(&places, cgroup, &group, host.cpus, room, labels);
         missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
         if let Some((source, follower)) = opened {
             room = room.saturating_sub(follower.descriptors());

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::edge::Edge;
 use super::owner_lookups::{JobPurpose, LookedUp};
-use crate::admission::{Admission, ChangedPlan};
+use crate::admission::{Admission, ChangedPlan, released};
 use crate::config::Limits;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::{Lifecycle, LifecycleEffect, Walk, look_up_owners, reopen};
@@ -200,6 +200,35 @@ impl<E: Edge> Dispatcher<E> {
     pub(crate) async fn expire(&mut self) {
         let expired = Admission::expire(&mut self.targets, self.edge.now());
         self.follow_plans(expired).await;
+        let resumed = Admission::expire_releases(&mut self.targets, self.edge.now());
+        self.follow_releases(resumed).await;
+    }
+
+    /// Closes or opens the hardware events of targets whose releases have changed; those of all targets if
+    /// that is the node.
+    pub(super) async fn follow_releases(&mut self, changed: impl IntoIterator<Item = ChangedPlan>) {
+        for change in changed {
+            let keys = match &change.key {
+                None => self.targets.keys_where(|_| true),
+                Some(_) => vec![change.key],
+            };
+            for key in &keys {
+                if let Some(target) = self.targets.get_mut(key) {
+                    target.findings.forget();
+                }
+            }
+            self.follow_plans(keys.iter().map(released)).await;
+        }
+    }
+
+    /// Tells a target of the release of the node that is in force.
+    pub(super) fn spread_release(&mut self, key: &TargetKey) {
+        let node = self.targets.get(&None);
+        let of_node = node.and_then(|node| node.plan.releases.iter().max_by_key(|release| release.ends_ns));
+        let of_node = of_node.copied();
+        if let Some(target) = self.targets.get_mut(key) {
+            target.node_release = of_node;
+        }
     }
 
     /// Takes over the refresh intervals that the hardware of sources has stated since these were opened.
@@ -229,6 +258,7 @@ impl<E: Edge> Dispatcher<E> {
     /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading
     /// does not wait for a deadline, even if the cgroups appear one after the other.
     async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
+        self.spread_release(key);
         let Some(target) = self.targets.get_mut(key) else { return };
         let changes = self.edge.open_sources(key, target, is_anew);
         warn_of_missing(key, &changes.missing);

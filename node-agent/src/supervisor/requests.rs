@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{Definition, REGIONS};
+use polymeter_proto::catalogue::{self, Definition, REGIONS, derived};
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
@@ -10,17 +10,20 @@ use polymeter_proto::step_level::StepLevel;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
 use super::owner_lookups::{LookedUp, Purpose, User};
-use crate::admission::{Admission, metrics_of};
+use crate::admission::{Admission, metrics_of, released};
 use crate::cgroups::StepCounts;
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
 use crate::lifecycle::{LifecycleEffect, Registration};
 use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, JobSpec, LeaseError, LeaseGrant, LeaseRequest, MarkSpec, MetricView,
-    PushSpec, RegionsSpec, RegisterError, StartSpec,
+    PushSpec, RegionsSpec, RegisterError, ReleaseRequest, StartSpec,
 };
 use crate::sources::Source;
 use crate::targets::{Access, TargetKey, USER_SUPPLIED};
+
+/// The families of events that are selected by name only.
+const NAMED_EVENTS: [&str; 2] = ["perf.event.*", "node.pmu.*"];
 
 impl<E: Edge> Dispatcher<E> {
     /// Grants a lease, and samples by it. One that cannot be sampled at all is revoked.
@@ -68,6 +71,33 @@ impl<E: Edge> Dispatcher<E> {
         Ok(ended)
     }
 
+    /// Releases hardware events, and closes them. Returns the end of the release, and the metrics.
+    pub(crate) async fn release(
+        &mut self,
+        request: &ReleaseRequest,
+    ) -> Result<(i64, Vec<String>), LeaseError> {
+        let until_us = self.admission.release(&mut self.targets, request, self.edge.now())?;
+        self.follow_releases([released(&request.job_id)]).await;
+        let target = self.targets.get(&request.job_id);
+        let sampled = target.into_iter().flat_map(|target| target.plan_in_force());
+        let is_of_hardware =
+            |name: &String| catalogue::find(name).is_some_and(|definition| definition.is_of_hardware());
+        let metrics = sampled.map(|(name, _)| name).filter(is_of_hardware);
+        Ok((until_us, metrics.collect()))
+    }
+
+    /// Ends the releases of a principal on a target, and opens the hardware events again. Returns how many
+    /// ended.
+    pub(crate) async fn resume(
+        &mut self,
+        principal: Principal,
+        key: &TargetKey,
+    ) -> Result<usize, AccessError> {
+        let (ended, changed) = Admission::resume(&mut self.targets, principal, key)?;
+        self.follow_releases(changed).await;
+        Ok(ended)
+    }
+
     /// Returns the catalogue, as a target has it.
     pub(crate) async fn metrics(
         &mut self,
@@ -77,10 +107,13 @@ impl<E: Edge> Dispatcher<E> {
         self.targets.access(principal, key, Access::See)?;
         self.refresh_files(key, &[]).await;
         let target = self.targets.access(principal, key, Access::See)?;
-        let all = "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(None, &all));
+        let mut all = "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(None, &all));
+        let named = NAMED_EVENTS.iter().filter_map(|family| family.parse().ok());
+        let derived = derived::all().filter_map(|derived| derived.name.parse().ok());
+        all.extend(derived.chain(named).flat_map(|selector| target.choose(None, &selector)));
         self.probe(key, all, false);
         let target = self.targets.access(principal, key, Access::See)?;
-        Ok(metrics_of(target, &self.edge.read_times()))
+        Ok(metrics_of(target, &self.edge.read_times(), self.edge.counters_owner()))
     }
 
     /// Tracks a job.

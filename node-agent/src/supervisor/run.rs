@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use polymeter_proto::catalogue::derived::Machine;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Interval;
 use tracing::warn;
 
@@ -30,7 +31,7 @@ use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::plan::Plan;
 use crate::request::SupervisorRequest;
 use crate::rights::Rights;
-use crate::sources::{Target, follow_created_cgroups};
+use crate::sources::{Target, follow_created_cgroups, machine};
 use crate::targets::{Access, Targets, TrackedTarget};
 
 /// The interval of measurements of the cost of sampling: long enough to average slow moments, and short
@@ -40,6 +41,9 @@ const MEASURE_CPU: Duration = Duration::from_secs(2);
 /// The interval at which samples are handed on while a client watches them.
 const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
 
+/// The longest wait until the sampler has removed sources.
+const CONFIRMED: Duration = Duration::from_secs(2);
+
 /// The interval of attempts to determine jobs' numbers, in nanoseconds.
 const NUMBERS_NS: u64 = 20_000_000;
 
@@ -47,6 +51,7 @@ const NUMBERS_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: AgentConfig,
+    machine: Machine,
     core: Dispatcher<NodeEdge>,
     cpu_meter: CpuMeter,
     clock_watch: ClockWatch,
@@ -77,7 +82,9 @@ impl Supervisor {
     ) -> Self {
         let placement = Placement::new(Arc::clone(&shared.channels));
         let node = Target::Node(Arc::clone(&shared.counters));
-        let lifecycle = Lifecycle::new(config.cluster.clone(), standing_plan(&config), node, now());
+        let machine = machine(&mounts.proc);
+        let standing = standing_plan(&config, machine);
+        let lifecycle = Lifecycle::new(config.cluster.clone(), standing, node, now());
         let core = Dispatcher {
             targets: Targets::new(config.job_visibility),
             admission: Admission::new(config.limits.clone(), cpus.len()),
@@ -86,6 +93,7 @@ impl Supervisor {
         };
         Self {
             config,
+            machine,
             core,
             cpu_meter: CpuMeter::default(),
             clock_watch: ClockWatch::default(),
@@ -277,9 +285,18 @@ impl Supervisor {
         self.core.targets.set_job_visibility(config.job_visibility);
         self.config = config;
         self.rights.send_replace(Rights::of(&self.config));
-        let standing = standing_plan(&self.config);
+        let standing = standing_plan(&self.config, self.machine);
         self.core.reload(self.config.cluster.clone(), self.config.limits.clone(), standing).await;
         self.find_jobs(Search::Walk).await;
+    }
+
+    /// Closes the sources that the sampler has been told to remove.
+    async fn close_removed(&mut self) {
+        let (reply, taken) = oneshot::channel();
+        self.core.edge.command(Command::Confirm(reply)).await;
+        // A sampler that has ended does not answer.
+        tokio::time::timeout(CONFIRMED, taken).await.ok();
+        sampler_notices::handle(&mut self.core);
     }
 
     /// Serves a request. An answer is dropped if the requester does not wait any more.
@@ -310,6 +327,14 @@ impl Supervisor {
             SupervisorRequest::Reset(principal, key, level, reply) => {
                 reply.send(self.core.reset(principal, &key, level).await).ok();
             }
+            SupervisorRequest::Release(request, reply) => {
+                let released = self.core.release(&request).await;
+                self.close_removed().await;
+                drop(reply.send(released));
+            }
+            SupervisorRequest::Resume(principal, key, reply) => {
+                reply.send(self.core.resume(principal, &key).await).ok();
+            }
             SupervisorRequest::Metrics(principal, key, reply) => {
                 drop(reply.send(self.core.metrics(principal, &key).await));
             }
@@ -335,10 +360,10 @@ impl Supervisor {
     }
 }
 
-/// Returns the plan of a job without any request.
-fn standing_plan(config: &AgentConfig) -> Plan {
+/// Returns the plan of a job without any request, on a machine of this kind.
+fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
     let AgentConfig { baseline, steps, tasks, .. } = config.clone();
-    Plan { baseline, steps, tasks, ..Plan::default() }
+    Plan { machine, baseline, steps, tasks, ..Plan::default() }
 }
 
 fn rescans(config: &AgentConfig) -> Interval {

@@ -35,6 +35,7 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
         unavailable: target.sources.unavailable_with_steps(),
         plan: target.plan_in_force(),
         step_plans: StepLevel::ALL.into_iter().flat_map(of_level).collect(),
+        release: target.release(),
         refused: target.refused.all(),
     }
 }

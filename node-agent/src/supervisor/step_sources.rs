@@ -12,6 +12,7 @@ impl<E: Edge> Dispatcher<E> {
     /// directory, or have further metrics in the plan, and closes those of steps and tasks that are gone.
     /// Returns true if any was opened or closed.
     pub(super) async fn update_steps(&mut self, key: &TargetKey) -> bool {
+        self.spread_release(key);
         let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else {
             return false;
         };
@@ -21,7 +22,7 @@ impl<E: Edge> Dispatcher<E> {
         let (mut opened, mut perf_descriptors) = (Vec::new(), 0);
         for (name, step) in present {
             let Some(target) = self.targets.get_mut(key) else { return false };
-            let definitions = target.plan.step_definitions(step.level);
+            let definitions = target.step_definitions(step.level);
             if !target.sources.needs_step(&name, &definitions) || !self.edge.admits_step(key, target, &name) {
                 continue;
             }

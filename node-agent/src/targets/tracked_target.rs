@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::catalogue::{self, Definition, Origin, Scope};
+use polymeter_proto::catalogue::{Definition, Origin, Scope};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
@@ -15,7 +15,7 @@ use super::owner_search::OwnerSearch;
 use super::source_set::SourceSet;
 use super::user_events::UserEvents;
 use crate::cgroups::{JobCgroups, Mounts, StepCounts};
-use crate::plan::{Plan, choose_of_steps, selects};
+use crate::plan::{Plan, Release, choose_of_steps, select, selects};
 use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
@@ -161,6 +161,8 @@ pub(crate) struct TrackedTarget {
     pub(crate) refused: RefusedRequests,
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
+    /// The release of the hardware events of the whole node that is in force.
+    pub(crate) node_release: Option<Release>,
     /// The period of each metric according to the data, of the whole target and of its steps and tasks.
     pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Period>,
 }
@@ -182,8 +184,25 @@ impl TrackedTarget {
             refused: RefusedRequests::default(),
             rescans: RescanBudget::default(),
             user_events: UserEvents::default(),
+            node_release: None,
             recorded: BTreeMap::new(),
         }
+    }
+
+    /// Returns the release of its hardware events that is in force; of several the one that ends last.
+    pub(crate) fn release(&self) -> Option<Release> {
+        let all = self.plan.releases.iter().copied().chain(self.node_release);
+        all.max_by_key(|release| release.ends_ns)
+    }
+
+    /// Returns the metrics that are sampled of a step or task: without hardware events while they are
+    /// released.
+    pub(crate) fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
+        let mut definitions = self.plan.step_definitions(level);
+        if self.release().is_some() {
+            definitions.retain(|definition| !definition.is_of_hardware());
+        }
+        definitions
     }
 
     /// Returns the job's handle; none for the node.
@@ -225,12 +244,14 @@ impl TrackedTarget {
     /// Returns the metrics of this target, or of its steps or tasks, that match a selector.
     pub(crate) fn choose(&self, level: Option<StepLevel>, selector: &Selector) -> Vec<Definition> {
         if level.is_some() {
-            return choose_of_steps(selector);
+            return choose_of_steps(self.plan.machine, selector);
         }
         let is_job = self.job.is_some();
-        let mut chosen = catalogue::select(selector);
+        let machine = self.plan.machine;
+        let mut chosen = select(machine, selector);
         chosen.retain(|definition| {
-            (definition.metric.scope == Scope::Job) == is_job && selects(selector, &definition.name())
+            (definition.metric.scope == Scope::Job) == is_job
+                && selects(machine, selector, &definition.name())
         });
         chosen
     }

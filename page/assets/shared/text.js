@@ -78,6 +78,7 @@ export function valueText(unit, value) {
         case "s/s": return `${threeDigits(value * 100)} %`;
         case "joules": return withPrefix(value, 1000, ["", "k", "M", "G", "T"], "J");
         case "watts": return withPrefix(value, 1000, ["", "k", "M"], "W");
+        case "flop/s": return withPrefix(value, 1000, ["", "k", "M", "G", "T"], "FLOP/s");
         case "hertz": return withPrefix(value, 1000, ["", "k", "M", "G"], "Hz");
         case "volts": return `${threeDigits(value)} V`;
         case "amperes": return `${threeDigits(value)} A`;
@@ -95,7 +96,7 @@ export function tickText(unit, value) {
 
 /** Returns the unit as it is shown in a title. */
 export function unitText(unit) {
-    const shown = { "s/s": "% of the time", "percent": "%", "celsius": "°C", "watts": "W", "hertz": "Hz", "volts": "V", "amperes": "A", "count": "", "labelled": "", "nanoseconds": "time" };
+    const shown = { "s/s": "% of the time", "percent": "%", "celsius": "°C", "watts": "W", "flop/s": "FLOP/s", "hertz": "Hz", "volts": "V", "amperes": "A", "count": "", "labelled": "", "nanoseconds": "time" };
     return unit in shown ? shown[unit] : unit;
 }
 

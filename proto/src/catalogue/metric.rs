@@ -140,6 +140,8 @@ impl Metric {
     pub(crate) fn has_instance(&self, instance: &str) -> bool {
         match self.origins {
             [Origin::Perf(PerfEvent::Raw)] => perf_event::raw_config(instance).is_some(),
+            [Origin::Perf(PerfEvent::Named)] => !instance.is_empty(),
+            [Origin::Perf(PerfEvent::Unit)] => instance.contains('.'),
             [Origin::Perf(PerfEvent::Tracepoint)] => perf_event::tracepoint(instance).is_some(),
             _ => !instance.is_empty() && !instance.contains('.'),
         }
@@ -174,6 +176,12 @@ impl Definition {
     /// Returns true if it is a perf event.
     pub fn is_perf(&self) -> bool {
         self.metric.origins.iter().any(|origin| matches!(origin, Origin::Perf(_)))
+    }
+
+    /// Returns true if it is a perf event that takes a counter of the hardware.
+    pub fn is_of_hardware(&self) -> bool {
+        let mut origins = self.metric.origins.iter();
+        origins.any(|origin| matches!(origin, Origin::Perf(event) if event.is_of_hardware()))
     }
 
     /// Returns the canonical name. That of a whole family ends in `*`, as in the catalogue.

@@ -3,6 +3,9 @@
 //! The reference (`docs/reference/metrics.md`), ids, units in the database and the agent's sources are
 //! derived from these tables. A new table is a file in `tables/` and a line of `tables::ALL`.
 
+pub mod derived;
+mod formula;
+mod lookup;
 mod metric;
 mod origin;
 mod perf_event;
@@ -10,9 +13,10 @@ mod supplied;
 mod tables;
 mod text_file;
 
-use crate::name::{MetricName, Selector};
+use crate::name::Selector;
 use crate::suggest;
 
+pub use lookup::{all, find, select};
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND};
 pub use supplied::REGIONS;
@@ -26,35 +30,15 @@ pub mod perf {
     pub use super::perf_event::{PerfEvent, raw_config, tracepoint};
 }
 
-/// Returns all metrics, in the order of the documentation.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
-    tables::ALL.iter().copied().flatten()
-}
-
-/// Returns the metric with exactly this name, which may be an instance of a family.
-pub fn find(name: &str) -> Option<Definition> {
-    if let Some(metric) = all().find(|metric| metric.name == name && metric.family_prefix().is_none()) {
-        return Some(Definition::of(metric));
-    }
-    MetricName::new(name.to_owned()).ok()?;
-    all().find_map(|metric| {
-        let instance = name.strip_prefix(metric.family_prefix()?)?;
-        metric.has_instance(instance).then(|| Definition { metric, instance: Some(instance.into()) })
-    })
-}
-
-/// Returns the metrics that a selector matches. A wildcard selects whole families; a plain name may be an
-/// instance of one.
-pub fn select(selector: &Selector) -> Vec<Definition> {
-    if selector.is_exact() {
-        return find(selector.as_str()).into_iter().collect();
-    }
-    all().filter(|metric| selector.matches(metric.name)).map(Definition::of).collect()
+/// Returns true if a selector selects a metric, or one that is derived from others.
+pub fn is_known(selector: &Selector) -> bool {
+    !select(selector).is_empty() || derived::select(selector).next().is_some()
 }
 
 /// Returns the most similar name in the catalogue; none if none is similar enough.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    suggest::nearest(name, all().map(|metric| metric.name))
+    let derived = derived::all().map(|derived| derived.name);
+    suggest::nearest(name, all().map(|metric| metric.name).chain(derived))
 }
 
 #[cfg(test)]
@@ -62,6 +46,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::name::MetricName;
     use crate::series::{Kind, Unit};
 
     #[test]

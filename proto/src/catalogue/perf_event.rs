@@ -12,12 +12,37 @@ pub enum PerfEvent {
     Cache(u64),
     /// `PERF_TYPE_RAW`; the instance is `r` and the config in hexadecimal.
     Raw,
+    /// An event of the CPU's own counters; the instance is its name, as the kernel or the agent's table of
+    /// CPU models has it.
+    Named,
+    /// An event of a PMU outside of the cores, of the whole node; the instance is the name of the PMU
+    /// without the number of a unit, and that of the event, joined by a dot.
+    Unit,
     /// `PERF_TYPE_TRACEPOINT`; the instance is subsystem and name, joined by a dot.
     Tracepoint,
     /// Time that the events of a group were enabled, summed over the CPUs.
     TimeEnabled,
     /// Time that the events of a group counted, summed over the CPUs.
     TimeRunning,
+    /// Time that the events of a group of the node were enabled, summed over the units.
+    UnitTimeEnabled,
+    /// Time that the events of a group of the node counted, summed over the units.
+    UnitTimeRunning,
+}
+
+impl PerfEvent {
+    /// Returns true if it takes a counter of the hardware, of which there are few.
+    pub const fn is_of_hardware(self) -> bool {
+        match self {
+            Self::Hardware(_) | Self::Cache(_) | Self::Raw | Self::Named | Self::Unit => true,
+            Self::Software(_)
+            | Self::Tracepoint
+            | Self::TimeEnabled
+            | Self::TimeRunning
+            | Self::UnitTimeEnabled
+            | Self::UnitTimeRunning => false,
+        }
+    }
 }
 
 /// Returns the config of a raw event's instance: `r01c2` is 0x1c2.

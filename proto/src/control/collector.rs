@@ -12,12 +12,17 @@ use super::reading::ReadSession;
 use super::refusal::Refusal;
 use super::registry::VERBS;
 use super::tokens::TokenList;
-use super::verb::Remote;
+use super::verb::{Remote, Verb};
+use super::verbs::pmu_release::PmuReleaseRequest;
+use super::verbs::pmu_resume::PmuResumeRequest;
 use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
 use crate::series::Identifier;
 use crate::text::Text;
 use crate::wire::control::ControlLine;
+
+/// The level of releases of hardware events among the leases that wait for nodes that are away.
+const PMU_LEVEL: &str = "pmu";
 
 /// The verb of [`StateRequest`].
 const STATE: &str = "state";
@@ -120,6 +125,9 @@ impl RoutedRequest {
             return Err(invalid("verb", &message));
         }
         let RoutedFields { job, plan, level, duration } = parsed.into_request(info.example)?;
+        // They replace each other, and no leases of metrics.
+        let is_of_pmu = [PmuReleaseRequest::NAME, PmuResumeRequest::NAME].contains(&info.name);
+        let level = if is_of_pmu { Some(PMU_LEVEL.to_owned()) } else { level };
         let job = job.ok_or_else(|| {
             invalid("job", &"missing field; to change metrics of a node, send the request on that node")
         })?;
@@ -317,6 +325,8 @@ mod tests {
         assert_eq!(remote(br#"{"verb":"plan","job":"7"}"#), Remote::Immediate);
         assert_eq!(remote(br#"{"verb":"mark","job":"7","name":"x"}"#), Remote::Immediate);
         assert_eq!(remote(br#"{"verb":"reset","job":"7"}"#), Remote::EndsLeases);
+        let release = RoutedRequest::parse(br#"{"verb":"pmu_release","job":"7","for":"2s"}"#).unwrap();
+        assert_eq!((release.level.as_deref(), release.duration_us), (Some("pmu"), Some(2_000_000)));
     }
 
     #[test]

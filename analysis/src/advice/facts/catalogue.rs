@@ -1,6 +1,6 @@
 //! The definitions of all facts. Pure.
 
-use crate::advice::expression::Type;
+use crate::expression::Type;
 
 /// The unit of a fact, which determines its form in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

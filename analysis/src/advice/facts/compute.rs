@@ -7,7 +7,7 @@ use polymeter_proto::units::to_f64;
 use super::cores::Cores;
 use super::values::{Facts, MetricFacts, ratio};
 use super::{balance, course, gpus, stacks};
-use crate::advice::expression::Value;
+use crate::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::{of_metric, oom_kills};
 

@@ -15,7 +15,7 @@ pub use catalogue::{FACTS, FactDefinition, FactUnit};
 pub(crate) use cores::Cores;
 pub use values::{Facts, MetricFacts};
 
-use super::expression::{Scope, Type};
+use crate::expression::{Scope, Type};
 use crate::model::Report;
 
 impl Facts {

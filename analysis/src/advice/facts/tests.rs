@@ -604,7 +604,7 @@ fn notices(report: &Report, owner_wasted: Option<f64>) -> Vec<String> {
     let (rules, faults) = Advice::notices(std::path::Path::new("/no/such/directory"));
     assert!(faults.0.is_empty(), "{faults}");
     let mut facts = Facts::of(report);
-    facts.set("owner_wasted_core_hours", owner_wasted.map(crate::advice::expression::Value::Number));
+    facts.set("owner_wasted_core_hours", owner_wasted.map(crate::expression::Value::Number));
     rules.findings(&facts).into_iter().map(|finding| finding.id).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::catalogue::FACTS;
-use crate::advice::expression::{Lookup, Statistic, Type, Value};
+use crate::expression::{Lookup, Statistic, Type, Value};
 
 /// The statistics of a metric over all series of a job that belong to no step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -7,6 +7,7 @@ mod man;
 mod mark;
 mod metrics;
 mod plan;
+mod pmu;
 mod push;
 mod reset;
 mod set;
@@ -46,6 +47,9 @@ pub enum ClientCommand {
     /// Record an instant, or the begin or end of a phase, in a job's data.
     #[command(display_order = 24)]
     Mark(mark::MarkArguments),
+    /// Release the hardware's counters to other programs, and take them again.
+    #[command(display_order = 24)]
+    Pmu(pmu::PmuArguments),
     /// Record a value of your own in a job's data.
     #[command(display_order = 25)]
     Push(push::PushArguments),
@@ -79,6 +83,7 @@ impl ClientCommand {
             Self::Set(arguments) => set::execute(&arguments)?,
             Self::Reset(arguments) => reset::execute(&arguments)?,
             Self::Mark(arguments) => mark::execute(&arguments)?,
+            Self::Pmu(arguments) => pmu::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
             Self::Token(arguments) => token::execute(&arguments)?,
             Self::Completions(arguments) => completions::execute(&arguments)?,

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
-use polymeter_proto::catalogue;
+use polymeter_proto::catalogue::{self, derived};
 
 use super::beginning_with;
 use super::periods;
@@ -14,7 +14,10 @@ pub fn metric(current: &OsStr) -> Vec<CompletionCandidate> {
         CompletionCandidate::new(metric.name).help(Some(metric.help.into()))
     };
     let named = catalogue::all().filter(|metric| !metric.name.ends_with('*'));
-    beginning_with(current, named.map(candidate))
+    let derived = derived::all()
+        .filter(|derived| !derived.name.ends_with('*'))
+        .map(|derived| CompletionCandidate::new(derived.name).help(Some(derived.help.into())));
+    beginning_with(current, named.map(candidate).chain(derived))
 }
 
 /// Completes a metric with a period, such as `cpu.usage=10ms`.

@@ -4,7 +4,7 @@ use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanA
 use polymeter_proto::text::abridged_list;
 use polymeter_service::clock;
 
-use super::plan::{cost_text, plan_text, targets_text};
+use super::plan::{cost_text, plan_text, released_text, targets_text};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::table::table_within;
@@ -92,6 +92,7 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
                 ),
             )
         }
+        Some(Ok(Answer::PmuReleased(released))) => ("granted", released_text(released, now_us)),
         Some(Ok(Answer::Reset(ResetAnswer { ended }))) => {
             ("done", format!("{} ended", units::counted(ended, "lease")))
         }

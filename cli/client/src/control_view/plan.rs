@@ -1,6 +1,6 @@
 //! The plan of a job or a node as text, and the predicted cost of sampling. Pure.
 
-use polymeter_proto::control::{LeaseAnswer, PlanLine, PredictedCost, RefusedLine};
+use polymeter_proto::control::{LeaseAnswer, PlanLine, PmuReleaseAnswer, PredictedCost, RefusedLine};
 use polymeter_proto::step_level::StepLevel;
 
 use crate::output::table::{figure, head, table_within};
@@ -58,7 +58,9 @@ pub(crate) fn targets_text(granted: &LeaseAnswer) -> Option<String> {
 /// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
 pub(crate) fn reason(line: &PlanLine) -> String {
     let actor = line.actor.as_deref().map_or_else(String::new, |actor| format!(" of {}", person(actor)));
-    format!("{}{actor}", line.cause)
+    let derived =
+        if line.input_of.is_empty() { String::new() } else { format!(" for {}", line.input_of.join(", ")) };
+    format!("{}{actor}{derived}", line.cause)
 }
 
 /// Returns the name of an actor for the reader: `you`, or the name that agents give to others.
@@ -77,6 +79,18 @@ pub(crate) fn cost_text(cost: &PredictedCost) -> String {
     format!("{:.2} % of a CPU, {samples} samples/s, {:.0} bytes/s", cost.cpu_percent, cost.bytes_per_s)
 }
 
+/// Describes a release.
+pub(crate) fn released_text(released: &PmuReleaseAnswer, now_us: i64) -> String {
+    let PmuReleaseAnswer { until_us, metrics } = released;
+    let remaining = units::remaining(now_us, *until_us);
+    match metrics.len() {
+        0 => format!("released; no hardware event was open; ends in {remaining}"),
+        count => {
+            format!("released; {} closed; ends in {remaining}", units::counted(count, "hardware metric"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +103,7 @@ mod tests {
             {"metric": "memory.current", "period": "1s", "cause": "baseline"},
             {"metric": "node.hwmon.power", "period": "1s", "cause": "baseline", "requested": "10ms",
              "reason": "it changes every 1s: granted 1s instead of 10ms"},
-            {"metric": "perf.instructions", "period": "100ms", "cause": "registration"},
+            {"metric": "perf.instructions", "period": "100ms", "cause": "registration", "input_of": ["perf.ipc"]},
         ]);
         let refused = serde_json::json!([
             {"request": "io.*", "period": "100us", "reason": "the shortest period allowed for io.read.bytes is 10ms"},

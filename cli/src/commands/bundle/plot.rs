@@ -107,6 +107,7 @@ mod tests {
             rate_unit: None,
             window_s: None,
             is_clamped: false,
+            is_derived: false,
             samples: 3,
             period: None,
             min: points.iter().map(|(_, value)| *value).reduce(f64::min),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_agent::request::View;
 use polymeter_client::connection::agent::{JOB_VARIABLE, SOCKET_VARIABLE, STORE_VARIABLE};
+use polymeter_proto::catalogue::derived::{self, Derived};
 use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
 use tempfile::TempDir;
@@ -58,11 +59,14 @@ pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool
     for text in requested {
         let (selector, period) = text.split_once('=').unwrap_or((text, ""));
         let Ok(selector) = selector.parse::<Selector>() else { continue };
+        let derived: Vec<&Derived> = derived::select(&selector).collect();
+        let selects =
+            |metric: &str| selector.matches(metric) || derived.iter().any(|derived| derived.may_use(metric));
         let mut plans = view.subjects.iter().flat_map(|subject| &subject.plan);
-        let is_sampled = plans.any(|(metric, _)| selector.matches(metric));
+        let is_sampled = plans.any(|(metric, _)| selects(metric));
         let unavailable = view.subjects.iter().flat_map(|subject| &subject.unavailable);
         let mut unavailable: Vec<(String, String)> =
-            unavailable.filter(|(metric, _)| selector.matches(metric)).cloned().collect();
+            unavailable.filter(|(metric, _)| selects(metric)).cloned().collect();
         if is_sampled {
             let is_of_cgroup = |metric: &str| OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix));
             unavailable.retain(|(metric, _)| !has_cgroup && is_of_cgroup(metric));
@@ -73,6 +77,10 @@ pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool
             ));
         }
         if period == "off" || (is_sampled && unavailable.is_empty()) {
+            continue;
+        }
+        if unavailable.is_empty() && !derived.is_empty() {
+            notes.push(format!("-m '{text}' has no effect: nothing is sampled for it on this CPU"));
             continue;
         }
         if unavailable.is_empty() {

@@ -100,8 +100,8 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest, RunReport,
-        SeriesReport, SourceReport, Traffic, Usage,
+        DerivedReport, Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange,
+        RefusedRequest, RunReport, SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -118,6 +118,7 @@ mod tests {
             rate_unit: is_counter.then_some("cores"),
             window_s: is_counter.then_some(0.1),
             is_clamped: false,
+            is_derived: false,
             samples: 4,
             period: Some("1s".to_owned()),
             min: values.iter().copied().reduce(f64::min),
@@ -306,8 +307,17 @@ mod tests {
         report.call_stacks = vec![call_stacks::tests::report()];
         report.regions = regions::tests::regions();
         report.submission.run = Some(Run::default());
+        report.derived = vec![DerivedReport {
+            metric: "perf.ipc".to_owned(),
+            node: "n1".to_owned(),
+            unit: "instructions/cycle",
+            value: None,
+            counted: Some(0.5),
+            reason: Some("not sampled: perf.cpu_cycles".to_owned()),
+        }];
         for series in &mut report.series {
             series.is_clamped = true;
+            series.is_derived = true;
             series.periods = vec![PeriodUse { period: "1s".to_owned(), seconds: 4.0 }];
         }
         Advice::built_in().advise(&mut report);

@@ -9,7 +9,7 @@ use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
 use crate::report::summary;
-use polymeter_analysis::model::{Report, SeriesReport};
+use polymeter_analysis::model::{DerivedReport, Report, SeriesReport};
 use polymeter_analysis::rates;
 use polymeter_analysis::regions::METRICS as REGIONS;
 
@@ -39,7 +39,8 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     chosen.sort_by_key(|series| series.metric.starts_with(OWN));
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
     let mut text = table(report, listed, limit);
-    for remark in remarks(report, listed) {
+    let unknown = unknown(report).filter(|_| detail == Detail::All);
+    for remark in remarks(report, listed).into_iter().chain(unknown) {
         text.push_str(&paragraph::remark(&remark, limit));
     }
     let constant = all().count() - chosen.len();
@@ -51,6 +52,16 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
         text.push_str(&paragraph::remark(&left_out, limit));
     }
     text
+}
+
+/// Names the derived metrics that are unknown, with the reasons.
+fn unknown(report: &Report) -> Option<String> {
+    let reason = |derived: &DerivedReport| {
+        let reason = derived.reason.as_ref()?;
+        Some(format!("{} of {} ({reason})", derived.metric, printable(&derived.node)))
+    };
+    let reasons: Vec<String> = report.derived.iter().filter_map(reason).collect();
+    (!reasons.is_empty()).then(|| format!("unknown: {}", reasons.join(", ")))
 }
 
 /// Lays out series with their figures and their course, below a head. A name that is too long to stand beside

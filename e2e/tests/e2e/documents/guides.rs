@@ -85,6 +85,8 @@ const OWNER_OF_JOB: &[Block] = &[
     block(PROFILE, "polymeter plan", &["baseline", "cpu.usage", "READ COST", "\"metric\":\"cpu.usage\""]),
     block(PROFILE, "polymeter set 'cpu.*=10ms'", &["cpu.usage", "10ms", "% of a CPU"]),
     block(PROFILE, "polymeter set --job 4242", &["cpu.usage", "20ms"]),
+    block(PROFILE, "polymeter metrics perf.flops", &["fp_ret_sse_avx_ops.all", "perf.cache_miss_ratio"]),
+    block(PROFILE, "polymeter pmu release", &["released; ", "1 release ended"]),
     block(PROFILE, "polymeter mark solver", &[]),
 ];
 

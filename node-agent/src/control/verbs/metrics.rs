@@ -1,6 +1,6 @@
 //! `metrics`: the catalogue, as a job or the node has it.
 
-use polymeter_proto::catalogue;
+use polymeter_proto::catalogue::{self, derived};
 use polymeter_proto::control::{
     Answer, MetricLine, MetricsAnswer, MetricsRequest, Refusal, optional_identifier,
 };
@@ -26,10 +26,14 @@ impl Execute for MetricsRequest {
 }
 
 fn line(view: MetricView) -> MetricLine {
-    let definition = catalogue::find(&view.name);
+    let of_metric = catalogue::find(&view.name).map(|definition| definition.metric.unit.as_str());
+    let unit = of_metric.or_else(|| derived::find(&view.name).map(|derived| derived.unit));
     let (reason, source, read_ns, refresh_interval) = match view.availability {
         Availability::From { source, read_ns, refresh_interval } => {
             (None, Some(source), Some(read_ns.round()), refresh_interval)
+        }
+        Availability::Computed { from } => {
+            (None, Some(format!("computed from {}", from.join(", "))), None, None)
         }
         Availability::NotNow => {
             (Some("its file does not contain this metric now".to_owned()), None, None, None)
@@ -37,7 +41,7 @@ fn line(view: MetricView) -> MetricLine {
         Availability::No(reason) => (Some(reason), None, None, None),
     };
     MetricLine {
-        unit: definition.map(|definition| definition.metric.unit.as_str().to_owned()),
+        unit: unit.map(str::to_owned),
         metric: view.name,
         available: reason.is_none(),
         reason,

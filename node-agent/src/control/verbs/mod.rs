@@ -10,6 +10,8 @@ mod mark;
 mod metrics;
 pub(super) mod plan;
 mod plan_rules;
+mod pmu_release;
+mod pmu_resume;
 mod push;
 mod regions;
 mod register;

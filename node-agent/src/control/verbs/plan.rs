@@ -1,5 +1,6 @@
 //! `plan`: the metrics that are sampled, with their periods.
 
+use polymeter_proto::catalogue;
 use polymeter_proto::control::{
     Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
 };
@@ -26,6 +27,10 @@ impl Execute for PlanRequest {
 
 /// Returns the plan in force of a job or the node.
 pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
+    let released = |metric: &str| {
+        let is_of_hardware = catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
+        view.release.filter(|_| is_of_hardware).map(|release| release.reason())
+    };
     let line = |level: Option<StepLevel>, (metric, in_force): &(String, InForce)| PlanLine {
         metric: metric.clone(),
         level,
@@ -34,7 +39,8 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
         requested: in_force.requested.map(|period| period.to_string()),
-        reason: in_force.reason(),
+        reason: released(metric).or_else(|| in_force.reason()),
+        input_of: in_force.input_of.iter().map(|derived| (*derived).to_owned()).collect(),
     };
     let refused = |part: &RefusedRequest| RefusedLine {
         request: part.request.to_string(),

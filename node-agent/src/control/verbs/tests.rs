@@ -33,6 +33,8 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         SupervisorRequest::Unregister(_, reply) => drop(reply.send(false)),
         SupervisorRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
         SupervisorRequest::Reset(_, _, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::Release(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
+        SupervisorRequest::Resume(_, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Regions(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),

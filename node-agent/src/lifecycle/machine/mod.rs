@@ -83,7 +83,8 @@ impl Lifecycle {
 
     /// Starts tracking the node.
     pub(crate) fn start(&self, targets: &mut Targets, out: &mut Effects) {
-        let plan = Plan { baseline: self.standing.baseline.clone(), ..Plan::default() };
+        let Plan { machine, baseline, .. } = self.standing.clone();
+        let plan = Plan { machine, baseline, ..Plan::default() };
         targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
         out.push(LifecycleEffect::OpenSources(None));
     }

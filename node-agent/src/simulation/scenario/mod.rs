@@ -237,7 +237,7 @@ impl Scenario {
                 let interval = target.sources.sampled()[&metric].iter().map(|(_, interval)| *interval).min();
                 let interval = interval.flatten().unwrap_or(Period::MIN);
                 assert!(in_force.period >= interval, "{metric} of {key:?} is faster than its hardware");
-                if let Some(baseline) = target.plan.baseline.period(&metric) {
+                if let Some(baseline) = target.plan.baseline.period(target.plan.machine, &metric) {
                     let longest = baseline.max(interval);
                     assert!(in_force.period <= longest, "{metric} of {key:?} is slower than its baseline");
                 }

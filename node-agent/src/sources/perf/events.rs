@@ -2,27 +2,22 @@
 
 use std::io;
 use std::num::ParseIntError;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Definition};
 use rustix::io::Errno;
 
+use super::event_config::{Config, EventPlaces};
+use super::named::{self, NoEvent};
 use crate::sources::kernel_text::{self, FileError};
 
 /// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would
 /// never be counted.
-const HARDWARE_EVENTS: usize = 4;
+pub(crate) const HARDWARE_EVENTS: usize = 4;
 
 /// The most software events and tracepoints of one group: they need no counters, only descriptors.
 const SOFTWARE_EVENTS: usize = 32;
-
-/// An event by its two numbers in the kernel: `type` and `config` of `perf_event_attr`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Config {
-    pub(crate) kind: u32,
-    pub(crate) config: u64,
-}
 
 /// Divides events into the groups in which they are counted: software events together, hardware events in
 /// fours.
@@ -30,11 +25,8 @@ pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
     let is_software = |definition: &&Definition| {
         matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
     };
-    let is_hardware = |definition: &&Definition| {
-        matches!(event(definition), Some(PerfEvent::Hardware(_) | PerfEvent::Cache(_) | PerfEvent::Raw))
-    };
     let software: Vec<_> = wanted.iter().filter(is_software).cloned().collect();
-    let hardware: Vec<_> = wanted.iter().filter(is_hardware).cloned().collect();
+    let hardware: Vec<_> = wanted.iter().filter(|definition| definition.is_of_hardware()).cloned().collect();
     let chunks = software.chunks(SOFTWARE_EVENTS).chain(hardware.chunks(HARDWARE_EVENTS));
     chunks.map(<[Definition]>::to_vec).collect()
 }
@@ -57,32 +49,42 @@ pub(crate) enum NoConfig {
     Tracefs(FileError),
     #[error("{}: {error}", path.display())]
     Id { path: PathBuf, error: ParseIntError },
-    #[error("not a perf event")]
+    #[error("{0}")]
+    Named(NoEvent),
+    #[error("not a perf event of jobs")]
     NotPerf,
 }
 
-/// Returns the two numbers of an event.
+/// Returns the numbers of an event.
 ///
 /// # Errors
 /// Returns the reason why it has none on this machine.
-pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, NoConfig> {
+pub(crate) fn config(definition: &Definition, places: &EventPlaces) -> Result<Config, NoConfig> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {
-        Some(PerfEvent::Hardware(config)) => Ok(Config { kind: 0, config }),
-        Some(PerfEvent::Software(config)) => Ok(Config { kind: 1, config }),
-        Some(PerfEvent::Cache(config)) => Ok(Config { kind: 3, config }),
+        Some(PerfEvent::Hardware(config)) => Ok(Config::of(0, config)),
+        Some(PerfEvent::Software(config)) => Ok(Config::of(1, config)),
+        Some(PerfEvent::Cache(config)) => Ok(Config::of(3, config)),
         Some(PerfEvent::Raw) => {
             let config = catalogue::perf::raw_config(instance).ok_or(NoConfig::RawForm)?;
-            Ok(Config { kind: 4, config })
+            Ok(Config::of(4, config))
         }
+        Some(PerfEvent::Named) => named::core_event(places, instance).map_err(NoConfig::Named),
         Some(PerfEvent::Tracepoint) => {
             let (subsystem, name) = catalogue::perf::tracepoint(instance).ok_or(NoConfig::TracepointForm)?;
-            let path = tracefs.join("events").join(subsystem).join(name).join("id");
+            let path = places.tracefs.join("events").join(subsystem).join(name).join("id");
             let id = kernel_text::text(&path).map_err(FileError::of(&path)).map_err(NoConfig::Tracefs)?;
             let config = id.trim().parse().map_err(|error| NoConfig::Id { path, error })?;
-            Ok(Config { kind: 2, config })
+            Ok(Config::of(2, config))
         }
-        Some(PerfEvent::TimeEnabled | PerfEvent::TimeRunning) | None => Err(NoConfig::NotPerf),
+        Some(
+            PerfEvent::Unit
+            | PerfEvent::TimeEnabled
+            | PerfEvent::TimeRunning
+            | PerfEvent::UnitTimeEnabled
+            | PerfEvent::UnitTimeRunning,
+        )
+        | None => Err(NoConfig::NotPerf),
     }
 }
 

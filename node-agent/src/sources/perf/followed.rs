@@ -15,7 +15,8 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::catalogue::Definition;
 use polymeter_service::clock;
 
-use super::events::{Config, config, meaning};
+use super::event_config::{Config, EventPlaces};
+use super::events::{config, meaning};
 use super::families::{Families, Listed, Opening};
 use super::fork_log::ForkLog;
 use super::forks::Forks;
@@ -96,7 +97,7 @@ impl FollowedSource {
     /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors, and the
     /// log of forks on `cpus`. Events that cannot be counted are left out and returned with the reasons.
     pub(crate) fn open(
-        (proc, tracefs): (&Path, &Path),
+        places: &EventPlaces,
         cgroup: &Path,
         wanted: &[Definition],
         cpus: &[usize],
@@ -109,7 +110,7 @@ impl FollowedSource {
         let target = PerfTarget::Process(std::process::id());
         let mut opener = Opener { target: &target, cgroup: None, user_only: false };
         for definition in wanted {
-            let probed = config(definition, tracefs).map_err(|error| error.to_string()).and_then(|config| {
+            let probed = config(definition, places).map_err(|error| error.to_string()).and_then(|config| {
                 opener.probe(config, &[]).map(|()| config).map_err(|error| meaning(&error))
             });
             match probed {
@@ -138,7 +139,7 @@ impl FollowedSource {
             exchange: Arc::clone(&exchange),
         };
         let mut follower = ProcessFollower {
-            proc: proc.to_owned(),
+            proc: places.proc.clone(),
             cgroup: cgroup.to_owned(),
             events,
             user_only: opener.user_only,

@@ -2,18 +2,23 @@
 //!
 //! Source: perf_event_open(2), `PERF_FORMAT_GROUP`.
 
+mod cpu_model;
+mod event_config;
+mod event_table;
 mod events;
 mod families;
 mod followed;
 mod fork_log;
 mod forks;
+mod named;
 mod open;
+mod released;
+mod units;
 mod values;
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
 
 use polymeter_proto::catalogue::Definition;
 use rustix::io::Errno;
@@ -25,11 +30,16 @@ use events::config;
 use open::{Group, Opener};
 use values::{GROUP_WORDS, slots};
 
-pub(crate) use events::{groups, meaning};
+pub(crate) use cpu_model::machine;
+pub use event_config::EventPlaces;
+pub(crate) use events::{HARDWARE_EVENTS, groups, meaning};
 pub(crate) use followed::FollowedSource;
 pub use followed::ProcessFollower;
 pub(super) use forks::check;
+pub(super) use named::check as check_format;
 pub use open::PerfTarget;
+pub(crate) use released::{RELEASED, ReleasedEvents};
+pub(crate) use units::{by_pmu, open as open_units};
 
 /// Events that are counted together, so that their ratios are meaningful.
 #[derive(Debug)]
@@ -51,20 +61,20 @@ impl PerfSource {
         target: &PerfTarget,
         wanted: &[Definition],
         cpus: &[usize],
-        tracefs: &Path,
+        places: &EventPlaces,
         target_labels: &[(String, String)],
     ) -> (Option<Self>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
         let mut configured = Vec::new();
         for definition in wanted {
-            match config(definition, tracefs) {
+            match config(definition, places) {
                 Ok(config) => configured.push((definition.clone(), config)),
                 Err(error) => unavailable.push(Unavailable::for_good(definition.clone(), error.to_string())),
             }
         }
         let opener = Opener { target, cgroup: None, user_only: false };
         let opener = match target {
-            PerfTarget::Process(_) => Ok(opener),
+            PerfTarget::Process(_) | PerfTarget::Node => Ok(opener),
             PerfTarget::Cgroup(path) => File::open(path)
                 .map(|file| Opener { cgroup: Some(file), ..opener })
                 .map_err(|error| format!("{}: {error}", path.display())),
@@ -179,6 +189,8 @@ fn set(sums: &[u64], slots: Range<usize>, reading: &mut Reading) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use polymeter_proto::catalogue;
 
     use super::*;
@@ -190,7 +202,7 @@ mod tests {
         let roots = ["/sys/fs/cgroup/perf_event", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
         let open = |root: &str| {
             let target = PerfTarget::Cgroup(root.into());
-            PerfSource::open(&target, &wanted, cpus, Path::new("/sys/kernel/tracing"), &[]).0
+            PerfSource::open(&target, &wanted, cpus, &EventPlaces::below(Path::new("/")), &[]).0
         };
         roots.into_iter().find_map(open)
     }

@@ -9,7 +9,7 @@ use perf_event::events::Raw;
 use perf_event::{Builder, Counter, ReadFormat};
 use polymeter_proto::catalogue::Definition;
 
-use super::events::Config;
+use super::event_config::Config;
 
 /// The processes whose events are counted.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub enum PerfTarget {
     Cgroup(PathBuf),
     /// A process and all that it starts from now on.
     Process(u32),
+    /// The whole node: what the units of a PMU outside of the cores count.
+    Node,
 }
 
 /// The events that one `read` gives.
@@ -75,9 +77,10 @@ impl Opener<'_> {
             };
             return events.iter().enumerate().map(single).collect();
         }
+        let configs: Vec<Config> = events.iter().map(|(_, config)| *config).collect();
         let mut groups = Vec::new();
         for cpu in cpus {
-            match self.open_group(events, *cpu) {
+            match self.open_group(&configs, *cpu) {
                 Ok(Some(group)) => groups.push(group),
                 Ok(None) => {}
                 // A CPU that is offline has no events and counts nothing.
@@ -88,11 +91,12 @@ impl Opener<'_> {
         Ok(groups)
     }
 
-    fn open_group(&self, events: &[(Definition, Config)], cpu: usize) -> io::Result<Option<Group>> {
-        let Some(((_, first), rest)) = events.split_first() else { return Ok(None) };
+    /// Opens events as a group on one CPU; none without events.
+    pub(crate) fn open_group(&self, events: &[Config], cpu: usize) -> io::Result<Option<Group>> {
+        let Some((first, rest)) = events.split_first() else { return Ok(None) };
         let leader = self.open_one(*first, Some(cpu), None)?;
         let mut group = Group { leader, _members: Vec::new(), single: None, cpu: Some(cpu) };
-        for (_, config) in rest {
+        for config in rest {
             let member = self.open_one(*config, Some(cpu), Some(&mut group.leader))?;
             group._members.push(member);
         }
@@ -105,8 +109,9 @@ impl Opener<'_> {
         cpu: Option<usize>,
         leader: Option<&mut Counter>,
     ) -> io::Result<Counter> {
-        let mut builder = Builder::new(Raw::new(config.config));
-        builder.attrs_mut().type_ = config.kind;
+        let Config { kind, config, config1, config2 } = config;
+        let mut builder = Builder::new(Raw::new(config).config1(config1).config2(config2));
+        builder.attrs_mut().type_ = kind;
         let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
         match (&self.cgroup, self.target) {
             (Some(cgroup), _) => {
@@ -119,9 +124,14 @@ impl Opener<'_> {
                 builder.observe_pid(i32::try_from(*pid).unwrap_or(-1)).inherit(true);
                 builder.attrs_mut().read_format = times.bits();
             }
+            (None, PerfTarget::Node) => {
+                // Units outside of the cores tell no mode of a CPU from another, and refuse to exclude one.
+                builder.any_pid().exclude_hv(false);
+                builder.attrs_mut().read_format = (ReadFormat::GROUP | times).bits();
+            }
             (None, PerfTarget::Cgroup(_)) => return Err(io::ErrorKind::NotFound.into()),
         }
-        match cpu.filter(|_| self.cgroup.is_some()) {
+        match cpu.filter(|_| !matches!(self.target, PerfTarget::Process(_))) {
             Some(cpu) => builder.one_cpu(cpu),
             None => builder.any_cpu(),
         };

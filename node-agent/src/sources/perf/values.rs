@@ -1,11 +1,21 @@
 //! The values of a group of events, and their meaning.
 
-use polymeter_proto::catalogue::perf::PerfEvent;
-use polymeter_proto::catalogue::{self, Definition};
+use polymeter_proto::catalogue::derived::times_of;
+use polymeter_proto::catalogue::{self, Definition, Scope};
+use polymeter_proto::limits;
 use polymeter_proto::series::Labels;
 
-use super::events::event;
 use crate::sources::slot::Slot;
+
+/// Returns the name of a group of hardware events: those of its events, or of the first alone if they are too
+/// long for a label; none for software events.
+fn group_name(definitions: &[Definition]) -> Option<String> {
+    let mut hardware =
+        definitions.iter().filter(|definition| definition.is_of_hardware()).map(Definition::name);
+    let first = hardware.next()?;
+    let all = hardware.fold(first.clone(), |names, name| format!("{names}+{name}"));
+    Some(if all.len() <= limits::LABEL_VALUE_BYTES { all } else { first })
+}
 
 /// The number of words before the values of a group: their number, and the two times.
 pub(super) const GROUP_WORDS: usize = 3;
@@ -24,14 +34,12 @@ pub(super) fn slots(
     };
     let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
     let mut slots: Vec<_> = definitions.iter().map(slot).collect();
-    let is_hardware = |definition: &&Definition| {
-        !matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
-    };
     // Software events are never multiplexed; the times of a hardware group give the time for which it
     // counted.
-    if let Some(first) = definitions.iter().find(is_hardware) {
-        for name in ["perf.time_enabled", "perf.time_running"] {
-            let labels = labels(Some(("group".to_owned(), first.name())));
+    if let Some(group) = group_name(definitions) {
+        let scope = definitions.first().map_or(Scope::Job, |first| first.metric.scope);
+        for name in times_of(scope) {
+            let labels = labels(Some(("group".to_owned(), group.clone())));
             slots.extend(catalogue::find(name).map(|definition| Slot { definition, labels: labels.clone() }));
         }
     }

@@ -37,6 +37,9 @@ pub(crate) trait Edge {
     /// attempt may open the sources of these metrics.
     fn has_other_files(&mut self, target: &mut TrackedTarget, wanted: &[Definition]) -> bool;
 
+    /// Returns the user, other than the agent's own, that has reserved the hardware's counters.
+    fn counters_owner(&self) -> Option<u32>;
+
     /// Opens metrics of a target for trial.
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability>;
 

@@ -1,6 +1,7 @@
 //! The edge of an agent: the files of its node, the sampler and the name service.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -137,6 +138,7 @@ impl NodeEdge {
             cpus: &self.cpus,
             perf_descriptors: self.perf_room(target),
             first_perf_group: target.sources.next_perf_group(),
+            is_released: target.release().is_some(),
             job: target.job.as_ref().map(|job| &job.descriptor.job_id),
             step: None,
             cpu_account: target.job.as_ref().map(|_| target.sources.cpu_account()),
@@ -217,7 +219,8 @@ impl Edge for NodeEdge {
             target.sources.replace_by_files();
         }
         let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
-        let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
+        let is_released = target.release().is_some();
+        let wanted = target.sources.wanted(definitions, perf_cgroup, is_released, is_anew);
         let factory = self.factory(target);
         let (mut opened, unavailable) = factory.open(&target.target, &wanted.definitions);
         if is_anew {
@@ -231,6 +234,11 @@ impl Edge for NodeEdge {
         let missing = |definition: &Definition| target.sources.may_find(&definition.name());
         let is_missing = wanted.iter().any(missing);
         look_for_files(target, clock::monotonic_ns()) || is_missing
+    }
+
+    fn counters_owner(&self) -> Option<u32> {
+        let lock = std::fs::metadata(self.mounts.likwid_lock()).ok()?;
+        Some(lock.uid()).filter(|uid| *uid != rustix::process::geteuid().as_raw())
     }
 
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {

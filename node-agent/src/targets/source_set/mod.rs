@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
@@ -32,6 +32,8 @@ struct PerfEvents {
     definitions: Vec<Definition>,
     /// The number of groups opened so far, so that each has a name of its own.
     groups: usize,
+    /// True if others stand in for hardware events, because the counters are released.
+    is_released: bool,
 }
 
 /// The sources that must be opened for a plan.
@@ -141,15 +143,21 @@ impl SourceSet {
 
     /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files
     /// are opened anew if the wanted metrics differ, or if `is_anew`, because files were added or removed.
-    /// Open perf events continue to count, unless `perf_cgroup` has changed.
+    /// Open perf events continue to count, unless `perf_cgroup` has changed; those of the hardware unless
+    /// `is_released` has, which lets others stand in for them.
     pub(crate) fn wanted(
         &mut self,
         (perf, files): (Vec<Definition>, Vec<Definition>),
         perf_cgroup: Option<PathBuf>,
+        is_released: bool,
         is_anew: bool,
     ) -> WantedSources {
+        if is_released != self.perf.is_released {
+            self.perf.is_released = is_released;
+            self.forget_hardware();
+        }
         if perf_cgroup != self.perf.cgroup {
-            self.perf = PerfEvents { cgroup: perf_cgroup, ..PerfEvents::default() };
+            self.perf = PerfEvents { cgroup: perf_cgroup, is_released, ..PerfEvents::default() };
             let former = self.open.iter_mut().filter(|(name, _)| is_perf(name));
             former.for_each(|(_, source)| source.slots.clear());
         }
@@ -158,6 +166,21 @@ impl SourceSet {
         let wanted_files = files.iter().filter(|definition| is_anew && !self.has_lasting(definition));
         let definitions = wanted_files.chain(&new_perf).cloned().collect();
         WantedSources { definitions, new_perf, files, is_anew }
+    }
+
+    /// Lets the hardware events of the whole target, or what stands in for them, be closed and opened anew.
+    fn forget_hardware(&mut self) {
+        for (_, source) in
+            self.open.iter_mut().filter(|(name, source)| source.step.is_none() && is_perf(name))
+        {
+            if source.slots.iter().any(|slot| slot.definition.is_of_hardware()) {
+                source.slots.clear();
+            }
+        }
+        self.perf.definitions.retain(|definition| !definition.is_of_hardware());
+        let is_of_hardware =
+            |metric: &str| catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
+        self.unavailable.retain(|(metric, _)| !is_of_hardware(metric));
     }
 
     /// Returns true if a source that is not opened anew provides a metric of the whole target.
@@ -371,13 +394,13 @@ impl SourceSet {
 
     /// Forgets the open perf events, because one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
-        self.perf = PerfEvents::default();
+        self.perf = PerfEvents { is_released: self.perf.is_released, ..PerfEvents::default() };
     }
 }
 
 /// Returns true if the name is that of a perf source or metric.
 pub(crate) fn is_perf(name: &str) -> bool {
-    name.starts_with("perf")
+    name.starts_with("perf") || name.starts_with("node.pmu")
 }
 
 /// Returns true for a source that costs time on events of the job while it is open, so that it is closed when

@@ -5,6 +5,7 @@ mod beegfs;
 mod busiest;
 mod cgroup;
 mod cray;
+mod derived;
 mod drm_gpu;
 mod drm_job;
 mod ebpf;
@@ -36,6 +37,7 @@ mod slingshot;
 mod stacks;
 
 use super::metric::Metric;
+pub(crate) use derived::DERIVED;
 
 /// All tables, in the order of the documentation.
 pub(crate) static ALL: &[&[Metric]] = &[
@@ -84,6 +86,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     cray::METRICS,
     ipmi::METRICS,
     hwmon::METRICS,
+    perf::NODE,
     processor::METRICS,
     numa::MEMORY,
     numa::HUGE_PAGES,

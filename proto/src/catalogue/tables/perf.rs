@@ -69,6 +69,31 @@ pub(crate) static PER_CPU: &[Metric] = &[
     .per_cpu(),
 ];
 
+/// Events of PMUs outside of the cores, which count for the whole node.
+pub(crate) static NODE: &[Metric] = &[
+    Metric::counter(
+        "node.pmu.*",
+        Count,
+        &[Origin::Perf(PerfEvent::Unit)],
+        "The event <PMU>.<name> of all units of a PMU outside of the cores, such as the memory controllers.",
+    )
+    .of_node(),
+    Metric::counter(
+        "node.pmu_time.enabled",
+        Nanoseconds,
+        &[Origin::Perf(PerfEvent::UnitTimeEnabled)],
+        "Time that a group of events of the node was enabled, summed over the units.",
+    )
+    .of_node(),
+    Metric::counter(
+        "node.pmu_time.running",
+        Nanoseconds,
+        &[Origin::Perf(PerfEvent::UnitTimeRunning)],
+        "Time that a group of events of the node was counting, summed over the units.",
+    )
+    .of_node(),
+];
+
 pub(crate) static METRICS: &[Metric] = &[
     Metric::counter("perf.cpu_clock", Nanoseconds, &[software(0)], "Time that the job ran on each CPU."),
     Metric::counter("perf.task_clock", Nanoseconds, &[software(1)], "CPU time."),
@@ -353,6 +378,12 @@ pub(crate) static METRICS: &[Metric] = &[
         Count,
         &[Origin::Perf(PerfEvent::Raw)],
         "The raw event of this CPU with the config r<hexadecimal>.",
+    ),
+    Metric::counter(
+        "perf.event.*",
+        Count,
+        &[Origin::Perf(PerfEvent::Named)],
+        "The event of the CPU's own counters with this name, as the kernel or a table of CPU models has it.",
     ),
     Metric::counter(
         "perf.tracepoint.*",

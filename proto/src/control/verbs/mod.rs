@@ -6,6 +6,8 @@ pub(super) mod jobs;
 pub(super) mod mark;
 pub(super) mod metrics;
 pub(super) mod plan;
+pub(super) mod pmu_release;
+pub(super) mod pmu_resume;
 pub(super) mod push;
 pub(super) mod regions;
 pub(super) mod register;
@@ -29,6 +31,8 @@ macro_rules! for_each_verb {
             plan: Plan(PlanRequest) => Plan(PlanAnswer);
             set: Set(SetRequest) => Granted(LeaseAnswer);
             reset: Reset(ResetRequest) => Reset(ResetAnswer);
+            pmu_release: PmuRelease(PmuReleaseRequest) => PmuReleased(PmuReleaseAnswer);
+            pmu_resume: PmuResume(PmuResumeRequest);
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
             regions: Regions(RegionsRequest);

@@ -58,6 +58,9 @@ pub struct PlanLine {
     /// The reason why a longer period than the requested one is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The derived metrics for which it is sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_of: Vec<String>,
 }
 
 /// A request at submission that was refused.

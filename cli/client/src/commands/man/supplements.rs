@@ -315,6 +315,33 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         examples: &[("polymeter reset --job 4242", "Ends your changes.")],
     },
     Supplement {
+        command: "polymeter pmu",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[("polymeter pmu release --for 10min", "Within a job: its hardware events are closed.")],
+    },
+    Supplement {
+        command: "polymeter pmu release",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[
+            ("polymeter pmu release --for 10min", "Within a job, before another profiler counts."),
+            (
+                "polymeter pmu release --node --for 1h",
+                "As root: the events of this node and of all its jobs.",
+            ),
+        ],
+    },
+    Supplement {
+        command: "polymeter pmu resume",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[("polymeter pmu resume --job 4242", "Opens the events that you released.")],
+    },
+    Supplement {
         command: "polymeter mark",
         exit_status: EXIT_STATUS,
         environment: REMOTE_ENVIRONMENT,

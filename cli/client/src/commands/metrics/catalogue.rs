@@ -1,5 +1,6 @@
 //! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
 
+use polymeter_proto::catalogue::derived::{self, Derived, Formula, Input, Quantity};
 use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{
     self, Cell, Devices, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile,
@@ -9,7 +10,43 @@ use serde::Serialize;
 use crate::output::table::{head, table};
 
 /// Lays out metrics as a table.
-pub(super) fn text(metrics: &[&Metric]) -> String {
+pub(super) fn text(metrics: &[&Metric], derived: &[&Derived]) -> String {
+    let computed = (!derived.is_empty()).then(|| derived_text(derived));
+    let sampled = (!metrics.is_empty()).then(|| sampled_text(metrics));
+    sampled.into_iter().chain(computed).collect::<Vec<_>>().join("\n")
+}
+
+/// Lays out derived metrics with their formulas.
+fn derived_text(derived: &[&Derived]) -> String {
+    let mut rows = vec![head(["DERIVED METRIC", "UNIT", "MACHINE", "FORMULA"])];
+    for derived in derived {
+        for formula in derived.formulas {
+            rows.push(vec![
+                derived.name.to_owned(),
+                derived.unit.to_owned(),
+                formula.machine.as_str().to_owned(),
+                formula_text(formula, ""),
+            ]);
+        }
+    }
+    table(&rows)
+}
+
+/// Describes a formula and its inputs, whose names are between `quote`s.
+fn formula_text(formula: &Formula, quote: &str) -> String {
+    let input = |input: &Input| {
+        let name = match input.quantity {
+            Quantity::Metric(name) => format!("{quote}{name}{quote}"),
+            Quantity::Energy => "the energy of the job".to_owned(),
+            Quantity::Pushed => format!("{quote}user.*{quote} of this name"),
+        };
+        format!("{}: {name}", input.name)
+    };
+    let inputs: Vec<String> = formula.inputs.iter().map(input).collect();
+    format!("{quote}{}{quote}; {}", formula.expression, inputs.join(", "))
+}
+
+fn sampled_text(metrics: &[&Metric]) -> String {
     let mut rows = vec![head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"])];
     for metric in metrics {
         rows.push(vec![
@@ -36,7 +73,7 @@ pub(super) struct MetricDescription {
 }
 
 /// Describes metrics for JSON.
-pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
+pub(super) fn json(metrics: &[&'static Metric], derived: &[&'static Derived]) -> Vec<MetricDescription> {
     let descriptions = metrics.iter().map(|metric| MetricDescription {
         name: metric.name,
         unit: metric.unit.as_str(),
@@ -46,7 +83,20 @@ pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
         help: metric.help,
         origins: metric.origins.iter().map(origin).collect(),
     });
-    descriptions.collect()
+    let computed = derived.iter().map(|derived| MetricDescription {
+        name: derived.name,
+        unit: derived.unit,
+        kind: "derived",
+        scope: scope(derived.scope),
+        granularity: None,
+        help: derived.help,
+        origins: derived
+            .formulas
+            .iter()
+            .map(|formula| format!("{}: {}", formula.machine.as_str(), formula_text(formula, "")))
+            .collect(),
+    });
+    descriptions.chain(computed).collect()
 }
 
 /// Formats the time within which the values are accurate; empty if every read is exact.
@@ -124,6 +174,7 @@ pub(super) fn markdown() -> String {
             ));
         }
     }
+    page.push_str(&derived_page());
     page.push_str(
         "\n## Cost of a read\n\n\
         The CPU time of one read of all values of a source, and its ratio to a bare `pread` in the same run, as `read-cost` of\n\
@@ -147,6 +198,34 @@ fn regions() -> String {
         part.push_str(&format!("| `{}` | {unit} | {kind} | {} |\n", metric.name, metric.help));
     }
     part
+}
+
+/// Returns the section about derived metrics.
+fn derived_page() -> String {
+    let mut page = String::from(
+        "\n## Derived metrics\n\n\
+        Reports, comparisons and charts compute them from the increases of their inputs over the same time, so that a mean is a\n\
+        ratio of sums. Where several groups of events shared hardware counters, the increases are scaled by `perf.time_enabled` /\n\
+        `perf.time_running` of their group. To sample the inputs, name the derived metric: `polymeter set perf.ipc=100ms`. In a\n\
+        formula, a name is the increase of its input, and `seconds` the length of the time. The event codes and formulas of\n\
+        `perf.flops` and `node.dram.bandwidth` are from the manufacturers' documents and not yet verified on hardware: neither on\n\
+        Intel (Broadwell to Granite Rapids), nor on AMD (Zen 1 to 4), nor on Neoverse V2 (Grace).\n\n\
+        | metric | unit | of | what it is | machine | formula |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for derived in derived::all() {
+        for formula in derived.formulas {
+            page.push_str(&format!(
+                "| `{}` | {} | {} | {} | {} | {} |\n",
+                derived.name,
+                derived.unit,
+                scope(derived.scope),
+                derived.help,
+                formula.machine.as_str(),
+                formula_text(formula, "`")
+            ));
+        }
+    }
+    page
 }
 
 const fn is_v2(origin: &Origin) -> bool {
@@ -199,8 +278,13 @@ fn perf(event: PerfEvent) -> String {
         PerfEvent::Hardware(config) => format!("perf hardware event {config}"),
         PerfEvent::Cache(config) => format!("perf cache event {config:#x}"),
         PerfEvent::Raw => "perf raw event".to_owned(),
+        PerfEvent::Named => "perf event of the CPU's PMU".to_owned(),
+        PerfEvent::Unit => "perf event of the PMU's units".to_owned(),
         PerfEvent::Tracepoint => "perf tracepoint".to_owned(),
-        PerfEvent::TimeEnabled | PerfEvent::TimeRunning => "perf group times".to_owned(),
+        PerfEvent::TimeEnabled
+        | PerfEvent::TimeRunning
+        | PerfEvent::UnitTimeEnabled
+        | PerfEvent::UnitTimeRunning => "perf group times".to_owned(),
     }
 }
 

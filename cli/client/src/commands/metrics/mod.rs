@@ -4,6 +4,7 @@ mod available;
 mod catalogue;
 
 use clap_complete::engine::ArgValueCompleter;
+use polymeter_proto::catalogue::derived::{self, Derived};
 use polymeter_proto::catalogue::{Metric, nearest, select};
 use polymeter_proto::name::Selector;
 
@@ -34,20 +35,26 @@ pub struct MetricsArguments {
     agent: AgentOptions,
 }
 
+/// Returns true if a selector names a derived metric; any glob that matches does.
+fn is_listed(derived: &Derived, selector: &Selector) -> bool {
+    selector.matches(derived.name) || derived.is_selected(selector)
+}
+
 pub(crate) fn execute(arguments: &MetricsArguments) -> Result<(), Failure> {
     if arguments.job.is_some() || arguments.node {
         return available::execute(&arguments.agent, arguments.job.clone(), &arguments.selector);
     }
     let selector = &arguments.selector;
     let chosen: Vec<&Metric> = select(selector).into_iter().map(|definition| definition.metric).collect();
-    if chosen.is_empty() {
+    let derived: Vec<&Derived> = derived::all().filter(|derived| is_listed(derived, selector)).collect();
+    if chosen.is_empty() && derived.is_empty() {
         let suggestion =
             nearest(selector.as_str()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(Failure::Failed(format!("unknown metric `{selector}`{suggestion}")));
     }
     match (arguments.agent.json, arguments.markdown) {
-        (true, _) => terminal::print_json(&catalogue::json(&chosen)),
+        (true, _) => terminal::print_json(&catalogue::json(&chosen, &derived)),
         (_, true) => terminal::print(&catalogue::markdown()),
-        _ => terminal::print(&catalogue::text(&chosen)),
+        _ => terminal::print(&catalogue::text(&chosen, &derived)),
     }
 }

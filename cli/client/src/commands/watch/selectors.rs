@@ -23,6 +23,11 @@ pub(super) fn check(selectors: &[Selector], of_job: bool) -> Result<(), Failure>
         if may_be_user_supplied(selector) || known.iter().any(|known| is_wanted(known.metric.scope)) {
             continue;
         }
+        if catalogue::derived::select(selector).next().is_some() {
+            return Err(Failure::Usage(format!(
+                "cannot watch {selector}: it is computed by `polymeter report` from other metrics; `polymeter metrics {selector}` names them"
+            )));
+        }
         let cause = match (known.is_empty(), catalogue::nearest(selector.as_str())) {
             (true, Some(nearest)) => format!("there is no such metric; did you mean `{nearest}`?"),
             (true, None) => "there is no such metric; `polymeter metrics` lists all".to_owned(),

@@ -1,10 +1,26 @@
 //! The right to count perf events of jobs.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
+
+/// The lock of LIKWID: its owner may use the hardware's counters.
+const LIKWID_LOCK: &str = "/var/run/likwid.lock";
+
+/// Reports another user who has reserved the counters.
+fn check_lock(machine: &Machine, findings: &mut Findings) {
+    let Ok(lock) = fs::metadata(LIKWID_LOCK) else { return };
+    let agent = machine.agent_daemon().map_or(0, |daemon| daemon.uid);
+    if lock.uid() != agent {
+        findings.warning(
+            format!("uid {} has reserved the hardware counters by {LIKWID_LOCK}", lock.uid()),
+            "polymeter pmu release --node --for TIME, or: rm /var/run/likwid.lock",
+        );
+    }
+}
 
 /// The numbers of `CAP_SYS_ADMIN` and `CAP_PERFMON`, capabilities(7). The first was needed before Linux 5.8.
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN")];
@@ -14,6 +30,7 @@ const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN
 const UNPRIVILEGED: i32 = 0;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
+    check_lock(machine, findings);
     let path = machine.mounts.proc.join("sys/kernel/perf_event_paranoid");
     let paranoid = match fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().unwrap_or(i32::MAX),

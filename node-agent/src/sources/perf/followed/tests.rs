@@ -83,7 +83,7 @@ fn children_of_followed_processes_are_counted_once() {
     };
     let mut first = Shell::start();
     list(&[first.child.id()]);
-    let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
+    let paths = &EventPlaces::below(Path::new("/"));
     let faults = std::slice::from_ref(&faults);
     let open = |room| FollowedSource::open(paths, cgroup.path(), faults, &[], room, &[]);
     let (Some((mut source, mut follower)), missing) = open(1) else {
@@ -152,7 +152,7 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
             of_job = children_of(of_job)[0];
         }
         list(&[of_job]);
-        let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
+        let paths = &EventPlaces::below(Path::new("/"));
         let opened = FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), &[], 9, &[]).0;
         let Some((mut source, mut follower)) = opened else { return };
         // The parent of the orphan ends before anybody sees the orphan.
@@ -184,7 +184,7 @@ fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     let of_job = children_of(adopter)[0];
     list(&[of_job]);
     let cpus = crate::sources::online_cpus(Path::new("/")).unwrap();
-    let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
+    let paths = &EventPlaces::below(Path::new("/"));
     let wanted = std::slice::from_ref(&faults);
     let opened = FollowedSource::open(paths, cgroup.path(), wanted, &cpus, 9, &[]).0;
     let Some((mut source, mut follower)) = opened else { return };

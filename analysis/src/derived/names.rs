@@ -1,0 +1,32 @@
+//! The names in the expressions of formulas, and the metrics that they stand for. Pure.
+
+use polymeter_proto::catalogue::derived::{Formula, Input, Quantity};
+
+use crate::expression::{Scope, Type};
+
+/// The name of the length of a time in expressions.
+pub(super) const SECONDS: &str = "seconds";
+
+/// The share of the time from which on a group counts as not shared with others.
+pub(super) const WHOLE: f64 = 0.995;
+
+/// The names that the expression of a formula may use.
+pub(super) struct Names(pub(super) &'static Formula);
+
+impl Scope for Names {
+    fn type_of(&self, name: &str) -> Option<Type> {
+        (name == SECONDS || self.0.input(name).is_some()).then_some(Type::Number)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.0.inputs.iter().map(|input| input.name).chain([SECONDS]).collect()
+    }
+}
+
+/// Returns the metric that an input is the increase of; none for other quantities.
+pub(super) fn metric_of(input: &'static Input) -> Option<&'static str> {
+    match input.quantity {
+        Quantity::Metric(metric) => Some(metric),
+        Quantity::Energy | Quantity::Pushed => None,
+    }
+}

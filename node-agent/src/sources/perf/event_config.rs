@@ -1,0 +1,48 @@
+//! The numbers of events, and the directories that describe them.
+
+use std::path::{Path, PathBuf};
+
+use crate::cgroups::Mounts;
+
+/// An event by its numbers in the kernel: `type` and the three configs of `perf_event_attr`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) kind: u32,
+    pub(crate) config: u64,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+}
+
+impl Config {
+    pub(super) const fn of(kind: u32, config: u64) -> Self {
+        Self { kind, config, config1: 0, config2: 0 }
+    }
+}
+
+/// The directories that describe events.
+#[derive(Debug, Clone)]
+pub struct EventPlaces {
+    /// The mount point of tracefs.
+    pub tracefs: PathBuf,
+    /// The mount point of sysfs.
+    pub sys: PathBuf,
+    /// The mount point of procfs.
+    pub proc: PathBuf,
+}
+
+impl EventPlaces {
+    /// Returns those of a machine.
+    pub fn of(mounts: &Mounts) -> Self {
+        Self { tracefs: mounts.tracefs.clone(), sys: mounts.sys(), proc: mounts.proc.clone() }
+    }
+
+    /// Returns those of the file systems below a directory.
+    pub fn below(root: &Path) -> Self {
+        Self { tracefs: root.join("sys/kernel/tracing"), sys: root.join("sys"), proc: root.join("proc") }
+    }
+
+    /// Returns the directory of the PMUs.
+    pub(super) fn pmus(&self) -> PathBuf {
+        self.sys.join("bus/event_source/devices")
+    }
+}

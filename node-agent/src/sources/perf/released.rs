@@ -1,0 +1,40 @@
+//! What stands in for hardware events while other programs use the counters: its samples are due and absent,
+//! and the ledger counts them under a name of their own.
+
+use polymeter_proto::catalogue::Definition;
+
+use super::values::slots;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// The begin of the names of these sources.
+pub(crate) const RELEASED: &str = "perf/released/";
+
+/// A group of hardware events that is not open.
+#[derive(Debug)]
+pub(crate) struct ReleasedEvents {
+    slots: Vec<Slot>,
+}
+
+impl ReleasedEvents {
+    pub(crate) fn new(definitions: &[Definition], target_labels: &[(String, String)]) -> Self {
+        Self { slots: slots(definitions, false, target_labels) }
+    }
+}
+
+impl CustomSource for ReleasedEvents {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        Outcome::Read
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}

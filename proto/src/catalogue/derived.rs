@@ -1,0 +1,132 @@
+//! Derived metrics: formulas over other metrics. They are never sampled. Whoever asks for one samples its
+//! inputs, and readers compute it from the increases of the inputs.
+
+use super::lookup;
+use super::metric::{Definition, Scope};
+use super::tables;
+use crate::name::Selector;
+
+pub use super::formula::{Derived, Formula, Input, Machine, Quantity};
+
+impl Derived {
+    /// Returns the metrics that are sampled for it on a machine.
+    pub fn sampled_inputs(&self, machine: Machine) -> impl Iterator<Item = Definition> {
+        let inputs = self.formula(machine).into_iter().flat_map(|formula| formula.inputs);
+        inputs.filter_map(Input::definition)
+    }
+
+    /// Returns true if the metric `name` is sampled for it on a machine: an input, or a time of the groups of
+    /// hardware events, by which counts are scaled.
+    pub fn has_input(&self, machine: Machine, name: &str) -> bool {
+        if times_of(self.scope).contains(&name) {
+            return self.sampled_inputs(machine).any(|input| input.is_of_hardware());
+        }
+        let mut inputs = self.formula(machine).into_iter().flat_map(|formula| formula.inputs);
+        inputs.any(|input| matches!(input.quantity, Quantity::Metric(metric) if metric == name))
+    }
+}
+
+impl Input {
+    /// Returns the metric that is sampled for it; none for a quantity that needs no metric of its own.
+    pub fn definition(&self) -> Option<Definition> {
+        match self.quantity {
+            Quantity::Metric(name) => lookup::find(name),
+            Quantity::Energy | Quantity::Pushed => None,
+        }
+    }
+}
+
+/// Returns the names of the times for which the groups of hardware events of targets were enabled and
+/// counted.
+pub const fn times_of(scope: Scope) -> [&'static str; 2] {
+    match scope {
+        Scope::Job | Scope::Agent => ["perf.time_enabled", "perf.time_running"],
+        Scope::Node => ["node.pmu_time.enabled", "node.pmu_time.running"],
+    }
+}
+
+/// Returns all derived metrics, in the order of the documentation.
+pub fn all() -> impl Iterator<Item = &'static Derived> {
+    tables::DERIVED.iter()
+}
+
+/// Returns the derived metric with this name, which may be an instance of a family.
+pub fn find(name: &str) -> Option<&'static Derived> {
+    all().find(|derived| derived.instance(name).is_some())
+}
+
+/// Returns the derived metrics that a selector selects.
+pub fn select(selector: &Selector) -> impl Iterator<Item = &'static Derived> {
+    all().filter(move |derived| derived.is_selected(selector))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn selected(selector: &str) -> Vec<&'static str> {
+        let selector = selector.parse().unwrap();
+        select(&selector).map(|derived| derived.name).collect()
+    }
+
+    #[test]
+    fn declarations_are_consistent() {
+        let mut names = BTreeSet::new();
+        for derived in all() {
+            assert!(
+                names.insert(derived.name) && super::super::find(derived.name).is_none(),
+                "{}",
+                derived.name
+            );
+            assert!(derived.help.ends_with('.'), "{}", derived.name);
+            let machines: BTreeSet<_> =
+                derived.formulas.iter().map(|formula| formula.machine.as_str()).collect();
+            assert_eq!(machines.len(), derived.formulas.len(), "{}: one formula for a machine", derived.name);
+            for formula in derived.formulas {
+                let inputs: BTreeSet<_> = formula.inputs.iter().map(|input| input.name).collect();
+                assert_eq!(inputs.len(), formula.inputs.len(), "{}", derived.name);
+                for input in formula.inputs {
+                    let is_known =
+                        input.definition().is_some() || !matches!(input.quantity, Quantity::Metric(_));
+                    assert!(is_known, "{}: {:?} is no metric", derived.name, input.quantity);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn globs_select_only_what_they_name() {
+        assert_eq!(selected("perf.flops"), ["perf.flops"]);
+        assert_eq!(selected("perf.*_ratio"), ["perf.cache_miss_ratio", "perf.branch_miss_ratio"]);
+        assert!(selected("perf.*").contains(&"perf.ipc"));
+        assert_eq!(selected("energy_per.iterations"), ["energy_per.*"]);
+        for nothing in ["*", "p*", "node.*", "perf.flop", "energy_per.", "energy_per.a..b"] {
+            if let Ok(selector) = nothing.parse::<Selector>() {
+                assert_eq!(select(&selector).count(), 0, "{nothing}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_inputs_depend_on_the_machine() {
+        for (name, machine, inputs) in [
+            ("perf.flops", Machine::Intel, 8),
+            ("perf.flops", Machine::Amd, 1),
+            ("perf.flops", Machine::NeoverseV2, 2),
+            ("perf.flops", Machine::Any, 0),
+            ("perf.ipc", Machine::Any, 2),
+            ("node.dram.bandwidth", Machine::Amd, 2),
+            ("energy_per.iterations", Machine::Intel, 0),
+        ] {
+            let derived = find(name).unwrap();
+            let sampled: Vec<_> = derived.sampled_inputs(machine).collect();
+            assert_eq!(sampled.len(), inputs, "{name} on {machine:?}");
+            let is_of_scope = |input: &Definition| input.metric.scope == derived.scope;
+            assert!(sampled.iter().all(is_of_scope), "{name}");
+            assert!(sampled.iter().all(|input| derived.has_input(machine, &input.name())), "{name}");
+        }
+        assert!(!find("perf.ipc").unwrap().has_input(Machine::Any, "cycles"));
+    }
+}

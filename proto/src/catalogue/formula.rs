@@ -1,0 +1,124 @@
+//! The declaration of derived metrics: formulas over other metrics, as data.
+
+use super::metric::Scope;
+use crate::name::{MetricName, Selector};
+
+/// A metric that is computed from others.
+#[derive(Debug)]
+pub struct Derived {
+    /// The name. A family's ends in `*`, which stands for the name of a user's own metric.
+    pub name: &'static str,
+    /// The unit of its values, as readers show it.
+    pub unit: &'static str,
+    /// The targets that have it.
+    pub scope: Scope,
+    /// A description of one sentence.
+    pub help: &'static str,
+    /// The ways to compute it, one for each kind of machine.
+    pub formulas: &'static [Formula],
+}
+
+/// A way to compute a derived metric.
+#[derive(Debug)]
+pub struct Formula {
+    /// The machines for which it holds.
+    pub machine: Machine,
+    /// The quantities that the expression names.
+    pub inputs: &'static [Input],
+    /// An expression in the language of the rules of advice. A name stands for the increase of its input in
+    /// a time, and `seconds` for the length of that time.
+    pub expression: &'static str,
+}
+
+/// An input of a formula.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The name in the expression.
+    pub name: &'static str,
+    /// The quantity.
+    pub quantity: Quantity,
+}
+
+/// A quantity that formulas use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// The increase of a counter, summed over its series.
+    Metric(&'static str),
+    /// The energy of the job, in joules.
+    Energy,
+    /// The growth of the user's own metric that the family's `*` stands for.
+    Pushed,
+}
+
+/// The kinds of machines whose counters differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Machine {
+    /// Any machine.
+    #[default]
+    Any,
+    /// Intel processors.
+    Intel,
+    /// AMD processors.
+    Amd,
+    /// Processors with the core Neoverse V2, such as NVIDIA Grace.
+    NeoverseV2,
+}
+
+impl Machine {
+    /// Returns the name for documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Intel => "Intel",
+            Self::Amd => "AMD",
+            Self::NeoverseV2 => "Neoverse V2 (Grace)",
+        }
+    }
+
+    /// Returns true if a formula for `self` holds on `other`.
+    pub fn includes(self, other: Self) -> bool {
+        self == Self::Any || self == other
+    }
+}
+
+impl Derived {
+    /// Returns the formula that holds on a machine.
+    pub fn formula(&self, machine: Machine) -> Option<&'static Formula> {
+        self.formulas.iter().find(|formula| formula.machine.includes(machine))
+    }
+
+    /// Returns true if the metric `name` is an input on some machine.
+    pub fn may_use(&self, name: &str) -> bool {
+        let mut inputs = self.formulas.iter().flat_map(|formula| formula.inputs);
+        inputs.any(|input| matches!(input.quantity, Quantity::Metric(metric) if metric == name))
+    }
+
+    /// Returns the text that a family's `*` stands for in `name`; an empty one for a plain metric with this
+    /// name; none for another name.
+    pub fn instance<'a>(&self, name: &'a str) -> Option<&'a str> {
+        match self.name.strip_suffix('*') {
+            None => (self.name == name).then_some(""),
+            Some(prefix) => {
+                name.strip_prefix(prefix).filter(|instance| MetricName::new((*instance).to_owned()).is_ok())
+            }
+        }
+    }
+
+    /// Returns true if a selector selects it. A glob does so only if it has at least the begin of the name,
+    /// up to the last dot, so that `*` opens no counters that nobody named.
+    pub fn is_selected(&self, selector: &Selector) -> bool {
+        if selector.is_exact() {
+            return self.instance(selector.as_str()).is_some();
+        }
+        let begin = self.name.rfind('.').map_or(self.name.len(), |dot| dot + 1);
+        let literal = selector.as_str().find(['*', '?']).unwrap_or_default();
+        literal >= begin && selector.matches(self.name)
+    }
+}
+
+impl Formula {
+    /// Returns the input with this name in the expression.
+    pub fn input(&self, name: &str) -> Option<&'static Input> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+}
