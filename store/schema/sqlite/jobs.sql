@@ -44,7 +44,7 @@ CREATE TABLE job (
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
-CREATE INDEX job_by_name ON job (name, job_key) WHERE name IS NOT NULL;
+CREATE INDEX job_by_name ON job (name, owner_uid, started, job_key) WHERE name IS NOT NULL;
 CREATE INDEX job_by_end ON job (ended, job_key);
 CREATE INDEX job_by_elapsed ON job ((ended - started), job_key);
 CREATE INDEX job_by_cores ON job ((coalesce(cores, 0)), job_key);
