@@ -97,14 +97,15 @@ pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
 /// removed first.
 pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 
-/// The series that users supply for a job on a node, over all sessions. An agent admits 256.
+/// The series that users supply for a job on a node, over all sessions. An agent admits 256. As many are read
+/// from the store.
 pub const USER_SERIES_OF_JOB: usize = 1024;
 
 /// The series of regions of instrumented programs of a job on a node, over all sessions. An agent admits 20,480.
 pub const REGION_SERIES_OF_JOB: usize = 40 * 1024;
 
 /// The users' series that are remembered, in some 16 bytes each: beyond, the jobs that began first are
-/// forgotten, whose series may be counted anew.
+/// forgotten, whose series are read from the store again.
 pub const USER_SERIES: usize = 1024 * 1024;
 
 /// The time after which an unanswered request to an agent (for frames or the dictionary) is repeated.

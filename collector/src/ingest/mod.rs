@@ -23,4 +23,5 @@ mod verdict;
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;
 pub use self::times::{OutOfRangePolicy, TimeRange, UnknownPolicy};
+pub(crate) use self::user_series::UserSeries;
 pub use self::verdict::{Rejection, Verdict};

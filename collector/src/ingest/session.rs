@@ -141,7 +141,6 @@ impl SessionState {
         };
         losses.into_iter().for_each(|loss| accepted.add_loss(loss));
         range.enforce(&mut accepted, now.wall_us);
-        shared.user_series.enforce(&mut accepted);
         self.dictionary.bound_jobs(&mut accepted);
         for (_, owner) in &accepted.job_owners {
             self.dictionary.learn_owner(owner.job, owner.uid);

@@ -1,13 +1,11 @@
 //! What the sessions of a writer share: copies of what thousands of them announce alike, metrics and the
-//! labels of series, and the bound of users' series.
+//! labels of series.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Labels, MetricDescriptor};
-
-use super::user_series::UserSeries;
 
 /// The number of values that are kept before unused ones are removed.
 const KEPT_MIN: usize = 1024;
@@ -17,7 +15,6 @@ const KEPT_MIN: usize = 1024;
 pub(super) struct Shared {
     pub(super) metrics: Copies<MetricDescriptor>,
     pub(super) labels: Copies<Labels>,
-    pub(super) user_series: UserSeries,
 }
 
 /// Values of which each has one copy while it is in use.

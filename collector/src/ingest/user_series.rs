@@ -1,26 +1,37 @@
 //! The bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it
-//! has counted when it ends; each series and each name is a row of the store that stays.
+//! has counted when it ends; each series and each name is a row of the store that stays. What the store has of
+//! a job is read when its users' series are first met, so that the bound holds over the ends of collectors.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-use polymeter_proto::series::{Identifier, JobDescriptor};
-use polymeter_store::accepted::{Accepted, LossReason, SampleBlock, SeriesRecord};
+use polymeter_proto::series::{Identifier, JobDescriptor, Labels};
+use polymeter_store::accepted::{Accepted, JobRecord, LossReason, SampleBlock, SeriesRecord};
 
 use super::times::loss;
 use crate::limits;
 
-/// What the names of metrics begin with whose series users supply, and the bound of each.
-const BOUNDS: [(&str, usize); 2] =
-    [("user.", limits::USER_SERIES_OF_JOB), ("region.", limits::REGION_SERIES_OF_JOB)];
+/// A kind of series that users supply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Supplied {
+    /// What the names of its metrics begin with.
+    pub(crate) begin: &'static str,
+    /// The most series of a job on a node.
+    pub(crate) most: usize,
+}
 
-/// A job on a node, whichever agent announces it: its cluster, its id, and the node; and what the names begin
-/// with.
-type Place = (Option<Identifier>, Identifier, Identifier, &'static str);
+const SUPPLIED: [Supplied; 2] = [
+    Supplied { begin: "user.", most: limits::USER_SERIES_OF_JOB },
+    Supplied { begin: "region.", most: limits::REGION_SERIES_OF_JOB },
+];
+
+/// A job on a node, whichever agent announces it: its cluster, its id, and the node; and the kind of series.
+type Place = (Option<Identifier>, Identifier, Identifier, Supplied);
 
 /// The users' series of the jobs on their nodes, by hash.
 #[derive(Debug, Default)]
-pub(super) struct UserSeries {
+pub(crate) struct UserSeries {
     hasher: RandomState,
     known: HashMap<Place, HashSet<u64>>,
     /// The places, the oldest first.
@@ -28,9 +39,48 @@ pub(super) struct UserSeries {
     count: usize,
 }
 
+fn place_of(job: &JobRecord, supplied: Supplied) -> Place {
+    let JobDescriptor { cluster, job_id, .. } = &job.descriptor;
+    (cluster.clone(), job_id.clone(), job.node().clone(), supplied)
+}
+
+/// Returns the job and the kind of a series that a user supplies.
+fn supplied(series: &SeriesRecord) -> Option<(&Arc<JobRecord>, Supplied)> {
+    let is_of = |of: &&Supplied| series.metric.name.as_str().starts_with(of.begin);
+    series.job.as_ref().zip(SUPPLIED.iter().find(is_of).copied())
+}
+
 impl UserSeries {
+    /// Returns the jobs in `accepted`, and the kinds of their users' series, of which nothing is known.
+    pub(crate) fn unknown(&self, accepted: &Accepted) -> Vec<(Arc<JobRecord>, Supplied)> {
+        let mut unknown: HashMap<Place, Arc<JobRecord>> = HashMap::new();
+        for (job, of) in accepted.samples.iter().flat_map(|samples| &samples.series).filter_map(supplied) {
+            let place = place_of(job, of);
+            if !self.known.contains_key(&place) {
+                unknown.entry(place).or_insert_with(|| Arc::clone(job));
+            }
+        }
+        unknown.into_iter().map(|((.., of), job)| (job, of)).collect()
+    }
+
+    /// Takes the names and labels of the users' series of a job that the store has.
+    pub(crate) fn learn(&mut self, job: &JobRecord, of: Supplied, stored: &[(String, Labels)]) {
+        let place = place_of(job, of);
+        let hashes: HashSet<u64> = stored.iter().map(|(metric, labels)| self.hash(metric, labels)).collect();
+        if !self.known.contains_key(&place) {
+            self.order.push_back(place.clone());
+        }
+        self.count += hashes.len();
+        let before = self.known.insert(place, hashes);
+        self.count -= before.map_or(0, |before| before.len());
+    }
+
+    fn hash(&self, metric: &str, labels: &Labels) -> u64 {
+        self.hasher.hash_one((metric, labels.pairs()))
+    }
+
     /// Removes the samples of users' series beyond the bound from `accepted`, and counts them as lost.
-    pub(super) fn enforce(&mut self, accepted: &mut Accepted) {
+    pub(crate) fn enforce(&mut self, accepted: &mut Accepted) {
         let mut refused = Vec::new();
         accepted.samples.retain(|samples| {
             let is_admitted = self.admits_all(samples);
@@ -47,20 +97,18 @@ impl UserSeries {
     }
 
     fn admits(&mut self, series: &SeriesRecord) -> bool {
-        let bound = BOUNDS.iter().find(|(begin, _)| series.metric.name.as_str().starts_with(begin));
-        let Some(((begin, most), job)) = bound.zip(series.job.as_ref()) else { return true };
-        let JobDescriptor { cluster, job_id, .. } = &job.descriptor;
-        let place = (cluster.clone(), job_id.clone(), series.node().clone(), *begin);
-        let hash = self.hasher.hash_one((series.metric.name.as_str(), &series.labels));
-        let known = self.known.entry(place.clone()).or_default();
+        let Some((job, of)) = supplied(series) else { return true };
+        let place = place_of(job, of);
+        let hash = self.hash(series.metric.name.as_str(), &series.labels);
+        if !self.known.contains_key(&place) {
+            self.order.push_back(place.clone());
+        }
+        let known = self.known.entry(place).or_default();
         if known.contains(&hash) {
             return true;
         }
-        if known.len() >= *most {
+        if known.len() >= of.most {
             return false;
-        }
-        if known.is_empty() {
-            self.order.push_back(place);
         }
         known.insert(hash);
         self.count += 1;

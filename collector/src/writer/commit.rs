@@ -9,6 +9,7 @@ use tracing::warn;
 
 use super::state::{Gathered, Writer};
 use super::store_access::NotStored;
+use crate::ingest::UserSeries;
 use crate::limits;
 use crate::session_messages::Outgoing;
 
@@ -37,8 +38,36 @@ impl Writer {
             || self.time_to_commit() == Some(Duration::ZERO)
     }
 
+    /// Learns of the users' series that the store has of the jobs of a frame, unless they are known. Returns
+    /// false if the frame cannot be stored now: its agent keeps it.
+    fn learn_user_series(&mut self, accepted: &Accepted) -> bool {
+        for (job, of) in self.user_series.unknown(accepted) {
+            match self.persist(|store| store.user_series(&job, of.begin, of.most)) {
+                Ok(stored) => self.user_series.learn(&job, of, &stored),
+                Err(NotStored::GivenUp) => {
+                    self.give_up(1);
+                    return false;
+                }
+                Err(NotStored::StoreLost) => {
+                    self.reset();
+                    return false;
+                }
+                Err(NotStored::Refused(error)) => {
+                    self.user_series.learn(&job, of, &[]);
+                    let job = &job.descriptor.job_id;
+                    warn!(error = %chain(&error), %job, "cannot read the series that users supply for a job; they are counted anew");
+                }
+            }
+        }
+        true
+    }
+
     /// Adds a frame to the next transaction.
     pub(super) fn gather(&mut self, mut accepted: Accepted) {
+        if !self.learn_user_series(&accepted) {
+            return;
+        }
+        self.user_series.enforce(&mut accepted);
         accepted.clock_offset_us = self.links.clock_offsets.stored_us(accepted.session.id);
         if self.gathered.frames.is_empty() {
             self.gathered.since = self.clock.now().since_start;
@@ -71,6 +100,7 @@ impl Writer {
     pub(super) fn reset(&mut self) {
         self.gathered = Gathered::default();
         self.ingest.forget_all();
+        self.user_series = UserSeries::default();
     }
 
     /// Commits each frame separately, so that one that the store refuses does not block the others; it is

@@ -13,7 +13,7 @@ use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::node_outcome::OutcomeReport;
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, UserSeries};
 use crate::metrics::WriterMetrics;
 use crate::queues::{Dequeued, OutgoingSender, WriterQueue};
 use crate::settings::{Settings, SharedSettings};
@@ -64,6 +64,7 @@ pub(crate) struct Writer {
     /// The time since which its file is missing.
     pub(super) missing_since: Option<Duration>,
     pub(super) ingest: Ingest,
+    pub(super) user_series: UserSeries,
     pub(super) gathered: Gathered,
     /// The time that the last transaction took.
     pub(super) commit_duration: Duration,
@@ -106,6 +107,7 @@ impl Writer {
             store: Some(store),
             missing_since: None,
             ingest: Ingest::new(settings.clock),
+            user_series: UserSeries::default(),
             gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
             next_silence_check,

@@ -1,12 +1,17 @@
 //! Tests of the lists that jobs share: series, changes of plan, lines of the ledger; in each kind of store.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::thread;
 
-use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_collector::{Collector, CollectorConfig, limits};
+use polymeter_proto::batch::{Column, Shape};
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::JobHandle;
+use polymeter_proto::series::{
+    JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
+};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{TestEnvironment, now_us};
@@ -14,6 +19,7 @@ use crate::support::{TestEnvironment, now_us};
 scenarios! {
     jobs_share_the_lists_of_their_series_and_plans,
     collectors_register_the_same_series_once,
+    series_of_users_are_bounded_over_restarts,
 }
 
 /// The rows of the view `series`, each as text.
@@ -124,4 +130,56 @@ fn collectors_register_the_same_series_once(environment: &mut TestEnvironment) {
     );
     let balance = "SELECT sum(stored) FROM ledger_balance";
     assert_eq!(environment.number(balance), i64::from(2 * 6 * JOBS));
+}
+
+/// Sends values of users' metrics with these numbers, for a job of `node`, in frames of 128.
+fn send_user_series(environment: &TestEnvironment, session: u64, node: &str, numbers: Range<u32>) {
+    let collector = environment.collector();
+    let begin_us = now_us();
+    let mut agent = Agent::to(&environment.context, &collector, node, session);
+    let job = job(1, "of users", begin_us);
+    for first in numbers.clone().step_by(128) {
+        let column = |number: u32| {
+            let name = MetricName::new(format!("user.m{number}")).unwrap();
+            let of = MetricDescriptor { name, unit: Unit::Count, kind: Kind::Gauge, number: Number::Float };
+            let labels = vec![("rank".to_owned(), number.to_string())];
+            Column {
+                series: SeriesId(number),
+                metric: (MetricId(number), of),
+                labels: Labels::new(labels).unwrap(),
+            }
+        };
+        let columns: Vec<Column> = (first..numbers.end.min(first + 128)).map(column).collect();
+        let row: Vec<Option<u64>> = columns.iter().map(|_| Some(1.5_f64.to_bits())).collect();
+        let shape = Shape { columns, id: ShapeId(first), ..(*shape(1, Some(&job))).clone() };
+        agent.frame(&[(&Arc::new(shape), begin_us, &row)], &[], &[]);
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    }
+    collector.stop().unwrap();
+}
+
+/// Neither a new collector nor a new agent forgets what users have supplied.
+fn series_of_users_are_bounded_over_restarts(environment: &mut TestEnvironment) {
+    let max = u32::try_from(limits::USER_SERIES_OF_JOB).unwrap();
+    let is = |environment: &TestEnvironment, series: u32, samples: u32, lost: u32| {
+        assert_eq!(environment.number("SELECT count(*) FROM series"), i64::from(series));
+        assert_eq!(environment.number("SELECT count(*) FROM samples"), i64::from(samples));
+        let select =
+            "SELECT CAST(coalesce(sum(samples), 0) AS bigint) FROM loss WHERE reason = 'user_series'";
+        assert_eq!(environment.number(select), i64::from(lost));
+    };
+    send_user_series(environment, 1, "n1", 1..max - 2);
+    is(environment, max - 3, max - 3, 0);
+    // Four new ones, of which three fit.
+    for number in 0..4 {
+        let metric = max - 2 + number;
+        send_user_series(environment, 2 + u64::from(number), "n1", metric..metric + 1);
+    }
+    is(environment, max, max, 1);
+    // The known ones are stored, as are those of the job on another node.
+    send_user_series(environment, 10, "n1", 1..129);
+    is(environment, max, max + 128, 1);
+    send_user_series(environment, 11, "n2", 9000..9010);
+    is(environment, max + 10, max + 138, 1);
 }

@@ -170,6 +170,17 @@ fn find(
     Ok(keys)
 }
 
+/// Returns the key of a job; none if the store does not have it.
+pub(super) fn stored_key(
+    connection: &mut dyn Connection,
+    job: &Arc<JobRecord>,
+) -> Result<Option<i64>, DatabaseError> {
+    match job.key.get() {
+        None => Ok(find(connection, &[job])?.into_iter().next().flatten()),
+        key => Ok(key),
+    }
+}
+
 fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
     let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
     let row = |(position, job): (i64, &&'a Arc<JobRecord>)| {

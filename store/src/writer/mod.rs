@@ -19,11 +19,12 @@ mod stacks;
 mod transaction;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use polymeter_proto::series::{JobDescriptor, SessionId};
+use polymeter_proto::series::{JobDescriptor, Labels, SessionId};
 
 use self::transaction::transaction;
-use crate::accepted::{Accepted, Committed, JobOutcome, StoredOutcome};
+use crate::accepted::{Accepted, Committed, JobOutcome, JobRecord, StoredOutcome};
 use crate::backend::{Connection, Opened};
 use crate::error::{Context, DatabaseError};
 use crate::job_end_queue::EndQueue;
@@ -130,6 +131,23 @@ impl Store {
     /// Returns an error if the store fails.
     pub fn has_other_job(&mut self, job: &JobDescriptor, own: SessionId) -> Result<bool, StoreError> {
         jobs::has_other(&mut *self.connection, job, own).context("look up a job")
+    }
+
+    /// Returns the names and labels of at most `limit` series of a job on its node, of metrics whose names begin
+    /// with `begin`.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn user_series(
+        &mut self,
+        job: &Arc<JobRecord>,
+        begin: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Labels)>, StoreError> {
+        const ACTION: &str = "read the series of a job";
+        let connection = &mut *self.connection;
+        let Some(key) = jobs::stored_key(connection, job).context(ACTION)? else { return Ok(Vec::new()) };
+        series::beginning_with(connection, begin, (key, job.node().as_str()), limit).context(ACTION)
     }
 
     /// Stores `frames` in one transaction, except for those that are already stored. In case of an error

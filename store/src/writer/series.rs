@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use polymeter_proto::series::role_of;
+use polymeter_proto::series::{Labels, role_of};
 
 use super::found::{not_inserted, stored};
 use super::progress::{distinct, key_of};
@@ -124,6 +124,22 @@ fn find_by(
         ids.extend(stored(connection.select_batch(&statement, &batch)?));
     }
     Ok(ids)
+}
+
+/// Returns the names and labels of at most `limit` series of a job on a node, of metrics whose names begin with
+/// `begin`.
+pub(super) fn beginning_with(
+    connection: &mut dyn Connection,
+    begin: &str,
+    (job_key, node): (i64, &str),
+    limit: usize,
+) -> Result<Vec<(String, Labels)>, DatabaseError> {
+    let select = format!(
+        "SELECT its.metric, CAST(its.labels AS text), its.role FROM series_block
+         JOIN series_shape_member AS its ON its.shape_id = series_block.shape_id
+         WHERE series_block.job_key = $1 AND series_block.node = $2 AND its.metric LIKE $3 LIMIT {limit}"
+    );
+    connection.select(&select, &[job_key.into(), node.into(), format!("{begin}%").into()])
 }
 
 /// Inserts `series` and their metrics, except for those that are in the store, and returns the ids of all.

@@ -19,7 +19,7 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, STACK_DEPTH};
 
 use super::super::session::RequestTimes;
-use super::super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
+use super::super::{Ingest, OutOfRangePolicy, TimeRange, UserSeries, Verdict, times};
 use super::{
     NOW_US, SESSION, accepted, at, descriptor, frame, metric, opened, peer, rejected, rejection, shape,
     source,
@@ -204,7 +204,7 @@ fn user_shape(id: usize, job: u32, metric: usize) -> Arc<Shape> {
 
 #[test]
 fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
-    let mut ingest = Ingest::default();
+    let (mut ingest, mut bound) = (Ingest::default(), UserSeries::default());
     let max = limits::USER_SERIES_OF_JOB;
     let mut of_session = |session: u64, shapes: Vec<Arc<Shape>>| -> Vec<Accepted> {
         let session = SessionId(session);
@@ -214,7 +214,9 @@ fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
         let frames = numbered.map(|(number, shape)| {
             let mut frame = frame(number, &shape, &[NOW_US], &mut announced, &[]);
             frame.session = session;
-            accepted(ingest.frame(&peer(), frame, at(0)))
+            let mut accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+            bound.enforce(&mut accepted);
+            accepted
         });
         frames.collect()
     };
