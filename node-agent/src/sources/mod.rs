@@ -20,6 +20,7 @@ mod finder;
 pub mod fuzzing;
 mod gpfs;
 mod gpu_clients;
+mod gpu_list;
 mod ipmi;
 mod job_cpus;
 mod kernel_text;

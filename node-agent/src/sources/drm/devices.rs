@@ -1,9 +1,10 @@
 //! The GPUs of the node whose drivers may show the use by processes, and their labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 
 /// The devices of all drivers of GPUs that render or compute, below `/sys`. Management controllers have none.
@@ -12,13 +13,52 @@ pub(super) const PATTERN: &str = "class/drm/renderD*";
 /// The driver that shows nothing there; its library does.
 const OTHER_DRIVER: &str = "nvidia";
 
+/// The minor number of the first render device.
+const FIRST_RENDER_MINOR: u32 = 128;
+
+fn is_of_other_driver(sys: &Path, name: &str) -> bool {
+    let driver = fs::read_link(sys.join("class/drm").join(name).join("device/driver"));
+    driver.is_ok_and(|driver| driver.ends_with(OTHER_DRIVER))
+}
+
 /// Returns true if the node has such a GPU.
 pub(super) fn exist(sys: &Path) -> bool {
-    let is_of_other = |name: &String| {
-        let driver = fs::read_link(sys.join("class/drm").join(name).join("device/driver"));
-        driver.is_ok_and(|driver| driver.ends_with(OTHER_DRIVER))
-    };
-    names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other(name))
+    names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
+}
+
+/// Returns the PCI addresses of those GPUs that a scheduler's list names, such as `0,2-3` or
+/// `GPU-c0b0fd34e1b21f4d`. A number is the place of the render device in the order of their minor numbers, or
+/// this minor number. On a node that has GPUs of the other driver, too, a place may mean one of those, and
+/// names none.
+pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
+    let mut minors: Vec<u32> =
+        names(sys).iter().filter_map(|name| name.strip_prefix("renderD")?.parse().ok()).collect();
+    minors.sort_unstable();
+    let is_of_other = |minor: &u32| is_of_other_driver(sys, &format!("renderD{minor}"));
+    let have_places = !minors.iter().any(is_of_other);
+    let by_uuid = labels(sys);
+    let mut named = BTreeSet::new();
+    for item in list.split(',').map(str::trim) {
+        if let Some(uuid) = item.strip_prefix("GPU-") {
+            let is_named =
+                |(key, value): &(String, String)| key == "uuid" && value.eq_ignore_ascii_case(uuid);
+            let of_uuid = by_uuid.iter().filter(|(_, labels)| labels.iter().any(is_named));
+            named.extend(of_uuid.map(|(address, _)| address.clone()));
+        }
+        let Some(numbers) = numbers_of(item) else { continue };
+        for (place, minor) in (0..FIRST_RENDER_MINOR).zip(&minors) {
+            let is_named = numbers.contains(minor) || have_places && numbers.contains(&place);
+            if is_named && !is_of_other(minor) {
+                named.extend(address(&sys.join(format!("class/drm/renderD{minor}/device"))));
+            }
+        }
+    }
+    named
+}
+
+/// Returns the PCI address of a device.
+fn address(device: &Path) -> Option<String> {
+    Some(fs::read_link(device).ok()?.file_name()?.to_str()?.to_owned())
 }
 
 /// A GPU with a card.
@@ -55,10 +95,8 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
 pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     let mut labels = BTreeMap::new();
     for card in cards(sys) {
-        let address = fs::read_link(&card.device).ok();
-        let address = address.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-        if let Some(address) = address {
-            labels.entry(address.to_owned()).or_insert(card.labels);
+        if let Some(address) = address(&card.device) {
+            labels.entry(address).or_insert(card.labels);
         }
     }
     labels

@@ -3,7 +3,8 @@
 //! amdgpu since 5.19, i915 since 5.19, xe since 6.8.
 //!
 //! The names of engines and regions of memory are those of the driver, and become known when a process first
-//! uses a GPU: until then the source has no slots, and its thread looks for clients every few seconds. What
+//! uses a GPU: until then the source has no slots but for the clients of the GPUs that the scheduler gives to
+//! the job, and without any its thread looks for clients every few seconds. What
 //! is known of the clients survives a new opening of the sources (`GpuClients`), so that counts of ended
 //! processes stay.
 
@@ -90,14 +91,16 @@ impl SourceKind for DrmKind {
             return opening.unavailable_all(&request.wanted, reason);
         };
         clients.begin(processes);
+        clients.grant(devices::named(&sys, host.gpu_devices.unwrap_or_default()));
         let seen = clients.changes();
-        let slots = slots(&request.wanted, &clients.keys(), &sys);
+        let keys = clients.keys();
+        let slots = slots(&request.wanted, &keys, &sys);
         let found: Vec<Definition> = slots.iter().map(|(slot, _)| slot.definition.clone()).collect();
         if clients.is_refused() {
             opening.unavailable_all(&request.wanted, REFUSED);
         }
-        // Before the first client nothing is known.
-        if !found.is_empty() {
+        // Before the first client nothing is known of the driver.
+        if keys.iter().any(|key| key.item.quantity != Quantity::Clients) {
             let missing = request.wanted.iter().filter(|definition| !found.contains(definition));
             missing.for_each(|definition| {
                 let reason = "the driver of the job's GPUs does not show it".to_owned();

@@ -75,8 +75,14 @@ impl Machine {
 
     /// Opens the sources of the job.
     fn open(&self, selector: &str) -> (Vec<Opened>, Vec<String>) {
+        self.open_with(None, selector)
+    }
+
+    /// Opens the sources of the job, to which the scheduler gives GPUs.
+    fn open_with(&self, gpu_devices: Option<&str>, selector: &str) -> (Vec<Opened>, Vec<String>) {
         let mounts = Mounts::read(self.root.path()).unwrap();
-        let factory = SourceFactory { gpu_clients: Some(&self.clients), ..SourceFactory::of(&mounts) };
+        let gpu_clients = Some(&self.clients);
+        let factory = SourceFactory { gpu_clients, gpu_devices, ..SourceFactory::of(&mounts) };
         let cgroups = JobCgroups { v2: Some(self.path("job")), ..JobCgroups::default() };
         let wanted = catalogue::select(&selector.parse().unwrap());
         let (opened, unavailable) = factory.open(&Target::Cgroups(cgroups), &wanted);
@@ -206,6 +212,53 @@ fn series_appear_when_the_job_first_uses_a_gpu() {
         unavailable,
         ["cycles", "cycles.total"].map(|name| format!("gpu.drm.engine.{name}: {reason}"))
     );
+}
+
+#[test]
+fn the_gpus_that_the_scheduler_gives_are_counted_before_they_are_used() {
+    let machine = Machine::new();
+    machine.list(&[7]);
+    let names = |(opened, unavailable): (Vec<Opened>, Vec<String>)| -> Vec<String> {
+        assert_eq!(unavailable, [""; 0]);
+        opened[0].source.slots().iter().map(|slot| slot.labels.to_string()).collect()
+    };
+    // One job after the other: the number is the place in the order of the render devices, not of the cards.
+    assert_eq!(names(machine.open_with(Some("1"), "gpu.drm.*")), ["gpu=1"]);
+    assert_eq!(read(&machine.source("gpu.drm.*"), SECOND_NS).1, [("clients{gpu=1}".to_owned(), 0)].into());
+    assert_eq!(names(machine.open_with(Some("GPU-none,7"), "gpu.drm.*")), ["gpu=1"], "they stay");
+    machine.open_gpu(7, 5, I915);
+    let seen = read(&machine.source("gpu.drm.*"), 3 * SECOND_NS).1;
+    assert_eq!(seen, [("clients{gpu=1}".to_owned(), 1)].into());
+    assert!(names(machine.open_with(Some("1"), "gpu.drm.engine.time")).len() > 1);
+}
+
+#[test]
+fn lists_name_gpus_by_place_minor_number_and_uuid() {
+    let machine = Machine::new();
+    let sys = machine.path("sys");
+    let named = |list: &str| devices::named(&sys, list).into_iter().collect::<Vec<_>>();
+    let (first, second) = ("0000:c1:00.0", "0000:4d:00.0");
+    for (list, expected) in [
+        ("0", vec![first]),
+        ("129", vec![second]),
+        ("1, 128", vec![second, first]),
+        ("0-7", vec![second, first]),
+        ("GPU-C0B0FD34E1B21F4D", vec![first]),
+        ("GPU-8f6d,MIG-1,2,-,", vec![]),
+        ("", vec![]),
+    ] {
+        assert_eq!(named(list), expected, "{list}");
+    }
+    // The order is that of the numbers, not of the names.
+    let drm = machine.path("sys/class/drm");
+    fs::create_dir_all(drm.join("renderD99")).unwrap();
+    symlink("../../../devices/pci0000:00/0000:03:00.0", drm.join("renderD99/device")).unwrap();
+    assert_eq!(named("0"), ["0000:03:00.0"]);
+    // The places of a node with GPUs of another driver are not known to be those of these devices.
+    fs::create_dir_all(machine.path("sys/devices/pci0000:00/0000:03:00.0")).unwrap();
+    symlink("../../../bus/pci/drivers/nvidia", machine.path("sys/devices/pci0000:00/0000:03:00.0/driver"))
+        .unwrap();
+    assert_eq!((named("0,1"), named("99,128")), (vec![], vec![first.to_owned()]));
 }
 
 #[test]

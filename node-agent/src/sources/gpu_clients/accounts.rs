@@ -44,9 +44,17 @@ const fn is_count(quantity: Quantity) -> bool {
 }
 
 impl Accounts {
-    /// Returns the values that were ever found.
+    /// Returns the values that were ever found, and the clients of GPUs that were granted.
     pub(super) const fn keys(&self) -> &BTreeSet<Key> {
         &self.keys
+    }
+
+    /// Adds the number of clients of a GPU, which may be 0.
+    pub(super) fn grant(&mut self, device: String) {
+        if self.keys.len() < KEYS_MAX {
+            let item = Item { quantity: Quantity::Clients, name: String::new() };
+            self.keys.insert(Key { device, item });
+        }
     }
 
     /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are

@@ -55,7 +55,14 @@ impl GpuClients {
         }
     }
 
-    /// Returns the values that were ever found.
+    /// Takes the PCI addresses of the GPUs that the scheduler gives to the job: their clients are counted
+    /// before there are any.
+    pub(super) fn grant(&self, devices: impl IntoIterator<Item = String>) {
+        let accounts = &mut self.lock().accounts;
+        devices.into_iter().for_each(|device| accounts.grant(device));
+    }
+
+    /// Returns the values that were ever found, and the clients of GPUs that were granted.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.lock().accounts.keys().iter().cloned().collect()
     }

@@ -5,7 +5,6 @@
 //! named only there belongs to the job unless the scheduler or the driver gives it to another job.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::gpu::Gpu;
 use super::lock::lock;
+use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 use crate::sources::process_list::{children, listed};
 
@@ -178,12 +178,6 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
         let given = others.flat_map(|(_, devices)| devices.iter().cloned()).collect();
         job.claim(&given, gpus);
     }
-}
-
-/// Returns the numbers that an item of a list stands for: `3`, or `2-4`; none if it is a UUID.
-fn numbers_of(item: &str) -> Option<RangeInclusive<u32>> {
-    let (first, last) = item.split_once('-').unwrap_or((item, item));
-    Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
 }
 
 /// Returns the UUIDs of the devices in a list such as `0,1`, `0-3`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be
