@@ -12,6 +12,7 @@ tests![
     the_focus_is_visible_and_in_order,
     a_sign_in_and_an_error_are_accessible,
     the_checks_find_faults,
+    pages_are_short_on_a_phone,
 ];
 
 const NONE: Vec<String> = Vec::new();
@@ -153,4 +154,39 @@ fn the_checks_find_faults() {
         assert!(found.contains(fault), "{fault}: {found}");
     }
     assert!(!focus_faults(&mut browser).is_empty());
+}
+
+/// The largest height of a page on a phone, in pixels: what it has is found without long scrolling.
+const HEIGHT_MAX_PX: f64 = 3000.0;
+
+/// The height of a page, or of its part before the tabs, each of which has a list of its own.
+const HEIGHT: &str = "(() => { const tabs = document.querySelector('[role=tablist]'); \
+    return tabs?.checkVisibility() ? tabs.getBoundingClientRect().top + scrollY : document.documentElement.scrollHeight; })()";
+
+fn pages_are_short_on_a_phone() {
+    let running = Site::new();
+    let ended = Ended::with("a job with a name", insert_runs);
+    let (x, y) = (running.key("x"), running.key("y"));
+    let of_running = vec![
+        String::new(),
+        format!("job?key={x}"),
+        format!("node?name={}", running.env.node),
+        "status".to_owned(),
+        format!("compare?a={x}&b={y}"),
+    ];
+    // The first job was sampled, and the next one was not.
+    let further = vec!["trend?name=train".to_owned(), "compare?a=1&b=2".to_owned()];
+    let of_ended = [ended.pages(), further].concat();
+    for (proxy, pages) in [(&running.proxy, of_running), (&ended.proxy, of_ended)] {
+        for page in pages {
+            let mut browser = proxy.open(ADMINISTRATOR, &page);
+            settle(&mut browser, &page);
+            browser.resize(400, 900);
+            browser.wait_until("innerWidth === 400");
+            // Charts follow the width.
+            browser.eval("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))");
+            let height = browser.eval(HEIGHT).as_f64().unwrap();
+            assert!(height <= HEIGHT_MAX_PX, "{page} is {height} px tall");
+        }
+    }
 }

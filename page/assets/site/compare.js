@@ -91,11 +91,12 @@ run(async () => {
     const table = element("section", {}, element("p", { className: "soft" }, "…"));
     const charts = comparedCharts(jobs);
     const functions = SIDES.every((side) => keys[side].length === 1) ? comparedFunctions(jobs[0].job, jobs[1].job) : null;
+    const facts = factTable(jobs);
     const [first, ...others] = jobs.map(({ job }) => job);
     const isOfOneName = first.name && others.every(({ name, uid }) => name === first.name && uid === first.uid);
     const trend = element("p", { className: "soft", hidden: !isOfOneName });
     if (isOfOneName) trend.append(element("a", { href: trendLink(first) }, "Trend of the runs of ", element("bdi", {}, first.name)));
-    main.append(heading, trend, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, ...(functions ? [functions.section] : []), factTable(jobs));
+    main.append(heading, trend, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, ...(functions ? [functions.section] : []), facts);
     charts.begin();
     isReady();
     await Promise.all([
@@ -105,6 +106,7 @@ run(async () => {
         }),
         charts.loaded(),
         functions?.loaded.catch((error) => notice("functions", `The functions cannot be compared: ${error.message}`)),
+        facts.loaded(),
     ]);
     return isComplete();
 });

@@ -11,7 +11,9 @@ import { idText } from "./job_text.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { limited } from "./queue.js";
 
-const HEIGHT = 170;
+/** On a phone several charts are seen at once. */
+const isNarrow = matchMedia("(max-width: 46rem)");
+const height = () => (isNarrow.matches ? 110 : 170);
 
 /** Requests at once, of those that the API grants a user. */
 const turn = limited(3);
@@ -86,7 +88,7 @@ function overlay(quantity, jobs, styles, axis, data, offsets) {
         plot?.destroy();
         axis.plots.delete(plot);
         tables = courses.map((course, number) => (course ? [course.times.map((at) => at - offsets[number]), course.lines[1]] : [[], []]));
-        const options = baseOptions(data, axis, { width: plotWidth(place), height: HEIGHT });
+        const options = baseOptions(data, axis, { width: plotWidth(place), height: height() });
         options.series = [{}, ...styles.map(({ side, shade }) => ({
             stroke: `${COLOURS[side][isDark() ? 1 : 0]}${Math.round(shade * 255).toString(16).padStart(2, "0")}`,
             dash: DASH[side], width: 1.75, points: { show: false }, spanGaps: false,
@@ -143,11 +145,12 @@ export function comparedCharts(jobs) {
     });
     const controls = element("div", { className: "controls" }, element("label", { hidden: phases.length === 0 }, "Time since the begin of ", align), reset);
     const remark = element("p", { className: "soft" });
-    const place = element("section", {}, element("h2", { id: "courses" }, "Over time"), legend(jobs, styles), controls, element("div", { className: "grid" }, ...figures), remark);
+    const place = element("section", {}, element("h2", { id: "courses" }, "Over time"), legend(jobs, styles), controls, element("div", { className: "grid compared" }, ...figures), remark);
     place.setAttribute("aria-labelledby", "courses");
     place.hidden = figures.length === 0;
     const redraw = () => figures.forEach((figure) => figure.draw());
     prefersDark.addEventListener("change", redraw);
+    isNarrow.addEventListener("change", redraw);
     let loads = Promise.resolve();
     place.begin = () => {
         redraw();

@@ -6,6 +6,9 @@ import { elapsedS, idText, ownerText, startText, stateText } from "./job_text.js
 
 const NODES_MAX = 8;
 
+/** The rows of metrics up to which they are shown at once. */
+const OPEN_ROWS_MAX = 6;
+
 const known = (value) => value !== null && value !== undefined && value !== "";
 
 function nodeText(job) {
@@ -42,20 +45,32 @@ function samplingRows(plans) {
     const periods = plans.map(({ metrics }) => new Map(metrics.filter(({ level }) => level === null).map((one) => [one.metric, one.periods.join(", ")])));
     const metrics = [...new Set(periods.flatMap((of) => [...of.keys()]))].sort();
     const lines = metrics.map((metric) => [metric, periods.map((of) => of.get(metric) ?? "not sampled")]);
-    return lines.filter(([, texts]) => new Set(texts).size > 1).map(([metric, texts]) => row(`Period of ${metric}`, texts));
+    return lines.filter(([, texts]) => new Set(texts).size > 1).map(([metric, texts]) => row(metric, texts));
 }
 
-/** Creates the table of the facts. The sampling is added when it is known. */
-export function factTable(jobs) {
+/** Creates a table with a column for each job. */
+function sideTable(caption, jobs, rows) {
     const heads = jobs.map(({ side, job }) => element("th", { scope: "col" }, `${side.toUpperCase()}: `,
         element("a", { href: `job?key=${job.key}` }, element("bdi", {}, idText(job)))));
+    const table = element("table", { className: "facts" }, element("caption", {}, caption),
+        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, ""), ...heads)), element("tbody", {}, ...rows));
+    return element("div", { className: "scroll" }, table);
+}
+
+/** Creates the table of the facts. The sampling is added when it is known: many metrics are folded. */
+export function factTable(jobs) {
     const lines = FACTS.map(([name, text]) => [name, jobs.map(({ job }) => text(job))]).filter(([, texts]) => texts.some(known));
-    const body = element("tbody", {}, ...lines.map(([name, texts]) => row(name, texts.map((text) => (known(text) ? String(text) : "–")))));
-    const table = element("table", { className: "facts" }, element("caption", {}, "Request, nodes and sampling"),
-        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, ""), ...heads)), body);
-    const place = element("section", {}, element("div", { className: "scroll" }, table));
-    Promise.all(jobs.map(({ job }) => get(`jobs/${job.key}/sampling`))).then((plans) => body.append(...samplingRows(plans)), () => {
+    const rows = lines.map(([name, texts]) => row(name, texts.map((text) => (known(text) ? String(text) : "–"))));
+    const place = element("section", {}, sideTable("Request and nodes", jobs, rows));
+    const loads = Promise.all(jobs.map(({ job }) => get(`jobs/${job.key}/sampling`))).then((plans) => {
+        const different = samplingRows(plans);
+        if (different.length === 0) return;
+        const count = `${different.length} ${different.length === 1 ? "metric was" : "metrics were"} not sampled alike`;
+        place.append(element("details", { className: "figures", open: different.length <= OPEN_ROWS_MAX }, element("summary", {}, count),
+            sideTable("Periods of the metrics that were not sampled alike", jobs, different)));
+    }, () => {
         place.append(element("p", { className: "remark" }, "The sampling of the jobs is not known at present."));
     });
+    place.loaded = () => loads;
     return place;
 }
