@@ -54,7 +54,9 @@ impl UserSeries {
     /// Returns the jobs in `accepted`, and the kinds of their users' series, of which nothing is known.
     pub(crate) fn unknown(&self, accepted: &Accepted) -> Vec<(Arc<JobRecord>, Supplied)> {
         let mut unknown: HashMap<Place, Arc<JobRecord>> = HashMap::new();
-        for (job, of) in accepted.samples.iter().flat_map(|samples| &samples.series).filter_map(|one| supplied(one)) {
+        for (job, of) in
+            accepted.samples.iter().flat_map(|samples| &samples.series).filter_map(|one| supplied(one))
+        {
             let place = place_of(job, of);
             if !self.known.contains_key(&place) {
                 unknown.entry(place).or_insert_with(|| Arc::clone(job));
