@@ -31,6 +31,8 @@ polymeter_test_harness::tests![
     a_loop_in_step_with_the_period_is_sampled_evenly,
     a_deleted_program_keeps_its_names,
     processes_that_live_for_milliseconds_are_sampled,
+    unwinding_finds_callers_without_frame_pointers,
+    unwinding_finds_the_callers_that_perf_finds,
 ];
 
 fn main() -> ExitCode {
@@ -91,6 +93,41 @@ int main(void) {
 }
 "#;
 
+/// A program without frame pointers, each of whose functions has one caller, and room of its own on the stack.
+/// The innermost function uses the register of the frame pointer for other things.
+const WITHOUT_FRAME_POINTERS: &str = r#"
+#include <alloca.h>
+#include <string.h>
+#define APART __attribute__((noinline, noclone))
+static volatile long sink;
+APART long innermost(long n) {
+    long a = n, b = n + 1, c = n + 2, d = n + 3, e = n + 4, f = n + 5, g = n + 6;
+    for (long i = 0; i < 2000000; i++) {
+        a += b ^ i; b += c ^ a; c += d ^ b; d += e ^ c; e += f ^ d; f += g ^ e; g += a ^ f;
+        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g));
+    }
+    return a + b + c + d + e + f + g;
+}
+APART long with_room(long n) {
+    volatile char room[600];
+    memset((char *)room, (int)n, sizeof room);
+    return innermost(n) + room[n % 600];
+}
+APART long with_variable_room(long n) {
+    char *room = alloca(64 + n % 512);
+    memset(room, (int)n, 64);
+    sink += room[n % 64];
+    return with_room(n) + room[n % 64];
+}
+APART long outermost(long n) { return with_variable_room(n) + 1; }
+int main(void) {
+    for (long n = 0;; n++) sink += outermost(n);
+}
+"#;
+
+/// The callers of its innermost function.
+const CALLERS: [&str; 4] = ["with_room", "with_variable_room", "outermost", "main"];
+
 fn need_root() {
     if !rustix::process::geteuid().is_root() {
         skip("root", "the tests do not run as root");
@@ -110,10 +147,19 @@ impl Compiled {
     }
 
     fn of(source: &str) -> Self {
+        Self::with(source, &["-O0", "-fno-omit-frame-pointer", "-pthread"])
+    }
+
+    fn without_frame_pointers() -> Self {
+        Self::with(WITHOUT_FRAME_POINTERS, &["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"])
+    }
+
+    fn with(source: &str, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("solve.c"), source).unwrap();
         let compiler = Command::new("gcc")
-            .args(["-O0", "-fno-omit-frame-pointer", "-pthread", "-o", "solver", "solve.c"])
+            .args(options)
+            .args(["-o", "solver", "solve.c"])
             .current_dir(directory.path())
             .status();
         match compiler {
@@ -149,10 +195,14 @@ struct Sampled {
 impl Sampled {
     /// Opens the source, and waits until the kernel samples; or skips the test.
     fn start(target: &Target) -> Self {
+        Self::start_metric(target, "stacks.cpu")
+    }
+
+    fn start_metric(target: &Target, metric: &str) -> Self {
         let mounts = Mounts::read(Path::new("/")).unwrap();
         let cpus = online_cpus(Path::new("/")).unwrap();
         let factory = SourceFactory { cpus: &cpus, perf_descriptors: 4096, ..SourceFactory::of(&mounts) };
-        let wanted = [catalogue::find("stacks.cpu").unwrap()];
+        let wanted = [catalogue::find(metric).unwrap()];
         let (mut opened, unavailable) = factory.open(target, &wanted);
         let Some(opened) = opened.pop() else { skip("perf", &unavailable[0].to_string()) };
         let mut sampled = Self { opened, all: Vec::new() };
@@ -202,6 +252,24 @@ impl Sampled {
         }
         let percent = |count: u64| 100.0 * float(count) / float(self.samples());
         counts.into_iter().map(|(name, count)| (name, percent(count))).collect()
+    }
+
+    /// Returns the percentage of the samples in a function that have these callers.
+    fn share_with_callers(&self, function: &str, callers: &[&str]) -> f64 {
+        let (mut all, mut with) = (0, 0);
+        for profile in &self.all {
+            let name = |stack: u32| {
+                let function = &profile.functions[profile.stacks[stack as usize].1 as usize];
+                function.name.as_ref().map_or("", |name| name.as_str())
+            };
+            let caller = |stack: &u32| profile.stacks[*stack as usize].0;
+            for (_, stack, count) in profile.counts.iter().filter(|(_, stack, _)| name(*stack) == function) {
+                let found: Vec<&str> = std::iter::successors(caller(stack), caller).map(name).collect();
+                all += count;
+                with += if found.starts_with(callers) { *count } else { 0 };
+            }
+        }
+        100.0 * float(with) / float(all)
     }
 
     /// Checks the shares of the program's functions, within some points.
@@ -334,4 +402,50 @@ fn processes_that_live_for_milliseconds_are_sampled() {
     let processes: std::collections::BTreeSet<u32> =
         sampled.all.iter().flat_map(|profile| &profile.counts).map(|(process, ..)| *process).collect();
     assert!(processes.len() > 10, "{processes:?}");
+}
+
+fn unwinding_finds_callers_without_frame_pointers() {
+    let compiled = Compiled::without_frame_pointers();
+    let running = compiled.start("");
+    let target = Target::Processes(running.0.id());
+    let share = |metric| {
+        let mut sampled = Sampled::start_metric(&target, metric);
+        sampled.until(200);
+        let cut: u64 = sampled.all.iter().map(|profile| profile.cut).sum();
+        (sampled.share_with_callers("innermost", &CALLERS), cut, sampled.samples())
+    };
+    let (unwound, cut, samples) = share("stacks.cpu_dwarf");
+    assert!(unwound > 98.0, "{unwound} %");
+    // The outermost function of the C library says that it has no caller.
+    assert!(cut * 50 < samples, "{cut} of {samples} are cut");
+    let (followed, ..) = share("stacks.cpu");
+    assert!(followed < 2.0, "{followed} %");
+}
+
+/// The other side of the comparison is `perf record`.
+fn unwinding_finds_the_callers_that_perf_finds() {
+    let compiled = Compiled::without_frame_pointers();
+    let running = compiled.start("");
+    let data = compiled.directory.path().join("perf.data");
+    let recorded = Command::new("perf")
+        .args(["record", "--quiet", "-e", "cpu-clock", "-F", "100", "--call-graph", "dwarf"])
+        .args(["-p", &running.0.id().to_string(), "-o", data.to_str().unwrap(), "sleep", "3"])
+        .output();
+    if !recorded.is_ok_and(|recorded| recorded.status.success()) {
+        skip("perf record", "perf records nothing here");
+    }
+    let script = Command::new("perf").args(["script", "-F", "ip,sym", "-i", data.to_str().unwrap()]).output();
+    let text = String::from_utf8(script.unwrap().stdout).unwrap();
+    // Each line is an address and a name; an empty line ends a stack.
+    let stack = |text: &str| -> Vec<String> {
+        text.lines().filter_map(|line| Some(line.split_whitespace().nth(1)?.to_owned())).collect()
+    };
+    let innermost = text.split("\n\n").map(stack).find(|stack| stack.first().is_some_and(|f| f == "innermost"));
+    let Some(by_perf) = innermost else { skip("perf record", "perf finds no functions of a program") };
+    let by_perf: Vec<&str> = by_perf.iter().skip(1).map(String::as_str).collect();
+    assert!(by_perf.starts_with(&CALLERS), "{by_perf:?}");
+    let mut sampled = Sampled::start_metric(&Target::Processes(running.0.id()), "stacks.cpu_dwarf");
+    sampled.until(100);
+    let share = sampled.share_with_callers("innermost", &CALLERS);
+    assert!(share > 98.0, "{share} %");
 }

@@ -28,7 +28,9 @@ const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (1
 const VALUE_NS: f64 = 40.0;
 /// The cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
 /// functions.
-const STACK_NS: f64 = 4_000.0;
+pub(super) const STACK_NS: f64 = 4_000.0;
+/// The cost of a sample whose callers the agent finds itself, in nanoseconds.
+pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
 /// The size of a value on the wire at high rates, in bytes.
 const VALUE_BYTES: f64 = 0.5;
 
@@ -79,11 +81,12 @@ impl Sum {
     }
 
     /// Adds call stacks, which the kernel samples on `cpus` CPUs, and which are read once a second at most.
-    /// `measured_ns` is the time that all samples of a second took at this period, if it is known.
-    pub(super) fn add_stacks(&mut self, period: Period, cpus: usize, measured_ns: Option<f64>) {
+    /// A sample takes `stack_ns`; `measured_ns` is the time that all samples of a second took at this period,
+    /// if it is known.
+    pub(super) fn add_stacks(&mut self, period: Period, cpus: usize, stack_ns: f64, measured_ns: Option<f64>) {
         let samples = 1e6 / micros(period) * f64::from(u32::try_from(cpus).unwrap_or(u32::MAX));
         let slowness = between(&self.machine, 1e6);
-        self.ns_per_s += measured_ns.unwrap_or(samples * STACK_NS * slowness);
+        self.ns_per_s += measured_ns.unwrap_or(samples * stack_ns * slowness);
         self.samples_per_s += samples;
         self.wakes_per_s = self.wakes_per_s.max((1e6 / micros(period)).min(1.0));
     }
@@ -149,7 +152,7 @@ mod tests {
     fn call_stacks_cost_by_the_sample() {
         let cost = |period: &str, cpus, measured_ns| {
             let mut sum = Sum::on(REFERENCE);
-            sum.add_stacks(period.parse().unwrap(), cpus, measured_ns);
+            sum.add_stacks(period.parse().unwrap(), cpus, STACK_NS, measured_ns);
             sum.cost(1.0)
         };
         assert!((cost("10ms", 8, None).samples_per_s - 800.0).abs() < 1e-9);

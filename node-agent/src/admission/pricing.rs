@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_proto::catalogue::STACKS_KIND;
+use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
 
 use super::calibration::Calibration;
-use super::cost::{ReadCost, Sum};
+use super::cost::{ReadCost, STACK_DWARF_NS, STACK_NS, Sum};
 use super::governor::Governor;
 use crate::config::Limits;
 use crate::plan::Plan;
@@ -66,12 +66,17 @@ impl Pricing {
             let current = target.sources.open().get(source).and_then(|open| {
                 open.slots.iter().filter_map(|slot| open.period(&target.plan, &slot.definition.name())).min()
             });
-            if source == STACKS_KIND {
+            let stack_ns = match source {
+                STACKS_KIND => Some(STACK_NS),
+                STACKS_DWARF_KIND => Some(STACK_DWARF_NS),
+                _ => None,
+            };
+            if let Some(stack_ns) = stack_ns {
                 let Some(period) = wanted.iter().copied().min() else { continue };
                 // Each read of the last seconds took what its samples did.
                 let measured = recent_ns.get(source).zip(current);
                 let measured_ns = measured.map(|(recent, current)| recent * ratio(current, period));
-                sum.add_stacks(period, self.cpus, measured_ns);
+                sum.add_stacks(period, self.cpus, stack_ns, measured_ns);
                 continue;
             }
             let read = match (recent_ns.get(source), warm_ns.get(source)) {

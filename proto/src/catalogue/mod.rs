@@ -18,7 +18,9 @@ use crate::suggest;
 
 pub use lookup::{all, find, select};
 pub use metric::{Definition, Metric, Scope};
-pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND};
+pub use origin::{
+    BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND,
+};
 pub use supplied::REGIONS;
 pub use text_file::{
     Cell, Devices, Field, Form, Hierarchy, LabelFile, RefreshFile, RefreshUnit, Row, Scale, TextFile,

@@ -48,6 +48,9 @@ pub const BLOCKING_FILE_KIND: &str = "blocking_file";
 /// takes all samples since the last one, is due once a second at most.
 pub const STACKS_KIND: &str = "stacks";
 
+/// The kind that samples call stacks as [`STACKS_KIND`] does, and unwinds them itself.
+pub const STACKS_DWARF_KIND: &str = "stacks_dwarf";
+
 /// The kind that reads [`Origin::Perf`].
 pub const PERF_KIND: &str = "perf";
 

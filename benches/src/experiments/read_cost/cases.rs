@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 27] = [
+pub(crate) static CASES: [Case; 28] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -100,7 +100,8 @@ pub(crate) static CASES: [Case; 27] = [
     case("kfd", Place::LaidOut, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
-    case("stacks", Place::Here, Subject::Job, &["stacks.*"]),
+    case("stacks", Place::Here, Subject::Job, &["stacks.cpu"]),
+    case("stacks_dwarf", Place::Here, Subject::Job, &["stacks.cpu_dwarf"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.

@@ -21,6 +21,8 @@ const SECTION_BYTES: u16 = 64;
 const ENTRY_BYTES: u64 = 24;
 
 const SEGMENT_LOADED: u32 = 1;
+/// The index of `.eh_frame`, which is loaded, too (`PT_GNU_EH_FRAME`).
+const SEGMENT_UNWINDING: u32 = 0x6474_e550;
 const SECTION_SYMBOLS: u32 = 2;
 const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
 
@@ -43,22 +45,23 @@ impl ReadAt for &[u8] {
 
 /// A part of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Part {
-    offset: u64,
-    bytes: u64,
+pub(super) struct Part {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
 }
 
 /// A part of a file that is loaded to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Segment {
-    part: Part,
-    address: u64,
+pub(super) struct Segment {
+    pub(super) part: Part,
+    pub(super) address: u64,
 }
 
 /// The places of the tables in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tables {
     segments: Vec<Segment>,
+    unwinding: Option<Segment>,
     symbols: Part,
     names: Part,
 }
@@ -67,11 +70,11 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -94,9 +97,12 @@ impl Tables {
         if half(&header, 54)? == SEGMENT_BYTES {
             let segments = headers(file, long(&header, 32)?, half(&header, 56)?, SEGMENT_BYTES)?;
             for segment in segments.chunks_exact(SEGMENT_BYTES.into()) {
-                if word(segment, 0)? == SEGMENT_LOADED {
-                    let part = Part { offset: long(segment, 8)?, bytes: long(segment, 32)? };
-                    tables.segments.push(Segment { part, address: long(segment, 16)? });
+                let part = Part { offset: long(segment, 8)?, bytes: long(segment, 32)? };
+                let found = Segment { part, address: long(segment, 16)? };
+                match word(segment, 0)? {
+                    SEGMENT_LOADED => tables.segments.push(found),
+                    SEGMENT_UNWINDING => tables.unwinding = Some(found),
+                    _ => {}
                 }
             }
         }
@@ -124,6 +130,19 @@ impl Tables {
             let into = offset.checked_sub(segment.part.offset)?;
             (into < segment.part.bytes).then_some(segment.address.wrapping_add(into))
         })
+    }
+
+    /// Returns the position in the file of an address of its tables.
+    pub(super) fn offset(&self, address: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let into = address.checked_sub(segment.address)?;
+            (into < segment.part.bytes).then_some(segment.part.offset.wrapping_add(into))
+        })
+    }
+
+    /// Returns the index of `.eh_frame`.
+    pub(super) fn unwinding(&self) -> Option<Segment> {
+        self.unwinding
     }
 
     /// Finds the symbols of `wanted` addresses, which are in order.

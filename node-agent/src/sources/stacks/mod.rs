@@ -4,26 +4,29 @@
 //! Nothing is open until the first read, which knows the period; the events end with the source.
 
 mod demangle;
+mod eh_frame;
 mod elf;
 mod files;
 mod modules;
 mod profile;
 mod records;
+mod registers;
 mod rings;
 mod search;
 mod spaces;
 mod text_symbols;
+mod unwind;
 
 use std::path::PathBuf;
 
-use polymeter_proto::catalogue::STACKS_KIND;
+use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Labels;
 use polymeter_service::clock;
 use rustix::io::Errno;
 
 use self::profile::Collected;
-use self::rings::{Rings, Sampled, longest_gap_ns, probe};
+use self::rings::{Callers, Rings, Sampled, Sampling, probe};
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
@@ -36,26 +39,42 @@ use super::target::Target;
 /// Checks what holds for any bytes, by the parser that the first byte chooses.
 pub(super) fn check(data: &[u8]) {
     let Some((parser, data)) = data.split_first() else { return };
-    match parser % 4 {
+    match parser % 5 {
         0 => records::check(data),
         1 => elf::check(data),
         2 => text_symbols::check(data),
-        _ => demangle::check(data),
+        3 => demangle::check(data),
+        _ => unwind::check(data),
     }
 }
 
 /// The stack of the reading thread, in bytes: names of functions nest, and their parsers follow.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// The shortest period. Below it, sampling takes a noticeable part of the time.
-const PERIOD_MIN: Period = Period::MILLISECOND;
-
 /// Call stacks of jobs.
-pub(super) struct StacksKind;
+pub(super) struct StacksKind {
+    name: &'static str,
+    callers: Callers,
+}
+
+impl StacksKind {
+    /// With the callers that frame pointers tell.
+    pub(super) const BY_FRAME_POINTERS: Self = Self { name: STACKS_KIND, callers: Callers::FramePointers };
+    /// With the callers that unwinding tells.
+    pub(super) const BY_TABLES: Self = Self { name: STACKS_DWARF_KIND, callers: Callers::Tables };
+}
+
+/// Returns the shortest period. Below it, sampling takes a noticeable part of the time.
+const fn period_min(callers: Callers) -> Period {
+    match callers {
+        Callers::FramePointers => Period::MILLISECOND,
+        Callers::Tables => Period::TEN_MILLISECONDS,
+    }
+}
 
 impl SourceKind for StacksKind {
     fn name(&self) -> &'static str {
-        STACKS_KIND
+        self.name
     }
 
     fn lane(&self) -> Lane {
@@ -67,7 +86,10 @@ impl SourceKind for StacksKind {
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let host = request.host;
+        let (host, callers) = (request.host, self.callers);
+        if callers == Callers::Tables && !registers::ARE_KNOWN {
+            return opening.unavailable_all(&request.wanted, "no unwinding on processors of this kind");
+        }
         let cgroup = match request.target {
             Target::Cgroups(cgroups) => cgroups.perf_directory(host.mounts),
             Target::Processes(_) | Target::Node(_) => None,
@@ -81,16 +103,17 @@ impl SourceKind for StacksKind {
             let reason = "limit of perf file descriptors per job reached; raise perf_fd_limit";
             return opening.unavailable_all(&request.wanted, reason);
         };
-        match probe(cgroup, *cpu) {
+        match probe(cgroup, *cpu, callers) {
             Ok(user_only) => {
                 let slot = |definition| Slot { definition, labels: Labels::default() };
                 opening.push_custom(
-                    STACKS_KIND.to_owned(),
+                    self.name.to_owned(),
                     Box::new(StackSource {
                         slots: request.wanted.iter().cloned().map(slot).collect(),
                         proc: host.mounts.proc.clone(),
                         cpus: host.cpus.to_vec(),
                         descriptors: host.perf_descriptors,
+                        callers,
                         user_only,
                         sampled,
                         period: None,
@@ -111,6 +134,7 @@ struct StackSource {
     proc: PathBuf,
     cpus: Vec<usize>,
     descriptors: usize,
+    callers: Callers,
     user_only: bool,
     sampled: Sampled,
     /// The period that is wanted.
@@ -132,7 +156,8 @@ struct Open {
 
 impl StackSource {
     fn begin(&mut self, period: Period) -> Result<(), Errno> {
-        let rings = Rings::open(&self.sampled, &self.cpus, period, self.user_only, self.descriptors);
+        let sampling = Sampling { callers: self.callers, period, user_only: self.user_only };
+        let rings = Rings::open(&self.sampled, &self.cpus, sampling, self.descriptors);
         let mut rings = rings.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         rings.follow(&mut self.sampled, &self.proc);
         let collected = match self.open.take() {
@@ -151,7 +176,7 @@ impl CustomSource for StackSource {
     }
 
     fn set_period(&mut self, period: Period) {
-        self.period = Some(period.max(PERIOD_MIN));
+        self.period = Some(period.max(period_min(self.callers)));
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
@@ -185,11 +210,11 @@ impl CustomSource for StackSource {
     }
 
     fn longest_gap_ns(&self) -> Option<u64> {
-        self.period.map(longest_gap_ns)
+        self.period.map(|period| self.callers.longest_gap_ns(period))
     }
 
     fn refresh_interval(&self) -> Option<Period> {
-        Some(PERIOD_MIN)
+        Some(period_min(self.callers))
     }
 
     fn has_last_read(&self) -> bool {

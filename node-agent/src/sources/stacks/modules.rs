@@ -10,6 +10,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::stacks::FunctionName;
 
 use super::demangle::function_name;
+use super::eh_frame::{self, Rule};
 use super::elf::Tables;
 use super::files::{Budget, FileId, Mapped, PerfMap, open_mapped};
 use super::records::NewMapping;
@@ -21,6 +22,9 @@ const MODULES_MAX: usize = 4096;
 
 /// The most ranges of a module that are remembered: some 10 MiB of all modules of a large job together.
 const RANGES_MAX: usize = 64 * 1024;
+
+/// The most addresses of a file whose rules are remembered: 2 MiB.
+const RULES_MAX: usize = 16 * 1024;
 
 /// The number of a module in [`Modules`].
 pub(super) type ModuleId = u32;
@@ -42,6 +46,8 @@ struct SharedFile {
     file: File,
     tables: Tables,
     ranges: Mutex<Ranges>,
+    /// How callers are found, by the address in the tables.
+    rules: Mutex<HashMap<u64, Option<Arc<Rule>>>>,
 }
 
 /// The files of this process.
@@ -159,16 +165,40 @@ impl Modules {
         self.modules.get(module as usize)?.name.as_ref()
     }
 
+    /// Returns the rule by which the caller is found from a position of a module. Once the budget is spent,
+    /// one that is not known yet is none this time.
+    pub(super) fn rule(&mut self, module: ModuleId, position: u64, budget: Budget) -> Option<Arc<Rule>> {
+        let Some(Symbols::File(shared)) = self.opened(module) else { return None };
+        let address = shared.tables.address(position)?;
+        let mut rules = shared.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = rules.get(&address) {
+            return known.clone();
+        }
+        if budget.is_spent() {
+            return None;
+        }
+        if rules.len() >= RULES_MAX {
+            rules.clear();
+        }
+        let rule = eh_frame::rule(&shared.file, &shared.tables, address).map(Arc::new);
+        rules.insert(address, rule.clone());
+        rule
+    }
+
+    /// Returns the symbols of a module, whose file is opened the first time.
+    fn opened(&mut self, module: ModuleId) -> Option<&mut Symbols> {
+        let symbols = &mut self.modules.get_mut(module as usize)?.symbols;
+        if let Symbols::Unopened { mapping, pid } = symbols {
+            *symbols = shared(&self.proc, mapping, *pid).map_or(Symbols::Nothing, Symbols::File);
+        }
+        Some(symbols)
+    }
+
     /// Finds the functions at some positions of a module, which are in order. Once the budget is spent, those
     /// that are not known yet have none this time.
     pub(super) fn functions(&mut self, module: ModuleId, positions: &[u64], budget: Budget) -> Vec<Name> {
         let proc = self.proc.clone();
-        let Some(Module { symbols, .. }) = self.modules.get_mut(module as usize) else {
-            return vec![None; positions.len()];
-        };
-        if let Symbols::Unopened { mapping, pid } = symbols {
-            *symbols = shared(&proc, mapping, *pid).map_or(Symbols::Nothing, Symbols::File);
-        }
+        let Some(symbols) = self.opened(module) else { return vec![None; positions.len()] };
         match symbols {
             Symbols::File(shared) => {
                 let mut ranges = shared.ranges.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +241,8 @@ fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>
     if let Some(known) = files.get(&id).and_then(Weak::upgrade) {
         return Some(known);
     }
-    let shared = Arc::new(SharedFile { tables: Tables::read(&file)?, file, ranges: Mutex::default() });
+    let (tables, ranges, rules) = (Tables::read(&file)?, Mutex::default(), Mutex::default());
+    let shared = Arc::new(SharedFile { file, tables, ranges, rules });
     files.retain(|_, file| file.strong_count() > 0);
     files.insert(id, Arc::downgrade(&shared));
     Some(shared)

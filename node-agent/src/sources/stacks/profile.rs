@@ -7,8 +7,9 @@ use polymeter_proto::period::Period;
 
 use super::files::Budget;
 use super::modules::{KERNEL, ModuleId, Modules, Name};
-use super::records::{Frame, Record, Timed};
+use super::records::{DEPTH, Frame, Record, Timed};
 use super::spaces::Spaces;
+use super::unwind::UserState;
 use crate::sources::stack_profile::{Function, StackProfile};
 
 /// The most different stacks of addresses of an interval. Samples of further ones are lost.
@@ -20,6 +21,10 @@ const ADDRESSES_MAX: usize = 1024 * 1024;
 /// The CPU time after which no further table is searched in one read, in nanoseconds. The rest is found by
 /// the next ones.
 const SYMBOLS_NS: u64 = 200_000_000;
+
+/// The CPU time after which no further sample is unwound in one read, in nanoseconds: the callers of the rest
+/// are missing.
+const UNWINDING_NS: u64 = 200_000_000;
 
 /// Code at a position of a module.
 type Place = (ModuleId, u64);
@@ -53,9 +58,13 @@ impl Collected {
     /// Takes the records of all CPUs, which are brought into the order of their times.
     pub(super) fn take(&mut self, mut records: Vec<Timed>) {
         records.sort_by_key(|timed| timed.time_ns);
+        let budget = Budget::of(UNWINDING_NS);
         for Timed { record, .. } in records {
             match record {
-                Record::Sample { pid, frames, is_cut } => {
+                Record::Sample { pid, mut frames, mut is_cut, user } => {
+                    if let Some(user) = user {
+                        is_cut |= self.unwind(pid, &user, &mut frames, budget);
+                    }
                     self.sample(pid, &frames);
                     self.cut += u64::from(is_cut);
                 }
@@ -67,6 +76,18 @@ impl Collected {
                 Record::Throttled => self.throttled += 1,
             }
         }
+    }
+
+    /// Appends the functions of user mode to those of the kernel. Returns true if outermost ones are missing.
+    fn unwind(&mut self, pid: u32, user: &UserState, frames: &mut Vec<Frame>, budget: Budget) -> bool {
+        if budget.is_spent() {
+            frames.push(Frame { address: user.registers.address, is_kernel: false });
+            return true;
+        }
+        user.unwind(frames, DEPTH.into(), |address| {
+            let (module, position) = self.spaces.find(pid, address, &mut self.modules);
+            self.modules.rule(module, position, budget)
+        })
     }
 
     fn sample(&mut self, pid: u32, frames: &[Frame]) {
@@ -183,7 +204,7 @@ mod tests {
     fn sample(time_ns: u64, pid: u32, addresses: &[u64]) -> Timed {
         let frame = |address: &u64| Frame { address: *address, is_kernel: *address >= 1 << 63 };
         let frames = addresses.iter().map(frame).collect();
-        Timed { time_ns, record: Record::Sample { pid, frames, is_cut: false } }
+        Timed { time_ns, record: Record::Sample { pid, frames, is_cut: false, user: None } }
     }
 
     fn mapped(time_ns: u64, pid: u32, start: u64, path: &str) -> Timed {

@@ -1,7 +1,13 @@
 //! The records of perf's ring buffers, from their bytes. Pure.
 //!
-//! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN` with `sample_id_all`: every
-//! record that is no sample ends in a thread and a time.
+//! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN`, or with `REGS_USER | STACK_USER`
+//! in addition, and with `sample_id_all`: every record that is no sample ends in a thread and a time.
+
+use super::registers::{Registers, SAMPLED};
+use super::unwind::UserState;
+
+/// The deepest stack, in addresses: the usual limit of the kernel, `kernel.perf_event_max_stack`.
+pub(super) const DEPTH: u16 = 127;
 
 /// The layout of a sample, and of the end of all other records.
 const SAMPLE_ID_BYTES: usize = 16;
@@ -34,7 +40,13 @@ pub(super) struct Timed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
     /// A sample of a process.
-    Sample { pid: u32, frames: Vec<Frame>, is_cut: bool },
+    Sample {
+        pid: u32,
+        frames: Vec<Frame>,
+        is_cut: bool,
+        /// What the callers are found by, if the chain has none of them.
+        user: Option<UserState>,
+    },
     /// A process has mapped a file, or memory, that it may execute.
     Mapped { pid: u32, mapping: NewMapping },
     /// A process executes another program.
@@ -69,6 +81,15 @@ pub(super) struct NewMapping {
     pub(super) path: Vec<u8>,
 }
 
+/// The form of samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// The number of addresses from which on a chain is cut.
+    pub(super) depth: usize,
+    /// True if registers and stack follow the chain.
+    pub(super) has_stack: bool,
+}
+
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -83,13 +104,28 @@ impl<'a> Bytes<'a> {
         self.0 = rest;
         Some(u64::from_ne_bytes(*word))
     }
+
+    /// Takes the registers and the stack at the end of a sample; none of a thread of the kernel, or of a
+    /// program of 32 bits.
+    fn user_state(&mut self) -> Option<UserState> {
+        const ABI_64: u64 = 2;
+        if self.u64()? != ABI_64 {
+            return None;
+        }
+        let words: Option<Vec<u64>> = (0..SAMPLED.count_ones()).map(|_| self.u64()).collect();
+        let registers = Registers::sampled(&words?)?;
+        let size = usize::try_from(self.u64()?).ok()?;
+        let (copied, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        let valid = if size > 0 { usize::try_from(self.u64()?).ok()? } else { 0 };
+        Some(UserState { registers, stack: copied.get(..valid)?.to_vec() })
+    }
 }
 
-/// Parses the body of a record; none if it is of no interest, or too short. A chain of `depth` addresses or
-/// more is cut.
-pub(super) fn parse(kind: u32, misc: u16, body: &[u8], depth: usize) -> Option<Timed> {
+/// Parses the body of a record; none if it is of no interest, or too short.
+pub(super) fn parse(kind: u32, misc: u16, body: &[u8], form: Form) -> Option<Timed> {
     if kind == SAMPLE {
-        return sample(body, depth);
+        return sample(body, form);
     }
     let (body, id) = body.split_at_checked(body.len().checked_sub(SAMPLE_ID_BYTES)?)?;
     let time_ns = Bytes(id.get(8..)?).u64()?;
@@ -112,12 +148,13 @@ pub(super) fn parse(kind: u32, misc: u16, body: &[u8], depth: usize) -> Option<T
     Some(Timed { time_ns, record })
 }
 
-fn sample(body: &[u8], depth: usize) -> Option<Timed> {
+fn sample(body: &[u8], form: Form) -> Option<Timed> {
     let mut bytes = Bytes(body);
     let address = bytes.u64()?;
     let (pid, _tid, time_ns, count) = (bytes.u32()?, bytes.u32()?, bytes.u64()?, bytes.u64()?);
-    let addresses = bytes.0.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
-    let addresses = addresses.take(usize::try_from(count).unwrap_or(usize::MAX));
+    let words = bytes.0.as_chunks::<8>().0;
+    let count = words.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+    let addresses = words.iter().take(count).map(|word| u64::from_ne_bytes(*word));
     let (mut frames, mut is_kernel, mut is_known, mut total) = (Vec::new(), false, true, 0);
     for address in addresses {
         total += 1;
@@ -129,10 +166,12 @@ fn sample(body: &[u8], depth: usize) -> Option<Timed> {
             frames.push(Frame { address, is_kernel });
         }
     }
-    if frames.is_empty() && address != 0 {
+    let mut rest = Bytes(bytes.0.get(8 * count..)?);
+    let user = if form.has_stack { rest.user_state() } else { None };
+    if frames.is_empty() && address != 0 && user.is_none() {
         frames.push(Frame { address, is_kernel: address > i64::MAX.cast_unsigned() });
     }
-    Some(Timed { time_ns, record: Record::Sample { pid, frames, is_cut: total >= depth } })
+    Some(Timed { time_ns, record: Record::Sample { pid, frames, is_cut: total >= form.depth, user } })
 }
 
 fn mapped(mut bytes: Bytes<'_>) -> Option<Record> {
@@ -169,8 +208,12 @@ pub(super) fn parse_maps(text: &[u8]) -> impl Iterator<Item = NewMapping> {
 pub(super) fn check(data: &[u8]) {
     parse_maps(data).for_each(drop);
     let Some(([kind, flags], body)) = data.split_first_chunk::<2>() else { return };
-    match parse((*kind).into(), u16::from(*flags) << 8, body, 127) {
-        Some(Timed { record: Record::Sample { frames, .. }, .. }) => assert!(8 * frames.len() <= body.len()),
+    let form = Form { depth: 127, has_stack: flags & 1 != 0 };
+    match parse((*kind).into(), u16::from(*flags) << 8, body, form) {
+        Some(Timed { record: Record::Sample { frames, user, .. }, .. }) => {
+            let stack_bytes = user.map_or(0, |user| user.stack.len());
+            assert!(8 * frames.len() + stack_bytes <= body.len());
+        }
         Some(Timed { record: Record::Mapped { mapping, .. }, .. }) => {
             assert!(mapping.start <= mapping.end && mapping.path.len() <= body.len());
         }
@@ -187,6 +230,8 @@ mod tests {
         words.chain(tail.iter().copied()).collect()
     }
 
+    const CHAIN: Form = Form { depth: 127, has_stack: false };
+
     fn pair(low: u32, high: u32) -> u64 {
         u64::from(high) << 32 | u64::from(low)
     }
@@ -201,20 +246,45 @@ mod tests {
             record(&[9, pair(7, 8), 55, 5, CONTEXT_KERNEL, 0xffff_8000_0000_0001, CONTEXT_USER, 9, 4], &[]);
         let frame = |address, is_kernel| Frame { address, is_kernel };
         let frames = vec![frame(0xffff_8000_0000_0001, true), frame(9, false), frame(4, false)];
-        let expected = Record::Sample { pid: 7, frames: frames.clone(), is_cut: false };
-        assert_eq!(parse(SAMPLE, 0, &body, 127), Some(Timed { time_ns: 55, record: expected }));
-        let Record::Sample { is_cut, .. } = parse(SAMPLE, 0, &body, 5).unwrap().record else { panic!() };
+        let expected = Record::Sample { pid: 7, frames: frames.clone(), is_cut: false, user: None };
+        assert_eq!(parse(SAMPLE, 0, &body, CHAIN), Some(Timed { time_ns: 55, record: expected }));
+        let Record::Sample { is_cut, .. } = parse(SAMPLE, 0, &body, Form { depth: 5, ..CHAIN }).unwrap().record else { panic!() };
         assert!(is_cut);
         // Without a chain the address alone is known; a count beyond the end is that of a damaged record.
         for count in [0, u64::MAX] {
-            let alone = parse(SAMPLE, 0, &record(&[9, pair(7, 8), 55, count], &[]), 127).unwrap().record;
-            assert_eq!(alone, Record::Sample { pid: 7, frames: vec![frame(9, false)], is_cut: false });
+            let alone = parse(SAMPLE, 0, &record(&[9, pair(7, 8), 55, count], &[]), CHAIN).unwrap().record;
+            let frames = vec![frame(9, false)];
+            assert_eq!(alone, Record::Sample { pid: 7, frames, is_cut: false, user: None });
+        }
+    }
+
+    #[test]
+    fn a_stack_follows_the_chain() {
+        let registers: Vec<u64> = (1..=u64::from(SAMPLED.count_ones())).collect();
+        let sample = |abi: u64, stack: &[u64]| {
+            let head = [9, pair(7, 8), 55, 2, CONTEXT_KERNEL, 1 << 63];
+            let body = record(&[&head, &[abi][..], &registers, stack].concat(), &[]);
+            let form = Form { has_stack: true, ..CHAIN };
+            let Record::Sample { frames, user, .. } = parse(SAMPLE, 0, &body, form).unwrap().record else {
+                panic!()
+            };
+            (frames.len(), user)
+        };
+        let state = |stack: &[u64]| {
+            let registers = Registers::sampled(&registers).unwrap();
+            Some(UserState { registers, stack: record(stack, &[]) })
+        };
+        assert_eq!(sample(2, &[16, 5, 6, 8]), (1, state(&[5])), "the kernel copied the first word");
+        assert_eq!(sample(2, &[0]), (1, state(&[])));
+        assert_eq!(sample(1, &[0]), (1, None), "a program of 32 bits");
+        for damaged in [&[16, 5, 6, 17][..], &[u64::MAX, 5, 6, 8], &[]] {
+            assert_eq!(sample(2, damaged), (1, None));
         }
     }
 
     #[test]
     fn other_records_end_in_their_time() {
-        let parsed = |kind, misc, body: Vec<u8>| parse(kind, misc, &[body, id(77)].concat(), 127);
+        let parsed = |kind, misc, body: Vec<u8>| parse(kind, misc, &[body, id(77)].concat(), CHAIN);
         let words = [pair(7, 7), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)];
         let mapping = NewMapping {
             start: 0x1000,

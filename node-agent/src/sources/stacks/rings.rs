@@ -13,11 +13,9 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use polymeter_proto::period::Period;
 
-use super::records::{Record, Timed, parse};
+use super::records::{DEPTH, Form, Record, Timed, parse};
+use super::registers;
 use crate::sources::process_list::ProcessList;
-
-/// The deepest stack, in addresses: the usual limit of the kernel, `kernel.perf_event_max_stack`.
-const DEPTH: u16 = 127;
 
 /// The room for the records of one CPU, in bytes; with the head of the ring as much as an ordinary user may
 /// lock by default (`kernel.perf_event_mlock_kb`).
@@ -28,10 +26,36 @@ const RING_BYTES_MIN: usize = 16 * 1024;
 /// The most bytes of a sample: its addresses, those that separate kernel and user, and its head.
 const SAMPLE_BYTES: u64 = 8 * (DEPTH as u64 + 2) + 48;
 
-/// Returns the longest time between two reads during which no ring overflows, in nanoseconds.
-pub(super) const fn longest_gap_ns(period: Period) -> u64 {
-    // A quarter is left for the records of mappings and processes.
-    period.as_nanos().saturating_mul(RING_BYTES as u64 / 4 * 3 / SAMPLE_BYTES)
+/// The bytes of a stack that the kernel copies with each sample: as many as `perf record` takes. They suffice
+/// for dozens of functions.
+const STACK_BYTES: u16 = 8192;
+
+/// What tells the callers of a sampled function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Callers {
+    /// The kernel follows frame pointers.
+    FramePointers,
+    /// The kernel copies registers and stack, which are unwound by the tables of each file.
+    Tables,
+}
+
+impl Callers {
+    /// Returns the longest time between two reads during which no ring overflows, in nanoseconds.
+    pub(super) fn longest_gap_ns(self, period: Period) -> u64 {
+        let registers_bytes = 8 * u64::from(1 + registers::SAMPLED.count_ones());
+        let copied_bytes = match self {
+            Self::FramePointers => 0,
+            Self::Tables => registers_bytes + 8 + u64::from(STACK_BYTES) + 8,
+        };
+        // A quarter is left for the records of mappings and processes.
+        let samples = RING_BYTES as u64 / 4 * 3 / (SAMPLE_BYTES + copied_bytes);
+        period.as_nanos().saturating_mul(samples)
+    }
+
+    /// Returns the form of the samples of [`event`].
+    fn form(self) -> Form {
+        Form { depth: DEPTH.into(), has_stack: self == Self::Tables }
+    }
 }
 
 /// Returns the CPU time between two samples, in nanoseconds: one percent more than the period on half of the
@@ -51,8 +75,18 @@ pub(super) enum Sampled {
     Listed(ProcessList),
 }
 
+/// How a job is sampled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sampling {
+    pub(super) callers: Callers,
+    pub(super) period: Period,
+    /// True if the kernel's own part is left out.
+    pub(super) user_only: bool,
+}
+
 /// The events of one job.
 pub(super) struct Rings {
+    form: Form,
     /// One for each CPU.
     samplers: Vec<Sampler>,
     tasks: Option<Tasks>,
@@ -67,8 +101,7 @@ impl fmt::Debug for Rings {
 /// The threads that have events of their own, which are inherited by what they start.
 struct Tasks {
     cpus: Vec<usize>,
-    period: Period,
-    user_only: bool,
+    sampling: Sampling,
     events: BTreeMap<u32, Vec<Counter>>,
     /// Threads that were started by one with events, and have inherited them.
     inherited: BTreeSet<u32>,
@@ -79,11 +112,10 @@ struct Tasks {
 
 /// Tries out whether a process of this user, or a cgroup, can be sampled. Returns true if the kernel's own
 /// part must be left out.
-pub(super) fn probe(cgroup: Option<&Path>, cpu: usize) -> io::Result<bool> {
+pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, callers: Callers) -> io::Result<bool> {
     let cgroup = cgroup.map(File::open).transpose()?;
     let open = |user_only| {
-        let mut builder = event(Software::CPU_CLOCK, cpu, user_only);
-        builder.sample_period(Period::SECOND.as_nanos());
+        let mut builder = event(Software::CPU_CLOCK, cpu, Sampling { callers, period: Period::SECOND, user_only });
         match &cgroup {
             Some(cgroup) => builder.observe_cgroup(cgroup),
             None => builder.observe_self(),
@@ -97,12 +129,18 @@ pub(super) fn probe(cgroup: Option<&Path>, cpu: usize) -> io::Result<bool> {
 }
 
 /// Returns an event whose records have the form that `records` parses.
-fn event<'a>(event: Software, cpu: usize, user_only: bool) -> Builder<'a> {
+fn event<'a>(event: Software, cpu: usize, sampling: Sampling) -> Builder<'a> {
+    let Sampling { callers, period, user_only } = sampling;
     let mut builder = Builder::new(event);
     let sample = SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN;
     builder.one_cpu(cpu).sample(sample).sample_id_all(true).clockid(Clock::MONOTONIC);
     builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
     builder.exclude_kernel(user_only).exclude_hv(true).enabled(true);
+    builder.sample_period(nanos_between(period, cpu));
+    if callers == Callers::Tables {
+        builder.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER).exclude_callchain_user(true);
+        builder.sample_regs_user(registers::SAMPLED).sample_stack_user(STACK_BYTES.into());
+    }
     // Nobody waits: a wake-up is due when the ring is full.
     builder.wakeup_watermark(RING_BYTES);
     builder
@@ -123,8 +161,7 @@ impl Rings {
     pub(super) fn open(
         sampled: &Sampled,
         cpus: &[usize],
-        period: Period,
-        user_only: bool,
+        sampling: Sampling,
         descriptors: usize,
     ) -> io::Result<Self> {
         let cgroup = match sampled {
@@ -136,12 +173,11 @@ impl Rings {
         for cpu in cpus {
             let opened = match &cgroup {
                 Some(cgroup) => {
-                    let mut builder = event(Software::CPU_CLOCK, *cpu, user_only);
-                    sampler(builder.sample_period(nanos_between(period, *cpu)).observe_cgroup(cgroup))
+                    sampler(event(Software::CPU_CLOCK, *cpu, sampling).observe_cgroup(cgroup))
                 }
                 // Of this thread nothing is recorded: the event lends its ring to those of the job.
                 None => {
-                    let mut builder = event(Software::DUMMY, *cpu, true);
+                    let mut builder = event(Software::DUMMY, *cpu, Sampling { user_only: true, ..sampling });
                     builder.mmap(false).mmap2(false).comm(false).comm_exec(false).task(false);
                     sampler(builder.observe_self())
                 }
@@ -156,13 +192,12 @@ impl Rings {
         let tasks = matches!(sampled, Sampled::Listed(_)).then(|| Tasks {
             descriptors: descriptors.saturating_sub(samplers.len()),
             cpus: online,
-            period,
-            user_only,
+            sampling,
             events: BTreeMap::new(),
             inherited: BTreeSet::new(),
             without: BTreeSet::new(),
         });
-        Ok(Self { samplers, tasks })
+        Ok(Self { form: sampling.callers.form(), samplers, tasks })
     }
 
     /// Takes all records, in the order of each CPU.
@@ -170,8 +205,7 @@ impl Rings {
         let mut records = Vec::new();
         for sampler in &mut self.samplers {
             while let Some(record) = sampler.next_record() {
-                let depth = usize::from(DEPTH);
-                records.extend(parse(record.ty(), record.misc(), &record.to_contiguous(), depth));
+                records.extend(parse(record.ty(), record.misc(), &record.to_contiguous(), self.form));
             }
         }
         if let Some(tasks) = &mut self.tasks {
@@ -213,7 +247,7 @@ impl Tasks {
                 break;
             }
             // A thread that has ended, or that this user may not sample, has no samples.
-            if let Ok(events) = open_thread(*tid, &self.cpus, self.period, self.user_only, rings) {
+            if let Ok(events) = open_thread(*tid, &self.cpus, self.sampling, rings) {
                 self.events.insert(*tid, events);
             }
         }
@@ -226,14 +260,12 @@ impl Tasks {
 fn open_thread(
     tid: u32,
     cpus: &[usize],
-    period: Period,
-    user_only: bool,
+    sampling: Sampling,
     rings: &[Sampler],
 ) -> io::Result<Vec<Counter>> {
     let mut events = Vec::with_capacity(cpus.len());
     for (cpu, ring) in cpus.iter().zip(rings) {
-        let mut builder = event(Software::CPU_CLOCK, *cpu, user_only);
-        builder.sample_period(nanos_between(period, *cpu));
+        let mut builder = event(Software::CPU_CLOCK, *cpu, sampling);
         builder.observe_pid(i32::try_from(tid).unwrap_or(-1)).inherit(true);
         // Enabled with its ring: a sample without one is lost.
         let mut counter = builder.enabled(false).build()?;

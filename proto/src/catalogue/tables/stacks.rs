@@ -1,12 +1,20 @@
 //! Call stacks. Source: perf_event_open(2).
 
 use crate::catalogue::metric::Metric;
-use crate::catalogue::origin::{Origin, STACKS_KIND};
+use crate::catalogue::origin::{Origin, STACKS_DWARF_KIND, STACKS_KIND};
 use crate::series::Unit::Count;
 
-pub(crate) static METRICS: &[Metric] = &[Metric::counter(
-    "stacks.cpu",
-    Count,
-    &[Origin::source(STACKS_KIND, "cpu", "call chains of the perf event `cpu-clock`")],
-    "Samples of the call stacks of the job's running threads, taken once a period on each CPU.",
-)];
+pub(crate) static METRICS: &[Metric] = &[
+    Metric::counter(
+        "stacks.cpu",
+        Count,
+        &[Origin::source(STACKS_KIND, "cpu", "call chains of the perf event `cpu-clock`")],
+        "Samples of the call stacks of the job's running threads, taken once a period on each CPU.",
+    ),
+    Metric::counter(
+        "stacks.cpu_dwarf",
+        Count,
+        &[Origin::source(STACKS_DWARF_KIND, "cpu", "stacks of the perf event `cpu-clock`, unwound by `.eh_frame`")],
+        "As `stacks.cpu`, with callers that are found without frame pointers.",
+    ),
+];
