@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use polymeter_proto::catalogue::is_stacks_source;
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::accepted::STACKS_SOURCE;
 use polymeter_store::reader::{
     JobNodeRow, JobRow, LedgerRow, LossRow, PlanChangeRow, Read, Rollup, SeriesRow, SeriesScope,
 };
@@ -116,7 +116,7 @@ fn stored(reports: &[SeriesReport], ledger: &[LedgerRow]) -> u64 {
 
 /// Returns the number of stored samples of series: without those of call stacks.
 pub fn in_series(ledger: &[LedgerRow]) -> u64 {
-    ledger.iter().filter(|row| row.source != STACKS_SOURCE).map(|row| row.stored).sum()
+    ledger.iter().filter(|row| !is_stacks_source(&row.source)).map(|row| row.stored).sum()
 }
 
 /// Returns the reports of the series that have samples. The times are that of the first sample of all, and

@@ -440,7 +440,8 @@ fn unwinding_finds_the_callers_that_perf_finds() {
     let stack = |text: &str| -> Vec<String> {
         text.lines().filter_map(|line| Some(line.split_whitespace().nth(1)?.to_owned())).collect()
     };
-    let innermost = text.split("\n\n").map(stack).find(|stack| stack.first().is_some_and(|f| f == "innermost"));
+    let innermost =
+        text.split("\n\n").map(stack).find(|stack| stack.first().is_some_and(|f| f == "innermost"));
     let Some(by_perf) = innermost else { skip("perf record", "perf finds no functions of a program") };
     let by_perf: Vec<&str> = by_perf.iter().skip(1).map(String::as_str).collect();
     assert!(by_perf.starts_with(&CALLERS), "{by_perf:?}");

@@ -98,8 +98,8 @@ pub struct StackInterval {
     pub lost: u64,
     /// The number of times that the kernel paused sampling since it took too long.
     pub throttled: u64,
-    /// Samples whose outermost functions are missing: the stack was deeper than the limit, or the table of
-    /// stacks was full.
+    /// Samples whose outermost functions are missing: the stack was deeper than the limit, could not be
+    /// unwound, or the table of stacks was full.
     pub cut: u64,
     /// Samples whose innermost function has no symbol.
     pub unresolved: u64,

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::catalogue::{STACKS_KIND, stacks_source};
+use polymeter_proto::series::Identifier;
 use polymeter_proto::stacks::{StackCount, StackInterval};
 use polymeter_proto::wire::frame::Frame;
-use polymeter_store::accepted::{
-    LedgerLine, LossReason, LossRecord, STACKS_SOURCE, StackBlock, StackSamples,
-};
+use polymeter_store::accepted::{LedgerLine, LossReason, LossRecord, StackBlock, StackSamples};
 
 use super::dictionary::Dictionary;
 use super::fault::Fault;
@@ -46,7 +45,7 @@ impl Dictionary {
     /// Returns the samples of an interval as a loss, of its job if that is known.
     pub(super) fn loss_of_stacks(&mut self, interval: &StackInterval, reason: LossReason) -> LossRecord {
         LossRecord {
-            line: self.line_of_stacks(interval.job).ok(),
+            line: self.line_of_stacks(interval).ok(),
             samples: interval.samples(),
             reason,
             span_us: (interval.begin_us, interval.end_us),
@@ -55,7 +54,7 @@ impl Dictionary {
 
     /// Returns an interval with its ids replaced by records.
     pub(super) fn resolve_stacks(&mut self, interval: StackInterval) -> Result<StackBlock, Fault> {
-        let (line, job) = (self.line_of_stacks(interval.job)?, self.job(interval.job)?);
+        let (line, job) = (self.line_of_stacks(&interval)?, self.job(interval.job)?);
         let metric = Arc::clone(self.metric(interval.metric)?);
         // Different ids may stand for the same stack.
         let mut samples: BTreeMap<(u32, i64), StackSamples> = BTreeMap::new();
@@ -79,8 +78,10 @@ impl Dictionary {
         })
     }
 
-    fn line_of_stacks(&mut self, job: JobHandle) -> Result<Arc<LedgerLine>, Fault> {
-        let source = Identifier::escaped(STACKS_SOURCE.as_bytes()).ok_or(Fault::Unknown("source"))?;
-        self.line(Some(job), source)
+    fn line_of_stacks(&mut self, interval: &StackInterval) -> Result<Arc<LedgerLine>, Fault> {
+        let metric = self.metric(interval.metric);
+        let source = metric.map_or(STACKS_KIND, |metric| stacks_source(metric.name.as_str()));
+        let source = Identifier::escaped(source.as_bytes()).ok_or(Fault::Unknown("source"))?;
+        self.line(Some(interval.job), source)
     }
 }

@@ -34,8 +34,13 @@ fn assert_balanced(store: &Connection) {
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
 /// No metric of the node: all samples belong to jobs.
-const BASELINE: [(&str, &str); 4] =
-    [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms"), ("stacks.cpu", "5ms")];
+const BASELINE: [(&str, &str); 5] = [
+    ("memory.*", "1ms"),
+    ("cpu.*", "1ms"),
+    ("pids.*", "1ms"),
+    ("stacks.cpu", "5ms"),
+    ("stacks.cpu_dwarf", "10ms"),
+];
 
 /// The number of stored samples, with those of call stacks.
 const STORED: &str =

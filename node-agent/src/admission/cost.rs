@@ -83,7 +83,13 @@ impl Sum {
     /// Adds call stacks, which the kernel samples on `cpus` CPUs, and which are read once a second at most.
     /// A sample takes `stack_ns`; `measured_ns` is the time that all samples of a second took at this period,
     /// if it is known.
-    pub(super) fn add_stacks(&mut self, period: Period, cpus: usize, stack_ns: f64, measured_ns: Option<f64>) {
+    pub(super) fn add_stacks(
+        &mut self,
+        period: Period,
+        cpus: usize,
+        stack_ns: f64,
+        measured_ns: Option<f64>,
+    ) {
         let samples = 1e6 / micros(period) * f64::from(u32::try_from(cpus).unwrap_or(u32::MAX));
         let slowness = between(&self.machine, 1e6);
         self.ns_per_s += measured_ns.unwrap_or(samples * stack_ns * slowness);

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use polymeter_proto::catalogue::{STACKS_KIND, stacks_source};
 use polymeter_proto::ledger::{Event, LedgerEntry};
-use polymeter_proto::series::{JobHandle, SessionDescriptor};
+use polymeter_proto::series::{JobHandle, MetricId, SessionDescriptor};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
@@ -131,6 +132,12 @@ impl FrameBuilder {
     /// True if events or tallies of lost frames wait to be repeated.
     pub(super) fn has_unreported(&self) -> bool {
         !self.unreported.is_empty() || self.ledger.has_unreported()
+    }
+
+    /// Returns the source of an announced metric of call stacks.
+    pub(super) fn stacks_source(&self, metric: MetricId) -> &'static str {
+        let metric = self.announced.metric(metric);
+        metric.map_or(STACKS_KIND, |metric| stacks_source(metric.name.as_str()))
     }
 
     /// Returns all announced dictionary entries that are still in use.

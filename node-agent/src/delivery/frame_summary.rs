@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Job, Shape};
-use polymeter_proto::catalogue::STACKS_KIND;
+use polymeter_proto::catalogue::{STACKS_KIND, stacks_source};
 use polymeter_proto::ledger::Event;
-use polymeter_proto::series::{Identifier, JobHandle, SeriesDescriptor, SeriesId, ShapeId};
+use polymeter_proto::series::{Identifier, JobHandle, MetricId, SeriesDescriptor, SeriesId, ShapeId};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -47,12 +47,16 @@ impl FrameSummary {
         }
     }
 
-    /// Adds the samples of call stacks.
-    pub(super) fn with_stacks(self, stacks: &[StackInterval]) -> Self {
+    /// Adds the samples of call stacks; `source` returns the source of their metric.
+    pub(super) fn with_stacks(
+        self,
+        stacks: &[StackInterval],
+        source: impl Fn(MetricId) -> &'static str,
+    ) -> Self {
         let mut span_us = (!self.samples.is_empty()).then_some(self.span_us);
         let mut samples = self.samples.into_vec();
         for interval in stacks.iter().filter(|interval| interval.samples() > 0) {
-            let Ok(source) = Identifier::try_from(STACKS_KIND) else { continue };
+            let Ok(source) = Identifier::try_from(source(interval.metric)) else { continue };
             samples.push((Origin::Source(Some(interval.job), source), interval.samples()));
             let (begin_us, end_us) = span_us.unwrap_or((interval.begin_us, interval.end_us));
             span_us = Some((begin_us.min(interval.begin_us), end_us.max(interval.end_us)));
@@ -68,7 +72,8 @@ impl FrameSummary {
         });
         let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
         let span_us = times().min().zip(times().max()).unwrap_or_default();
-        Self { samples: samples.collect(), span_us }.with_stacks(&frame.stacks)
+        Self { samples: samples.collect(), span_us }
+            .with_stacks(&frame.stacks, |metric| sources.of_stacks(metric))
     }
 
     /// Returns the number of samples.
@@ -82,6 +87,7 @@ impl FrameSummary {
 pub(super) struct Sources {
     jobs: BTreeMap<JobHandle, Arc<Job>>,
     series: BTreeMap<SeriesId, JobHandle>,
+    stacks: BTreeMap<MetricId, &'static str>,
     shapes: BTreeMap<ShapeId, (Option<JobHandle>, Identifier)>,
 }
 
@@ -99,11 +105,10 @@ impl Sources {
                 let job = shape.series.first().and_then(|series| self.series.get(series)).copied();
                 self.shapes.insert(*id, (job, shape.source.clone()));
             }
-            Entry::Session(_)
-            | Entry::Metric(..)
-            | Entry::Series(..)
-            | Entry::Function(..)
-            | Entry::Stack(..) => {}
+            Entry::Metric(id, metric) => {
+                self.stacks.insert(*id, stacks_source(metric.name.as_str()));
+            }
+            Entry::Session(_) | Entry::Series(..) | Entry::Function(..) | Entry::Stack(..) => {}
         }
     }
 
@@ -111,6 +116,10 @@ impl Sources {
     pub(super) fn record(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
+    }
+
+    fn of_stacks(&self, metric: MetricId) -> &'static str {
+        self.stacks.get(&metric).copied().unwrap_or(STACKS_KIND)
     }
 
     /// Returns the job and the source of a shape; none if no entry defines it.

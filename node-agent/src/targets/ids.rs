@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Column, Job, Shape};
-use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND};
+use polymeter_proto::catalogue::is_stacks_source;
 use polymeter_proto::limits;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
@@ -55,8 +55,8 @@ impl Ids {
         for (number, slot) in (0..).zip(slots) {
             let Some(period) = period(&slot.definition.name()) else { continue };
             let Some(descriptor) = slot.definition.descriptor() else { continue };
-            let metric = slot.definition.metric;
-            let is_of_stacks = metric.is_of_kind(STACKS_KIND) || metric.is_of_kind(STACKS_DWARF_KIND);
+            let origins = slot.definition.metric.origins;
+            let is_of_stacks = origins.iter().any(|origin| is_stacks_source(origin.kind()));
             let read_period = if is_of_stacks { period.max(Period::SECOND) } else { period };
             let (columns, numbers) = by_period.entry((read_period, period)).or_default();
             columns.push(self.column(series, descriptor, &slot.labels));

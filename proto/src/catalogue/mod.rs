@@ -32,6 +32,17 @@ pub mod perf {
     pub use super::perf_event::{PerfEvent, raw_config, tracepoint};
 }
 
+/// Returns the source under which the ledger counts the samples of a metric of call stacks.
+pub fn stacks_source(metric: &str) -> &'static str {
+    let is_unwound = find(metric).is_some_and(|found| found.metric.is_of_kind(STACKS_DWARF_KIND));
+    if is_unwound { STACKS_DWARF_KIND } else { STACKS_KIND }
+}
+
+/// Returns true if the samples of a source are call stacks.
+pub fn is_stacks_source(source: &str) -> bool {
+    matches!(source, STACKS_KIND | STACKS_DWARF_KIND)
+}
+
 /// Returns true if a selector selects a metric, or one that is derived from others.
 pub fn is_known(selector: &Selector) -> bool {
     !select(selector).is_empty() || derived::select(selector).next().is_some()
@@ -139,6 +150,17 @@ mod tests {
             let is_exact = metric.origins.iter().all(exact);
             assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);
         }
+    }
+
+    #[test]
+    fn metrics_of_call_stacks_have_their_sources() {
+        for (metric, source) in
+            [("stacks.cpu", "stacks"), ("stacks.cpu_dwarf", "stacks_dwarf"), ("stacks.x", "stacks")]
+        {
+            assert_eq!(stacks_source(metric), source);
+            assert!(is_stacks_source(source));
+        }
+        assert!(!is_stacks_source("perf"));
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl Announced {
         }
     }
 
+    /// Returns an announced metric.
+    pub fn metric(&self, id: MetricId) -> Option<&MetricDescriptor> {
+        self.metrics.get(&id)
+    }
+
     /// Returns the id of a function of an announced job, and adds its entry if it was not announced yet.
     /// Returns none if there is no room: [`limits::JOB_FUNCTIONS`], [`limits::SESSION_FUNCTIONS`].
     pub fn announce_function(

@@ -13,7 +13,7 @@ use polymeter_proto::series::{Identifier, SessionId};
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
-pub use self::stacks::{FunctionRecord, STACK_DEPTH, STACKS_SOURCE, StackBlock, StackRecord, StackSamples};
+pub use self::stacks::{FunctionRecord, STACK_DEPTH, StackBlock, StackRecord, StackSamples};
 pub use self::store_id::StoreId;
 
 /// One frame of one session, or a range of frames that will never arrive, in order.

@@ -8,9 +8,6 @@ use polymeter_proto::series::MetricDescriptor;
 use super::records::{JobRecord, LedgerLine};
 use crate::digest::digest_id;
 
-/// The source of the ledger that counts samples of call stacks.
-pub const STACKS_SOURCE: &str = "stacks";
-
 /// The maximum number of functions of a stack. Agents cut longer ones. A stack holds its callers, which are
 /// released one within the other.
 pub const STACK_DEPTH: usize = 512;

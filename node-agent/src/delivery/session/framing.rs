@@ -10,7 +10,7 @@ use polymeter_proto::wire::frame::Extras;
 
 use super::DeliverySession;
 use super::spool_mode::SpoolMode;
-use crate::delivery::frame_builder::FrameParts;
+use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
 use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::Dropped;
 use crate::lanes::{EventRecord, SampleBatch};
@@ -31,8 +31,8 @@ impl Samples<'_> {
         self.batch.is_empty() && self.stacks.is_empty()
     }
 
-    fn summary(self) -> FrameSummary {
-        FrameSummary::of(self.batch).with_stacks(self.stacks)
+    fn summary(self, builder: &FrameBuilder) -> FrameSummary {
+        FrameSummary::of(self.batch).with_stacks(self.stacks, |metric| builder.stacks_source(metric))
     }
 }
 
@@ -93,7 +93,7 @@ impl DeliverySession {
                 self.retire_after(job.handle, sequence);
             }
         }
-        self.outbox.push(bytes, samples.summary(), records);
+        self.outbox.push(bytes, samples.summary(&self.builder), records);
     }
 
     fn push_divided(
@@ -131,9 +131,10 @@ impl DeliverySession {
             self.push_frame(nothing, &[], &[], second);
         } else {
             // A batch alone is always within the limits by design; this counts it should that fail.
-            self.counts.samples_refused += samples.summary().samples();
+            let summary = samples.summary(&self.builder);
+            self.counts.samples_refused += summary.samples();
             self.counts.events_dropped += records.len() as u64;
-            self.outbox.push_note(&samples.summary());
+            self.outbox.push_note(&summary);
         }
     }
 

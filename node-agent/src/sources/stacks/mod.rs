@@ -1,5 +1,6 @@
 //! Call stacks of jobs: the kernel samples what each CPU does for the job, and a thread of the slow lane
-//! reads the samples, finds the names of the functions, and counts.
+//! reads the samples, finds the names of the functions, and counts. Callers are found by the kernel, which
+//! follows frame pointers, or here, by the tables of each file.
 //!
 //! Nothing is open until the first read, which knows the period; the events end with the source.
 

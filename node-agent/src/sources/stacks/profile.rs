@@ -8,8 +8,8 @@ use polymeter_proto::period::Period;
 use super::files::Budget;
 use super::modules::{KERNEL, ModuleId, Modules, Name};
 use super::records::{DEPTH, Frame, Record, Timed};
+use super::registers::UserState;
 use super::spaces::Spaces;
-use super::unwind::UserState;
 use crate::sources::stack_profile::{Function, StackProfile};
 
 /// The most different stacks of addresses of an interval. Samples of further ones are lost.

@@ -3,8 +3,7 @@
 //! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN`, or with `REGS_USER | STACK_USER`
 //! in addition, and with `sample_id_all`: every record that is no sample ends in a thread and a time.
 
-use super::registers::{Registers, SAMPLED};
-use super::unwind::UserState;
+use super::registers::{Registers, SAMPLED, UserState};
 
 /// The deepest stack, in addresses: the usual limit of the kernel, `kernel.perf_event_max_stack`.
 pub(super) const DEPTH: u16 = 127;
@@ -248,7 +247,11 @@ mod tests {
         let frames = vec![frame(0xffff_8000_0000_0001, true), frame(9, false), frame(4, false)];
         let expected = Record::Sample { pid: 7, frames: frames.clone(), is_cut: false, user: None };
         assert_eq!(parse(SAMPLE, 0, &body, CHAIN), Some(Timed { time_ns: 55, record: expected }));
-        let Record::Sample { is_cut, .. } = parse(SAMPLE, 0, &body, Form { depth: 5, ..CHAIN }).unwrap().record else { panic!() };
+        let Record::Sample { is_cut, .. } =
+            parse(SAMPLE, 0, &body, Form { depth: 5, ..CHAIN }).unwrap().record
+        else {
+            panic!()
+        };
         assert!(is_cut);
         // Without a chain the address alone is known; a count beyond the end is that of a damaged record.
         for count in [0, u64::MAX] {

@@ -46,6 +46,14 @@ pub(super) struct Registers {
     pub(super) link: u64,
 }
 
+/// What a sample holds of a thread in user mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UserState {
+    pub(super) registers: Registers,
+    /// The memory from the stack pointer on.
+    pub(super) stack: Vec<u8>,
+}
+
 impl Registers {
     /// Returns the registers from the words of a sample, of which there is one for each bit of [`SAMPLED`].
     pub(super) fn sampled(words: &[u64]) -> Option<Self> {

@@ -115,7 +115,8 @@ struct Tasks {
 pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, callers: Callers) -> io::Result<bool> {
     let cgroup = cgroup.map(File::open).transpose()?;
     let open = |user_only| {
-        let mut builder = event(Software::CPU_CLOCK, cpu, Sampling { callers, period: Period::SECOND, user_only });
+        let mut builder =
+            event(Software::CPU_CLOCK, cpu, Sampling { callers, period: Period::SECOND, user_only });
         match &cgroup {
             Some(cgroup) => builder.observe_cgroup(cgroup),
             None => builder.observe_self(),
@@ -172,9 +173,7 @@ impl Rings {
         let mut online = Vec::with_capacity(cpus.len());
         for cpu in cpus {
             let opened = match &cgroup {
-                Some(cgroup) => {
-                    sampler(event(Software::CPU_CLOCK, *cpu, sampling).observe_cgroup(cgroup))
-                }
+                Some(cgroup) => sampler(event(Software::CPU_CLOCK, *cpu, sampling).observe_cgroup(cgroup)),
                 // Of this thread nothing is recorded: the event lends its ring to those of the job.
                 None => {
                     let mut builder = event(Software::DUMMY, *cpu, Sampling { user_only: true, ..sampling });
@@ -257,12 +256,7 @@ impl Tasks {
     }
 }
 
-fn open_thread(
-    tid: u32,
-    cpus: &[usize],
-    sampling: Sampling,
-    rings: &[Sampler],
-) -> io::Result<Vec<Counter>> {
+fn open_thread(tid: u32, cpus: &[usize], sampling: Sampling, rings: &[Sampler]) -> io::Result<Vec<Counter>> {
     let mut events = Vec::with_capacity(cpus.len());
     for (cpu, ring) in cpus.iter().zip(rings) {
         let mut builder = event(Software::CPU_CLOCK, *cpu, sampling);

@@ -7,7 +7,7 @@ use gimli::{EndianSlice, Evaluation, EvaluationResult, LittleEndian, Location, V
 use super::eh_frame::{self, Cfa, Program, Rule, Saved};
 use super::elf::Tables;
 use super::records::{DEPTH, Frame};
-use super::registers::{FRAME_POINTER, Registers, STACK_POINTER};
+use super::registers::{FRAME_POINTER, Registers, STACK_POINTER, UserState};
 
 /// The encoding of the programs of `.eh_frame`.
 const ENCODING: gimli::Encoding =
@@ -23,14 +23,6 @@ static BY_FRAME_POINTER: Rule = Rule {
     return_address: Saved::At(-8),
     is_signal: false,
 };
-
-/// What a sample holds of a thread in user mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UserState {
-    pub(super) registers: Registers,
-    /// The memory from the stack pointer on.
-    pub(super) stack: Vec<u8>,
-}
 
 /// A step from a function to its caller.
 enum Step {
@@ -210,7 +202,11 @@ mod tests {
         let state = state(0x100, STACK + 40, &[1, 2, 0x201, 0x301, 9, 0, 0x401]);
         let rules = [(0x100, by_stack_pointer(24)), (0x200, by_stack_pointer(8))];
         let (addresses, is_cut) = unwound(&state, &rules);
-        assert_eq!((addresses, is_cut), (vec![0x100, 0x201, 0x301, 0x401], false), "no frame pointer is left");
+        assert_eq!(
+            (addresses, is_cut),
+            (vec![0x100, 0x201, 0x301, 0x401], false),
+            "no frame pointer is left"
+        );
         let (addresses, is_cut) = unwound(&state, &[rules.as_slice(), &[(0x300, outermost)]].concat());
         assert_eq!((addresses, is_cut), (vec![0x100, 0x201, 0x301], false));
         // A signal interrupted the caller at exactly this address.
@@ -233,13 +229,17 @@ mod tests {
 
     #[test]
     fn endless_and_damaged_stacks_are_cut() {
-        let forever = Rule { cfa: Cfa::Computed(Program(vec![0x2f, 0xfd, 0xff].into())), ..by_stack_pointer(0) };
+        let forever =
+            Rule { cfa: Cfa::Computed(Program(vec![0x2f, 0xfd, 0xff].into())), ..by_stack_pointer(0) };
         let still = [0x100, 0x200].map(|at| (at, by_stack_pointer(0)));
         let words = [0x201; 32];
         assert_eq!(unwound(&state(0x100, 0, &words), &[(0x100, forever)]), (vec![0x100], true));
         assert!(unwound(&state(0x100, 0, &words), &still).1, "the stack does not advance");
         let recursion = [0x100, 0x200].map(|at| (at, by_stack_pointer(8)));
-        assert_eq!(unwound(&state(0x100, 0, &words), &recursion), ([&[0x100][..], &[0x201; 9]].concat(), true));
+        assert_eq!(
+            unwound(&state(0x100, 0, &words), &recursion),
+            ([&[0x100][..], &[0x201; 9]].concat(), true)
+        );
         assert_eq!(unwound(&state(0x100, 0, &[]), &recursion), (vec![0x100], true));
         assert!(unwound(&state(0x100, 7, &words), &[]).1, "a frame pointer to elsewhere");
     }

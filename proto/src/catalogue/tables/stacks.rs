@@ -14,7 +14,11 @@ pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "stacks.cpu_dwarf",
         Count,
-        &[Origin::source(STACKS_DWARF_KIND, "cpu", "stacks of the perf event `cpu-clock`, unwound by `.eh_frame`")],
+        &[Origin::source(
+            STACKS_DWARF_KIND,
+            "cpu",
+            "stacks of the perf event `cpu-clock`, unwound by `.eh_frame`",
+        )],
         "As `stacks.cpu`, with callers that are found without frame pointers.",
     ),
 ];
