@@ -79,6 +79,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/findings.js"
     "site/first_requests.js"
     "site/folded_charts.js"
+    "site/folded_rows.js"
     "site/frame.js"
     "site/functions.js"
     "site/heat_rows.js"

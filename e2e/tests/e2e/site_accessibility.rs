@@ -163,9 +163,17 @@ const HEIGHT_MAX_PX: f64 = 3000.0;
 const HEIGHT: &str = "(() => { const tabs = document.querySelector('[role=tablist]'); \
     return tabs?.checkVisibility() ? tabs.getBoundingClientRect().top + scrollY : document.documentElement.scrollHeight; })()";
 
+/// Adds running jobs.
+const RUNNING: &str = "INSERT INTO job (job_id, owner, owner_uid, name, cores, started)
+     WITH RECURSIVE run (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM run WHERE n < 39)
+     SELECT 'running-' || n, 'bin', 2, 'a long name of a running job', 2, 1760000000000000000 + n FROM run";
+
 fn pages_are_short_on_a_phone() {
     let running = Site::new();
-    let ended = Ended::with("a job with a name", insert_runs);
+    let ended = Ended::with("a job with a name", |store| {
+        insert_runs(store);
+        store.execute_batch(RUNNING).unwrap();
+    });
     let (x, y) = (running.key("x"), running.key("y"));
     let of_running = vec![
         String::new(),
@@ -189,4 +197,17 @@ fn pages_are_short_on_a_phone() {
             assert!(height <= HEIGHT_MAX_PX, "{page} is {height} px tall");
         }
     }
+    // Nothing is left out: the reader asks for the rest.
+    let mut browser = ended.proxy.open(ADMINISTRATOR, "");
+    settle(&mut browser, "");
+    let rows =
+        "[...document.querySelectorAll('.running tbody tr')].filter((row) => row.checkVisibility()).length";
+    assert_eq!(browser.eval(rows), 40);
+    browser.resize(400, 900);
+    browser.wait_until(&format!("{rows} === 12"));
+    browser.eval(
+        "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Show all 40').click()",
+    );
+    browser.wait_until(&format!("{rows} === 40"));
+    assert_eq!(faults(&mut browser), NONE);
 }

@@ -3,6 +3,7 @@
 import { duration, element, plainNumber, threeDigits } from "../shared/text.js";
 import { foldArrays, statesText } from "./arrays.js";
 import { shortFindings } from "./findings.js";
+import { foldedRows } from "./folded_rows.js";
 import { coresOf } from "./job_cores.js";
 import { elapsedS, elapsedText, idText, nodesText, ownerText, startText, stateLevel, stateText } from "./job_text.js";
 import { smallMeter } from "./meters.js";
@@ -54,7 +55,8 @@ export function jobTable(id, title, sorted = null) {
     const head = headOf(sorted);
     const table = element("table", { className: `jobs ${id}`, role: "table" }, element("thead", { role: "rowgroup" }, head), body);
     const empty = element("p", { className: "soft", hidden: true }, "None.");
-    const place = element("section", {}, element("h2", { id }, title), element("div", { className: "scroll" }, table), empty);
+    const all = foldedRows();
+    const place = element("section", {}, element("h2", { id }, title), element("div", { className: "scroll" }, table), empty, all);
     place.setAttribute("aria-labelledby", id);
     table.setAttribute("aria-labelledby", id);
     let listed = [];
@@ -99,6 +101,7 @@ export function jobTable(id, title, sorted = null) {
         });
         empty.hidden = jobs.length > 0;
         table.hidden = jobs.length === 0;
+        all.fold([...body.children]);
     };
     /** Marks the column by which the jobs are sorted. */
     place.order = head.order;

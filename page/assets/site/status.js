@@ -4,6 +4,7 @@ import { dateText, duration, element, plainNumber, threeDigits } from "../shared
 import { countText, levelOfCount } from "./agent_health.js";
 import { agentTable } from "./agent_table.js";
 import { get, send } from "./api.js";
+import { foldedRows } from "./folded_rows.js";
 import { isReady, openPage, run } from "./frame.js";
 import { elapsedS, idText } from "./job_text.js";
 import { repeat } from "./repeat.js";
@@ -80,11 +81,12 @@ run(async () => {
     const { main, user } = await openPage();
     const collector = element("dl");
     const jobs = element("div");
+    const allJobs = foldedRows();
     const agents = agentTable();
     const ofAgents = section("agents", "Agents of the last day", agents, element("p", { className: "remark" },
         "The clock of a node is compared with that of the collector once a minute, by a request and its answer; + is ahead. The delay is the time from the newest " +
         "sample to its arrival. Late and missed samples are those of the node's own sources in the session, lost ones those of the last day."));
-    const ofJobs = section("jobs", "Samples of running jobs", jobs,
+    const ofJobs = section("jobs", "Samples of running jobs", jobs, allJobs,
         element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine."));
     const trend = element("div", { className: "trend" });
     const ofLosses = section("losses", "Lost samples of the last week", trend);
@@ -106,6 +108,7 @@ run(async () => {
         if (health) agents.show(health.agents, health.now_us, info.version);
         const rows = await Promise.all(answer.jobs.map((job) => summaryOf(job).then((summary) => jobRow(job, summary), (error) => failedRow(job, error))));
         jobs.replaceChildren(table("Samples of running jobs", headOf(JOB_HEAD), rows));
+        allJobs.fold(rows);
     });
     isReady();
 });
