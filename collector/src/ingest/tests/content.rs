@@ -249,7 +249,7 @@ fn the_series_of_regions_have_a_bound_of_their_own() {
             labels: Labels::new(vec![label]).unwrap(),
         }
     };
-    let mut ingest = Ingest::default();
+    let (mut ingest, mut bound) = (Ingest::default(), UserSeries::default());
     let mut announced = Announced::default();
     assert!(ingest.open(SESSION, &peer(), 0, at(0)));
     let mut lost = Vec::new();
@@ -257,7 +257,8 @@ fn the_series_of_regions_have_a_bound_of_their_own() {
         let mut shape = (*shape(u32::try_from(number).unwrap(), Some(1))).clone();
         shape.columns = (number * COLUMNS..(number + 1) * COLUMNS).map(of_region).collect();
         let frame = frame(number as u64 + 1, &Arc::new(shape), &[NOW_US], &mut announced, &[]);
-        let accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+        let mut accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+        bound.enforce(&mut accepted);
         lost.extend(accepted.losses.iter().map(|loss| (number, loss.samples, loss.reason)));
     }
     assert_eq!(lost, [(10, COLUMNS as u64, LossReason::UserSeries)]);
