@@ -219,7 +219,7 @@ execute() {
 job="" commands=0 began=$SECONDS seconds_to_report="" as="" where="" inside=""
 while IFS= read -r line; do
     case $line in
-    '<!-- executed as '*) read -r as where <<<"$(sed -E 's/<!-- executed as (.*) on (.*) -->/\1 \2/' <<<"$line")" ;;
+    '<!-- executed as '*' on '*) read -r as where <<<"$(sed -E 's/<!-- executed as (.*) on (.*) -->/\1 \2/' <<<"$line")" ;;
     '```sh') [ -z "$as" ] || inside=yes ;;
     '```') inside="" as="" ;;
     *)
