@@ -7,7 +7,7 @@
 mod names;
 mod parts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use polymeter_proto::catalogue::derived::{self, Derived, Formula, Quantity, times_of};
@@ -188,13 +188,22 @@ impl Computable {
     }
 }
 
+/// Returns the series of each node.
+fn by_node(report: &Report) -> BTreeMap<&str, Vec<&SeriesReport>> {
+    let mut nodes: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
+    for series in &report.series {
+        nodes.entry(&series.node).or_default().push(series);
+    }
+    nodes
+}
+
 /// Adds the series of derived metrics to a report, and for each whether it is known and why not.
 pub(crate) fn add_to(report: &mut Report) {
-    let (computables, mut missing) = all(report);
+    let nodes = by_node(report);
+    let (computables, mut missing) = of_nodes(report, &nodes);
     let mut series = Vec::new();
     for computable in &computables {
-        let of_input = report.series.iter().find(|series| is_input_of(computable, series));
-        let found = computable.series(of_input);
+        let found = computable.series(first_input(computable, &nodes));
         let reason = match &found {
             Some(_) => None,
             None => {
@@ -211,27 +220,27 @@ pub(crate) fn add_to(report: &mut Report) {
         });
         series.extend(found);
     }
+    let note = shared_note(&nodes);
     missing.sort_by(|one, other| (&one.metric, &one.node).cmp(&(&other.metric, &other.node)));
     report.derived = missing;
     report.series.extend(series);
-    report.notes.extend(shared_note(report));
+    report.notes.extend(note);
 }
 
-fn is_input_of(computable: &Computable, series: &SeriesReport) -> bool {
-    let derived = derived::find(&computable.metric);
-    let mut inputs =
-        derived.into_iter().flat_map(|derived| derived.formulas).flat_map(|formula| formula.inputs);
-    series.node == computable.node
-        && !series.is_of_step
-        && inputs.any(|input| matches!(input.quantity, Quantity::Metric(metric) if metric == series.metric))
+/// Returns the first series that is an input of a derived metric.
+fn first_input<'a>(
+    computable: &Computable,
+    nodes: &BTreeMap<&str, Vec<&'a SeriesReport>>,
+) -> Option<&'a SeriesReport> {
+    let derived = derived::find(&computable.metric)?;
+    let mut of_node = nodes.get(computable.node.as_str())?.iter().copied();
+    of_node.find(|series| !series.is_of_step && derived.may_use(&series.metric))
 }
 
 /// Returns the remark on hardware counters that several groups of events shared.
-fn shared_note(report: &Report) -> Option<String> {
+fn shared_note(nodes: &BTreeMap<&str, Vec<&SeriesReport>>) -> Option<String> {
     let mut least: Option<(&str, f64)> = None;
-    let nodes: BTreeSet<&str> = report.series.iter().map(|series| series.node.as_str()).collect();
-    for node in nodes {
-        let of_node: Vec<&SeriesReport> = report.series.iter().filter(|series| series.node == node).collect();
+    for (node, of_node) in nodes {
         for [enabled, running] in [Scope::Job, Scope::Node].map(times_of) {
             for times in of_node.iter().filter(|series| series.metric == enabled && !series.is_of_step) {
                 let same =
@@ -257,7 +266,13 @@ fn shared_note(report: &Report) -> Option<String> {
 
 /// Returns the derived metrics whose inputs were sampled, and those of which only some were.
 pub(crate) fn all(report: &Report) -> (Vec<Computable>, Vec<DerivedReport>) {
-    let nodes: BTreeSet<&str> = report.series.iter().map(|series| series.node.as_str()).collect();
+    of_nodes(report, &by_node(report))
+}
+
+fn of_nodes(
+    report: &Report,
+    nodes: &BTreeMap<&str, Vec<&SeriesReport>>,
+) -> (Vec<Computable>, Vec<DerivedReport>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for derived in derived::all() {
         if derived.name.ends_with('*') {
@@ -266,10 +281,8 @@ pub(crate) fn all(report: &Report) -> (Vec<Computable>, Vec<DerivedReport>) {
             }
             continue;
         }
-        for node in &nodes {
-            let of_node: Vec<&SeriesReport> =
-                report.series.iter().filter(|series| series.node == *node).collect();
-            match of_node_series(derived, node, &of_node) {
+        for (node, of_node) in nodes {
+            match of_node_series(derived, node, of_node) {
                 Some(Ok(computable)) => found.push(computable),
                 Some(Err(report)) => missing.push(report),
                 None => {}
