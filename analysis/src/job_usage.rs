@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn hardware_threads_count_as_their_cores() {
-        // 16 threads of 8 cores: one thread of each core is busy, then both, a quarter of them, and 4 of others.
+        // 16 threads of 8 cores: one thread of each core is busy, then both, a quarter of them, and 4 of
+        // others.
         for (threads, cores) in [(8.0, 8.0), (16.0, 8.0), (4.0, 4.0), (20.0, 12.0)] {
             let mut of = report(60, 16, vec![busy("n1", &[threads; 60])]);
             of.submission.scheduler = Some("slurm".to_owned());

@@ -101,7 +101,8 @@ pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 /// from the store.
 pub const USER_SERIES_OF_JOB: usize = 1024;
 
-/// The series of regions of instrumented programs of a job on a node, over all sessions. An agent admits 20,480.
+/// The series of regions of instrumented programs of a job on a node, over all sessions. An agent admits
+/// 20,480.
 pub const REGION_SERIES_OF_JOB: usize = 40 * 1024;
 
 /// The users' series that are remembered, in some 16 bytes each: beyond, the jobs that began first are

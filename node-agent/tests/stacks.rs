@@ -93,8 +93,8 @@ int main(void) {
 }
 "#;
 
-/// A program without frame pointers, each of whose functions has one caller, and room of its own on the stack.
-/// The innermost function uses the register of the frame pointer for other things.
+/// A program without frame pointers, each of whose functions has one caller, and room of its own on the
+/// stack. The innermost function uses the register of the frame pointer for other things.
 const WITHOUT_FRAME_POINTERS: &str = r#"
 #include <alloca.h>
 #include <string.h>

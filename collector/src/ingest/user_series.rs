@@ -1,6 +1,7 @@
 //! The bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it
-//! has counted when it ends; each series and each name is a row of the store that stays. What the store has of
-//! a job is read when its users' series are first met, so that the bound holds over the ends of collectors.
+//! has counted when it ends; each series and each name is a row of the store that stays. What the store has
+//! of a job is read when its users' series are first met, so that the bound holds over the ends of
+//! collectors.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};

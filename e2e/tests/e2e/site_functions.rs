@@ -1,5 +1,5 @@
-//! The functions of a job on its page: of a range, of a process, and the differences of two choices and of two
-//! jobs, with the keyboard, in narrow windows and in each colour scheme.
+//! The functions of a job on its page: of a range, of a process, and the differences of two choices and of
+//! two jobs, with the keyboard, in narrow windows and in each colour scheme.
 
 use polymeter_e2e::accessibility::faults;
 use polymeter_e2e::browser::Browser;
@@ -9,8 +9,8 @@ use crate::site_fixture::{Ended, OWNER, assert_calm};
 
 tests![functions_are_shown_by_range_and_process_and_compared];
 
-/// Adds another job of the same length. Then adds call stacks to the first half of each job, of the process 42,
-/// and to the second half of the first job, of the process 43.
+/// Adds another job of the same length. Then adds call stacks to the first half of each job, of the process
+/// 42, and to the second half of the first job, of the process 43.
 const STACKS: &str = "
     INSERT INTO job (job_id, owner, owner_uid, name, state, cores, started, ended)
         SELECT 'other', owner, owner_uid, name, state, cores, started - 1000000000, ended - 1000000000 FROM job;

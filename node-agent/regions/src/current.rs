@@ -113,7 +113,8 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Sends what was counted, and waits for it, but not for long. Returns false if the agent has not accepted it.
+/// Sends what was counted, and waits for it, but not for long. Returns false if the agent has not accepted
+/// it.
 pub(crate) fn flush() -> bool {
     existing().is_none_or(|process| process.flush(false))
 }

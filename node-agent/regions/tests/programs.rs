@@ -311,8 +311,8 @@ assert flush() is True
     assert_eq!(agent.requests(), requests, "without the library");
 }
 
-/// A program that enters a region as often as its argument says, and sleeps as many milliseconds as the second
-/// says.
+/// A program that enters a region as often as its argument says, and sleeps as many milliseconds as the
+/// second says.
 const LOOP: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>

@@ -29,8 +29,8 @@ const VALUE_NS: f64 = 40.0;
 /// The cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
 /// functions.
 pub(super) const STACK_NS: f64 = 4_000.0;
-/// The cost of a sample whose callers the agent finds itself, in nanoseconds. An estimate, which was not fitted:
-/// once the source is read, its measured time takes its place.
+/// The cost of a sample whose callers the agent finds itself, in nanoseconds. An estimate, which was not
+/// fitted: once the source is read, its measured time takes its place.
 pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
 /// The size of a value on the wire at high rates, in bytes.
 const VALUE_BYTES: f64 = 0.5;

@@ -30,8 +30,8 @@ const VALUES: (u32, u32) = (1_000, 5_000);
 /// The most regions of processes of one target. Each has five series.
 const REGION_SHAPES: usize = 4_096;
 
-/// The limit of sums of regions of one target: per second in the long run, and in a burst. A process sends those
-/// that have changed once a second, and less often when they are refused.
+/// The limit of sums of regions of one target: per second in the long run, and in a burst. A process sends
+/// those that have changed once a second, and less often when they are refused.
 const REGION_SUMS: (u32, u32) = (500, 4_096);
 
 /// The same for the last sums of processes, which are kept when those before them use up the limit.

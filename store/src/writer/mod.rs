@@ -133,8 +133,8 @@ impl Store {
         jobs::has_other(&mut *self.connection, job, own).context("look up a job")
     }
 
-    /// Returns the names and labels of at most `limit` series of a job on its node, of metrics whose names begin
-    /// with `begin`.
+    /// Returns the names and labels of at most `limit` series of a job on its node, of metrics whose names
+    /// begin with `begin`.
     ///
     /// # Errors
     /// Returns an error if the store fails.

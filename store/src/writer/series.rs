@@ -126,8 +126,8 @@ fn find_by(
     Ok(ids)
 }
 
-/// Returns the names and labels of at most `limit` series of a job on a node, of metrics whose names begin with
-/// `begin`.
+/// Returns the names and labels of at most `limit` series of a job on a node, of metrics whose names begin
+/// with `begin`.
 pub(super) fn beginning_with(
     connection: &mut dyn Connection,
     begin: &str,

@@ -63,8 +63,8 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     with_nodes: bool,
 
-    /// Export the samples of call stacks instead: a row for each second, process and stack, whose value is the
-    /// number of samples, and whose labels have the process, the period and the names of the functions.
+    /// Export the samples of call stacks instead: a row for each second, process and stack, whose value is
+    /// the number of samples, and whose labels have the process, the period and the names of the functions.
     #[arg(long, conflicts_with = "with_nodes")]
     stacks: bool,
 

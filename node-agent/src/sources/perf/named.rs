@@ -171,7 +171,8 @@ impl Pmu {
         self.config(code.ok_or_else(unknown)?, "the table of events")
     }
 
-    /// Returns the numbers of a code such as `event=0xc7,umask=0x01`, whose parts the files in `format` place.
+    /// Returns the numbers of a code such as `event=0xc7,umask=0x01`, whose parts the files in `format`
+    /// place.
     fn config(&self, code: &str, origin: &str) -> Result<Config, NoEvent> {
         let mut config = Config { kind: self.kind, ..Config::default() };
         for term in code.split(',').map(str::trim).filter(|term| !term.is_empty()) {

@@ -34,8 +34,8 @@ enum Step {
 }
 
 impl UserState {
-    /// Appends the function and its callers, of which `frames` has `depth` at most; `rule` returns the rule of
-    /// an address. Returns true if the outermost ones are missing.
+    /// Appends the function and its callers, of which `frames` has `depth` at most; `rule` returns the rule
+    /// of an address. Returns true if the outermost ones are missing.
     pub(super) fn unwind(
         &self,
         frames: &mut Vec<Frame>,
@@ -132,8 +132,8 @@ impl UserState {
     }
 }
 
-/// Checks what holds for any bytes: the registers come first, then the stack, whose bytes are a program and an
-/// ELF file, too.
+/// Checks what holds for any bytes: the registers come first, then the stack, whose bytes are a program and
+/// an ELF file, too.
 pub(super) fn check(data: &[u8]) {
     let Some((head, rest)) = data.split_first_chunk::<32>() else { return };
     let mut words = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
@@ -244,7 +244,8 @@ mod tests {
         assert!(unwound(&state(0x100, 7, &words), &[]).1, "a frame pointer to elsewhere");
     }
 
-    /// A small program of the system: each function has a rule, and each change of its tables has or has none.
+    /// A small program of the system: each function has a rule, and each change of its tables has or has
+    /// none.
     #[test]
     fn any_tables_give_rules_or_none() {
         let bytes = std::fs::read("/bin/true").unwrap();
