@@ -32,12 +32,14 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
 }
 
-/// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a
-/// formula and is not a number.
-pub fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
+/// Returns a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: an apostrophe is put in
+/// front of text that begins like a formula and is not a number.
+pub fn csv_field(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);
-    if is_formula { Cow::Owned(format!("'{safe}")) } else { safe }
+    let safe = if is_formula { Cow::Owned(format!("'{safe}")) } else { safe };
+    // Line ends are escaped by now.
+    if safe.contains(['"', ',']) { Cow::Owned(format!("\"{}\"", safe.replace('"', "\"\""))) } else { safe }
 }
 
 fn escaped(text: &str, escape: impl Fn(char) -> Option<String>) -> Cow<'_, str> {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formula_becomes_text() {
+    fn fields_are_quoted_and_a_formula_becomes_text() {
         for (cell, safe) in [
             ("=1+1", "'=1+1"),
             ("@SUM(A1)", "'@SUM(A1)"),
@@ -125,9 +127,11 @@ mod tests {
             ("+5", "+5"),
             ("-1e3", "-1e3"),
             ("a=1", "a=1"),
+            ("cpu=3,device=sda", "\"cpu=3,device=sda\""),
+            ("=f(\"x\",1)\n", "\"'=f(\"\"x\"\",1)\\u{a}\""),
             ("", ""),
         ] {
-            assert_eq!(spreadsheet_cell(cell), safe);
+            assert_eq!(csv_field(cell), safe);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use polymeter_service::safe_text::spreadsheet_cell;
+use polymeter_service::safe_text;
 use serde_json::{Map, Value, json};
 
 use super::body::{Chunks, Failure};
@@ -149,8 +149,7 @@ impl<T> Table<T> {
     }
 }
 
-/// Returns a field of CSV as in RFC 4180. Text that a spreadsheet would run as a formula is escaped as in the
-/// files of `polymeter export`.
+/// Returns a value as a field of CSV.
 pub(crate) fn csv_field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
@@ -162,12 +161,7 @@ pub(crate) fn csv_field(value: &Value) -> String {
         Value::Object(members) if members.is_empty() => return String::new(),
         Value::Object(_) => value.to_string(),
     };
-    let text = spreadsheet_cell(&text);
-    if text.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into_owned()
-    }
+    safe_text::csv_field(&text).into_owned()
 }
 
 /// Returns the JSON form of a finite number; others have none.

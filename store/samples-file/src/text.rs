@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use polymeter_service::safe_text::spreadsheet_cell;
+use polymeter_service::safe_text::csv_field;
 use polymeter_service::time_text::rfc3339;
 
 use crate::rows::{Rows, SeriesTexts};
@@ -94,7 +94,7 @@ impl<W: Write> CsvWriter<W> {
 impl<W: Write + Send> RowWriter for CsvWriter<W> {
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError> {
         for (series, samples) in rows.series() {
-            let texts = texts(series)?;
+            let texts = texts(series);
             for (time_us, value) in samples {
                 self.time.write(&mut self.output, time_us)?;
                 self.output.write_all(texts.as_bytes())?;
@@ -113,14 +113,10 @@ impl<W: Write + Send> RowWriter for CsvWriter<W> {
 }
 
 /// Returns the cells between the time and the value, with the separators around them.
-fn texts(series: &SeriesTexts) -> Result<String, WriteError> {
+fn texts(series: &SeriesTexts) -> String {
     let SeriesTexts { job_id, node, metric, unit, labels } = series;
-    let cells = [job_id.as_deref().unwrap_or_default(), node, metric, unit, labels].map(spreadsheet_cell);
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(cells.iter().map(|cell| cell.as_bytes())).map_err(io::Error::from)?;
-    let bytes = csv.into_inner().map_err(csv::IntoInnerError::into_error)?;
-    let line = String::from_utf8(bytes).map_err(io::Error::other)?;
-    Ok(format!(",{},", line.trim_end_matches('\n')))
+    let cells = [job_id.as_deref().unwrap_or_default(), node, metric, unit, labels].map(csv_field);
+    format!(",{},", cells.join(","))
 }
 
 #[cfg(test)]

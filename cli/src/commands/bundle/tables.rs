@@ -6,7 +6,7 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 
 use crate::failure::Failure;
-use crate::output::printable::spreadsheet_cell;
+use crate::output::printable::csv_field;
 use crate::output::table::head;
 use polymeter_analysis::model::SourceReport;
 
@@ -24,7 +24,7 @@ pub(super) fn tables(
 ) -> Result<Vec<Table>, Failure> {
     let rows = all_rows(reader, job.job_key, written)
         .map_err(|error| Failure::because("cannot read the store", &error))?;
-    rows.into_iter().map(|(name, rows)| Ok((name, csv_text(name, &rows)?))).collect()
+    Ok(rows.into_iter().map(|(name, rows)| (name, csv_text(&rows))).collect())
 }
 
 fn all_rows(
@@ -115,17 +115,15 @@ fn optional(number: Option<i64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Writes rows as CSV with line feeds. Cells are made safe for spreadsheets and terminals.
-fn csv_text(name: &str, rows: &Rows) -> Result<String, Failure> {
-    let failed =
-        |error: &(dyn std::error::Error + 'static)| Failure::because(&format!("cannot write {name}"), error);
-    let mut writer = csv::Writer::from_writer(Vec::new());
+/// Returns rows as CSV with line feeds.
+fn csv_text(rows: &Rows) -> String {
+    let mut text = String::new();
     for row in rows {
-        let cells = row.iter().map(|cell| spreadsheet_cell(cell).into_owned());
-        writer.write_record(cells).map_err(|error| failed(&error))?;
+        let fields: Vec<_> = row.iter().map(|cell| csv_field(cell)).collect();
+        text.push_str(&fields.join(","));
+        text.push('\n');
     }
-    let bytes = writer.into_inner().map_err(|error| failed(error.error()))?;
-    String::from_utf8(bytes).map_err(|error| failed(&error))
+    text
 }
 
 #[cfg(test)]
@@ -142,7 +140,7 @@ mod tests {
             head(["-5", "=HYPERLINK(\"x\",1)"]),
         ];
         assert_eq!(
-            csv_text("x.csv", &rows).unwrap(),
+            csv_text(&rows),
             "a,b\nplain,\"cpu=3,device=sda\"\n,\"say \"\"when\"\"\\u{a}\"\n'=1+1,a\\u{202e}b\n-5,\"'=HYPERLINK(\"\"x\"\",1)\"\n"
         );
     }
