@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, idle, ingest, jitter, jobs, live, overhead, pages,
-    parts, read_cost, record, regions, remote_write, scale, usage, wire, world,
+    parts, read_cost, record, regions, remote_write, scale, stacks, usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -33,6 +33,7 @@ enum Experiment {
     Control(control::Arguments),
     Jobs(jobs::Arguments),
     Regions(regions::Arguments),
+    Stacks(stacks::Arguments),
     // The wire.
     Wire(wire::Arguments),
     Connections(connections::Arguments),
@@ -71,6 +72,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Control(arguments) => control::run(arguments),
         Experiment::Jobs(arguments) => jobs::run(arguments),
         Experiment::Regions(arguments) => regions::run(&arguments),
+        Experiment::Stacks(arguments) => stacks::run(arguments),
         Experiment::Wire(wire::Arguments {}) => wire::run(),
         Experiment::Connections(arguments) => connections::run(&arguments),
         Experiment::Ingest(arguments) => ingest::run(arguments),

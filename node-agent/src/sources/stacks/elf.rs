@@ -164,7 +164,8 @@ impl Tables {
         }
         let ranges = search.finish().into_iter();
         let named = ranges.map(|Range { start, end, name }| {
-            let name = name.and_then(|at: u32| self.name(file, at));
+            let names = name.into_iter().flat_map(|Aliases(at)| at).filter(|at| *at != 0);
+            let name = names.filter_map(|at| self.name(file, at)).min_by_key(|name| plainness(name));
             Range { start, end, name }
         });
         named.collect()
@@ -182,14 +183,30 @@ impl Tables {
     }
 }
 
+/// The names of one function, as the libraries of C have several, by their places in the table of names; 0 where
+/// there is none.
+#[derive(Debug, Clone, Copy)]
+struct Aliases([u32; 8]);
+
+/// The name that users know comes first: `sqrt` before `__sqrt` and `f32xsqrtf64`.
+fn plainness(name: &[u8]) -> (usize, usize, Vec<u8>) {
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    (underscores, name.len(), name.to_vec())
+}
+
 /// Takes the symbol of a defined function.
-fn offer(search: &mut Search<'_, u32>, entry: &[u8]) {
+fn offer(search: &mut Search<'_, Aliases>, entry: &[u8]) {
     /// The kinds of functions: `STT_FUNC` and `STT_GNU_IFUNC`.
     const FUNCTIONS: [u8; 2] = [2, 10];
     let parts = (word(entry, 0), entry.get(4), half(entry, 6), long(entry, 8), long(entry, 16));
     let (Some(name), Some(info), Some(section), Some(start), Some(size)) = parts else { return };
     if FUNCTIONS.contains(&(info & 15)) && section != 0 && start != 0 {
-        search.offer(start, size, || name);
+        let first = || Aliases([name, 0, 0, 0, 0, 0, 0, 0]);
+        search.offer(start, size, first, |Aliases(names)| {
+            if let Some(free) = names.iter_mut().find(|at| **at == 0) {
+                *free = name;
+            }
+        });
     }
 }
 
@@ -224,6 +241,23 @@ mod tests {
         let name = String::from_utf8(found[0].name.clone().unwrap()).unwrap();
         assert!(name.contains("functions_of_this_program_are_found"), "{name}");
         assert_eq!(found[0].start, wanted);
+    }
+
+    #[test]
+    fn the_plainest_alias_names_a_function() {
+        let mut names = [b"f32xsqrtf64".as_slice(), b"__sqrt", b"sqrt", b"_ZN1aC2Ev", b"_ZN1aC1Ev"];
+        names.sort_by_key(|name| plainness(name));
+        assert_eq!(names, [b"sqrt".as_slice(), b"f32xsqrtf64", b"_ZN1aC1Ev", b"_ZN1aC2Ev", b"__sqrt"]);
+        let entry = |name: u32| {
+            let mut entry = name.to_le_bytes().to_vec();
+            entry.extend([2, 0, 1, 0]);
+            entry.extend([64_u64, 16].iter().flat_map(|number| number.to_le_bytes()));
+            entry
+        };
+        let mut search = Search::new(&[70]);
+        (1..=20).for_each(|name| offer(&mut search, &entry(name)));
+        let found = search.finish();
+        assert_eq!(found[0].name.map(|Aliases(at)| at), Some([1, 2, 3, 4, 5, 6, 7, 8]));
     }
 
     #[test]

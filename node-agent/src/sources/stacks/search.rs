@@ -42,22 +42,22 @@ impl<'a, N: Clone> Search<'a, N> {
         Self { wanted, gaps: vec![gap; wanted.len() + 1] }
     }
 
-    /// Takes a symbol of the table; of two with the same begin and size the later one counts.
-    pub(super) fn offer(&mut self, start: u64, size: u64, name: impl FnOnce() -> N) {
+    /// Takes a symbol of the table. `join` adds it to one with the same begin and size.
+    pub(super) fn offer(&mut self, start: u64, size: u64, name: impl Fn() -> N, join: impl Fn(&mut N)) {
         let place = self.wanted.partition_point(|wanted| *wanted < start);
         let Some(gap) = self.gaps.get_mut(place) else { return };
         gap.lowest = gap.lowest.min(start);
         let end = start.saturating_add(size);
-        let is_last = gap.last.as_ref().is_none_or(|last| (last.start, last.end) <= (start, end));
-        let is_widest = gap.widest.as_ref().is_none_or(|widest| widest.end < end);
-        if is_last || is_widest {
-            let symbol = Symbol { start, end, name: name() };
-            if is_last {
-                gap.last = Some(symbol.clone());
-            }
-            if is_widest {
-                gap.widest = Some(symbol);
-            }
+        let symbol = || Symbol { start, end, name: name() };
+        match &mut gap.last {
+            Some(last) if (last.start, last.end) == (start, end) => join(&mut last.name),
+            Some(last) if (start, end) < (last.start, last.end) => {}
+            last => *last = Some(symbol()),
+        }
+        match &mut gap.widest {
+            Some(widest) if (widest.start, widest.end) == (start, end) => join(&mut widest.name),
+            Some(widest) if end <= widest.end => {}
+            widest => *widest = Some(symbol()),
         }
     }
 
@@ -112,7 +112,7 @@ mod tests {
         for (start, size, name) in
             [(40, 30, "outer"), (10, 10, "a"), (42, 2, "inner"), (28, 0, "b"), (70, 5, "c")]
         {
-            search.offer(start, size, || name);
+            search.offer(start, size, || name, |_| {});
         }
         let range = |start, end, name: &'static str| Range { start, end, name: Some(name) };
         let nothing = |start, end| Range { start, end, name: None };
@@ -142,7 +142,7 @@ mod tests {
             let wanted: Vec<u64> = wanted.into_iter().collect();
             let mut search = Search::new(&wanted);
             for (number, (start, size)) in symbols.iter().enumerate() {
-                search.offer(*start, *size, || number);
+                search.offer(*start, *size, || number, |joined| *joined = number);
             }
             for (wanted, range) in wanted.iter().zip(search.finish()) {
                 prop_assert!(range.start <= *wanted && *wanted < range.end, "{range:?} of {wanted}");

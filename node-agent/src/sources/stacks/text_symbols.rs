@@ -21,7 +21,8 @@ pub(super) fn search(form: Form, mut text: impl BufRead, wanted: &[u64]) -> Vec<
     let mut line = Vec::new();
     while text.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some((start, size, name)) = symbol(form, line.trim_ascii_end()) {
-            search.offer(start, size, || name.to_vec());
+            // Of two the later one counts.
+            search.offer(start, size, || name.to_vec(), |joined| *joined = name.to_vec());
         }
         line.clear();
     }
