@@ -116,14 +116,20 @@ fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
     assert_eq!((find_job(environment, "7").state, find_job(environment, "7").exit_code), (None, Some(1)));
     assert_eq!(state("7", "lab"), "{\"answer\":\"done\"}");
     agent.frame(&[], &[], &[facts(0, 0)]);
-    let details = r#""details":{"name":"a 'name'","gpus":2}"#;
+    let details = r#""cores":24,"details":{"name":"a 'name'","gpus":2}"#;
     assert_eq!(
         send_line(&socket, &format!(r#"{{"verb":"state","job":"7",{details}}}"#)),
         "{\"answer\":\"done\"}"
     );
-    agent.frame(&[], &[], &[Event::JobEnded { job: JobHandle(1), at_us: now_us() }]);
+    assert_eq!(find_job(environment, "7").cores, Some(24));
+    let got = JobFacts { cores: Some(16), ..JobFacts::default() };
+    let got = Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over: false, facts: got });
+    agent.frame(&[], &[], &[got, Event::JobEnded { job: JobHandle(1), at_us: now_us() }]);
     agent.send_from(0);
     agent.wait_until_acknowledged();
+    let asked = r#"{"verb":"state","job":"7","state":"TIMEOUT","cores":99}"#;
+    assert_eq!(send_line(&socket, asked), "{\"answer\":\"done\"}");
+    assert_eq!(find_job(environment, "7").cores, Some(16), "what the prolog of a node said");
     let details = r#""details":{"name":"of another run"}"#;
     assert!(
         send_line(&socket, &format!(r#"{{"verb":"state","job":"7",{details}}}"#)).contains("unknown_job"),

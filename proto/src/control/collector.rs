@@ -165,6 +165,9 @@ pub struct StateRequest {
     /// What the scheduler said and could not be read, with the names of the fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<Text>,
+    /// The number of its cores on all nodes; that of a prolog takes precedence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
     /// The job's name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: JobDetails,
@@ -242,12 +245,12 @@ impl StateRequest {
     pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
         let state = fields::optional_identifier("state", self.state.as_deref())?;
-        if state.is_none() && self.unread.is_none() && self.details.is_empty() {
+        let (unread, cores) = (self.unread.clone(), self.cores);
+        if state.is_none() && unread.is_none() && cores.is_none() && self.details.is_empty() {
             let message = format!("missing field; example: {STATE_EXAMPLE}");
             return Err(invalid("state", &message));
         }
-        let unread = self.unread.clone();
-        let facts = JobFacts { state, exit_code, exit_signal, unread, ..JobFacts::default() };
+        let facts = JobFacts { state, exit_code, exit_signal, unread, cores, ..JobFacts::default() };
         Ok((
             identifier("job", &self.job)?,
             fields::optional_identifier("cluster", self.cluster.as_deref())?,

@@ -354,7 +354,9 @@ pub(super) fn store_outcome(
              time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
              gpus = coalesce($10, gpus), restarts = coalesce($11, restarts),
              unread = coalesce(CAST($12 AS text), unread), run = coalesce(CAST($13 AS text), run),
-             scheduler = coalesce(CAST($14 AS text), scheduler)
+             scheduler = coalesce(CAST($14 AS text), scheduler),
+             -- What the prologs said is what the job got.
+             cores = coalesce(cores, $15)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
                           ORDER BY started DESC, job_key DESC LIMIT 1)
@@ -375,6 +377,7 @@ pub(super) fn store_outcome(
             facts.unread.as_ref().map(ToString::to_string).into(),
             run(details),
             text(&details.scheduler),
+            facts.cores.into(),
         ],
     )?;
     Ok(if rows > 0 { StoredOutcome::Stored } else { StoredOutcome::UnknownJob })

@@ -13,43 +13,46 @@ use super::said::{self, Said, Tres, printable};
 pub(super) struct DetailOptions {
     /// The job's name. Default: SLURM_JOB_NAME or OAR_JOB_NAME.
     #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
-    name: Option<String>,
+    pub(super) name: Option<String>,
 
     /// The job's id as the scheduler prints it, such as 4009_1. Default: composed of SLURM_ARRAY_JOB_ID and
     /// SLURM_ARRAY_TASK_ID, or SLURM_HET_JOB_ID and SLURM_HET_JOB_OFFSET.
     #[arg(long, value_name = "ID", value_parser = printable(), allow_hyphen_values = true)]
-    display_id: Option<String>,
+    pub(super) display_id: Option<String>,
 
     /// The time limit: seconds, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES,
     /// DAYS-HOURS:MINUTES:SECONDS or UNLIMITED. Default: OAR_JOB_WALLTIME_SECONDS.
     #[arg(long, value_name = "TIME", value_parser = printable(), allow_hyphen_values = true)]
-    time_limit: Option<String>,
+    pub(super) time_limit: Option<String>,
 
-    /// The resources of the whole job in Slurm's notation, from which memory and GPUs are taken:
+    /// The resources of the whole job in Slurm's notation, from which cores, memory and GPUs are taken:
     /// cpu=8,mem=32G,node=2,gres/gpu=4.
     #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
-    tres: Option<String>,
+    pub(super) tres: Option<String>,
 
     /// The memory requested on each node: bytes, or a number with K, M, G, T, P or E. Default: from --tres.
     #[arg(long, value_name = "SIZE", value_parser = printable(), allow_hyphen_values = true)]
-    memory: Option<String>,
+    pub(super) memory: Option<String>,
 
     /// The number of GPUs on all nodes. Default: from --tres.
     #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
-    gpus: Option<String>,
+    pub(super) gpus: Option<String>,
 
     /// The number of times that the scheduler started the job again. Default: SLURM_JOB_RESTART_COUNT.
     #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
-    restarts: Option<String>,
+    pub(super) restarts: Option<String>,
 }
 
 impl DetailOptions {
-    /// Reads the details.
-    pub(super) fn details(&self, said: &mut Said<'_, impl SchedulerEnvironment>) -> JobDetails {
+    /// Reads the details, and the number of cores on all nodes that `--tres` states.
+    pub(super) fn details(
+        &self,
+        said: &mut Said<'_, impl SchedulerEnvironment>,
+    ) -> (JobDetails, Option<u32>) {
         let composed = composed_id(said.environment);
         let display_id = self.display_id.as_ref().or(composed.as_ref());
         let tres = self.tres.as_deref().unwrap_or_default();
-        let Tres { memory_bytes_per_node, gpus } = Tres::read("--tres", tres, &mut said.unread);
+        let Tres { memory_bytes_per_node, gpus, cores } = Tres::read("--tres", tres, &mut said.unread);
         let name = self.name.clone().or_else(|| {
             ["SLURM_JOB_NAME", "OAR_JOB_NAME"].iter().find_map(|name| said.environment.printable(name))
         });
@@ -57,7 +60,7 @@ impl DetailOptions {
         let time_limit_s = said.read(time_limit, &["OAR_JOB_WALLTIME_SECONDS"], said::time_limit_s);
         let memory = said.read(("--memory", self.memory.as_ref()), &[], said::memory);
         let restarts = ("--restarts", self.restarts.as_ref());
-        JobDetails {
+        let details = JobDetails {
             name: name.filter(|name| !name.trim().is_empty()).map(|name| Text::of(&name)),
             display_id: said.name(("--display-id", display_id), &[]),
             time_limit_s: time_limit_s.flatten(),
@@ -66,7 +69,8 @@ impl DetailOptions {
             restarts: said.read(restarts, &["SLURM_JOB_RESTART_COUNT"], said::number),
             scheduler: scheduler(said.environment),
             ..JobDetails::default()
-        }
+        };
+        (details, cores)
     }
 }
 
@@ -94,7 +98,7 @@ mod tests {
 
     fn read(options: &DetailOptions, environment: &FixedEnvironment) -> (JobDetails, Option<String>) {
         let mut said = Said { environment, unread: Unread::default() };
-        let details = options.details(&mut said);
+        let (details, _) = options.details(&mut said);
         (details, said.unread.texts())
     }
 

@@ -283,6 +283,7 @@ pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
 pub(super) struct Tres {
     pub(super) memory_bytes_per_node: Option<u64>,
     pub(super) gpus: Option<u32>,
+    pub(super) cores: Option<u32>,
 }
 
 /// The amount of one resource.
@@ -328,13 +329,14 @@ impl Tres {
     /// Reads Slurm's notation, each item by itself. Other resources are ignored. GPUs are counted as
     /// `gres/gpu`, by type as `gres/gpu:TYPE`, or both, depending on what Slurm tracks.
     pub(super) fn read(option: &str, text: &str, unread: &mut Unread) -> Self {
-        let (mut memory, mut nodes, mut gpus, mut typed_gpus) = Default::default();
+        let (mut memory, mut nodes, mut gpus, mut typed_gpus, mut cores) = Default::default();
         for item in text.split(',').map(str::trim).filter(|item| !says_nothing(item)) {
             let Some((name, value)) = item.split_once('=') else {
                 unread.note(option, item, &InvalidField::Item);
                 continue;
             };
             let of_item: &mut Amount = match name.trim() {
+                "cpu" => &mut cores,
                 "mem" => &mut memory,
                 "node" => &mut nodes,
                 "gres/gpu" => &mut gpus,
@@ -348,6 +350,7 @@ impl Tres {
         Self {
             memory_bytes_per_node: memory.known().zip(nodes).and_then(|(sum, nodes)| sum.checked_div(nodes)),
             gpus: gpus.and_then(|gpus| u32::try_from(gpus).ok()),
+            cores: cores.known().and_then(|cores| u32::try_from(cores).ok()).filter(|cores| *cores > 0),
         }
     }
 }
@@ -438,6 +441,22 @@ mod tests {
             let (read, texts) = tres(text);
             assert_eq!((read.memory_bytes_per_node, texts.as_deref()), (None, unread), "{text}");
             assert_eq!(read.gpus, unread.map(|_| 2), "{text}");
+        }
+    }
+
+    #[test]
+    fn cores_are_those_of_the_whole_job() {
+        for (text, cores, unread) in [
+            ("cpu=602112,mem=4.69P,node=9408", Some(602_112), None),
+            ("billing=3,mem=x,cpu=2K", Some(2048), Some("--tres mem=x")),
+            ("node=2,cpu=0", None, None),
+            ("cpu=N/A,node=2", None, None),
+            ("cpu=4G,node=2", None, None),
+            ("cpu=-3,node=2", None, Some("--tres cpu=-3")),
+            ("fs/disk=5,cpus=9", None, None),
+        ] {
+            let (read, texts) = tres(text);
+            assert_eq!((read.cores, texts.as_deref()), (cores, unread), "{text}");
         }
     }
 

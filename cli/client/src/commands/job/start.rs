@@ -100,7 +100,8 @@ struct JobDescription {
     #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
     nodes: Option<String>,
 
-    /// The number of cores of the job on all nodes. Default: the sum of SLURM_JOB_CPUS_PER_NODE.
+    /// The number of cores of the job on all nodes. Default: the sum of SLURM_JOB_CPUS_PER_NODE, or from
+    /// --tres.
     #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
     cores: Option<String>,
 
@@ -131,7 +132,7 @@ impl JobDescription {
     /// tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
-        let mut details = self.details.details(&mut said);
+        let (mut details, cores) = self.details.details(&mut said);
         self.add_what_slurm_gave(&mut details, environment);
         let text = self.request_text(environment);
         let (SamplingRequest { plan, steps, tasks, duration }, error) =
@@ -162,6 +163,7 @@ impl JobDescription {
         start.uid = said.read(("--uid", self.uid.as_ref()), &["SLURM_JOB_UID"], said::number);
         start.nodes = said.read(("--nodes", self.nodes.as_ref()), &NODE_LISTS, said::nodes);
         start.cores = said.read(("--cores", self.cores.as_ref()), &["SLURM_JOB_CPUS_PER_NODE"], said::cores);
+        start.cores = start.cores.or(cores);
         let devices = said.read(("--gpu-devices", self.gpu_devices.as_ref()), &GPU_LISTS, said::gpu_devices);
         start.gpu_devices = devices.filter(|devices| !devices.is_empty());
         if let Some(devices) = &start.gpu_devices {
@@ -232,6 +234,11 @@ mod tests {
         assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
         assert_eq!((start.details.node_cores, start.details.node_gpus), (None, Some(2)), "of no named node");
         assert_eq!((start.details.gpus, start.details.time_limit_s), (None, None));
+        let details = DetailOptions { tres: Some("cpu=24".to_owned()), ..DetailOptions::default() };
+        let options = JobDescription { details, ..JobDescription::default() };
+        let cores = |environment| options.start(&environment).unwrap().0.cores;
+        assert_eq!(cores(FixedEnvironment::new([("SLURM_JOB_ID", "42")])), Some(24));
+        assert_eq!(options.start(&prolog).unwrap().0.cores, Some(40), "what Slurm gave");
         let options =
             JobDescription { job: Some("43".to_owned()), uid: Some("7".to_owned()), ..Default::default() };
         let (start, _) = options.start(&prolog).unwrap();

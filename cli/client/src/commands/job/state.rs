@@ -115,7 +115,7 @@ impl StateDescription {
     /// Returns the report, and what of it could not be read.
     fn request(&self, environment: &impl SchedulerEnvironment) -> Result<(StateRequest, Unread), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
-        let details = self.details.details(&mut said);
+        let (details, cores) = self.details.details(&mut said);
         let exit = said.read(("--exit-code", self.exit_code.as_ref()), &[], said::exit_status);
         let signal = said.read(("--exit-signal", self.exit_signal.as_ref()), &[], said::number);
         let request = StateRequest {
@@ -127,6 +127,7 @@ impl StateDescription {
             exit_code: exit.map(|(code, _)| code),
             exit_signal: signal.or(exit.and_then(|(_, signal)| signal)),
             unread: said.unread.texts().map(Text::from),
+            cores,
             details,
         };
         Ok((request, said.unread))
@@ -151,6 +152,19 @@ mod tests {
             r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15,"details":{"name":null,"display_id":null,"time_limit_s":null,"memory_bytes":null,"gpus":null,"restarts":null,"run":null,"scheduler":"slurm","node_cores":null,"node_gpus":null}}"#
         );
     }
+
+    #[test]
+    fn the_cores_of_the_whole_job_are_reported() {
+        let controller = FixedEnvironment::new([("SLURM_JOB_ID", "43")]);
+        let details =
+            DetailOptions { tres: Some("cpu=48,mem=96G,node=3".to_owned()), ..DetailOptions::default() };
+        let state = StateDescription { details, ..StateDescription::default() };
+        let (request, _) = state.request(&controller).unwrap();
+        let reported = StateRequest::parse(request.to_line().as_bytes()).unwrap().unwrap();
+        let (_, _, facts) = reported.facts().unwrap();
+        assert_eq!((facts.cores, reported.details.memory_bytes), (Some(48), Some(32 << 30)));
+    }
+
     #[test]
     fn a_field_that_cannot_be_read_costs_no_other() {
         let some = |text: &str| Some(text.to_owned());
