@@ -142,6 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn names_that_mean_something_to_sqlite_are_files() {
+        for (name, path) in [
+            (":memory:", "./:memory:"),
+            ("file:x?mode=memory", "./file:x?mode=memory"),
+            ("file.db", "file.db"),
+            ("/srv/file:x", "/srv/file:x"),
+        ] {
+            assert_eq!(StoreUrl::sqlite(name).file(), Some(Path::new(path)), "{name}");
+        }
+        assert_eq!("sqlite:file:x".parse(), Ok(StoreUrl::sqlite("file:x")));
+    }
+
+    #[test]
     fn urls_with_another_password_differ() {
         let url = |password: &str| format!("postgres://u:{password}@h/d").parse::<StoreUrl>().unwrap();
         assert_eq!(url("a"), url("a"));

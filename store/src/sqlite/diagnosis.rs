@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rusqlite::ErrorCode;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::files::{is_gone, suffixed};
 use crate::StoreError;
@@ -68,9 +68,18 @@ fn diagnose(path: &Path, source: &rusqlite::Error) -> Option<FileProblem> {
 
 /// Returns the error for a database at `path` without tables of Polymeter.
 pub(super) fn without_tables(path: &Path) -> StoreError {
-    let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0);
+    let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0) || has_nothing(path);
     let problem = if is_empty { FileProblem::Empty } else { FileProblem::Foreign };
     StoreError::File { path: path.to_owned(), problem }
+}
+
+/// Returns true for a database whose creation was interrupted: it has no tables at all.
+fn has_nothing(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let objects = |connection: Connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_master", (), |row| row.get::<_, i64>(0))
+    };
+    Connection::open_with_flags(path, flags).and_then(objects).is_ok_and(|objects| objects == 0)
 }
 
 /// Reads the head of the file at `path`, or the whole file if it is shorter.
@@ -92,8 +101,6 @@ fn bytes_of(head: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
 
     fn said(path: &Path) -> String {
@@ -104,6 +111,23 @@ mod tests {
             return format!("unexplained: {explained:?}");
         };
         problem.to_string()
+    }
+
+    #[test]
+    fn a_store_whose_creation_was_interrupted_is_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let problem = |statements: &str| {
+            Connection::open(&path).unwrap().execute_batch(statements).unwrap();
+            assert!(fs::metadata(&path).unwrap().len() > 0);
+            match without_tables(&path) {
+                StoreError::File { problem, .. } => problem,
+                error => panic!("{error}"),
+            }
+        };
+        assert_eq!(problem("PRAGMA journal_mode = WAL"), FileProblem::Empty);
+        assert_eq!(problem("CREATE TABLE t (a); DROP TABLE t"), FileProblem::Empty);
+        assert_eq!(problem("CREATE TABLE t (a)"), FileProblem::Foreign);
     }
 
     #[test]

@@ -52,8 +52,11 @@ pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, InvalidSt
 }
 
 impl Sqlite {
-    pub(crate) const fn new(path: PathBuf) -> Self {
-        Self { path }
+    pub(crate) fn new(path: PathBuf) -> Self {
+        // SQLite gives these names a meaning of their own.
+        let name = path.as_os_str().as_encoded_bytes();
+        let is_special = name.starts_with(b":") || name.starts_with(b"file:");
+        Self { path: if is_special { Path::new(".").join(path) } else { path } }
     }
 }
 
