@@ -490,6 +490,18 @@ fn nothing_becomes_old_after_a_jump_of_the_clock(environment: &mut TestEnvironme
     assert_levels(environment, by_accepted, true);
     let jump = administration(environment).clock_jump().unwrap().unwrap();
     assert_eq!(jump.ahead_us() / DAY_US, 100, "{jump:?}");
+    // Whoever corrects the clock reads of no jump any more, also before the next round of maintenance.
+    let hour = if environment.kind == Kind::Sqlite { "3600000000000" } else { "interval '1 hour'" };
+    let accepted = environment.lines("SELECT CAST(accepted AS text) FROM clock_check").concat();
+    let now =
+        if environment.kind == Kind::Sqlite { format!("{}", now_us() * 1000) } else { "now()".to_owned() };
+    environment.execute(&format!("UPDATE clock_check SET accepted = {now} - {hour}"));
+    assert_eq!(administration(environment).clock_jump().unwrap(), None);
+    environment.execute(&format!("UPDATE clock_check SET accepted = '{accepted}'"));
+    assert_eq!(
+        administration(environment).clock_jump().unwrap().map(|jump| jump.ahead_us() / DAY_US),
+        Some(100)
+    );
     let refused = prune(&environment.url(), None, |part, _| panic!("{part:?}")).unwrap_err().to_string();
     assert!(refused.contains("store confirm-clock"), "{refused}");
     assert_levels(environment, by_accepted, true);

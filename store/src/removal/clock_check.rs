@@ -114,14 +114,15 @@ fn state(connection: &mut dyn Connection) -> Result<(i64, Option<i64>), StoreErr
     Ok((accepted_us, refused_us))
 }
 
-/// Returns the jump that maintenance has refused; none if none is.
+/// Returns the jump that maintenance has refused; none if none is, or if the clock has become right since.
 ///
 /// # Errors
 /// Returns an error if the store fails.
 pub(crate) fn refused(connection: &mut dyn Connection) -> Result<Option<ClockJump>, StoreError> {
     let (accepted_us, refused_us) = state(connection)?;
     let now_us = now_us(connection)?;
-    Ok(refused_us.filter(|_| now_us > accepted_us).map(|_| ClockJump { accepted_us, now_us }))
+    let is_ahead = now_us > accepted_us.saturating_add(STEP_US);
+    Ok(refused_us.filter(|_| is_ahead).map(|_| ClockJump { accepted_us, now_us }))
 }
 
 /// Returns the time by which rows become old.
