@@ -11,6 +11,7 @@ use polymeter_service::keys::update;
 use polymeter_store::{ClockJump, ClockLinks, Maintenance, Store, StoreError, WriteMode};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
+use rustix::process::{Resource, getrlimit};
 use tracing::warn;
 
 use crate::agents::AgentDirectory;
@@ -25,6 +26,7 @@ use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners};
 use crate::error::{CollectorStartError, ThreadPanicked};
 use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
+use crate::limits::DESCRIPTORS_MIN;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::reading::ReadSessions;
@@ -246,6 +248,11 @@ impl Collector {
     }
 }
 
+fn check_descriptors() -> Result<(), CollectorStartError> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if limit < DESCRIPTORS_MIN { Err(CollectorStartError::Descriptors(limit)) } else { Ok(()) }
+}
+
 /// Returns the configuration with a name for this run of the program in the store.
 fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartError> {
     let id = control::new_id().map_err(CollectorStartError::Thread)?;
@@ -435,6 +442,7 @@ fn read_keys(config: &CollectorConfig) -> Result<Option<KeyPair>, CollectorStart
 }
 
 fn open_stores(config: &CollectorConfig) -> Result<Vec<Store>, CollectorStartError> {
+    check_descriptors()?;
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
     let options = config.open_options(true);
     let stores = (0..writers).map(|_| Store::open(&config.store, &options)).collect::<Result<_, _>>();

@@ -7,6 +7,7 @@ use polymeter_store::StoreError;
 
 use crate::auth::AuthError;
 use crate::control::ListenError;
+use crate::limits::DESCRIPTORS_MIN;
 
 /// The reason for which a collector cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,11 @@ pub enum CollectorStartError {
     /// The machine has no more threads or descriptors.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
+    /// The process may open too few file descriptors.
+    #[error(
+        "cannot start with {0} file descriptors: the collector needs {DESCRIPTORS_MIN}, and one for each agent and client; raise LimitNOFILE of the service, or `ulimit -n`"
+    )]
+    Descriptors(u64),
 }
 
 impl From<AuthError> for CollectorStartError {

@@ -180,7 +180,11 @@ pub const NODES: usize = 16 * 1024;
 /// The number of jobs for [`NODES`].
 pub const JOBS: usize = 256 * 1024;
 
-/// Connections to each endpoint for users.
+/// The least limit of file descriptors: the sockets, the store and its connections need about 40. With fewer,
+/// libzmq ends the process, and SQLite names another cause.
+pub const DESCRIPTORS_MIN: u64 = 64;
+
+/// Connections to each endpoint for users. Root has places of its own at the Unix socket.
 pub const CONTROL_CONNECTIONS: usize = 256;
 
 /// Connections of one user to the Unix socket, and requests of one user in progress, so that no user excludes
@@ -292,8 +296,8 @@ pub const AUTH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of a request for the collector's own metrics. A scraper's has a few hundred.
 pub const HTTP_REQUEST_BYTES: usize = 8 * 1024;
 
-/// Requests for the collector's own metrics that are handled concurrently; further ones wait.
-pub const HTTP_CONNECTIONS: usize = 8;
+/// Connections of scrapers of the collector's own metrics. Where there are more, the oldest silent one ends.
+pub const HTTP_CONNECTIONS: usize = 64;
 
 /// The timeout of one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);

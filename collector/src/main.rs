@@ -83,7 +83,12 @@ fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
             | CollectorStartError::Metrics { .. },
         ) => EXIT_UNAVAILABLE,
         Some(CollectorStartError::Keys(_)) => EXIT_CONFIGURATION,
-        Some(CollectorStartError::Thread(_) | CollectorStartError::Socket { .. }) | None => EXIT_FAILED,
+        Some(
+            CollectorStartError::Thread(_)
+            | CollectorStartError::Socket { .. }
+            | CollectorStartError::Descriptors(_),
+        )
+        | None => EXIT_FAILED,
     })
 }
 

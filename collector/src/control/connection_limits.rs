@@ -5,6 +5,8 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rustix::process::geteuid;
+
 use crate::limits;
 
 /// The delay after an accept that failed for lack of descriptors.
@@ -25,9 +27,11 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimits {
-    /// Takes a permit for a connection of user `uid`. Returns none if there are too many.
+    /// Takes a permit for a connection of user `uid`. Returns none if there are too many. Those of other users
+    /// keep out neither root nor the collector's own user.
     pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
-        if Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
+        let is_root = uid == 0 || uid == geteuid().as_raw();
+        if !is_root && Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
             return None;
         }
         self.users.retain(|_, user| user.strong_count() > 0);
@@ -61,8 +65,13 @@ mod tests {
         assert!(limits_by_user.acquire(1001).is_some());
         drop(permits);
         assert!(limits_by_user.acquire(1000).is_some());
-        let many: Vec<_> = (0..1000).filter_map(|uid| limits_by_user.acquire(uid)).collect();
+        let users = (1..1000).map(|number| 100_000 + number);
+        let many: Vec<_> = users.filter_map(|uid| limits_by_user.acquire(uid)).collect();
         assert_eq!(many.len(), limits::CONTROL_CONNECTIONS);
+        assert!(limits_by_user.acquire(200_000).is_none());
+        for own in [0, geteuid().as_raw()] {
+            assert!(limits_by_user.acquire(own).is_some());
+        }
         drop(many);
         assert!(limits_by_user.acquire(7).is_some());
     }

@@ -22,6 +22,7 @@ use super::munge::Unmunge;
 use super::nonce::nonce;
 use crate::limits;
 use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
+use crate::silent_connections::SilentConnections;
 
 /// Listens at `address`, HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
@@ -40,31 +41,52 @@ pub(super) async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let unmunges = Arc::new(Semaphore::new(limits::UNMUNGE_PROCESSES));
     let places = Arc::new(Semaphore::new(limits::CONTROL_CONNECTIONS));
+    let mut silent = SilentConnections::new(limits::CONTROL_CONNECTIONS);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
-        let Some((stream, _)) = accept(listener.accept().await).await else { continue };
+        let Some((stream, peer)) = accept(listener.accept().await).await else { continue };
         let (coordinator, unmunge, unmunges) =
             (Arc::clone(&coordinator), unmunge.clone(), Arc::clone(&unmunges));
-        let sessions = sessions.clone();
-        tokio::spawn(async move {
+        let (sessions, places) = (sessions.clone(), Arc::clone(&places));
+        let task = tokio::spawn(async move {
             // An error of a connection concerns only its client, which has disconnected.
-            serve_connection(stream, (&unmunge, &unmunges), &coordinator, &sessions).await.ok();
-            drop(place);
+            let Ok(received) = receive(stream).await else { return };
+            let Ok(place) = places.acquire_owned().await else { return };
+            // Another task: only one that waits for its client gives way to others.
+            tokio::spawn(async move {
+                serve_connection(received, (&unmunge, &unmunges), &coordinator, &sessions).await.ok();
+                drop(place);
+            });
         });
+        silent.add(peer.ip(), task.abort_handle());
+        tokio::task::yield_now().await;
     }
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    (unmunge, unmunges): (&Unmunge, &Semaphore),
-    coordinator: &Arc<Coordinator>,
-    sessions: &ReadSessions,
-) -> io::Result<()> {
+/// A connection, its nonce, and the credential that the client sent; none if it closed the connection.
+struct Received {
+    stream: BufReader<TcpStream>,
+    nonce: String,
+    credential: Result<Option<Vec<u8>>, Refusal>,
+}
+
+/// Greets a client, and waits for its credential.
+async fn receive(stream: TcpStream) -> io::Result<Received> {
     let mut stream = BufReader::new(stream);
     let nonce = nonce()?;
     let greeting = Greeting::new(nonce.clone(), env!("CARGO_PKG_VERSION"), clock::realtime_us());
     line_io::write(&mut stream, greeting.to_line().as_bytes()).await?;
-    let answer = match line_io::read(&mut stream, limits::CREDENTIAL_BYTES).await? {
+    let credential = line_io::read(&mut stream, limits::CREDENTIAL_BYTES).await?;
+    Ok(Received { stream, nonce, credential })
+}
+
+async fn serve_connection(
+    received: Received,
+    (unmunge, unmunges): (&Unmunge, &Semaphore),
+    coordinator: &Arc<Coordinator>,
+    sessions: &ReadSessions,
+) -> io::Result<()> {
+    let Received { mut stream, nonce, credential } = received;
+    let answer = match credential {
         Ok(None) => return Ok(()),
         Err(refusal) => CollectorAnswer::Refused(refusal),
         Ok(Some(credential)) => match authenticate(&credential, &nonce, unmunge, unmunges).await {

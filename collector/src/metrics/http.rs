@@ -18,10 +18,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::registered::Metrics;
+use crate::silent_connections::SilentConnections;
 use crate::{limits, thread};
 
 /// The server's thread, which ends on drop.
@@ -68,17 +69,16 @@ impl Drop for Server {
 }
 
 async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
-    let free = Arc::new(Semaphore::new(limits::HTTP_CONNECTIONS));
+    // A request is answered as soon as it has arrived: a connection that is open waits for its client.
+    let mut connections = SilentConnections::new(limits::HTTP_CONNECTIONS);
     loop {
-        // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let metrics = Arc::clone(&metrics);
-                tokio::spawn(async move {
-                    handle(stream, &metrics).await;
-                    drop(permit);
-                });
+                let task = tokio::spawn(async move { handle(stream, &metrics).await });
+                connections.add(peer.ip(), task.abort_handle());
+                // A request that has arrived is answered before others can displace it.
+                tokio::task::yield_now().await;
             }
             // Probably no descriptor is free; an immediate retry would fail, too.
             Err(_) => tokio::time::sleep(limits::HTTP_TIMEOUT).await,

@@ -1,5 +1,6 @@
 //! Tests of the collector's own metrics, from the view of a scraper.
 
+use std::io::Write;
 use std::net::TcpStream;
 
 use polymeter_collector::Collector;
@@ -135,8 +136,13 @@ fn invalid_and_silent_clients_do_not_block_others() {
     let environment = TestEnvironment::new(Kind::Sqlite);
     let collector = start(&environment);
     let address = collector.metrics().unwrap();
-    // More clients than are served concurrently: the next one waits until their timeout.
-    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    // Far more clients than are served at once, some of which send a part of a request.
+    let silent = |number: u32| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(if number % 2 == 0 { b"" } else { b"GET /met" }).unwrap();
+        stream
+    };
+    let silent: Vec<_> = (0..800).map(silent).collect();
     let status = |text: &[u8]| request(address, text).0;
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(status(b"POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
