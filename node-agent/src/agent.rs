@@ -53,16 +53,22 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// Returns an error if this process may open too few descriptors.
+    ///
+    /// # Errors
+    /// Returns the limit.
+    pub fn check_descriptors() -> Result<(), AgentStartError> {
+        let limit = kernel::descriptor_limit();
+        if limit < MIN_DESCRIPTORS { Err(AgentStartError::Descriptors(limit)) } else { Ok(()) }
+    }
+
     /// Starts the threads of an agent. The context is shared with the collector if both run in one process.
     ///
     /// # Errors
     /// Returns an error if a resource that the agent needs is unavailable; then threads that have started
     /// end.
     pub fn start(config: AgentConfig, context: &zmq::Context) -> Result<Self, AgentStartError> {
-        let limit = kernel::descriptor_limit();
-        if limit < MIN_DESCRIPTORS {
-            return Err(AgentStartError::Descriptors(limit));
-        }
+        Self::check_descriptors()?;
         let session = sender::new_session().map_err(system("cannot generate a random session id"))?;
         let mounts = Mounts::read(&config.root).map_err(system("cannot find the cgroup hierarchies"))?;
         let cpus = online_cpus(&config.root).map_err(system("cannot find the CPUs"))?;

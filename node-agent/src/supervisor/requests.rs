@@ -6,6 +6,7 @@ use polymeter_proto::catalogue::{self, Definition, REGIONS, derived};
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
+use tracing::warn;
 
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
@@ -141,6 +142,16 @@ impl<E: Edge> Dispatcher<E> {
         owner_name: Option<Identifier>,
     ) -> Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError> {
         let (job_id, now, mut effects) = (spec.job_id.clone(), self.edge.now(), Vec::new());
+        let tracked_uid = self.targets.job(&job_id).and_then(|target| target.owner_uid);
+        if let Some((owner, announced)) = tracked_uid.zip(spec.owner_uid).filter(|(one, other)| one != other)
+        {
+            warn!(
+                job = %job_id,
+                owner,
+                announced,
+                "cannot change the owner of a tracked job: the announcement counts for the next job of this id; end the old one first"
+            );
+        }
         let leases = self.lifecycle.announce(&mut self.targets, spec, owner_name, now, &mut effects)?;
         self.apply(effects).await;
         let mut outcome = None;
@@ -234,15 +245,17 @@ impl Dispatcher<NodeEdge> {
         let now = self.edge.now();
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        if spec.is_users_own() {
+        let is_bounded = spec.is_users_own();
+        let series = (spec.metric.name.as_str().to_owned(), spec.labels.clone());
+        if is_bounded {
             target.user_events.take_value(now.monotonic_ns)?;
+            // A value that is refused uses up no name.
+            target.user_events.check_room(&series)?;
             let name = spec.metric.name.as_str();
             self.targets.user_names.note(spec.principal, name, now.monotonic_ns)?;
         }
         let source = self.user_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        let is_bounded = spec.is_users_own();
-        let series = (spec.metric.name.as_str().to_owned(), spec.labels.clone());
         let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
         let (job, ids, series_ids) =
             (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());

@@ -226,6 +226,15 @@ impl UserEvents {
         Err(LeaseError::TooFast { per_minute: 60 * PLAN_CHANGES.0, wait_s })
     }
 
+    /// Returns an error if a user's series would be one too many.
+    ///
+    /// # Errors
+    /// Returns the limit.
+    pub(crate) fn check_room(&self, series: &(String, Labels)) -> Result<(), AnnotateError> {
+        let fits = self.series.len() < SERIES || self.series.contains_key(series);
+        if fits { Ok(()) } else { Err(AnnotateError::TooManySeries(SERIES)) }
+    }
+
     /// Returns the shape of a series, which `assign` creates for its first value.
     ///
     /// # Errors
@@ -239,8 +248,8 @@ impl UserEvents {
         if let Some(shape) = self.series.get(&series) {
             return Ok(Arc::clone(shape));
         }
-        if is_bounded && self.series.len() >= SERIES {
-            return Err(AnnotateError::TooManySeries(SERIES));
+        if is_bounded {
+            self.check_room(&series)?;
         }
         let shape = Arc::new(assign());
         self.series.insert(series, Arc::clone(&shape));
@@ -273,6 +282,8 @@ mod tests {
             let made = events.shape(name(number), true, || shape(number));
             assert_eq!(made.is_ok(), number < 256, "{number}");
         }
+        assert_eq!(events.check_room(&name(700)), Err(AnnotateError::TooManySeries(256)));
+        assert_eq!(events.check_room(&name(7)), Ok(()));
         let kept = events.shape(name(3), true, || shape(999)).unwrap();
         assert_eq!(kept.id, ShapeId(3), "a series keeps its shape");
         assert!(events.shape(name(999), false, || shape(999)).is_ok(), "a series of the program itself");
