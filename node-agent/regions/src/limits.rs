@@ -6,6 +6,10 @@ use std::time::Duration;
 /// even if each byte of a name is escaped. Others are counted in one region, [`OTHER`].
 pub const REGIONS: usize = 128;
 
+/// Names of a process that are found at once: a region may have several that are sent alike. The text of
+/// further ones is made anew for each thread.
+pub const GIVEN_NAMES: usize = 2 * REGIONS;
+
 /// Bytes of a name; longer ones are cut. Kernels of Kokkos have the names of C++ types.
 pub const NAME_BYTES: usize = 128;
 

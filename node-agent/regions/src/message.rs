@@ -38,19 +38,25 @@ pub(crate) fn line(destination: &Destination, regions: &[(&[u8], Times)], is_las
     line
 }
 
-/// Appends a text in quotes. Bytes that are not UTF-8 and control characters become question marks, so that
-/// the length at most doubles.
+/// Returns a name as it is sent: bytes that are not UTF-8 and control characters become question marks.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let mut printable = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        let characters = chunk.valid().chars();
+        printable.extend(characters.map(|character| if character.is_control() { '?' } else { character }));
+        printable.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    printable
+}
+
+/// Appends a text in quotes, which at most doubles its length.
 fn quote(line: &mut String, text: &[u8]) {
     line.push('"');
-    for chunk in text.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '"' | '\\' => line.extend(['\\', character]),
-                control if control.is_control() => line.push('?'),
-                other => line.push(other),
-            }
+    for character in printable(text).chars() {
+        if matches!(character, '"' | '\\') {
+            line.push('\\');
         }
-        line.extend(chunk.invalid().iter().map(|_| '?'));
+        line.push(character);
     }
     line.push('"');
 }

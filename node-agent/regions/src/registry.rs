@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::limits::{OTHER, REGIONS};
+use crate::limits::{GIVEN_NAMES, OTHER, REGIONS};
+use crate::message::printable;
 use crate::slot::{Counts, Slot};
 
 /// The number of a region in the process.
@@ -55,7 +56,10 @@ impl Sums {
 /// The names and tables of a process.
 #[derive(Debug)]
 pub(crate) struct Registry {
+    /// The names as they are sent.
     names: Vec<&'static [u8]>,
+    /// The names that programs use: those that are sent alike are one region.
+    given: Vec<(&'static [u8], RegionId)>,
     threads: Vec<Arc<ThreadCounts>>,
     /// The sums over the threads that have ended, by region.
     ended: Vec<Sums>,
@@ -66,6 +70,7 @@ impl Registry {
     pub(crate) fn new() -> Self {
         Self {
             names: vec![OTHER.as_bytes()],
+            given: Vec::new(),
             threads: Vec::new(),
             ended: vec![Sums::default(); REGIONS + 1],
             ended_unmatched: 0,
@@ -74,16 +79,27 @@ impl Registry {
 
     /// Returns the number of the region with a name, which begins with its first entry.
     pub(crate) fn region(&mut self, name: &[u8]) -> (RegionId, &'static [u8]) {
-        if let Some(id) = self.names.iter().position(|known| *known == name) {
-            return (id, self.names.get(id).copied().unwrap_or_default());
+        if let Some((known, id)) = self.given.iter().find(|(known, _)| *known == name) {
+            return (*id, known);
         }
-        // Names are as many as the limit says, and last as long as the process.
+        // Names are as many as the limits say, and last as long as the process.
         let kept: &'static [u8] = Box::leak(Box::from(name));
-        if self.names.len() > REGIONS {
-            return (OTHER_ID, kept);
+        let id = self.region_sent_as(printable(name).into_bytes());
+        if self.given.len() < GIVEN_NAMES {
+            self.given.push((kept, id));
         }
-        self.names.push(kept);
-        (self.names.len() - 1, kept)
+        (id, kept)
+    }
+
+    fn region_sent_as(&mut self, name: Vec<u8>) -> RegionId {
+        if let Some(id) = self.names.iter().position(|known| *known == name) {
+            return id;
+        }
+        if self.names.len() > REGIONS {
+            return OTHER_ID;
+        }
+        self.names.push(Box::leak(name.into_boxed_slice()));
+        self.names.len() - 1
     }
 
     /// Adds the table of a thread that begins to count.
@@ -125,5 +141,27 @@ impl Registry {
     pub(crate) fn unmatched(&self) -> u64 {
         let count = |thread: &Arc<ThreadCounts>| thread.unmatched.read(|| 0).unwrap_or_default().entries;
         self.threads.iter().map(count).fold(self.ended_unmatched, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_sent_alike_are_one_region() {
+        let mut registry = Registry::new();
+        let mut id = |name: &[u8]| {
+            let (id, known) = registry.region(name);
+            assert_eq!(known, name, "the table of a thread finds it again");
+            id
+        };
+        let ids = [b"a\nb".as_slice(), b"a\tb", b"a?b", b"a\xffb", b"a b", b"(other)"].map(&mut id);
+        assert_eq!(ids, [1, 1, 1, 1, 2, OTHER_ID]);
+        assert_eq!(id(b"a\tb"), 1);
+        let others = (0..1000).map(|number: u32| id(format!("r{number}\n").as_bytes()));
+        assert_eq!(others.filter(|id| *id == OTHER_ID).count(), 1000 - (REGIONS - 2));
+        assert_eq!(registry.names.len(), REGIONS + 1);
+        assert_eq!(registry.names[1], b"a?b");
     }
 }
