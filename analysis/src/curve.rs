@@ -10,6 +10,25 @@ const INTERVALS_MAX: usize = 1200;
 /// The multiple of the time between two samples from which on missing samples are a gap.
 pub(crate) const GAP_SPACINGS: i64 = 3;
 
+/// The times between the last points of a series. The largest tells what is usual there: the end of a job has
+/// several samples at once, which make no gap of the time before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spacings([i64; 4]);
+
+impl Spacings {
+    /// Adds the time between two points, and returns the part of it that is no gap: all of it for the first
+    /// ones, of which nothing usual is known. `after_ns` is the time between the next two.
+    pub(crate) fn add(&mut self, spacing_ns: i64, after_ns: Option<i64>) -> i64 {
+        let before_ns = self.0.iter().copied().max().filter(|before_ns| *before_ns > 0);
+        let usual_ns = before_ns.map(|before_ns| before_ns.max(after_ns.unwrap_or_default()));
+        let most_ns = usual_ns.map_or(i64::MAX, |usual_ns| usual_ns.saturating_mul(GAP_SPACINGS));
+        let known_ns = spacing_ns.min(most_ns);
+        let [_, second, third, last] = self.0;
+        self.0 = [second, third, last, known_ns];
+        known_ns
+    }
+}
+
 /// The points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
@@ -47,8 +66,8 @@ impl Interval {
 pub(crate) struct Holding {
     /// The points whose time is not known yet, at most two.
     waiting: VecDeque<(i64, f64)>,
-    /// The time between the points before, and the time for which the last of them holds.
-    gap_before_ns: Option<i64>,
+    spacings: Spacings,
+    /// The time for which the last point holds.
     held_before_ns: Option<i64>,
 }
 
@@ -77,11 +96,8 @@ impl Holding {
 
     /// Returns a point, as long as it holds. `gap_after_ns` is the time between the next two points.
     fn held(&mut self, point: (i64, f64), next_ns: i64, gap_after_ns: Option<i64>) -> Interval {
-        let gap_ns = next_ns.saturating_sub(point.0);
-        let around = self.gap_before_ns.max(gap_after_ns);
-        let most_ns = around.map_or(i64::MAX, |usual_ns| usual_ns.saturating_mul(GAP_SPACINGS));
-        let held_ns = gap_ns.min(most_ns);
-        (self.gap_before_ns, self.held_before_ns) = (Some(gap_ns), Some(held_ns));
+        let held_ns = self.spacings.add(next_ns.saturating_sub(point.0), gap_after_ns);
+        self.held_before_ns = Some(held_ns);
         Interval::of(point, held_ns)
     }
 }
@@ -208,6 +224,11 @@ mod tests {
         // A value does not hold over a gap.
         let gap = Curve::of(&[(0, 1.0), (1, 1.0), (2, 8.0), (1000, 2.0), (1001, 2.0)]).mean();
         assert_eq!(gap, Some((1.0 + 1.0 + 8.0 * 3.0 + 2.0 + 2.0) / 7.0));
+        // The last samples of a job come at once, and make no gap of the time before.
+        let ended = Curve::of(&[(0, 5.0), (2358, 1.0), (2359, 1.0), (2364, 1.0)]).mean();
+        assert_eq!(ended, Some((5.0 * 2358.0 + 1.0 * 11.0) / 2369.0));
+        let ended = Curve::of(&[(0, 5.0), (10, 5.0), (20, 5.0), (21, 5.0), (22, 1.0), (30, 9.0)]).mean();
+        assert_eq!(ended, Some((5.0 * 22.0 + 1.0 * 8.0 + 9.0 * 8.0) / 38.0));
         assert_eq!((Curve::of(&[(5, 4.0)]).mean(), Curve::of(&[]).mean()), (Some(4.0), None));
     }
 }

@@ -6,7 +6,7 @@ use polymeter_proto::units;
 use polymeter_store::reader::BucketRow;
 
 use crate::cumulative::{grown, is_restarted};
-use crate::curve::{GAP_SPACINGS, Holding, Interval};
+use crate::curve::{GAP_SPACINGS, Holding, Interval, Spacings};
 
 /// The values of a series in one part of the time: those of a gauge, or the rates of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -153,8 +153,8 @@ pub struct Downsampler {
     interval: Option<(BucketRow, i64)>,
     /// The last increase of a counter, and its time: the next one tells whether it is over a gap.
     last: Option<(Range<i64>, Extent)>,
-    /// The length of the increase before that, in nanoseconds.
-    length_before_ns: Option<i64>,
+    /// The lengths of the increases before that.
+    lengths: Spacings,
     /// The length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the
     /// time.
     spacing_ns: i64,
@@ -177,7 +177,7 @@ impl Downsampler {
             increases,
             interval: None,
             last: None,
-            length_before_ns: None,
+            lengths: Spacings::default(),
             spacing_ns: 0,
             open: None,
             parts,
@@ -237,7 +237,7 @@ impl Downsampler {
             self.hold(&held, 1);
         }
         self.close();
-        (self.interval, self.length_before_ns) = (None, None);
+        (self.interval, self.lengths) = (None, Spacings::default());
         self.increases = Increases::new(self.increases.factor, self.increases.window_ns);
         std::mem::take(&mut self.parts)
     }
@@ -277,9 +277,8 @@ impl Downsampler {
     /// part in which it begins, if that is known, so that gaps stay gaps.
     fn add_increase(&mut self, over_ns: &Range<i64>, extent: Extent, length_after_ns: Option<i64>) {
         let length_ns = over_ns.end.saturating_sub(over_ns.start);
-        let usual_ns = self.length_before_ns.replace(length_ns).max(length_after_ns);
-        let usual_ns = usual_ns.map(|usual_ns| usual_ns.max(self.spacing_ns));
-        let is_gap = usual_ns.is_some_and(|usual_ns| length_ns > usual_ns.saturating_mul(GAP_SPACINGS));
+        let known_ns = self.lengths.add(length_ns, length_after_ns);
+        let is_gap = length_ns > known_ns && length_ns > self.spacing_ns.saturating_mul(GAP_SPACINGS);
         let last_ns = over_ns.end.saturating_sub(1);
         if is_gap && length_ns > self.width_ns {
             return self
@@ -418,6 +417,30 @@ mod tests {
         // The last one increases by 8 in the 9 s between its samples.
         let rate = 8.0 / 9.0;
         assert_eq!(parts(&mut of), [(0, 20, 1.0, 1.0, 1.0), (20, 10, rate, rate, rate)]);
+    }
+
+    /// A short job with a long period: a sample at the start, and several when its cgroups disappear.
+    #[test]
+    fn the_last_samples_at_once_make_no_gap_of_the_time_before() {
+        for (at_us, values) in [
+            ([357, 2_358_445, 2_358_903, 2_364_322], [0.4, 3.7, 3.75, 4.2]),
+            ([0, 1_998_945, 2_700_963, 3_908_977], [1.0, 3.0, 9.0, 9.5]),
+            ([0, 2_000_000, 2_000_020, 3_200_000], [0.0, 2.0, 2.5, 4.0]),
+        ] {
+            let end_ns = at_us[3] * 1000;
+            for points in 1..=20_i64 {
+                let width_ns = (end_ns + points - 1) / points;
+                let mut of = Downsampler::new(0..end_ns, width_ns, Some(1.0), 0);
+                at_us.iter().zip(values).for_each(|(at_us, value)| of.sample(at_us * 1000, value));
+                let seconds = |part: &Part| {
+                    let begin_ns = part.time_ns.max(at_us[0] * 1000);
+                    units::seconds_between(begin_ns, (part.time_ns + width_ns).min(end_ns))
+                };
+                let sum: f64 = of.finish().iter().map(|part| part.mean * seconds(part)).sum();
+                let increase = values[3] - values[0];
+                assert!((sum - increase).abs() < 1e-6, "{points} parts: {sum}, not {increase}");
+            }
+        }
     }
 
     #[test]
