@@ -75,6 +75,21 @@ impl CommandTotals {
     /// cgroup they replace the values of the sampled processes, unless these had clearly more CPU time: then
     /// some were not waited for.
     pub fn add_to(&self, report: &mut Report) {
+        if self.fill(report) {
+            report.notes.push(
+                "the command moved to another cgroup: the totals above are from wait4(2); the series and the other totals cover only processes in the original cgroup"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Puts the totals into the report of a command whose samples end before it did.
+    pub fn add_unsampled(&self, report: &mut Report) {
+        self.fill(report);
+    }
+
+    /// Returns true if the totals clearly exceed the counters of the cgroup.
+    fn fill(&self, report: &mut Report) -> bool {
         let has_cgroup = report.series.iter().any(|series| is_of_cgroup(&series.metric));
         let (user_s, system_s) = (self.user_ns / 1e9, self.system_ns / 1e9);
         let total_s = user_s + system_s;
@@ -108,13 +123,8 @@ impl CommandTotals {
                 node.used.memory_kind = Some(MemoryKind::Resident);
             }
         }
-        if has_left {
-            report.notes.push(
-                "the command moved to another cgroup: the totals above are from wait4(2); the series and the other totals cover only processes in the original cgroup"
-                    .to_owned(),
-            );
-        }
         report.set_measuring_cost(self.measuring_ns / 1e9);
+        has_left
     }
 }
 

@@ -125,6 +125,9 @@ impl LossReport {
         (self.last_s - self.first_s).max(0.0)
     }
 
+    /// The reason of an interval without any information.
+    pub const UNKNOWN: &str = "unknown";
+
     /// Returns the reason in words.
     pub fn cause(&self) -> &str {
         if self.is_gap() { "no contact with the agent" } else { &self.reason }
@@ -132,6 +135,6 @@ impl LossReport {
 
     /// Returns true if it is an interval without any information.
     pub fn is_gap(&self) -> bool {
-        self.reason == "unknown"
+        self.reason == Self::UNKNOWN
     }
 }

@@ -77,6 +77,9 @@ pub(crate) enum Command {
 
 impl Command {
     pub(crate) fn execute(self, program: &Program) -> Result<ExitCode, Failure> {
+        if !matches!(self, Self::Run(_)) {
+            run::ignore_file_size_signal();
+        }
         match self {
             // The first group has exit statuses of its own.
             Self::Run(arguments) => return run::execute(&arguments),

@@ -22,6 +22,13 @@ tests![
     a_killed_run_has_ended,
     a_request_without_effect_is_reported,
     a_short_command_has_no_share_of_a_core,
+    a_parent_that_ignores_its_children_costs_no_status,
+    files_keep_their_names,
+    a_full_disk_hides_no_end,
+    an_interrupted_creation_leaves_an_empty_store,
+    few_descriptors_and_small_files_are_named,
+    another_user_reads_why_the_run_is_out_of_reach,
+    temporary_files_are_private,
 ];
 
 /// The user of a run.
@@ -115,6 +122,8 @@ fn processes_that_outlive_the_command_count_until_its_end() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report = printed(&output);
         assert!((0.3..1.0).contains(&number(&report, "/used/cpu_s")), "{report:#}");
+        let says = report["notes"].to_string().contains("1 process of the command goes on");
+        assert_eq!(says, runner.has_cgroup(), "{report:#}");
     }
 }
 
@@ -367,5 +376,144 @@ fn a_short_command_has_no_share_of_a_core() {
         assert!(number(&report, "/wall_s") < 1.0 || measuring["core_percent"].is_number());
         assert!(number(&report, "/wall_s") >= 1.0 || measuring["core_percent"].is_null(), "{report:#}");
         assert!(number(&report, "/measuring/cpu_s") > 0.0, "{report:#}");
+    }
+}
+
+/// Daemons that ignore SIGCHLD leave that to what they execute. The command inherits it as without Polymeter.
+fn a_parent_that_ignores_its_children_costs_no_status() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let run = |command: &[&str]| {
+            let mut env = runner.command("env");
+            env.args(["--ignore-signal=CHLD", "polymeter", "run", "--json", "--"]).args(command);
+            env.output().unwrap()
+        };
+        let output = run(&["sh", "-c", "sleep 0.3; exit 5"]);
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        let report = printed(&output);
+        assert_eq!((&report["exit_code"], &report["ended"]), (&5.into(), &true.into()), "{report:#}");
+        // A shell resets it, grep(1) does not.
+        let ignored = text(&run(&["grep", "SigIgn", "/proc/self/status"]).stdout);
+        let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        assert_eq!(mask >> 16 & 1, 1, "SIGCHLD: {ignored}");
+    }
+}
+
+/// Names that mean something to SQLite, to a shell, or to a terminal.
+fn files_keep_their_names() {
+    require(&[Need::Root]);
+    let directory = tempfile::tempdir().unwrap();
+    let runner = Runner::Root;
+    for name in [":memory:", "file:x?mode=memory", "my runs' & more.db", "a\nb\t$(id).db", "plain.db"] {
+        let mut command = runner.command("polymeter");
+        command.args(["run", "-o", name, "--", "true"]).current_dir(directory.path());
+        let output = command.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{name}: {stderr}");
+        assert!(fs::metadata(directory.path().join(name)).unwrap().len() > 0, "{name}");
+        // The line with the next step works as it stands.
+        let (_, shown) = stderr.trim_end().rsplit_once("show them with `").unwrap();
+        let mut again = runner.command("bash");
+        again.args(["-c", shown.strip_suffix('`').unwrap()]).current_dir(directory.path());
+        let again = again.output().unwrap();
+        let stdout = text(&again.stdout);
+        assert!(stdout.starts_with("COMPLETED"), "{name}: {shown}: {stdout} {}", text(&again.stderr));
+    }
+}
+
+/// Runs a script in a mount namespace of its own, in a new directory on a small disk.
+fn on_small_disk(kibibytes: u32, script: &str) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("disk")).unwrap();
+    let mounted = format!("mount -t tmpfs -o size={kibibytes}k small disk && cd disk && {script}");
+    let mut command = Runner::Root.command("unshare");
+    command.args(["-m", "bash", "-c", &mounted]).current_dir(directory.path());
+    command.output().unwrap()
+}
+
+/// The disk is full before the command ends: what the process knows is in its report, and no sentence says
+/// that the command runs, or that nothing is missing.
+fn a_full_disk_hides_no_end() {
+    require(&[Need::Root]);
+    let fill = "head -c 10M /dev/zero > fill 2> /dev/null; e2e-workload 'burn 300;rest 1500'; exit 7";
+    let run = format!("polymeter run -o s.db --every 5ms --report ../report -- sh -c \"{fill}\"");
+    let script = format!("{run}; echo \"status $?\"; cat ../report");
+    let output = on_small_disk(1_200, &script);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("status 7"), "{stdout} {stderr}");
+    assert!(stdout.contains("FAILED, exit status 7"), "{stdout} {stderr}");
+    assert!(!stdout.contains("RUNNING") && !stdout.contains(" to now"), "{stdout}");
+    let line = |label: &str| stdout.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or("");
+    assert!(line("data").contains("no contact for"), "{stdout}");
+    let seconds = |label: &str| line(label).split_whitespace().nth(2).and_then(|word| word.parse().ok());
+    assert!(seconds("wall time").is_some_and(|wall_s: f64| wall_s >= 1.7), "{stdout}");
+    assert!(seconds("CPU time").is_some_and(|cpu_s: f64| cpu_s >= 0.25), "{stdout}");
+    assert!(stderr.contains("database or disk is full"), "{stderr}");
+}
+
+fn an_interrupted_creation_leaves_an_empty_store() {
+    require(&[Need::Root]);
+    let script = "polymeter run -o s.db -- true; ls -s s.db; polymeter report --store sqlite:s.db; \
+                  mount -o remount,size=100M . && polymeter run -o s.db -- true && echo created";
+    let output = on_small_disk(120, script);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stderr.contains("cannot store samples") && stderr.contains("is full"), "{stderr}");
+    assert!(stderr.contains("the file is empty") && !stderr.contains("another program"), "{stderr}");
+    assert!(stdout.contains("created"), "{stdout} {stderr}");
+}
+
+/// Limits of a shell or of a service.
+fn few_descriptors_and_small_files_are_named() {
+    require(&[Need::Root]);
+    let directory = tempfile::tempdir().unwrap();
+    let limited = |limit: &str, command: &str| {
+        let mut shell = Runner::Root.command("bash");
+        shell.args(["-c", &format!("ulimit -c 0; ulimit {limit}; {command}")]).current_dir(directory.path());
+        let output = shell.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    for limit in ["-n 20", "-n 32", "-n 50", "-n 100"] {
+        let (status, stderr) = limited(limit, "polymeter run -o limited.db -- true");
+        assert_eq!(status, Some(1), "{limit}: {stderr}");
+        assert!(stderr.contains("file descriptors") && stderr.contains("ulimit -n"), "{limit}: {stderr}");
+    }
+    for limit in ["-n 20", "-n 40"] {
+        let command = "polymeter-collector --listen ipc://$PWD/x --store sqlite:limited.db";
+        let (status, stderr) = limited(limit, command);
+        assert!(status.is_some_and(|status| status > 0), "{limit}: {stderr}");
+        assert!(stderr.contains("file descriptors") && stderr.contains("LimitNOFILE"), "{limit}: {stderr}");
+    }
+    let output = Runner::Root.run(&["-o", directory.path().join("run.db").to_str().unwrap()], "sleep 1");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for command in ["export $JOB -o x.csv", "report --html x.html"] {
+        let job = "JOB=$(polymeter report --json --store sqlite:run.db | sed -n 's/^  \"job\": \"\\(.*\\)\",/\\1/p')";
+        let command = format!("{job}; ulimit -f 1; polymeter {command} --store sqlite:run.db");
+        let (status, stderr) = limited("-c 0", &command);
+        assert_eq!(status, Some(1), "{command}: {stderr}");
+        assert!(stderr.contains("cannot write x."), "{command}: {stderr}");
+        assert!(!directory.path().join("x.csv").exists() && !directory.path().join("x.html").exists());
+    }
+}
+
+fn another_user_reads_why_the_run_is_out_of_reach() {
+    require(&[Need::Root]);
+    let user = OrdinaryUser::new();
+    let home = user.path("");
+    let script = format!(
+        "PATH={}:$PATH setpriv --reuid=65534 --regid=65534 --clear-groups polymeter mark x",
+        home.display()
+    );
+    let stderr = text(&Runner::Root.run(&[], &script).stderr);
+    let words = "only the user of the `polymeter run` around this command reaches its agent";
+    assert!(stderr.contains(words), "{stderr}");
+}
+
+fn temporary_files_are_private() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let modes = "stat -c %a \"${POLYMETER_SOCKET%/*}\" \"${POLYMETER_RUN_STORE%/*}\"";
+        let mut command = runner.command("sh");
+        let output = command.args(["-c", &format!("umask 0; polymeter run -- sh -c '{modes}'")]).output();
+        assert_eq!(text(&output.unwrap().stdout), "700\n700\n");
     }
 }

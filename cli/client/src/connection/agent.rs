@@ -77,7 +77,11 @@ pub fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure
 /// Sends a request on an open connection, and reads the answer.
 pub(super) fn ask_on(mut stream: Stream, socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     let failed = |error| unreachable(socket, &error);
-    stream.write_all(&request_line(verb)?).map_err(failed)?;
+    match stream.write_all(&request_line(verb)?) {
+        // An agent that refuses a connection says why, and closes it at once.
+        Err(error) if !is_not_running(&error) => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
     let answer = read_line(&mut BufReader::new(stream), ANSWER_BYTES);
     let answer = answer.map_err(|error| {
         // The agent closed the connection: it was about to stop.

@@ -90,7 +90,11 @@ impl ControlTarget {
         if is_elsewhere(&answer)
             && let Some(socket) = self.node_socket()
         {
-            answer = ask_agent(socket, verb)?;
+            answer = match (answer, ask_agent(socket, verb)?) {
+                // No agent runs on this node: the reason is that of the run.
+                (Err(failure), Err(_)) => Err(failure),
+                (_, answer) => answer,
+            };
         }
         if is_elsewhere(&answer)
             && is_about_job
@@ -107,11 +111,19 @@ impl ControlTarget {
 fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
     let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
     match Stream::unix(socket, TIMEOUT) {
-        // Another user cannot reach the agent of a run.
-        Err(error) if agent::is_not_running(&error) || error.kind() == ErrorKind::PermissionDenied => {
-            Ok(Err(unreachable(&error)))
-        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(Err(not_permitted(socket, &error))),
+        Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
         Err(error) => Err(unreachable(&error)),
         Ok(stream) => agent::ask_on(stream, socket, verb).map(Ok),
     }
+}
+
+/// Returns the failure for an agent whose socket this user may not use, as that of another user's run.
+fn not_permitted(socket: &Path, error: &std::io::Error) -> Failure {
+    let remedy = if run_socket().is_some_and(|of_run| of_run == socket) {
+        "only the user of the `polymeter run` around this command reaches its agent"
+    } else {
+        "ask the administrator for access to the socket"
+    };
+    Failure::Unreachable(format!("cannot reach the agent at {}: {error}; {remedy}", socket.display()))
 }

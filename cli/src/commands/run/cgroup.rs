@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use polymeter_client::own_cgroups::OwnCgroups;
+use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
 
@@ -107,6 +108,13 @@ impl RunCgroup {
     /// Returns the directories that were created.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.path.clone()).collect()
+    }
+
+    /// Says that processes go on behind the end of the command; none where no cgroup shows them.
+    pub(crate) fn survivors(&self) -> Option<String> {
+        let count = processes(&self.directories.first()?.path, DEPTH_MAX).map_or(0, |found| found.len());
+        let (number, verb) = (units::counted(count, "process"), if count == 1 { "goes" } else { "go" });
+        (count > 0).then(|| format!("{number} of the command {verb} on, and this report ends before"))
     }
 
     /// Opens the files to which a process writes itself to enter the cgroup.

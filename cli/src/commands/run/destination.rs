@@ -1,10 +1,15 @@
 //! The destinations of `polymeter run`: for the report and for the samples.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::run::shell_word;
+use polymeter_proto::text::escape;
 use polymeter_service::own_file;
+use polymeter_store::StoreUrl;
+use tempfile::TempDir;
 
 use crate::failure::Failure;
 use crate::output::terminal;
@@ -48,10 +53,16 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write the report to {}", path.display()), error)
 }
 
+/// Creates a temporary directory that other users cannot enter, whatever the umask is.
+pub(super) fn private_directory(parent: &Path) -> io::Result<TempDir> {
+    let own = Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix("polymeter-").permissions(own).tempdir_in(parent)
+}
+
 pub(super) struct SampleFile {
     pub(super) path: PathBuf,
     /// The directory of a temporary file; removed with its contents at the end.
-    temporary: Option<tempfile::TempDir>,
+    temporary: Option<TempDir>,
 }
 
 impl SampleFile {
@@ -63,21 +74,20 @@ impl SampleFile {
             })?;
             return Ok(Self { path: path.to_owned(), temporary: None });
         }
-        let directory = tempfile::Builder::new()
-            .prefix("polymeter-")
-            .tempdir()
+        let directory = private_directory(&std::env::temp_dir())
             .map_err(|error| Failure::because("cannot create a temporary directory", &error))?;
         Ok(Self { path: directory.path().join("run.db"), temporary: Some(directory) })
     }
 
     /// Returns the line of the report on the samples of a job.
-    pub(super) fn note(&self, job_id: &str) -> String {
+    pub(super) fn note(&self, store: &StoreUrl, job_id: &str) -> String {
         if self.temporary.is_some() {
             return format!("  {:<LABEL$}not kept; keep them with -o FILE\n", "samples");
         }
-        let path = self.path.display();
+        let path = escape(self.path.as_os_str().as_encoded_bytes());
+        let store = shell_word(&escape(store.to_string().as_bytes()));
         format!(
-            "  {:<LABEL$}{path}; show them with `polymeter report --store sqlite:{path} {job_id}`\n",
+            "  {:<LABEL$}{path}; show them with `polymeter report --store {store} {job_id}`\n",
             "samples in"
         )
     }

@@ -8,6 +8,7 @@ mod identity;
 mod requests;
 mod signals;
 mod totals;
+mod unstored_end;
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -52,7 +53,9 @@ use polymeter_analysis::job_usage::{array_id, job_usage};
 use polymeter_analysis::model::Report;
 use requests::ControlSocket;
 use signals::CaughtSignals;
+pub(crate) use signals::ignore_file_size_signal;
 use totals::Before;
+use unstored_end::CommandEnd;
 
 /// The address at which agent and collector connect within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
@@ -112,6 +115,7 @@ impl RunArguments {
 /// The result of the command.
 struct CommandOutcome {
     status: u8,
+    end: CommandEnd,
     /// What was not measured or not stored.
     notes: Vec<String>,
 }
@@ -119,6 +123,8 @@ struct CommandOutcome {
 pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let mounts = Mounts::read(Path::new("/"))
         .map_err(|error| Failure::because("cannot find the cgroup hierarchies", &error))?;
+    // libzmq ends a process that lacks descriptors.
+    Agent::check_descriptors().map_err(|error| cannot_sample(&error))?;
     // Both are opened before the command runs, so that a failure costs nothing.
     let destination = ReportDestination::open(arguments.report.as_deref())?;
     let samples = SampleFile::new(arguments.output.as_deref())?;
@@ -148,6 +154,7 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     notes.extend(missing);
     let job = job_spec(&job_id, &cgroup, &held, details);
     let outcome = run_sampled(arguments, held, &agent, job, signals);
+    notes.extend(cgroup.survivors().filter(|_| outcome.is_ok()));
     agent.unregister(job_id.clone());
     drop(cgroup);
     let stopped = agent.stop(STOP_TIMEOUT);
@@ -157,10 +164,10 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         notes
             .push("some samples could not be stored before the end; the report may be incomplete".to_owned());
     }
-    notes.extend(outcome.notes);
-    let report = report(arguments, &store, &job_id, notes, destination.width_limit());
+    notes.extend(outcome.notes.iter().cloned());
+    let report = report(arguments, &store, (&job_id, &outcome.end), notes, destination.width_limit());
     let written = report.and_then(|report| {
-        let note = if arguments.json { String::new() } else { samples.note(job_id.as_str()) };
+        let note = if arguments.json { String::new() } else { samples.note(&store, job_id.as_str()) };
         destination.write(&(report + &note), arguments.json)
     });
     match written {
@@ -250,8 +257,10 @@ fn run_sampled(
     if let Err(error) = push(agent, &job_id, totals.values()) {
         notes.push(format!("the totals of the command could not be stored: {error}"));
     }
-    agent.end(job_id, totals::facts(status.code(), status.signal()));
-    Ok(CommandOutcome { status: totals::status_code(status), notes })
+    let facts = totals::facts(status.code(), status.signal());
+    let end = CommandEnd { at_us: clock::realtime_us(), facts: facts.clone(), totals };
+    agent.end(job_id, facts);
+    Ok(CommandOutcome { status: totals::status_code(status), end, notes })
 }
 
 /// Stores values that this program measured.
@@ -289,18 +298,24 @@ fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), 
 fn report(
     arguments: &RunArguments,
     store: &StoreUrl,
-    job_id: &Identifier,
+    (job_id, end): (&Identifier, &CommandEnd),
     notes: Vec<String>,
     limit: Option<usize>,
 ) -> Result<String, Failure> {
     let failed = |error| Failure::because("cannot read the samples", &error);
     let mut reader = Reader::open(store).map_err(failed)?;
-    let Some(job) = reader.last_job(Some(job_id.as_str())).map_err(failed)? else {
+    let Some(mut job) = reader.last_job(Some(job_id.as_str())).map_err(failed)? else {
         return Err(Failure::Failed("cannot report: no sample of the command was stored".to_owned()));
     };
+    let is_end_stored = job.ended_ns.is_some();
+    if !is_end_stored {
+        end.add_to_job(&mut job);
+    }
     let mut report = gather(&mut reader, &job, None).map_err(failed)?;
     report.notes.extend(notes);
-    if let Err(error) = store_figures(store, &job, &report) {
+    if !is_end_stored {
+        end.add_to(&mut report);
+    } else if let Err(error) = store_figures(store, &job, &report) {
         report.notes.push(format!("the figures of the run could not be stored: {}", chain(&error)));
     }
     add_findings(&mut report, Path::new(DIRECTORY));

@@ -10,6 +10,8 @@ use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
 use tempfile::TempDir;
 
+use super::destination::private_directory;
+
 /// The maximum length of a socket's path (`sun_path` of unix(7), less the lock's suffix).
 const PATH_MAX: usize = 100;
 
@@ -26,7 +28,7 @@ impl ControlSocket {
     pub(super) fn create() -> Option<Self> {
         let parents = [std::env::temp_dir(), PathBuf::from("/tmp")];
         parents.iter().find_map(|parent| {
-            let directory = tempfile::Builder::new().prefix("polymeter-").tempdir_in(parent).ok()?;
+            let directory = private_directory(parent).ok()?;
             let socket = Self { directory };
             (socket.path().as_os_str().len() <= PATH_MAX).then_some(socket)
         })

@@ -11,14 +11,23 @@ use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::totals::{self, Before};
 
-/// The signals that this process catches. True for those that were ignored when it started, as with nohup.
+/// The signals whose dispositions this process changes. True for those that were ignored when it started, as
+/// with nohup.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dispositions([(libc::c_int, bool); 7]);
+pub(crate) struct Dispositions([(libc::c_int, bool); 8]);
 
 impl Dispositions {
     pub(super) fn read() -> Self {
-        let signals =
-            [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::XFSZ];
+        let signals = [
+            Signal::INT,
+            Signal::QUIT,
+            Signal::TERM,
+            Signal::HUP,
+            Signal::USR1,
+            Signal::USR2,
+            Signal::XFSZ,
+            Signal::CHILD,
+        ];
         Self(signals.map(|signal| {
             #[expect(unsafe_code, reason = "no safe crate reads a disposition")]
             // SAFETY: `sigaction` is plain data, for which all zeros is valid.
@@ -33,13 +42,23 @@ impl Dispositions {
     /// Restores the dispositions. A held command would ignore Ctrl-C otherwise.
     pub(super) fn restore(&self) {
         for (signal, ignored) in self.0 {
-            let before = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-            #[expect(unsafe_code, reason = "no safe crate sets a disposition between fork and exec")]
-            // SAFETY: neither disposition is a handler.
-            unsafe {
-                libc::signal(signal, before);
-            }
+            set_ignored(signal, ignored);
         }
+    }
+}
+
+/// Lets a write beyond the limit of file sizes fail, which would end this process without a word.
+pub(crate) fn ignore_file_size_signal() {
+    set_ignored(file_size::SIGNAL, true);
+}
+
+/// Lets a signal be ignored, or have its default effect. Between fork and exec, too.
+fn set_ignored(signal: libc::c_int, ignored: bool) {
+    let disposition = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    #[expect(unsafe_code, reason = "no safe crate sets a disposition")]
+    // SAFETY: neither disposition is a handler.
+    unsafe {
+        libc::signal(signal, disposition);
     }
 }
 
@@ -61,6 +80,8 @@ impl CaughtSignals {
     /// Begins to catch the signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let before = Dispositions::read();
+        // Where it is ignored, as some daemons leave it, the kernel keeps no status of an ended command.
+        set_ignored(Signal::CHILD.as_raw(), false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let guard = runtime.enter();
         let (interrupt, quit) = (signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
