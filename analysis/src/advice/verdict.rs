@@ -3,7 +3,7 @@
 use polymeter_proto::units;
 
 use super::facts::Facts;
-use crate::model::{Report, Verdict};
+use crate::model::{Outcome, Report, Verdict};
 use crate::outcome::exit_text;
 
 /// Returns the verdict on a job whose findings are in the report.
@@ -46,7 +46,7 @@ fn end(report: &Report) -> Option<String> {
         [_, _, ..] if outcome.state.is_none() => {
             Some(format!("lost contact with {} nodes", report.lost_nodes.len()))
         }
-        _ if outcome.is_out_of_memory() || !report.ended => None,
+        _ if outcome.state.as_deref().is_some_and(Outcome::is_cause) || !report.ended => None,
         _ => exit_text(outcome.exit_code.filter(|code| *code != 0), outcome.exit_signal),
     }
 }
@@ -102,6 +102,8 @@ mod tests {
         assert_eq!(of_end(Some("FAILED"), Some(3), None), "FAILED, exit status 3");
         assert_eq!(of_end(Some("FAILED"), Some(0), Some(9)), "FAILED, killed by signal 9 (SIGKILL)");
         assert_eq!(of_end(Some("OUT_OF_MEMORY"), Some(0), Some(125)), "OUT_OF_MEMORY");
+        assert_eq!(of_end(Some("TIMEOUT"), Some(0), Some(15)), "TIMEOUT");
+        assert_eq!(of_end(None, Some(0), Some(15)), "ENDED, killed by signal 15 (SIGTERM)");
         assert_eq!(of_end(Some("COMPLETED"), Some(0), Some(0)), "COMPLETED");
         assert_eq!(of_end(None, None, None), "ENDED");
         assert!(text(Report { ended: false, ..full() }).starts_with("RUNNING - used 7.90"));

@@ -202,6 +202,13 @@ impl Outcome {
     /// The signal with which Slurm does so: its SIG_OOM, 253, without the bit of a core dump.
     pub const SIGNAL_OUT_OF_MEMORY: i64 = 125;
 
+    /// Returns true for a final state that says why the job ended: the exit status and the signal that come
+    /// with it, such as 15 with `TIMEOUT`, add nothing.
+    pub fn is_cause(state: &str) -> bool {
+        let causes = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"];
+        state == Self::OUT_OF_MEMORY || causes.contains(&state)
+    }
+
     /// Returns true if only Slurm reports this state or signal.
     fn is_of_slurm(&self) -> bool {
         const STATES: [&str; 4] = ["BOOT_FAIL", "DEADLINE", "NODE_FAIL", "REVOKED"];

@@ -1,6 +1,7 @@
 //! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or
 //! have ended.
 
+use polymeter_analysis::model::Outcome;
 use polymeter_analysis::runs::KEY;
 use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;
@@ -172,6 +173,9 @@ fn name(job: &JobRow) -> Option<String> {
 /// Returns the final state with the exit status or signal, unless that says no more.
 fn final_state(job: &JobRow) -> Option<String> {
     let state = job.state.as_deref();
+    if state.is_some_and(Outcome::is_cause) {
+        return job.state.clone();
+    }
     match (job.exit_code, job.exit_signal) {
         (_, Some(signal)) if signal > 0 => Some(format!("{}, signal {signal}", state.unwrap_or("ended"))),
         (Some(code), _) if code != 0 => Some(format!("{}, exit {code}", state.unwrap_or("ended"))),

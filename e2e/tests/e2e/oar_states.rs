@@ -23,7 +23,7 @@ const CASES: [(&str, &str, Exit, &str); 7] = [
     ("failed", "FAILED", (Some(3), Some(0)), "FAILED, exit status 3 - "),
     ("crashed", "FAILED", (Some(0), Some(11)), "FAILED, killed by signal 11 (SIGSEGV) - "),
     ("walltime", "TIMEOUT", (None, None), "TIMEOUT - "),
-    ("deleted", "CANCELLED", (Some(0), Some(15)), "CANCELLED, killed by signal 15 (SIGTERM) - "),
+    ("deleted", "CANCELLED", (Some(0), Some(15)), "CANCELLED - "),
     ("besteffort", "PREEMPTED", (None, None), "PREEMPTED - "),
     ("error", "FAILED", (None, None), "FAILED - "),
 ];

@@ -22,7 +22,8 @@ export function summaryText(data, chart) {
     const [low, middle, high] = [min, mean, max].map((value) => valueText(chart.unit, value));
     const of = data.is_of_one_node ? "" : ` on ${data.rows.reduce((sum, row) => sum + row.nodes, 0)} nodes`;
     const requested = chart.requested ? `, ${chart.requested.text}` : "";
-    return `${chart.title}${of}: min ${low}, mean ${middle}, max ${high}${requested}`;
+    const values = mean === null ? "no values" : `min ${low}, mean ${middle}, max ${high}`;
+    return `${chart.title}${of}: ${values}${requested}`;
 }
 
 /** Returns the position of the time that is nearest to another one; times ascend. */

@@ -31,6 +31,11 @@ export function threeDigits(value) {
     return value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.0995 ? 3 : 4);
 }
 
+/** Formats a number of cores or core-hours for a list. */
+export function hundredths(value) {
+    return value > 0 && value < 0.005 ? "<0.01" : value < 9.995 && !Number.isInteger(value) ? value.toFixed(2) : plainNumber(value);
+}
+
 function withPrefix(value, base, prefixes, unit) {
     let position = 0;
     while (Math.abs(value) >= base && position + 1 < prefixes.length) {

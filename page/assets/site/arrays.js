@@ -1,5 +1,7 @@
 // The tasks of one array in a list of jobs, as one entry.
 
+import { stateLevel, stateText } from "./job_text.js";
+
 /** Returns the entries of a list: jobs, and arrays with several tasks in the place of their first one. */
 export function foldArrays(jobs) {
     const arrays = new Map();
@@ -18,9 +20,15 @@ export function foldArrays(jobs) {
     return entries;
 }
 
-/** Returns the number of jobs in each state in words, that of the most jobs first. */
-export function statesText(states) {
+/** The order of the levels of states: what is wrong comes first, since a narrow cell has no room for more. */
+const LEVELS = ["critical", "warning", ""];
+
+/** Returns the number of jobs in each state in words, the worst state first. */
+export function statesText(jobs) {
     const counts = new Map();
-    for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
-    return [...counts].sort((one, other) => other[1] - one[1]).map(([state, count]) => `${count} ${state}`).join(", ");
+    for (const job of jobs.toSorted((one, other) => LEVELS.indexOf(stateLevel(one)) - LEVELS.indexOf(stateLevel(other)))) {
+        const state = job.ended_us === null ? stateText(job) : job.state ?? "ended";
+        counts.set(state, (counts.get(state) ?? 0) + 1);
+    }
+    return [...counts].map(([state, count]) => `${count} ${state}`).join(", ");
 }

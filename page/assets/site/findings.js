@@ -15,10 +15,12 @@ export function shortFindings(findings) {
     return element("div", { className: "short-findings", title: findings[0].sentence }, ...badges, element("span", { className: "sentence" }, findings[0].sentence));
 }
 
-function remedyText(finding) {
-    const remedies = Object.entries(finding.remedies ?? {});
-    const any = remedies.find(([scheduler]) => scheduler === "any");
-    return any ? any[1] : remedies.map(([scheduler, text]) => `${scheduler}: ${text}`).join("; ");
+/** Returns what to do, in words and as a line for the scheduler of the job. */
+function remedyOf({ remedies = {} }, scheduler) {
+    const own = remedies[scheduler] ? [remedies[scheduler]] : [];
+    const others = Object.entries(remedies).filter(([name]) => name !== "any" && !scheduler);
+    const words = remedies.any ?? others.map(([name, text]) => `${name}: ${text}`).join("; ");
+    return [...(words ? withCode(words) : []), ...own.flatMap((line) => [" ", element("code", {}, line)])];
 }
 
 /** Returns a text whose parts between backticks are code. */
@@ -26,15 +28,15 @@ function withCode(text) {
     return text.split("`").map((part, number) => (number % 2 === 1 ? element("code", {}, part) : part));
 }
 
-/** Returns the list of findings with evidence and remedies. */
-export function findingList(findings) {
+/** Returns the list of findings about a job with evidence and remedies. */
+export function findingList({ findings, scheduler }) {
     return element("ul", { className: "findings" }, ...findings.map((finding) => {
         const severity = severityOf(finding);
         const item = element("li", { className: severity },
             element("h3", {}, element("span", { className: `level ${severity}` }, severity), " ", finding.sentence),
             element("p", { className: "evidence" }, finding.evidence));
-        const remedy = remedyText(finding);
-        if (remedy) item.append(element("p", { className: "remedy" }, element("b", {}, "Next time: "), ...withCode(remedy)));
+        const remedy = remedyOf(finding, scheduler);
+        if (remedy.length > 0) item.append(element("p", { className: "remedy" }, element("b", {}, "Next time: "), ...remedy));
         return item;
     }));
 }

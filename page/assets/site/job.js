@@ -102,7 +102,7 @@ function summarySections(job, head, charts) {
         meters.hidden = !summary.meters;
         meterPlace.replaceChildren(meterList(summary.meters ?? []));
         const none = job.ended_us === null ? "No findings so far." : `Findings: ${summary.no_findings}`;
-        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", { className: "soft" }, none));
+        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary) : element("p", { className: "soft" }, none));
         data.show(summary, losses);
         head.summarize(summary);
         if (summary.extents) charts?.fold(summary.extents);

@@ -1,6 +1,6 @@
 // A table of jobs. Rows stay in the page while their jobs are listed, so that focus and scrolling stay, too.
 
-import { duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { duration, element, hundredths } from "../shared/text.js";
 import { foldArrays, statesText } from "./arrays.js";
 import { shortFindings } from "./findings.js";
 import { foldedRows } from "./folded_rows.js";
@@ -142,8 +142,9 @@ function arrayRow({ array }) {
         const times = jobs.map(elapsedS);
         const [least, most] = [Math.min(...times), Math.max(...times)].map((seconds) => duration(Math.round(seconds)));
         elapsed.textContent = least === most ? least : `${least} to ${most}`;
+        row.element.classList.toggle("short", Math.max(...times) < SHORT_S);
         const levels = jobs.map(stateLevel);
-        state.textContent = statesText(jobs.map(stateText));
+        state.textContent = statesText(jobs);
         state.className = `final level-cell ${levels.includes("critical") ? "critical" : levels.includes("warning") ? "warning" : ""}`;
         findings.replaceChildren(element("span", { className: "soft" }, next.isOpen ? "" : "open the array"));
     };
@@ -152,7 +153,7 @@ function arrayRow({ array }) {
 
 /** Shows the cores in use over the time of a job. */
 function coresCell(cell, job, { cores, mean }) {
-    const used = mean === null ? "–" : threeDigits(mean);
+    const used = mean === null ? "–" : hundredths(mean);
     const most = Math.max(job.cores ?? 0, ...cores.map((value) => value ?? 0));
     cell.replaceChildren(element("div", { className: "small-cores" }, sparkline(cores, most), element("span", {}, job.cores === null ? used : `${used} of ${job.cores}`)));
 }
@@ -181,7 +182,7 @@ function jobRow(first) {
         coresOf(job).then((used) => {
             if (!used) return;
             coresCell(cores, job, used);
-            wasted.textContent = used.wasted_core_s === null ? "–" : plainNumber(used.wasted_core_s / 3600);
+            wasted.textContent = used.wasted_core_s === null ? "–" : hundredths(used.wasted_core_s / 3600);
         }, () => {});
     };
     row.summarize = async () => {

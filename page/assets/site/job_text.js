@@ -34,9 +34,12 @@ export function startText(job) {
     return day === dateText(Date.now() / 1000).split(" ")[0] ? time : text.slice(5, 16);
 }
 
+/** Final states that say why the job ended: the exit status or signal that comes with them adds nothing. */
+const CAUSES = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"];
+
 export function stateText(job) {
     if (job.ended_us === null) return job.lost_nodes.length > 0 ? "agent lost" : "running";
-    const exit = job.exit_signal ? `, signal ${job.exit_signal}` : job.exit_code ? `, exit ${job.exit_code}` : "";
+    const exit = CAUSES.includes(job.state) ? "" : job.exit_signal ? `, signal ${job.exit_signal}` : job.exit_code ? `, exit ${job.exit_code}` : "";
     return `${job.state ?? "ended"}${exit}`;
 }
 

@@ -1,6 +1,6 @@
 // The tiles above the list of jobs: each is a number, and a filter.
 
-import { element, plainNumber } from "../shared/text.js";
+import { element, hundredths, plainNumber } from "../shared/text.js";
 import { get } from "./api.js";
 
 /** The views of the list that tiles choose, as parameters of the API. */
@@ -39,7 +39,7 @@ export function tiles(choose) {
     place.load = async () => {
         const figures = await get("overview");
         const text = (count, max) => (count >= max ? `${plainNumber(max)}+` : plainNumber(count));
-        const values = { running: text(figures.running, figures.counted_max), failed: text(figures.failed, figures.counted_max), wasted: plainNumber(figures.wasted_core_h) };
+        const values = { running: text(figures.running, figures.counted_max), failed: text(figures.failed, figures.counted_max), wasted: hundredths(figures.wasted_core_h) };
         for (const { id, tile, number, more, remark } of made) {
             number.textContent = values[id];
             more.textContent = remark(figures);
