@@ -62,7 +62,7 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     const entries = important.map((chart) => ({ figure: chartFigure(data, axis, chart), chosen: () => chart, id: chart.id }));
     let proposeOther = () => {};
     if (others.length > 0) {
-        let other = others[0];
+        let other = others.find(({ id }) => !/^metric:(agent|busiest)\./.test(id)) ?? others[0];
         let isChosen = false;
         const figure = chartFigure(data, axis, other);
         const change = (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); };
@@ -190,7 +190,8 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     const help = element("p", { className: "remark" }, data.is_of_one_node
         ? "The line is the mean, the area the range of the values."
         : "The line is the median over the nodes, the area the range from the node with the least to the one with the most.",
-        " Drag over a chart to zoom, double-click to show all; with the keyboard: + − ← → 0. Times without samples are gaps.");
+        " Times without samples are gaps. ",
+        element("span", { className: "middle" }, "Drag over a chart to zoom, double-click to show all; with the keyboard: + − ← → 0."));
     const heading = title === null ? [] : [element("h2", { id }, title)];
     const place = element(title === null ? "div" : "section", { className: "charts" }, ...heading, controls, legend,
         element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), line, help, tables);

@@ -1,7 +1,7 @@
 // Quantities of several jobs in the same charts, by the time since their start or since the begin of a phase.
 
 import { baseOptions, bindKeys, timeAxis } from "../shared/axis.js";
-import { nearest } from "../shared/course.js";
+import { binaryTicks, nearest } from "../shared/course.js";
 import { drawing, element, tickText, valueText } from "../shared/text.js";
 import { colours, onPaper, plotWidth, prefersDark, resizePlot } from "../shared/theme.js";
 import uPlot from "../uplot/module.js";
@@ -94,6 +94,7 @@ function overlay(quantity, jobs, styles, axis, data, offsets) {
             dash: DASH[side], width: 1.75, points: { show: false }, spanGaps: false,
         }))];
         options.scales.y = { range: (_, low, high) => (low === null || high === null ? [0, 1] : [Math.min(low, 0), high > 0 ? high * 1.08 : 1]) };
+        if (quantity.unit.startsWith("bytes")) options.axes[1].splits = (_, __, low, high) => binaryTicks(low, high);
         options.axes[1].values = (_, ticks) => ticks.map((tick) => tickText(quantity.unit, tick));
         options.hooks.setCursor = [(drawn) => { plot = drawn; hover(); }];
         // A line has no gaps where only other jobs have a value.

@@ -7,8 +7,8 @@ const NOTHING = { cache: "no page cache", read: "nothing read", write: "nothing 
     cpu_pressure: "no CPU pressure", memory_pressure: "no memory pressure", io_pressure: "no I/O pressure" };
 const PAIRS = [["read", "write", "no I/O"], ["receive", "transmit", "no network traffic"]];
 
-/** The share of the time below which a pressure is not worth a chart. */
-const PRESSURE_MIN = 0.001;
+/** The value below which a quantity is not worth a chart, by unit: a pressure, the page cache, and traffic. */
+const LEAST = { "s/s": 0.001, bytes: 2 ** 20, "bytes/s": 100 * 2 ** 10 };
 
 /** Returns the value that a quantity always has; null if it changes, undefined if it has no samples. */
 function constantOf({ terms }, extents) {
@@ -18,14 +18,22 @@ function constantOf({ terms }, extents) {
     return known.reduce((sum, [[min], factor]) => sum + min * factor, 0);
 }
 
+/** Returns the words for a quantity that is always small; null for others. */
+function smallText({ id, title, unit, terms }, extents) {
+    const most = terms.reduce((sum, { metric, factor }) => sum + (extents[metric]?.[1] ?? Infinity) * Math.abs(factor), 0);
+    if (!(most < LEAST[unit])) return null;
+    const name = NOTHING[id].startsWith("no ") ? NOTHING[id].slice(3) : `${title[0].toLowerCase()}${title.slice(1)}`;
+    return `${name} below ${valueText(unit, LEAST[unit])}`;
+}
+
 /** Returns the quantities that are not worth a chart, by id, with the words for each. */
 export function foldable(quantities, extents) {
     const found = new Map();
     for (const quantity of quantities.filter(({ id, is_main }) => is_main && NOTHING[id])) {
         const value = constantOf(quantity, extents);
         if (value === null) {
-            const most = quantity.unit === "s/s" ? extents[quantity.terms[0].metric][1] : null;
-            if (most !== null && most < PRESSURE_MIN) found.set(quantity.id, `${NOTHING[quantity.id].replace("no ", "")} below ${valueText("s/s", PRESSURE_MIN)}`);
+            const words = smallText(quantity, extents);
+            if (words) found.set(quantity.id, words);
             continue;
         }
         found.set(quantity.id, value === undefined ? `no samples of “${quantity.title}”`

@@ -64,6 +64,7 @@ run(async () => {
     const ended = endedJobs(sorted);
     const map = nodeMap();
     map.hidden = true;
+    const now = element("div", {}, running, map);
     const figures = tiles((view) => { const { view: _before, sort: _sort, order: _order, ...rest } = filters; apply(view ? { ...rest, view } : rest); });
     // What is chosen by hand counts more than the tile.
     const wanted = () => ({ ...(VIEWS[filters.view] ?? {}), ...filters });
@@ -72,7 +73,7 @@ run(async () => {
         const { state = "", sort, order } = wanted();
         ended.restart(parameters());
         // A final state belongs to ended jobs.
-        running.hidden = Boolean(filters.view && filters.view !== "running") || !["", "running"].includes(state.toLowerCase());
+        now.hidden = running.hidden = Boolean(filters.view && filters.view !== "running") || !["", "running"].includes(state.toLowerCase());
         ended.hidden = state.toLowerCase() === "running";
         running.order(sort, order);
         ended.order(sort, order);
@@ -86,7 +87,7 @@ run(async () => {
         refresh();
     };
     const form = searchBar(filters, user.role !== "user", apply);
-    main.append(element("h1", {}, "Jobs"), figures, form, running, map, ended);
+    main.append(element("h1", {}, "Jobs"), figures, form, now, ended);
 
     let jobs = [];
     const refresh = async () => {

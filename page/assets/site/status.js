@@ -30,7 +30,7 @@ function jobRow(job, summary) {
     const cost = Number.isFinite(summary.measuring?.highest_core_percent)
         ? `${threeDigits(summary.measuring.highest_core_percent)} %` : "–";
     return element("tr", {}, element("th", { scope: "row" }, element("a", { href: `job?key=${job.key}` }, element("bdi", {}, idText(job)))),
-        element("td", {}, duration(Math.round(elapsedS(job)))), element("td", { className: "number" }, plainNumber(ledger.due)),
+        element("td", { className: "elapsed" }, duration(Math.round(elapsedS(job)))), element("td", { className: "number" }, plainNumber(ledger.due)),
         ...[ledger.late, ledger.missed, lost, summary.quarantined, summary.unknown].map((count) => countCell(count, ledger.due)),
         element("td", { className: "number" }, cost));
 }

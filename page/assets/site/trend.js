@@ -59,11 +59,13 @@ function verdict({ changes, runs }) {
 function runTable({ runs }) {
     const shown = [...QUANTITIES.keys()].filter((key) => runs.some((one) => one[key] !== null));
     const heads = shown.map((key) => element("th", { scope: "col", className: "number" }, QUANTITIES.get(key).title));
+    const comparison = (key, before) => (before ? [element("a", { href: `compare?a=${before.key}&b=${key}` }, "with ", element("bdi", {}, before.job))] : []);
+    const before = new Map(runs.map(({ key }, position) => [key, runs[position - 1]]));
     const rows = runs.slice(-RUNS_SHOWN).toReversed().map((one) => element("tr", {},
         element("th", { scope: "row" }, element("a", { href: `job?key=${one.key}` }, element("bdi", {}, one.job))),
         element("td", {}, dateText(one.started_us / 1e6).slice(0, 16)),
-        ...shown.map((key) => element("td", { className: "number" }, quantityText(key, one[key])))));
-    const head = element("tr", {}, element("th", { scope: "col" }, "Job"), element("th", { scope: "col" }, "Start"), ...heads);
+        ...shown.map((key) => element("td", { className: "number" }, quantityText(key, one[key]))), element("td", {}, ...comparison(one.key, before.get(one.key)))));
+    const head = element("tr", {}, element("th", { scope: "col" }, "Job"), element("th", { scope: "col" }, "Start"), ...heads, element("th", { scope: "col" }, "Compare"));
     const caption = runs.length > RUNS_SHOWN ? `The last ${RUNS_SHOWN} of ${runs.length} runs` : "Runs";
     return element("div", { className: "scroll", hidden: runs.length === 0 },
         element("table", { className: "runs" }, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...rows)));
