@@ -14,6 +14,9 @@ use crate::{TestEnvironment, wait_until};
 
 const DOCUMENT: &str = include_str!("../../docs/how-to/api.md");
 
+/// The document with the configuration of the portal.
+const SIGN_IN: &str = include_str!("../../docs/how-to/sign-in.md");
+
 /// The files that the configuration names.
 const SOCKET: &str = "/run/polymeter/api.sock";
 const USERS: &str = "/etc/apache2/users";
@@ -54,14 +57,29 @@ pub struct Apache {
 impl Apache {
     /// Starts it with the configuration of the document. The password of each user is the name, backwards.
     pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
+        let (_, rest) = DOCUMENT.split_once("```apache\n").unwrap();
+        Self::with_site(env, socket, users, rest.split_once("```").unwrap().0)
+    }
+
+    /// Starts it with the directives that the document gives to Open OnDemand, but with passwords in place of
+    /// the portal's own authentication.
+    pub fn start_portal(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
+        let (_, rest) = SIGN_IN.split_once("custom_vhost_directives:\n").unwrap();
+        let lines = rest.split_once("```").unwrap().0.lines();
+        let directives = lines.map(|line| line.strip_prefix("  - '").unwrap().strip_suffix('\'').unwrap());
+        let site: String = directives.map(|line| format!("{line}\n")).collect();
+        assert!(site.contains("AuthType openid-connect"), "{site}");
+        let passwords = format!("AuthType Basic\nAuthName portal\nAuthUserFile {USERS}");
+        Self::with_site(env, socket, users, &site.replace("AuthType openid-connect", &passwords))
+    }
+
+    fn with_site(env: &TestEnvironment, socket: &Path, users: &[&str], site: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
         let (directory, passwords) = (env.path("apache"), env.path("users"));
         fs::create_dir(&directory).unwrap();
         let lines = users.iter().map(|user| format!("{user}:{}\n", hash(&password(user))));
         fs::write(&passwords, lines.collect::<String>()).unwrap();
-        let (_, rest) = DOCUMENT.split_once("```apache\n").unwrap();
-        let site = rest.split_once("```").unwrap().0;
         for expected in [SOCKET, USERS] {
             assert!(site.contains(expected), "{expected}: {site}");
         }

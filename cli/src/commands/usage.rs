@@ -205,7 +205,7 @@ fn text(by: By, rows: &[UsageRow], visible: Visible, limit: Option<usize>) -> St
     if unknown > 0 {
         let all: u64 = rows.iter().map(|row| row.jobs).sum();
         text.push_str(&format!(
-            "{unknown} of {all} jobs count in no core-hours: their cores or CPU time are not known\n"
+            "{unknown} of {all} jobs count in no core-hours: their cores or CPU time are not known, or not yet\n"
         ));
     }
     text

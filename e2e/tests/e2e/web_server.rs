@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 
 use crate::site_fixture::{ADMINISTRATOR, OTHER, OWNER, Site};
 
-tests![users_of_a_web_server_are_those_that_it_names, users_of_apache_are_those_that_it_names];
+tests![
+    users_of_a_web_server_are_those_that_it_names,
+    users_of_apache_are_those_that_it_names,
+    users_of_a_portal_are_those_that_it_names,
+];
 
 /// The sites of the configuration.
 const PASSWORDS: &str = "polymeter.example";
@@ -76,6 +80,27 @@ fn users_of_apache_are_those_that_it_names() {
     assert_pages_and_values(&site, &apache.address);
     let log = apache.end();
     assert!(!log.contains(":alert]") && !log.contains(":emerg]"), "{log}");
+}
+
+fn users_of_a_portal_are_those_that_it_names() {
+    require(&[Need::Apache]);
+    let site = Site::new();
+    fs::set_permissions(site.env.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+    let portal = Apache::start_portal(&site.env, &site.env.path("api.sock"), &USERS);
+    let ask = |path: &str, headers: &str| {
+        answer(&portal.address, PASSWORDS, &format!("GET /polymeter/{path}"), headers, "")
+    };
+    for forged in ["", "X-Remote-User: sys\r\n"] {
+        let (status, body) = ask("api/v1/whoami", &(login(OWNER.0) + forged));
+        assert_eq!((status, &json_in(&body)["uid"]), (200, &json!(OWNER.1)), "{forged}: {body}");
+        assert_eq!(ask("api/v1/whoami", forged).0, 401, "{forged}");
+    }
+    let (status, page) = ask("job?key=1", &login(OWNER.0));
+    assert!(status == 200 && page.contains("<!doctype html>"), "{status}: {page}");
+    let (_, link) = page.split_once("rel=\"stylesheet\" href=\"").unwrap();
+    let style = link.split('"').next().unwrap();
+    assert_eq!(ask(style, &login(OWNER.0)).0, 200, "{style} is below the path of the portal");
+    portal.end();
 }
 
 /// The users with a password.

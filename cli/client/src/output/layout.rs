@@ -65,22 +65,39 @@ pub fn right_aligned(text: &str, columns: usize) -> String {
     format!("{:1$}{text}", "", columns.saturating_sub(width(text)))
 }
 
-/// Breaks a text between words into lines of at most `columns`. A longer word is shortened.
+/// Breaks a text between words into lines of at most `columns`. A longer word is broken, too: a path or a
+/// command is of no use without its end.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     if width(text) <= columns {
         return vec![text.to_owned()];
     }
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ').map(|word| shortened(word, columns)) {
+    for word in text.split(' ').flat_map(|word| pieces(word, columns)) {
         match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(&word) <= columns => {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
                 line.push(' ');
-                line.push_str(&word);
+                line.push_str(word);
             }
-            _ => lines.push(word),
+            _ => lines.push(word.to_owned()),
         }
     }
     lines
+}
+
+/// Breaks a word into parts of at most `columns`. A character that takes more is left out.
+fn pieces(word: &str, columns: usize) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while width(rest) > columns {
+        let part = head(rest, columns);
+        if part.is_empty() {
+            return parts;
+        }
+        parts.push(part);
+        rest = rest.strip_prefix(part).unwrap_or_default();
+    }
+    parts.push(rest);
+    parts
 }
 
 #[cfg(test)]
@@ -95,6 +112,7 @@ mod tests {
         assert_eq!(without_middle("平平平平", 5), "平…平");
         assert_eq!((left_aligned("平", 4), right_aligned("平", 4)), ("平  ".to_owned(), "  平".to_owned()));
         assert_eq!(wrapped("平 平 平", 5), ["平 平", "平"]);
+        assert_eq!(wrapped("平平平", 4), ["平平", "平"]);
     }
 
     #[test]

@@ -18,17 +18,47 @@ pub fn table(rows: &[Vec<String>]) -> String {
     table_within(rows, terminal::width_limit(&std::io::stdout()))
 }
 
-/// Lays out rows as a table. Columns are as wide as their widest cell. With a `limit` on the whole width,
-/// first the last column is wrapped, then the widest cells are shortened.
+/// The text of a value that is not known.
+const UNKNOWN: &str = "-";
+
+/// Lays out rows as a table, the first of which is its head. Columns are as wide as their widest cell. With
+/// a `limit` on the whole width, first columns without a known value are left out, then the last column is
+/// wrapped, then the widest cells are shortened.
 pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
     let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
-    let rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let mut widths: Vec<usize> = (0..count).map(|column| column_width(&rows, column)).collect();
+    let mut rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
+    let mut widths = widths_of(&rows);
     if let Some(limit) = limit {
-        narrow(&mut widths, limit.saturating_sub(GAP.len() * count.saturating_sub(1)));
+        if with_gaps(&widths) > limit {
+            rows = without_unknown(&rows);
+            widths = widths_of(&rows);
+        }
+        let gaps = with_gaps(&widths) - widths.iter().sum::<usize>();
+        narrow(&mut widths, limit.saturating_sub(gaps));
     }
     rows.iter().map(|row| table_row(row, &widths)).collect()
+}
+
+fn widths_of(rows: &[Vec<String>]) -> Vec<usize> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    (0..count).map(|column| column_width(rows, column)).collect()
+}
+
+fn with_gaps(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1)
+}
+
+/// Returns the rows without the columns that have nothing but unknown values below their head.
+fn without_unknown(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let is_known = |column: usize| {
+        let mut cells = rows.iter().skip(1).filter_map(|row| row.get(column));
+        rows.len() < 2 || cells.any(|cell| cell != UNKNOWN)
+    };
+    let known = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().filter(|(column, _)| is_known(*column));
+        cells.map(|(_, cell)| cell.clone()).collect()
+    };
+    rows.iter().map(known).collect()
 }
 
 /// Returns the head of a table as a row.
@@ -38,7 +68,7 @@ pub fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
 
 /// Formats a value; `-` for one that is not known.
 pub fn figure<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), text)
+    value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
 /// Returns the width of the widest cell of a column.
@@ -124,6 +154,13 @@ mod tests {
         }
         assert_eq!(table_within(&[], Some(10)), "");
         assert_eq!(table_within(&[vec![]], Some(10)), "\n");
+    }
+
+    #[test]
+    fn unknown_columns_are_left_out_where_room_is_short() {
+        let rows = [head(["JOB", "QUEUE", "STATE"]), head(["run-1234", "-", "COMPLETED"])];
+        assert_eq!(table_within(&rows, Some(26)), "JOB       QUEUE  STATE\nrun-1234  -      COMPLETED\n");
+        assert_eq!(table_within(&rows, Some(25)), "JOB       STATE\nrun-1234  COMPLETED\n");
     }
 
     #[test]
