@@ -12,7 +12,8 @@ use polymeter_proto::units::{self, counted};
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
-use crate::output::table::{figure, head, table};
+use crate::output::layout::width;
+use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
@@ -89,7 +90,8 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
     if arguments.json {
         return terminal::print_json(&comparison);
     }
-    terminal::print(&text(&comparison, arguments.all))
+    let limit = terminal::width_limit(&std::io::stdout());
+    terminal::print(&text(&comparison, arguments.all, limit))
 }
 
 /// Reads jobs that are not in `known`, and adds them to it.
@@ -108,27 +110,21 @@ fn subjects(source: &mut Source, ids: &[String], known: &mut BTreeSet<i64>) -> R
 }
 
 /// Lays out a comparison: shown differences, or `all`.
-fn text(comparison: &Comparison, all: bool) -> String {
+fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     let has_phases = comparison.rows.iter().any(|row| row.phase.is_some());
     let shown: Vec<&Difference> = comparison.rows.iter().filter(|row| all || is_shown(row)).collect();
-    let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
-    for row in &shown {
-        let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
-        let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
-        let interval =
-            figure(row.interval, |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)));
-        let difference = figure(row.difference, |by| signed(row, by));
-        let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
-        let estimated = if row.is_estimate { " (estimated)" } else { "" };
-        let metric = format!("{phase}{}{estimated}", row.metric);
-        let verdict = verdict(row.verdict).to_owned();
-        rows.push(vec![metric, mean(row.a), mean(row.b), difference + &percent, interval, verdict]);
-    }
+    let rows = |differences: fn(&Difference) -> [String; 2]| {
+        let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
+        rows.extend(shown.iter().map(|row| cells(row, differences(row))));
+        rows
+    };
     let mut text = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
     if shown.is_empty() {
         text.push_str("No difference shown.\n");
     } else {
-        text.push_str(&table(&rows));
+        let full = table_within(&rows(both_differences), None);
+        let is_narrow = limit.is_some_and(|limit| full.lines().any(|line| width(line) > limit));
+        text.push_str(&if is_narrow { table_within(&rows(short_differences), limit) } else { full });
     }
     let hidden = comparison.rows.len() - shown.len();
     if hidden > 0 {
@@ -142,6 +138,31 @@ fn text(comparison: &Comparison, all: bool) -> String {
         );
     }
     text
+}
+
+/// Returns the cells of a row, of which two are the difference and its interval.
+fn cells(row: &Difference, [difference, interval]: [String; 2]) -> Vec<String> {
+    let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
+    let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
+    let estimated = if row.is_estimate { " (estimated)" } else { "" };
+    let metric = format!("{phase}{}{estimated}", row.metric);
+    vec![metric, mean(row.a), mean(row.b), difference, interval, verdict(row.verdict).to_owned()]
+}
+
+/// Returns a difference with its share, and its interval.
+fn both_differences(row: &Difference) -> [String; 2] {
+    let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
+    let interval =
+        figure(row.interval, |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)));
+    [figure(row.difference, |by| signed(row, by)) + &percent, interval]
+}
+
+/// Returns a difference and its interval as shares of A, where they are known.
+fn short_differences(row: &Difference) -> [String; 2] {
+    let (Some(percent), Some(a)) = (row.percent, row.a) else { return both_differences(row) };
+    let share = |value: f64| 100.0 * value / a.abs();
+    let interval = figure(row.interval, |[low, high]| format!("{:+.0} to {:+.0} %", share(low), share(high)));
+    [format!("{percent:+.1} %"), interval]
 }
 
 /// Returns true for a difference, for the time from begin to end, and for energy.
@@ -203,7 +224,7 @@ mod tests {
                 Difference { is_estimate: true, ..difference("energy", "joules", Verdict::TooFewValues) },
             ],
         };
-        let printed = text(&comparison, false);
+        let printed = text(&comparison, false, None);
         let lines: Vec<&str> = printed.lines().collect();
         assert_eq!(lines[..2], ["A: 1, 2", "B: 3"]);
         assert_eq!(
@@ -219,6 +240,8 @@ mod tests {
         );
         assert!(lines[5].starts_with("solve: energy (estimated)  2 J "), "{printed}");
         assert!(printed.contains("1 metric,") && printed.contains("note: single jobs"), "{printed}");
-        assert!(text(&comparison, true).contains("no difference shown"));
+        assert!(text(&comparison, true, None).contains("no difference shown"));
+        let narrow = text(&comparison, false, Some(80));
+        assert!(narrow.contains("  -25.0 %     -38 to -12 %   B is lower\n"), "{narrow}");
     }
 }
