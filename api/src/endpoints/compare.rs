@@ -13,9 +13,9 @@ use crate::limits;
 use crate::request::{Endpoint, Kind, OBJECT, Parameter};
 
 /// The jobs of the first side.
-const A: Parameter = Parameter::query(
+const A: Parameter = Parameter::required(
     "a",
-    Kind::Integers,
+    Kind::Integers(limits::COMPARED_JOBS),
     "The key of a job, or of several, separated by commas: the first side.",
 );
 
@@ -49,9 +49,6 @@ fn subjects(
     known: &mut BTreeSet<i64>,
 ) -> Result<Vec<Subject>, Failure> {
     let invalid = |text: String| Failure::from(Problem::invalid(side.name, text));
-    if keys.is_empty() || keys.len() > limits::COMPARED_JOBS {
-        return Err(invalid(format!("expected the keys of 1 to {} jobs", limits::COMPARED_JOBS)));
-    }
     let mut subjects = Vec::new();
     for key in keys {
         if !known.insert(*key) {

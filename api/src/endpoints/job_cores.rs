@@ -10,13 +10,16 @@ use serde_json::{Value, json};
 
 use super::parameters::{find_job, now_ns};
 use super::parts::{self, Wanted};
-use crate::answer::{Cores, Failure, KeptCores, Problem, level, number};
+use crate::answer::{Cores, Failure, KeptCores, level, number};
 use crate::limits;
 use crate::request::{Endpoint, Kind, OBJECT, Parameter};
 
 /// The keys of the jobs.
-const KEYS: Parameter =
-    Parameter::query("key", Kind::Integers, "The keys of jobs, at most 100, with commas.");
+const KEYS: Parameter = Parameter::query(
+    "key",
+    Kind::Integers(limits::LISTED_JOBS),
+    "The keys of jobs, at most 100, with commas.",
+);
 
 pub(super) static JOB_CORES: Endpoint = Endpoint {
     path: "/api/v1/job-cores",
@@ -40,10 +43,6 @@ pub(super) static JOB_CORES: Endpoint = Endpoint {
         let keys = call.arguments.integers(KEYS.name).unwrap_or_default().to_vec();
         let services = Arc::clone(&call.services);
         Box::pin(call.object(move |reader, _| {
-            if keys.len() > limits::LISTED_JOBS {
-                let detail = format!("expected at most {} keys", limits::LISTED_JOBS);
-                return Err(Problem::invalid(KEYS.name, detail).into());
-            }
             let mut jobs = Vec::new();
             for key in keys {
                 match find_job(reader, key) {

@@ -50,7 +50,7 @@ pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
 
 pub(super) const SERIES_IDS: Parameter =
-    Parameter::query("series", Kind::Integers, "Ids of series, separated by commas.");
+    Parameter::query("series", Kind::Integers(limits::LISTED_SERIES), "Ids of series, separated by commas.");
 
 /// Returns the series that a request with the usual parameters is about.
 pub(super) fn series_filter(arguments: &Arguments) -> SeriesFilter {

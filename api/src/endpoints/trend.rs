@@ -8,7 +8,7 @@ use super::parameters::{FROM_US, UNTIL_US, time_ns};
 use crate::answer::Problem;
 use crate::request::{Endpoint, Kind, OBJECT, Parameter};
 
-const NAME: Parameter = Parameter::query("name", Kind::Text, "The name of the jobs or runs, all of it.");
+const NAME: Parameter = Parameter::required("name", Kind::Text, "The name of the jobs or runs, all of it.");
 
 const OF_USER: Parameter = Parameter::query(
     "user",
@@ -34,9 +34,6 @@ pub(super) static TREND: Endpoint = Endpoint {
             until_ns: time_ns(arguments, UNTIL_US.name),
         };
         Box::pin(call.object(move |reader, _| {
-            if choice.name.is_empty() {
-                return Err(Problem::invalid(NAME.name, "expected the name of jobs").into());
-            }
             // Nothing tells a name of others from one that no job has.
             let unknown = || {
                 Problem::new(StatusCode::NOT_FOUND, "unknown_name", "no ended job of this name, or not yours")

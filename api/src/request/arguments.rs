@@ -22,8 +22,8 @@ pub(crate) enum Kind {
     Integer(i64, i64),
     /// One of these texts.
     Choice(&'static [&'static str]),
-    /// Integers, separated by commas.
-    Integers,
+    /// At most so many integers, separated by commas.
+    Integers(usize),
     /// Selectors of metrics, separated by commas.
     Selectors,
 }
@@ -37,15 +37,21 @@ pub(crate) struct Parameter {
     pub(crate) help: &'static str,
     /// True for a part of the path.
     pub(crate) is_path: bool,
+    /// True if requests without it are refused.
+    pub(crate) is_required: bool,
 }
 
 impl Parameter {
     pub(crate) const fn query(name: &'static str, kind: Kind, help: &'static str) -> Self {
-        Self { name, kind, help, is_path: false }
+        Self { name, kind, help, is_path: false, is_required: false }
+    }
+
+    pub(crate) const fn required(name: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { is_required: true, ..Self::query(name, kind, help) }
     }
 
     pub(crate) const fn path(name: &'static str, kind: Kind, help: &'static str) -> Self {
-        Self { name, kind, help, is_path: true }
+        Self { is_path: true, ..Self::required(name, kind, help) }
     }
 }
 
@@ -94,7 +100,11 @@ impl Arguments {
         for (name, text) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             arguments.add(declared, false, &name, &text)?;
         }
-        Ok(arguments)
+        let mut required = declared.iter().filter(|parameter| parameter.is_required && !parameter.is_path);
+        match required.find(|parameter| !arguments.0.contains_key(parameter.name)) {
+            Some(missing) => Err(Problem::invalid(missing.name, format!("it is required: {}", missing.help))),
+            None => Ok(arguments),
+        }
     }
 
     fn add(&mut self, declared: &[Parameter], is_path: bool, name: &str, text: &str) -> Result<(), Problem> {
@@ -160,9 +170,9 @@ impl Kind {
             Self::Choice(choices) if choices.contains(&text) => Ok(Argument::Text(text.to_owned())),
             Self::Choice(choices) => Err(format!("expected one of {}", choices.join(", "))),
             Self::Integer(min, max) => integer(text, min, max).map(Argument::Integer),
-            Self::Integers => {
+            Self::Integers(max) => {
                 let parse = |text: &str| integer(text, 0, i64::MAX);
-                list(text, "integers", limits::LISTED_SERIES, parse).map(Argument::Integers)
+                list(text, "integers", max, parse).map(Argument::Integers)
             }
             Self::Selectors => {
                 let parse = |text: &str| text.parse().map_err(|error: InvalidName| error.to_string());
@@ -196,7 +206,7 @@ mod tests {
         Parameter::query("limit", Kind::Integer(1, 100), "x"),
         Parameter::query("user", Kind::Text, "x"),
         Parameter::query("of", Kind::Choice(&["job", "nodes"]), "x"),
-        Parameter::query("series", Kind::Integers, "x"),
+        Parameter::query("series", Kind::Integers(limits::LISTED_SERIES), "x"),
         Parameter::query("metric", Kind::Selectors, "x"),
     ];
 
@@ -228,6 +238,14 @@ mod tests {
         assert_eq!(split(Some("user=format=csv")), Ok((None, text("format=csv"), None)));
         let twice = split(Some("format=csv&format=json")).unwrap_err();
         assert!(twice.text().contains("more than one value"), "{}", twice.text());
+    }
+
+    #[test]
+    fn a_missing_parameter_is_named() {
+        let declared = [Parameter::required("name", Kind::Text, "The name of the jobs.")];
+        assert!(Arguments::parse(&declared, [], Some("name=a")).is_ok());
+        let refused = Arguments::parse(&declared, [], None).unwrap_err();
+        assert!(refused.text().contains("it is required: The name of the jobs."), "{}", refused.text());
     }
 
     #[test]

@@ -118,8 +118,8 @@ fn parameter(parameter: &Parameter) -> Value {
         Kind::Integer(min, max) => {
             json!({"type": "integer", "format": "int64", "minimum": min, "maximum": max})
         }
-        Kind::Integers => json!({
-            "type": "array", "minItems": 1, "maxItems": limits::LISTED_SERIES,
+        Kind::Integers(max) => json!({
+            "type": "array", "minItems": 1, "maxItems": max,
             "items": {"type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX},
         }),
         Kind::Selectors => json!({
@@ -128,7 +128,7 @@ fn parameter(parameter: &Parameter) -> Value {
         }),
     };
     json!({
-        "name": parameter.name, "in": if parameter.is_path { "path" } else { "query" }, "required": parameter.is_path,
+        "name": parameter.name, "in": if parameter.is_path { "path" } else { "query" }, "required": parameter.is_required,
         "description": parameter.help, "schema": schema, "style": if parameter.is_path { "simple" } else { "form" }, "explode": false,
     })
 }

@@ -14,13 +14,13 @@ tests![generated_requests_have_answers_as_documented];
 /// The checks that cannot hold. Requests without credentials are refused here, but not on the Unix socket, of
 /// which the document tells. And some resources refuse combinations of valid parameters, which the document
 /// cannot express: an end before the begin, too many points of all series together, metrics of different
-/// units, neither a job nor nodes.
+/// units, neither a job nor nodes, a job that is compared with itself.
 const CHECKS: &str = r#"
 [checks]
 ignored_auth.enabled = false
 
 [[operations]]
-include-operation-id = ["samples", "node_samples", "course", "kwollect_metrics"]
+include-operation-id = ["samples", "node_samples", "course", "kwollect_metrics", "compare"]
 checks.positive_data_acceptance.enabled = false
 "#;
 
