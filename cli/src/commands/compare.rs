@@ -113,8 +113,8 @@ fn subjects(source: &mut Source, ids: &[String], known: &mut BTreeSet<i64>) -> R
 fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     let has_phases = comparison.rows.iter().any(|row| row.phase.is_some());
     let shown: Vec<&Difference> = comparison.rows.iter().filter(|row| all || is_shown(row)).collect();
-    let rows = |differences: fn(&Difference) -> [String; 2]| {
-        let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
+    let rows = |[of_difference, of_interval]: [&str; 2], differences: fn(&Difference) -> [String; 2]| {
+        let mut rows = vec![head(["METRIC", "A", "B", of_difference, of_interval, ""])];
         rows.extend(shown.iter().map(|row| cells(row, differences(row))));
         rows
     };
@@ -122,9 +122,10 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     if shown.is_empty() {
         text.push_str("No difference shown.\n");
     } else {
-        let full = table_within(&rows(both_differences), None);
+        let full = table_within(&rows(["DIFFERENCE", "95 % INTERVAL"], both_differences), None);
         let is_narrow = limit.is_some_and(|limit| full.lines().any(|line| width(line) > limit));
-        text.push_str(&if is_narrow { table_within(&rows(short_differences), limit) } else { full });
+        let short = || table_within(&rows(["CHANGE", "95 %"], short_differences), limit);
+        text.push_str(&if is_narrow { short() } else { full });
     }
     let hidden = comparison.rows.len() - shown.len();
     if hidden > 0 {
@@ -242,6 +243,6 @@ mod tests {
         assert!(printed.contains("1 metric,") && printed.contains("note: single jobs"), "{printed}");
         assert!(text(&comparison, true, None).contains("no difference shown"));
         let narrow = text(&comparison, false, Some(80));
-        assert!(narrow.contains("  -25.0 %     -38 to -12 %   B is lower\n"), "{narrow}");
+        assert!(narrow.contains("  -25.0 %  -38 to -12 %  B is lower\n"), "{narrow}");
     }
 }

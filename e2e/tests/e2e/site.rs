@@ -71,6 +71,8 @@ fn trends_are_shown(site: &Site) {
         assert_eq!(browser.eval("document.querySelectorAll('.uplot').length"), 6);
         assert!(texts(&mut browser, ".chart .readout").contains(", now 1 h 11 min"), "{account}");
         assert_eq!(browser.eval("document.querySelectorAll('.runs tbody tr').length"), 20);
+        let compared = "document.querySelectorAll('.runs tbody a[href^=\"compare?a=\"]').length";
+        assert_eq!(browser.eval(compared), 20, "each with the run before");
         assert_calm(&site.proxy, &mut browser);
         // A link leads from the run to its job, and back.
         let link = browser.eval("document.querySelector('.changes a').href");
@@ -142,6 +144,15 @@ fn jobs_are_compared(site: &Site) {
         ));
     };
     name(&mut browser, "y");
+    browser.wait_for("Page.loadEventFired");
+    browser.wait_until("document.querySelector('.comparison') !== null");
+    // With one job the others that may be compared with it are links.
+    browser.open_url(&site.proxy.url(&format!("compare?a={}", site.key("x"))));
+    browser.wait_until("document.documentElement.dataset.complete");
+    assert_eq!(texts(&mut browser, "h1"), "Compare x with another job");
+    assert_eq!(browser.eval("document.querySelector('[name=a]').value"), "x");
+    let other = format!("document.querySelector('main ul a[href$=\"&b={}\"]')", site.key("y"));
+    browser.eval(&format!("{other}.click()"));
     browser.wait_for("Page.loadEventFired");
     browser.wait_until("document.querySelector('.comparison') !== null");
     let mut browser = site.proxy.open(OWNER.0, "compare");

@@ -109,19 +109,21 @@ fn check_modules(browser: &mut Browser) {
         result("reasons", reasons),
         json!([{"reason": "x: No such file", "metrics": ["a.x", "b.y"]}, {"reason": "no driver", "metrics": ["gpu.power"]}])
     );
-    // Two quantities without values are one word; one that changes, and the cores, are drawn.
+    // Two quantities without values are one word; one that is always small has its bound; one that changes, and
+    // the cores, are drawn.
     let quantity = |id: &str, metric: &str| {
         format!(
             "{{ id: '{id}', title: '{id}', unit: 'bytes', is_main: true, terms: [{{ metric: '{metric}', factor: 1 }}] }}"
         )
     };
-    let quantities = [("read", "r"), ("write", "w"), ("cache", "c"), ("receive", "v"), ("cores", "r")]
-        .map(|(id, metric)| quantity(id, metric));
+    let quantities =
+        [("read", "r"), ("write", "w"), ("cache", "c"), ("receive", "v"), ("transmit", "s"), ("cores", "r")]
+            .map(|(id, metric)| quantity(id, metric));
     let folded = format!(
-        "m.foldedText(m.foldable([{}], {{ r: [0, 0, 0], w: [0, 0, 0], c: [1048576, 1048576, 1048576], v: [1, 2, 1.5] }}))",
+        "m.foldedText(m.foldable([{}], {{ r: [0, 0, 0], w: [0, 0, 0], c: [1048576, 1048576, 1048576], v: [1, 2e6, 1.5], s: [1, 2, 1.5] }}))",
         quantities.join(", ")
     );
-    assert_eq!(result("folded_charts", &folded), "No I/O, cache always 1 MiB.");
+    assert_eq!(result("folded_charts", &folded), "No I/O, cache always 1 MiB, transmit below 1 MiB.");
     let other = |metric: &str| format!("{{ id: 'metric:{metric}', terms: [{{ metric: '{metric}' }}] }}");
     let extents = "{ 'a.b': [1, 1.1, 1], 'c.d': [0, 9, 1], 'agent.x': [0, 99, 1] }";
     let telling = |others: &[&str]| {
@@ -130,6 +132,22 @@ fn check_modules(browser: &mut Browser) {
     };
     assert_eq!(result("folded_charts", &telling(&["a.b", "agent.x", "c.d"])), "metric:c.d");
     assert_eq!(result("folded_charts", &telling(&["a.b", "c.d", "user.loss"])), "metric:user.loss");
+    // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the line
+    // for the scheduler of the job.
+    let jobs = "['COMPLETED', 'COMPLETED', 'FAILED', 'TIMEOUT'].map((state) => ({ ended_us: 1, state, exit_signal: state === 'COMPLETED' ? 0 : 15, lost_nodes: [] }))";
+    assert_eq!(
+        result("job_text", &format!("{jobs}.map(m.stateText)")),
+        json!(["COMPLETED", "COMPLETED", "FAILED, signal 15", "TIMEOUT"])
+    );
+    assert_eq!(result("arrays", &format!("m.statesText({jobs})")), "1 FAILED, 1 TIMEOUT, 2 COMPLETED");
+    let remedy = |scheduler: &str| {
+        format!(
+            "m.findingList({{ scheduler: {scheduler}, findings: [{{ severity: 'note', sentence: 's', evidence: 'e', \
+             remedies: {{ any: 'Use `x`.', slurm: '#SBATCH -c 1', oar: '#OAR -l core=1' }} }}] }}).querySelector('.remedy').textContent"
+        )
+    };
+    assert_eq!(result("findings", &remedy("'slurm'")), "Next time: Use x. #SBATCH -c 1");
+    assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
     // Small charts of processes: the highest mean first, on one scale.
     let parts = "(async () => { \
         const series = [['a', [1, 1, 0, 0]], ['b', [2, 1, 1, 2]]].map(([comm, values], id) => ({ id, node: 'n', metric: 'busiest.cpu.usage', \
