@@ -67,12 +67,14 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         const figure = chartFigure(data, axis, other);
         const change = (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); };
         const choice = quantityChoice("Metric", others, (chart) => { isChosen = true; change(chart); });
+        const mark = () => { choice.querySelector("select").value = String(others.indexOf(other)); };
+        mark();
         proposeOther = (extents) => {
             const proposed = mostTelling(others, extents);
             if (isChosen || proposed === other) return;
             isChosen = true;
-            choice.querySelector("select").value = String(others.indexOf(proposed));
             change(proposed);
+            mark();
         };
         figure.id = "any-metric";
         figure.firstChild.after(element("div", { className: "controls" }, choice));
