@@ -19,7 +19,7 @@ function build(data, place) {
     data.phaseColours = new Map(names.map((name, number) => [name, PHASE_COLOURS[number % PHASE_COLOURS.length]]));
     const axis = timeAxis(data);
     const important = data.charts.filter((chart) => chart.is_main);
-    const others = data.charts.filter((chart) => !chart.is_main);
+    const others = otherQuantities(data.charts);
     const figures = important.map((chart) => chartFigure(data, axis, chart));
     if (others.length > 0) {
         const figure = chartFigure(data, axis, others[0]);

@@ -194,6 +194,12 @@ function shortName(name, letters) {
     return `${all.slice(0, letters - 1 - end).join("")}…${all.slice(-end).join("")}`;
 }
 
+/** Returns the quantities that are not drawn anyway; those of the agent and of single processes come last. */
+export function otherQuantities(charts) {
+    const isLast = ({ title }) => /^(agent|busiest)\./.test(title);
+    return charts.filter((chart) => !chart.is_main).sort((one, other) => isLast(one) - isLast(other));
+}
+
 /** Returns a selection of a quantity. */
 export function quantityChoice(label, charts, chosen) {
     const groups = [["Important", (chart) => chart.is_main], ["All metrics", (chart) => !chart.is_main]];

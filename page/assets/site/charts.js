@@ -3,7 +3,7 @@
 import { timeAxis } from "../shared/axis.js";
 import { axisControls, phaseLegend } from "../shared/controls.js";
 import { chartFigure } from "../shared/course.js";
-import { heatFigure, quantityChoice } from "../shared/heat_map.js";
+import { heatFigure, otherQuantities, quantityChoice } from "../shared/heat_map.js";
 import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
 import { chartMenu } from "./chart_menu.js";
@@ -58,23 +58,21 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     });
 
     const important = data.charts.filter((chart) => chart.is_main);
-    const others = data.charts.filter((chart) => !chart.is_main);
+    const others = otherQuantities(data.charts);
     const entries = important.map((chart) => ({ figure: chartFigure(data, axis, chart), chosen: () => chart, id: chart.id }));
     let proposeOther = () => {};
     if (others.length > 0) {
-        let other = others.find(({ id }) => !/^metric:(agent|busiest)\./.test(id)) ?? others[0];
+        let other = others[0];
         let isChosen = false;
         const figure = chartFigure(data, axis, other);
         const change = (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); };
         const choice = quantityChoice("Metric", others, (chart) => { isChosen = true; change(chart); });
-        const mark = () => { choice.querySelector("select").value = String(others.indexOf(other)); };
-        mark();
         proposeOther = (extents) => {
             const proposed = mostTelling(others, extents);
             if (isChosen || proposed === other) return;
             isChosen = true;
+            choice.querySelector("select").value = String(others.indexOf(proposed));
             change(proposed);
-            mark();
         };
         figure.id = "any-metric";
         figure.firstChild.after(element("div", { className: "controls" }, choice));

@@ -127,9 +127,19 @@ fn finding(page: &mut String, finding: &Finding, report: &Report) {
         name(&finding.evidence)
     ));
     if let Some(remedy) = finding.remedy(report.scheduler) {
-        page.push_str(&format!("<p class=\"remedy\"><b>Next time:</b> {}</p>\n", name(&remedy)));
+        page.push_str(&format!("<p class=\"remedy\"><b>Next time:</b> {}</p>\n", with_code(&remedy)));
     }
     page.push_str("</li>\n");
+}
+
+/// Returns the markup of a text whose parts between backticks are code.
+fn with_code(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let markup = parts.map(|(number, part)| match number % 2 {
+        1 => format!("<code>{}</code>", name(part)),
+        _ => name(part),
+    });
+    markup.collect()
 }
 
 /// Writes the completeness of the data, the cost of measuring and the notes.
