@@ -57,6 +57,7 @@ fn a_page_of_a_job_begins_with_its_verdict() {
     let top = browser.eval("document.querySelector('[role=tablist]').getBoundingClientRect().top + scrollY");
     assert!(top.as_f64().unwrap() < 3000.0, "the tabs are {top} px below the top");
     assert_calm(&site.proxy, &mut browser);
+    check_words(&mut browser);
     check_modules(&mut browser);
 }
 
@@ -89,12 +90,36 @@ fn check_tabs(browser: &mut Browser) {
     assert_eq!(browser.eval(shown), json!(["sampling"]));
 }
 
+/// Returns what an expression of a module of the page, `m`, is.
+fn result_of(browser: &mut Browser, module: &str, expression: &str) -> Value {
+    let base = "document.querySelector('script[type=module]:not([async])').src.replace('job.js', '')";
+    browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
+}
+
+/// The words for states, and the remedies.
+fn check_words(browser: &mut Browser) {
+    let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
+    // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the line
+    // for the scheduler of the job.
+    let jobs = "['COMPLETED', 'COMPLETED', 'FAILED', 'TIMEOUT'].map((state) => ({ ended_us: 1, state, exit_signal: state === 'COMPLETED' ? 0 : 15, lost_nodes: [] }))";
+    assert_eq!(
+        result("job_text", &format!("{jobs}.map(m.stateText)")),
+        json!(["COMPLETED", "COMPLETED", "FAILED, signal 15", "TIMEOUT"])
+    );
+    assert_eq!(result("arrays", &format!("m.statesText({jobs})")), "1 FAILED, 1 TIMEOUT, 2 COMPLETED");
+    let remedy = |scheduler: &str| {
+        format!(
+            "m.findingList({{ scheduler: {scheduler}, findings: [{{ severity: 'note', sentence: 's', evidence: 'e', \
+             remedies: {{ any: 'Use `x`.', slurm: '#SBATCH -c 1', oar: '#OAR -l core=1' }} }}] }}).querySelector('.remedy').textContent"
+        )
+    };
+    assert_eq!(result("findings", &remedy("'slurm'")), "Next time: Use x. #SBATCH -c 1");
+    assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
+}
+
 /// The modules that compute what the page says.
 fn check_modules(browser: &mut Browser) {
-    let base = "document.querySelector('script[type=module]:not([async])').src.replace('job.js', '')";
-    let mut result = |module: &str, expression: &str| -> Value {
-        browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
-    };
+    let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
     let csv = "m.csvOf({ begin_s: 10, is_of_one_node: true, rows: [] }, { shown: { times: [0, 1.5, 9], lines: [[1, 2, 3], [1.5, null, 3], [2, 4, 3]], means: [] } }, [0, 2], false)";
     assert_eq!(
         result("chart_menu", csv),
@@ -132,22 +157,6 @@ fn check_modules(browser: &mut Browser) {
     };
     assert_eq!(result("folded_charts", &telling(&["a.b", "agent.x", "c.d"])), "metric:c.d");
     assert_eq!(result("folded_charts", &telling(&["a.b", "c.d", "user.loss"])), "metric:user.loss");
-    // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the line
-    // for the scheduler of the job.
-    let jobs = "['COMPLETED', 'COMPLETED', 'FAILED', 'TIMEOUT'].map((state) => ({ ended_us: 1, state, exit_signal: state === 'COMPLETED' ? 0 : 15, lost_nodes: [] }))";
-    assert_eq!(
-        result("job_text", &format!("{jobs}.map(m.stateText)")),
-        json!(["COMPLETED", "COMPLETED", "FAILED, signal 15", "TIMEOUT"])
-    );
-    assert_eq!(result("arrays", &format!("m.statesText({jobs})")), "1 FAILED, 1 TIMEOUT, 2 COMPLETED");
-    let remedy = |scheduler: &str| {
-        format!(
-            "m.findingList({{ scheduler: {scheduler}, findings: [{{ severity: 'note', sentence: 's', evidence: 'e', \
-             remedies: {{ any: 'Use `x`.', slurm: '#SBATCH -c 1', oar: '#OAR -l core=1' }} }}] }}).querySelector('.remedy').textContent"
-        )
-    };
-    assert_eq!(result("findings", &remedy("'slurm'")), "Next time: Use x. #SBATCH -c 1");
-    assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
     // Small charts of processes: the highest mean first, on one scale.
     let parts = "(async () => { \
         const series = [['a', [1, 1, 0, 0]], ['b', [2, 1, 1, 2]]].map(([comm, values], id) => ({ id, node: 'n', metric: 'busiest.cpu.usage', \

@@ -33,6 +33,10 @@ function painted() {
     });
 }
 
+/** The charts that a phone shows at first. */
+const NARROW_CHARTS = 6;
+const isNarrow = matchMedia("(max-width: 46rem)");
+
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
 /**
@@ -86,9 +90,17 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen(), byRow: true });
     }
     for (const { figure, chosen, byRow } of entries) figure.firstChild.after(chartMenu(data, axis, chosen, { byRow, rangeLink }));
-    const fold = () => entries.forEach((entry) => { entry.figure.hidden = folded.has(entry.id) && !line.areShown(); });
-    const line = foldedLine(fold);
     let folded = new Map();
+    /** Hides the folded charts, and on a phone those beyond the first. */
+    const fold = () => {
+        const others = entries.filter(({ id }) => !folded.has(id));
+        const further = isNarrow.matches ? others.slice(NARROW_CHARTS) : [];
+        entries.forEach((entry) => { entry.figure.hidden = (folded.has(entry.id) || further.includes(entry)) && !line.areShown(); });
+        line.show(folded, further.length);
+    };
+    const line = foldedLine(fold);
+    isNarrow.addEventListener("change", fold);
+    fold();
 
     // Only charts that the reader sees are loaded.
     const seen = new Set(entries.slice(0, 1).map(({ figure }) => figure));
@@ -228,7 +240,6 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     /** Folds the charts of quantities that do not change into one line, and proposes a metric for the chart that the reader may choose. */
     place.fold = (extents) => {
         folded = foldable(quantities, extents);
-        line.show(folded);
         fold();
         proposeOther(extents);
     };

@@ -79,9 +79,10 @@ export function foldedLine(toggle) {
     button.addEventListener("click", () => { areShown = !areShown; label(); toggle(areShown); });
     label();
     place.areShown = () => areShown;
-    place.show = (found) => {
-        text.textContent = foldedText(found);
-        place.hidden = found.size === 0;
+    /** Tells which quantities are folded, and the number of further charts. */
+    place.show = (found, further) => {
+        text.textContent = [foldedText(found), ...(further > 0 ? [`Further charts: ${further}.`] : [])].filter(Boolean).join(" ");
+        place.hidden = found.size + further === 0;
     };
     return place;
 }
