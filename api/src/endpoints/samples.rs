@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::Part;
+use polymeter_proto::catalogue::derived;
 use polymeter_proto::units;
 use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(super) static SAMPLES: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/samples",
     id: "samples",
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
-        the coarsest rollup that suffices.",
+        the coarsest rollup that suffices. A derived metric has no samples: its inputs have, and `course` computes it.",
     parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
     formats: &[Format::Json, Format::Csv, Format::Parquet],
     answer: schema,
@@ -95,6 +96,7 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, access: &Access, arguments: &Arguments) -> Result<Self, Failure> {
         let (of, job) = owner(reader, access, arguments)?;
+        refuse_derived(arguments)?;
         let rows = wanted_series(reader, access, &of, arguments)?;
         let rows: BTreeMap<i64, SeriesRow> = rows.into_iter().map(|row| (row.series_id, row)).collect();
         check_number(rows.len(), limits::SERIES, &METRIC)?;
@@ -159,6 +161,22 @@ impl Request {
         wanted.read(reader, |row, parts| out.parts(row, parts))?;
         out.end()
     }
+}
+
+/// Refuses metrics that are not sampled, but computed from others.
+fn refuse_derived(arguments: &Arguments) -> Result<(), Problem> {
+    let named = arguments.selectors(METRIC.name).into_iter().flatten();
+    for selector in named.filter(|selector| selector.is_exact()) {
+        if let Some(derived) = derived::find(selector.as_str()) {
+            let inputs: Vec<&str> = derived.inputs_of_all().collect();
+            let detail = format!(
+                "{selector} has no samples: it is computed from other metrics ({}); ask for them, or for the course of {selector}",
+                inputs.join(", ")
+            );
+            return Err(Problem::invalid(METRIC.name, detail));
+        }
+    }
+    Ok(())
 }
 
 /// The samples of one series that are held in memory.

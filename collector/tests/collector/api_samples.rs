@@ -59,6 +59,11 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
         assert_eq!(series["mean"].as_array().unwrap().len(), expected, "{series}");
     }
     assert_course(&fixture, key, from_us);
+    for derived in ["samples?metric=perf.ipc", "samples?metric=cpu.usage,perf.ipc&points=9"] {
+        let refused = get(USERS[0], &fixture.api, &path(derived));
+        let text = refused.text();
+        assert!(refused.status == 400 && text.contains("perf.instructions, perf.cpu_cycles"), "{text}");
+    }
     let whole =
         format!("samples?from_us={}&until_us={}&points=1", from_us - 60_000_000, from_us + 3_600_000_000);
     let whole = get(USERS[0], &fixture.api, &path(&whole)).json();

@@ -15,6 +15,20 @@ impl Derived {
         inputs.filter_map(Input::definition)
     }
 
+    /// Returns the names of the metrics of which it is computed on any machine.
+    pub fn inputs_of_all(&self) -> impl Iterator<Item = &'static str> {
+        let inputs = self.formulas.iter().flat_map(|formula| formula.inputs);
+        inputs.filter_map(|input| match input.quantity {
+            Quantity::Metric(name) => Some(name),
+            Quantity::Energy | Quantity::Pushed => None,
+        })
+    }
+
+    /// Returns true if the metric `name` is an input on some machine.
+    pub fn may_use(&self, name: &str) -> bool {
+        self.inputs_of_all().any(|input| input == name)
+    }
+
     /// Returns true if the metric `name` is sampled for it on a machine: an input, or a time of the groups of
     /// hardware events, by which counts are scaled.
     pub fn has_input(&self, machine: Machine, name: &str) -> bool {

@@ -87,12 +87,6 @@ impl Derived {
         self.formulas.iter().find(|formula| formula.machine.includes(machine))
     }
 
-    /// Returns true if the metric `name` is an input on some machine.
-    pub fn may_use(&self, name: &str) -> bool {
-        let mut inputs = self.formulas.iter().flat_map(|formula| formula.inputs);
-        inputs.any(|input| matches!(input.quantity, Quantity::Metric(metric) if metric == name))
-    }
-
     /// Returns the text that a family's `*` stands for in `name`; an empty one for a plain metric with this
     /// name; none for another name.
     pub fn instance<'a>(&self, name: &'a str) -> Option<&'a str> {
