@@ -9,7 +9,7 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
 
 use crate::admission::JOBS;
-use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
 use crate::targets::Now;
 
 /// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in
@@ -43,6 +43,8 @@ pub(super) struct AnnouncedJob {
     pub(super) job: Option<Arc<Job>>,
     /// The owner's sampling requests, each until it is granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
+    /// The owner's request to release the hardware's counters.
+    pub(super) pmu_release: Option<SubmittedRelease>,
     /// The owner's sampling request if it cannot be parsed, until the job is tracked.
     pub(super) refused: Option<RefusedRequest>,
     /// The time at which it is forgotten; none while its cgroups exist.
@@ -78,6 +80,7 @@ impl AnnouncedJobs {
             alias: None,
             job: None,
             sampling: Vec::new(),
+            pmu_release: None,
             refused: None,
             forget_ns: Some(now.monotonic_ns.saturating_add(WITHOUT_CGROUPS_NS)),
             is_over: false,
@@ -97,6 +100,7 @@ impl AnnouncedJobs {
         if !spec.sampling.is_empty() {
             job.sampling = spec.sampling;
         }
+        job.pmu_release = spec.pmu_release.or(job.pmu_release);
         job.refused = spec.refused.or(job.refused);
         self.0.insert(spec.job_id, job);
         Ok(())
@@ -166,6 +170,7 @@ mod tests {
             owner_uid: Some(7),
             owner: None,
             sampling: Vec::new(),
+            pmu_release: None,
             refused: None,
             facts: JobFacts::default(),
             details: JobDetails::default(),

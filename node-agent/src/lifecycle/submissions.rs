@@ -14,8 +14,11 @@ use super::announced_jobs::AnnouncedJobs;
 use super::effect::LifecycleEffect;
 use super::refused_requests::{refuse_all, refused_by};
 use crate::lanes::EventRecord;
+use crate::plan::Release;
 use crate::principal::Principal;
-use crate::request::{LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest};
+use crate::request::{
+    LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest, SubmittedRelease,
+};
 use crate::targets::{Now, Targets};
 
 /// Records the scheduler's facts of a tracked job in the data.
@@ -30,10 +33,34 @@ pub(super) fn record_facts(
     let (Some(job), Some(announced)) = (job, announced.get_mut(job_id)) else { return };
     announced.job = Some(Arc::clone(&job));
     set_gpu_devices(targets, job_id, announced.metadata.gpu_devices.clone(), out);
+    if let Some(release) = announced.pmu_release {
+        release_counters(targets, job_id, release, now, out);
+    }
     let (facts, refused) = (announced.metadata.facts.clone(), announced.refused.take());
     record_details(Arc::clone(&job), announced.metadata.details.clone(), out);
     record_facts_of(job, facts, false, out);
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
+}
+
+/// Closes the hardware events of a job in the name of its owner.
+fn release_counters(
+    targets: &mut Targets,
+    job_id: &Identifier,
+    SubmittedRelease { duration_us }: SubmittedRelease,
+    now: Now,
+    out: &mut Vec<LifecycleEffect>,
+) {
+    let key = Some(job_id.clone());
+    let Some(target) = targets.get_mut(&key) else { return };
+    let principal = Principal { uid: target.owner_uid.unwrap_or_default(), administrator: false };
+    // Without a duration it ends with the job.
+    let lasts_us = duration_us.unwrap_or(u64::MAX);
+    let until_us = now.realtime_us.saturating_add_unsigned(lasts_us);
+    let ends_ns = now.monotonic_ns.saturating_add(lasts_us.saturating_mul(1000));
+    target.plan.releases.retain(|release| release.principal.uid != principal.uid);
+    target.plan.releases.push(Release { principal, until_us, ends_ns });
+    target.findings.forget();
+    out.push(LifecycleEffect::OpenSources(key));
 }
 
 /// Records the GPUs that the scheduler gave to a job, whose sources are opened anew for them.

@@ -50,6 +50,8 @@ pub struct StartSpec {
     pub owner: Option<Identifier>,
     /// The owner's sampling requests at submission, at most one for each level.
     pub sampling: Vec<SamplingRequest>,
+    /// The owner's request at submission to release the hardware's counters.
+    pub pmu_release: Option<SubmittedRelease>,
     /// A sampling request at submission that cannot be parsed.
     pub refused: Option<RefusedRequest>,
     /// Further facts from the scheduler.
@@ -69,6 +71,13 @@ pub struct SamplingRequest {
     /// The metrics, each with its period.
     pub metrics: Vec<(Selector, Period)>,
     /// The duration, in microseconds; none for the longest that is allowed.
+    pub duration_us: Option<u64>,
+}
+
+/// A request of a job's owner at submission to close the hardware events of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubmittedRelease {
+    /// The duration, in microseconds; none for as long as the job runs.
     pub duration_us: Option<u64>,
 }
 

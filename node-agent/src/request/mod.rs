@@ -10,7 +10,7 @@ mod view;
 
 pub use access::AccessError;
 pub use annotation::{AnnotateError, MarkSpec, PushSpec, RegionSpec, RegionsSpec};
-pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
 pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
 pub(crate) use supervisor_request::ask;
 pub use supervisor_request::{

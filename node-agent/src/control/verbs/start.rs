@@ -14,7 +14,9 @@ use super::plan_rules::leased_metrics;
 use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SupervisorRequest};
+use crate::request::{
+    LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest,
+};
 
 /// The longest list of GPUs, in bytes: more than the UUIDs of 64 MIG devices.
 const GPU_DEVICES_BYTES: usize = 4096;
@@ -25,9 +27,10 @@ impl Execute for StartRequest {
     type Spec = (StartSpec, Option<Refusal>);
 
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
-        let (sampling, refusal) = match sampling(&self) {
-            Ok(sampling) => (sampling, None),
-            Err(refusal) => (Vec::new(), Some(refusal)),
+        let requests = sampling(&self).and_then(|sampling| Ok((sampling, pmu_release(&self)?)));
+        let ((sampling, pmu_release), refusal) = match requests {
+            Ok(requests) => (requests, None),
+            Err(refusal) => ((Vec::new(), None), Some(refusal)),
         };
         let refusal = refusal.or_else(|| Some(invalid("request", self.request_error.as_ref()?)));
         let refused = refusal.as_ref().map(|refusal| RefusedRequest {
@@ -43,6 +46,7 @@ impl Execute for StartRequest {
             owner_uid: self.uid,
             owner: optional("user", &self.user)?,
             sampling,
+            pmu_release,
             refused,
             facts: JobFacts {
                 account: optional("account", &self.account)?,
@@ -107,11 +111,19 @@ fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
     wanted.map(request).collect()
 }
 
+/// Returns the owner's request to release the hardware's counters.
+fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal> {
+    let release = |duration_us| SubmittedRelease { duration_us };
+    let wanted = start.pmu_release.then(|| duration_us("for", start.duration.as_deref()).map(release));
+    wanted.transpose()
+}
+
 /// Returns the sampling request as the owner wrote it.
 fn as_written(start: &StartRequest) -> Text {
     let pairs = plans(start).into_iter().flat_map(|(level, _, plan)| {
         let prefix = level.map_or("", StepLevel::selector_prefix);
         plan.iter().map(move |(selector, period)| format!("{prefix}{selector}={period}"))
     });
+    let pairs = pairs.chain(start.pmu_release.then(|| "pmu release".to_owned()));
     start.request.as_deref().map_or_else(|| Text::of(&pairs.collect::<Vec<_>>().join(", ")), Text::of)
 }

@@ -16,7 +16,7 @@ use crate::lifecycle::Registration;
 use crate::plan::{Layer, Lease, Plan};
 use crate::principal::Principal;
 use crate::request::{
-    Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec,
+    Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec, SubmittedRelease,
 };
 use crate::sources::Target;
 use crate::targets::{Access, TargetKey, TrackedTarget};
@@ -124,6 +124,7 @@ impl Scenario {
             owner_uid: self.random.percent(50).then_some(request.principal.uid),
             owner: None,
             sampling,
+            pmu_release: self.random.percent(20).then_some(SubmittedRelease { duration_us }),
             refused: None,
             facts: JobFacts { cores: Some(4), ..JobFacts::default() },
             gpu_devices: None,

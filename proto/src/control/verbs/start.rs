@@ -37,6 +37,10 @@ pub struct StartRequest {
     /// The owner's sampling request for each task of every step.
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub tasks: Box<PlanFields>,
+    /// True if the owner asks to close the hardware events of the job: for its duration, else for as long as
+    /// the job runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pmu_release: bool,
     /// Its duration; without it, the maximum allowed.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
@@ -45,7 +49,7 @@ pub struct StartRequest {
     pub request: Option<String>,
     /// The reason for which it cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_error: Option<String>,
+    pub request_error: Option<Box<str>>,
     /// The account or project that the job is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,

@@ -1,6 +1,6 @@
 //! The sampling request of a job's owner, as written at submission:
 //! `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or `tasks:` are those of each step
-//! or task of the job. Pure.
+//! or task of the job. `pmu release` closes the hardware events of the job. Pure.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,9 @@ pub(super) struct SamplingRequest {
     pub(super) steps: BTreeMap<String, String>,
     /// Those of each task.
     pub(super) tasks: BTreeMap<String, String>,
-    /// The duration of the lease.
+    /// True if the hardware events of the job are to be closed.
+    pub(super) pmu_release: bool,
+    /// The duration of the lease and of the release.
     pub(super) duration: Option<String>,
 }
 
@@ -38,6 +40,8 @@ pub(super) enum InvalidRequest {
     TooLong,
     #[error("`for` has no duration; write `for 1h`")]
     NoDuration,
+    #[error("`pmu` is not followed by `release`; write `pmu release`")]
+    NoRelease,
     /// A selector.
     #[error("`{0}` has no period; write {0}=10ms")]
     NoPeriod(String),
@@ -55,6 +59,13 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
         if word == "for" {
             let duration = words.next().ok_or(InvalidRequest::NoDuration)?;
             request.duration = Some(duration.to_owned());
+            continue;
+        }
+        if word == "pmu" {
+            request.pmu_release = words.next() == Some("release");
+            if !request.pmu_release {
+                return Err(InvalidRequest::NoRelease);
+            }
             continue;
         }
         let prefixed = |of: StepLevel| Some((of, word.strip_prefix(of.selector_prefix())?));
@@ -103,6 +114,19 @@ mod tests {
         );
         assert_eq!(request.duration.as_deref(), Some("5min"));
         assert!(parse("steps: cpu").unwrap_err().to_string().contains("cpu=10ms"));
+    }
+
+    #[test]
+    fn the_counters_are_released_with_other_requests_or_alone() {
+        let request = parse(" pmu release").unwrap();
+        assert_eq!(request, SamplingRequest { pmu_release: true, ..SamplingRequest::default() });
+        let request = parse("cpu.*=1s, pmu release for 10min").unwrap();
+        assert_eq!((request.plan.len(), request.pmu_release), (1, true));
+        assert_eq!(request.duration.as_deref(), Some("10min"));
+        for invalid in ["pmu", "pmu resume", "cpu.*=1s pmu"] {
+            assert!(parse(invalid).unwrap_err().to_string().contains("`pmu release`"), "{invalid}");
+        }
+        assert!(!parse("pmu.x=1s").unwrap().pmu_release);
     }
 
     #[test]

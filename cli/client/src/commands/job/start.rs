@@ -135,7 +135,7 @@ impl JobDescription {
         let (mut details, cores) = self.details.details(&mut said);
         self.add_what_slurm_gave(&mut details, environment);
         let text = self.request_text(environment);
-        let (SamplingRequest { plan, steps, tasks, duration }, error) =
+        let (SamplingRequest { plan, steps, tasks, pmu_release, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error.to_string())),
@@ -151,10 +151,11 @@ impl JobDescription {
             plan,
             steps: Box::new(steps),
             tasks: Box::new(tasks),
+            pmu_release,
             duration,
             // The agent shows an invalid request to the owner.
             request: text.filter(|_| error.is_some()).map(|text| Text::of(&text).to_string()),
-            request_error: error,
+            request_error: error.map(Box::from),
             account: name(("--account", self.account.as_ref()), &["SLURM_JOB_ACCOUNT", "OAR_PROJECT_NAME"]),
             queue: name(("--queue", self.queue.as_ref()), &["SLURM_JOB_PARTITION"]),
             details: Box::new(details),
