@@ -216,7 +216,7 @@ impl MockAgent {
             node,
             agent_version: version,
             started_us,
-            processors: Processors { cpus: None, cores: None },
+            processors: Processors { cpus: None, cores: None, roofs: None },
         };
         let outbox = Outbox { sequence: 0, frames: VecDeque::new() };
         Self { session, descriptor, tick: 0, outbox, samples: 0 }

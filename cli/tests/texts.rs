@@ -107,6 +107,7 @@ const FAILURES: &[&[&str]] = &[
     &["store", "import", "job.parquet", "--store", "sqlite:/nowhere/run.db"],
     &["keep", "4711", "--store", "sqlite:/nowhere/run.db"],
     &["keep", "4711", "--until", "2030-01-01", "--release"],
+    &["calibrate", "--socket", "/nowhere", "--output", "/nowhere/roofs.json"],
     &["keygen", "--out", "/nowhere"],
     &["keygen", "--name", "a/b"],
     &["doctor", "--role", "cluster"],

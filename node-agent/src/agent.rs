@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -9,10 +10,11 @@ use std::time::Duration;
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, Processors, SessionDescriptor, SessionId};
+use polymeter_proto::series::{Identifier, Processors, Roofs, SessionDescriptor, SessionId};
+use polymeter_service::log::chain;
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::admission::MIN_DESCRIPTORS;
 use crate::cgroups::Mounts;
@@ -33,6 +35,7 @@ use crate::request::{
     AccessError, AnnotateError, JobSpec, PushSpec, RegisterError, SupervisorRequest, View, ask,
 };
 use crate::rights::Rights;
+use crate::roof_file;
 use crate::sources::{online_cpus, processors};
 use crate::start_error::AgentStartError;
 use crate::stats_cache::StatsCache;
@@ -81,7 +84,8 @@ impl Agent {
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
-        let descriptor = descriptor(&config, processors(&config.root, &cpus))?;
+        let processors = Processors { roofs: roofs(&config.roofs), ..processors(&config.root, &cpus) };
+        let descriptor = descriptor(&config, processors)?;
         let sender = connect(context, &config, (session, descriptor), &shared, remote_requests)?;
         let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
@@ -302,6 +306,14 @@ fn descriptor(config: &AgentConfig, processors: Processors) -> Result<SessionDes
     let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION"))
         .map_err(|_invalid| AgentStartError::Node(String::new()))?;
     Ok(SessionDescriptor { node, agent_version, started_us: clock::steady_us(), processors })
+}
+
+/// Returns the roofs of the node; none if they are unknown.
+fn roofs(path: &Path) -> Option<Roofs> {
+    roof_file::read(path).unwrap_or_else(|error| {
+        warn!(error = chain(&error), "the roofs of the node are not announced");
+        None
+    })
 }
 
 fn spawn<T: Send + 'static>(

@@ -29,6 +29,7 @@ pub mod plan;
 pub mod principal;
 pub mod request;
 mod rights;
+pub mod roof_file;
 #[cfg(test)]
 mod simulation;
 pub mod sources;

@@ -231,7 +231,8 @@ def enum(**variants):
 
 
 ENTRY = enum(
-    session=record(node=text, agent_version=text, started_us=i64, cpus=option(u32), cores=option(u32)),
+    session=record(node=text, agent_version=text, started_us=i64, cpus=option(u32), cores=option(u32),
+                   roofs=option(record(memory_bytes_per_s=u64, double_flop_per_s=u64, single_flop_per_s=u64))),
     metric=record(id=u32, name=text,
                   unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count",
                               "labelled", "celsius", "joules", "watts", "hertz", "volts", "amperes", "rpm", "bytes/s"),

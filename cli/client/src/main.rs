@@ -13,7 +13,7 @@ const NO_DAEMONS: &str = "this build contains no agent and no collector";
 const NO_STORES: &str = "this build has no store access";
 
 /// The commands of the full program alone: the name, the action, and the reason why it is not possible.
-const LEFT_OUT: [(&str, &str, &str); 15] = [
+const LEFT_OUT: [(&str, &str, &str); 16] = [
     ("run", "run the command", NO_DAEMONS),
     ("report", "report", NO_STORES),
     ("bundle", "make or verify a bundle", NO_STORES),
@@ -28,6 +28,7 @@ const LEFT_OUT: [(&str, &str, &str); 15] = [
     ("keep", "keep the job", NO_STORES),
     ("setup", "set up this machine", NO_DAEMONS),
     ("doctor", "examine this machine", NO_DAEMONS),
+    ("calibrate", "measure the roofs of a node", NO_DAEMONS),
     ("keygen", "create keys", "this build contains no libzmq"),
 ];
 

@@ -2,6 +2,7 @@
 
 mod advise;
 mod bundle;
+mod calibrate;
 mod compare;
 mod doctor;
 mod export;
@@ -73,6 +74,9 @@ pub(crate) enum Command {
     /// Create a key pair for the encryption and authentication of an agent or a collector.
     #[command(display_order = 52)]
     Keygen(keygen::KeygenArguments),
+    /// Measure the roofs of this node: bandwidth of its memory, peaks of floating-point operations.
+    #[command(display_order = 34)]
+    Calibrate(calibrate::CalibrateArguments),
 }
 
 impl Command {
@@ -99,6 +103,7 @@ impl Command {
             Self::Store(arguments) => store::execute(&arguments)?,
             Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
+            Self::Calibrate(arguments) => calibrate::execute(&arguments)?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -11,7 +11,7 @@ use polymeter_proto::ledger::{
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::run::Run;
-use polymeter_proto::series::{JobHandle, Processors, SessionId};
+use polymeter_proto::series::{JobHandle, Processors, Roofs, SessionId};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
@@ -102,6 +102,16 @@ fn run() -> Run {
     Run::of(command.into_iter(), Some(b"/srv"), Some(b"n1"), variables.into_iter())
 }
 
+const ROOFS: Roofs = Roofs {
+    memory_bytes_per_s: 380_000_000_000,
+    double_flop_per_s: 2_400_000_000_000,
+    single_flop_per_s: 4_800_000_000_000,
+};
+
+fn processors(are_known: bool) -> Processors {
+    Processors { cpus: Some(96), cores: are_known.then_some(48), roofs: are_known.then_some(ROOFS) }
+}
+
 /// Returns what a prolog says about its node.
 fn on_node() -> JobDetails {
     let scheduler = Some("slurm".try_into().unwrap());
@@ -144,6 +154,7 @@ fn assert_job(reader: &mut Reader, found: &JobRow) {
     let numbers = |row: &CpusRow| [row.cpus, row.cores, row.job_cores, row.job_gpus];
     assert_eq!(numbers(&of_nodes[0]), [Some(96), Some(48), Some(24), Some(2)]);
     assert_eq!(numbers(&of_nodes[1]), [Some(96), None, Some(24), Some(2)]);
+    assert_eq!((of_nodes[0].roofs(), of_nodes[1].roofs()), (Some(ROOFS), None));
 }
 
 /// Checks the received tallies, and the counted rows of the source that sent no tally.
@@ -182,7 +193,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
     for (number, node) in ["n1", "n2"].into_iter().enumerate() {
         let mut agent = Agent::to(&environment.context, &collector, node, 100 + number as u64);
-        agent.descriptor.processors = Processors { cpus: Some(96), cores: (number == 0).then_some(48) };
+        agent.descriptor.processors = processors(number == 0);
         let job = job(1, "4711", begin_us + number as i64 * 1_000_000);
         let (own, of_job) = (shape(1, None), shape(2, Some(&job)));
         for seed in 0..20 {

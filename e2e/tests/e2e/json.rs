@@ -135,6 +135,7 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     compare("Confirmed clocks", &polymeter(&["store", "confirm-clock", "--store", &store, "--json"]));
     compare("Stores", &polymeter(&["store", "--store", &store, "--json"]));
     compare("Key pairs", &polymeter(&["keygen", "--out", &path(""), "--name", "n1", "--json"]));
+    compare("Roofs", &polymeter(&["calibrate", "--socket", "/nowhere", "--dry-run", "--json"]));
     compare("Versions", &polymeter(&["--version", "--json"]));
 }
 

@@ -20,6 +20,7 @@ use super::value_parsers::{
 use crate::cgroups::Pattern;
 use crate::keys::AgentKeyFiles;
 use crate::plan::Layer;
+use crate::roof_file;
 
 /// The path of the configuration file if the command line names none.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
@@ -50,6 +51,8 @@ pub struct AgentConfig {
     pub keys: Option<AgentKeyFiles>,
     /// The directory that contains `/sys` and `/proc`.
     pub root: PathBuf,
+    /// The file with the roofs of the node.
+    pub roofs: PathBuf,
     /// The time between two sample batches that are sent.
     pub flush_interval: Period,
     /// The memory for frames that wait for an acknowledgement, in bytes.
@@ -145,6 +148,7 @@ impl Default for AgentConfig {
             collector_return: Some(Period::TEN_MINUTES),
             keys: None,
             root: PathBuf::from("/"),
+            roofs: PathBuf::from(roof_file::DEFAULT_PATH),
             flush_interval: Period::SECOND,
             outbox_bytes: 64 * 1024 * 1024,
             keep_acknowledged_bytes: 1024 * 1024,
@@ -245,6 +249,10 @@ keys! {
 
     /// The directory that contains /sys and /proc.
     "root": Text("path"), Usual("/") => root = value.parse(absolute);
+
+    /// The file in which `polymeter calibrate` keeps the roofs of the node: the bandwidth of its memory and
+    /// its peaks of floating-point operations. Without the file the roofs are unknown.
+    "roofs": Text("path"), Usual("/var/lib/polymeter/roofs.json") => roofs = value.parse(absolute);
 
     /// The SCHED_FIFO priority of the sampler and of the thread that watches for job exits; 0 for the
     /// ordinary scheduling policy, under which a busy node misses deadlines below 10 ms and the last samples

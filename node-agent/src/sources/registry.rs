@@ -109,7 +109,7 @@ pub fn processors(root: &Path, cpus: &[usize]) -> Processors {
     };
     let cores: Option<BTreeSet<Vec<usize>>> = cpus.iter().map(core_of).collect();
     let count = |count: usize| u32::try_from(count).ok().filter(|count| *count > 0);
-    Processors { cpus: count(cpus.len()), cores: cores.and_then(|cores| count(cores.len())) }
+    Processors { cpus: count(cpus.len()), cores: cores.and_then(|cores| count(cores.len())), roofs: None }
 }
 
 #[cfg(test)]

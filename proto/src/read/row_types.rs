@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::Tally;
 use crate::run::Run;
-use crate::series::{Labels, contained};
+use crate::series::{Labels, Processors, Roofs, contained};
 use crate::step_level::StepLevel;
 
 /// A job.
@@ -274,6 +274,30 @@ pub struct CpusRow {
     pub job_cores: Option<i64>,
     /// The number of GPUs that the scheduler gave to the job there, if the scheduler reported it.
     pub job_gpus: Option<i64>,
+    /// The roof of the memory, if it was measured: bytes per second.
+    pub memory_bytes_per_s: Option<i64>,
+    /// The roof of operations of double precision, if it was measured: per second.
+    pub double_flop_per_s: Option<i64>,
+    /// The roof of operations of single precision, if it was measured: per second.
+    pub single_flop_per_s: Option<i64>,
+}
+
+impl CpusRow {
+    /// Returns the processors.
+    pub fn processors(&self) -> Processors {
+        let count = |stored: Option<i64>| stored.and_then(|stored| u32::try_from(stored).ok());
+        Processors { cpus: count(self.cpus), cores: count(self.cores), roofs: self.roofs() }
+    }
+
+    /// Returns the roofs of the node; none unless all were measured.
+    pub fn roofs(&self) -> Option<Roofs> {
+        let rate = |stored: Option<i64>| stored.and_then(|stored| u64::try_from(stored).ok());
+        Some(Roofs {
+            memory_bytes_per_s: rate(self.memory_bytes_per_s)?,
+            double_flop_per_s: rate(self.double_flop_per_s)?,
+            single_flop_per_s: rate(self.single_flop_per_s)?,
+        })
+    }
 }
 
 /// A metric of a job.

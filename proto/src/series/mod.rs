@@ -110,6 +110,19 @@ pub struct Processors {
     pub cpus: Option<u32>,
     /// The number of their cores.
     pub cores: Option<u32>,
+    /// The roofs of the node, if they were measured.
+    pub roofs: Option<Roofs>,
+}
+
+/// The roofs of a node: the limits that `polymeter calibrate` measured, per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Roofs {
+    /// Bytes between the processors and the memory.
+    pub memory_bytes_per_s: u64,
+    /// Floating-point operations of double precision.
+    pub double_flop_per_s: u64,
+    /// Floating-point operations of single precision.
+    pub single_flop_per_s: u64,
 }
 
 /// The series that are sampled together from one source at one period: the columns of a block.

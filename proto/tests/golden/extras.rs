@@ -11,8 +11,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, SeriesDescriptor,
-    SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, Roofs,
+    SeriesDescriptor, SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
 };
 use polymeter_proto::stacks::{
     FunctionDescriptor, FunctionId, FunctionName, StackCount, StackDescriptor, StackId, StackInterval,
@@ -30,7 +30,15 @@ fn session_descriptor() -> SessionDescriptor {
         node: "node17".try_into().unwrap(),
         agent_version: "0.1.0".try_into().unwrap(),
         started_us: T0 - 1,
-        processors: Processors { cpus: Some(128), cores: Some(64) },
+        processors: Processors {
+            cpus: Some(128),
+            cores: Some(64),
+            roofs: Some(Roofs {
+                memory_bytes_per_s: 380_000_000_000,
+                double_flop_per_s: 2_400_000_000_000,
+                single_flop_per_s: 4_800_000_000_000,
+            }),
+        },
     }
 }
 

@@ -6,7 +6,7 @@ use polymeter_proto::ledger::{
     Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
 };
 use polymeter_proto::run::Run;
-use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::series::{Identifier, JobHandle, Roofs};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -58,6 +58,14 @@ fn of_block(block: &Block) -> Json {
     ])
 }
 
+fn of_roofs(roofs: Roofs) -> Json {
+    object([
+        ("memory_bytes_per_s", roofs.memory_bytes_per_s.into()),
+        ("double_flop_per_s", roofs.double_flop_per_s.into()),
+        ("single_flop_per_s", roofs.single_flop_per_s.into()),
+    ])
+}
+
 fn of_entry(entry: &Entry) -> Json {
     match entry {
         Entry::Session(session) => object([
@@ -67,6 +75,7 @@ fn of_entry(entry: &Entry) -> Json {
             ("started_us", session.started_us.into()),
             ("cpus", optional(session.processors.cpus, Json::from)),
             ("cores", optional(session.processors.cores, Json::from)),
+            ("roofs", optional(session.processors.roofs, of_roofs)),
         ]),
         Entry::Metric(id, metric) => object([
             ("is", text("metric")),

@@ -6,7 +6,7 @@
 -- (nothing was heard for long). A session that sends again is open again. `collector_id`: the collector that
 -- stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of the
 -- collector's, where that is much. `node_cpus`, `node_cores`: of the node; a core has several CPUs if these
--- are hardware threads.
+-- are hardware threads. `roof_...`: what `polymeter calibrate` measured on the node.
 CREATE TABLE session (
     session_id text PRIMARY KEY,
     node text NOT NULL,
@@ -23,7 +23,10 @@ CREATE TABLE session (
     collector_id text,
     clock_offset_us int8,
     node_cpus int8,
-    node_cores int8
+    node_cores int8,
+    roof_memory_bytes_per_s int8,
+    roof_double_flop_per_s int8,
+    roof_single_flop_per_s int8
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
 CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;

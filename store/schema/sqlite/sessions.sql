@@ -6,7 +6,7 @@
 -- collector that stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of
 -- the collector's, where that is much. `node_cpus`, `node_cores`: of the node; a core has several CPUs if
 -- these are hardware threads. `pending` as in PostgreSQL: it stays empty, since a row of the ledger costs no
--- more than a sample here.
+-- more than a sample here. `roof_...`: what `polymeter calibrate` measured on the node.
 CREATE TABLE session (
     session_key INTEGER PRIMARY KEY,
     session_id text NOT NULL UNIQUE,
@@ -23,7 +23,10 @@ CREATE TABLE session (
     collector_id text,
     clock_offset_us INTEGER,
     node_cpus INTEGER,
-    node_cores INTEGER
+    node_cores INTEGER,
+    roof_memory_bytes_per_s INTEGER,
+    roof_double_flop_per_s INTEGER,
+    roof_single_flop_per_s INTEGER
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
 CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;

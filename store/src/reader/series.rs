@@ -31,13 +31,15 @@ impl Reader {
                  SELECT shape_id, metric, count(*) AS cpus FROM series_shape_member
                  WHERE shape_id IN (SELECT shape_id FROM own) AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY shape_id, metric
              )
-             SELECT job_node.node, coalesce(session.node_cpus, of_node.cpus), session.node_cores, job_cores, job_gpus
+             SELECT job_node.node, coalesce(session.node_cpus, of_node.cpus), session.node_cores, job_cores, job_gpus,
+                 session.roof_memory_bytes_per_s, session.roof_double_flop_per_s, session.roof_single_flop_per_s
              FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
              LEFT JOIN (SELECT node, CAST(max(cpus) AS bigint) AS cpus FROM (
                  SELECT node, metric, sum(cpus) AS cpus FROM own JOIN counted ON counted.shape_id = own.shape_id GROUP BY node, metric
              ) AS of_metric GROUP BY node) AS of_node ON of_node.node = job_node.node
              WHERE job_node.job_key = $1
-                 AND coalesce(session.node_cpus, of_node.cpus, session.node_cores, job_cores, job_gpus) IS NOT NULL
+                 AND coalesce(session.node_cpus, of_node.cpus, session.node_cores, job_cores, job_gpus,
+                     session.roof_memory_bytes_per_s) IS NOT NULL
              ORDER BY job_node.node";
         self.rows(select, &[job_key.into()])
     }
@@ -101,7 +103,16 @@ pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, 
     Selection::new(statement, parameters(job_key, metrics))
 }
 
-from_row!(CpusRow { node, cpus, cores, job_cores, job_gpus });
+from_row!(CpusRow {
+    node,
+    cpus,
+    cores,
+    job_cores,
+    job_gpus,
+    memory_bytes_per_s,
+    double_flop_per_s,
+    single_flop_per_s
+});
 
 from_row!(JobNodeRow { node, started_ns: TimeNs, ended_ns: TimeNs, is_shared, clock_offset_us });
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Roofs, SessionId};
 
+use super::facts::integer;
 use super::job_ends;
 use super::ledger::Pending;
 use super::progress::Progress;
@@ -32,7 +33,7 @@ const NODE: [Column; 2] = [("node", ColumnType::Text), ("seen", ColumnType::Time
 
 const ID: [Column; 1] = [("session_id", ColumnType::Text)];
 
-const SESSION: [Column; 7] = [
+const SESSION: [Column; 10] = [
     ("session_id", ColumnType::Text),
     ("node", ColumnType::Text),
     ("agent_version", ColumnType::Text),
@@ -40,6 +41,9 @@ const SESSION: [Column; 7] = [
     ("seen", ColumnType::Time),
     ("cpus", ColumnType::Integer),
     ("cores", ColumnType::Integer),
+    ("memory_bytes", ColumnType::Integer),
+    ("double_flop", ColumnType::Integer),
+    ("single_flop", ColumnType::Integer),
 ];
 
 const ADVANCE: [Column; 8] = [
@@ -75,6 +79,7 @@ pub(super) fn insert(
 ) -> Result<(), DatabaseError> {
     let row = |session: &Arc<SessionRecord>| {
         let descriptor = &session.descriptor;
+        let roof = |of: fn(&Roofs) -> u64| integer(descriptor.processors.roofs.as_ref().map(of));
         [
             session.id.to_string().into(),
             descriptor.node.as_str().to_owned().into(),
@@ -83,11 +88,16 @@ pub(super) fn insert(
             seen.clone(),
             descriptor.processors.cpus.into(),
             descriptor.processors.cores.into(),
+            roof(|roofs| roofs.memory_bytes_per_s),
+            roof(|roofs| roofs.double_flop_per_s),
+            roof(|roofs| roofs.single_flop_per_s),
         ]
     };
     connection.execute_batch(
-        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, node_cpus, node_cores)
-         SELECT session_id, node, agent_version, started, 0, seen, cpus, cores FROM {new} WHERE true
+        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, node_cpus, node_cores,
+             roof_memory_bytes_per_s, roof_double_flop_per_s, roof_single_flop_per_s)
+         SELECT session_id, node, agent_version, started, 0, seen, cpus, cores, memory_bytes, double_flop, single_flop
+         FROM {new} WHERE true
          ON CONFLICT DO NOTHING",
         &Batch::new(&SESSION, sessions.iter().map(row)),
     )?;

@@ -9,9 +9,7 @@ use polymeter_proto::batch::{Batch, Instant, Job, Shape};
 use polymeter_proto::ledger::{
     Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, Mark, MarkKind, PlanChange, Tally,
 };
-use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, Processors, SessionDescriptor, SessionId,
-};
+use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::ToAgent;
@@ -63,12 +61,7 @@ impl Node {
         let own = template.node_shape((0, 0));
         Ok(Self {
             session,
-            descriptor: SessionDescriptor {
-                node,
-                agent_version,
-                started_us,
-                processors: Processors { cpus: None, cores: None },
-            },
+            descriptor: SessionDescriptor { node, agent_version, started_us, processors: Default::default() },
             outbox: Outbox::default(),
             announced: Announced::default(),
             next_series: u32::try_from(own.columns.len())?,

@@ -3,12 +3,13 @@
 mod output;
 mod stacks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::gather::in_series;
 use polymeter_client::completion::metrics;
+use polymeter_proto::catalogue::derived;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{Labels, Processors};
 use polymeter_proto::suggest::nearest;
@@ -173,6 +174,16 @@ fn check_chosen(
         // Of several patterns some may be those of other jobs.
         if !has_series(metric) && (metric.is_exact() || !has_any) {
             let names = rows.iter().map(|row| row.metric.as_str());
+            if let Some(inputs) = inputs_of(metric, names.clone()) {
+                let remedy = if inputs.is_empty() {
+                    "none of these was sampled".to_owned()
+                } else {
+                    format!("export {inputs}; `polymeter report --show series` has its values")
+                };
+                return Err(Failure::Failed(format!(
+                    "cannot export {metric}: it is computed from other metrics; {remedy}"
+                )));
+            }
             let all = "`polymeter report --show all` lists its metrics";
             return refused(metric.as_str(), nearest(metric.as_str(), names), all);
         }
@@ -184,6 +195,15 @@ fn check_chosen(
         }
     }
     Ok(())
+}
+
+/// Returns those of the names that are inputs of the derived metric that is selected; none for another
+/// metric.
+fn inputs_of<'a>(metric: &Selector, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let derived = derived::find(metric.as_str())?;
+    let inputs: BTreeSet<&str> = derived.inputs_of_all().collect();
+    let sampled: BTreeSet<&str> = names.filter(|name| inputs.contains(name)).collect();
+    Some(sampled.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn fill(
@@ -250,9 +270,8 @@ pub(crate) fn device_label(labels: &Labels) -> Option<String> {
 
 /// Returns the processors of the job's nodes.
 fn processors(reader: &mut dyn Read, job: &JobRow) -> Result<BTreeMap<String, Processors>, StoreError> {
-    let count = |stored: Option<i64>| stored.and_then(|stored| u32::try_from(stored).ok());
     let known = reader.cpus(job.job_key)?.into_iter();
-    Ok(known.map(|row| (row.node, Processors { cpus: count(row.cpus), cores: count(row.cores) })).collect())
+    Ok(known.map(|row| (row.node.clone(), row.processors())).collect())
 }
 
 /// Returns the description of the job that is stored in the file.
@@ -280,4 +299,18 @@ fn print(arguments: &ExportArguments, job: &JobRow, output: &Output, samples: u6
     let (job_id, file) = (printable_name(&job.job_id), output.name());
     let rows = counted(samples, if arguments.stacks { "row" } else { "sample" });
     terminal::print(&format!("{rows} of job {job_id} in {file}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sampled_inputs_of_a_derived_metric_are_named() {
+        let sampled = ["cpu.usage", "perf.cpu_cycles", "perf.instructions", "perf.instructions"];
+        let of = |metric: &str| inputs_of(&metric.parse().unwrap(), sampled.into_iter());
+        assert_eq!(of("perf.ipc").as_deref(), Some("perf.cpu_cycles, perf.instructions"));
+        assert_eq!(of("perf.flops").as_deref(), Some(""));
+        assert_eq!((of("cpu.usage"), of("perf.*")), (None, None));
+    }
 }

@@ -531,6 +531,13 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter calibrate",
+        exit_status: LOCAL_STATUS,
+        environment: &[],
+        files: &[SOCKET, ("/var/lib/polymeter/roofs.json", "The measured roofs, which the agent announces.")],
+        examples: &[("polymeter calibrate --dry-run", "Measures this node, and shows its roofs.")],
+    },
+    Supplement {
         command: "polymeter keygen",
         exit_status: LOCAL_STATUS,
         environment: &[],
