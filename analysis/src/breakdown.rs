@@ -35,6 +35,7 @@ pub(crate) fn nodes(
             cpus: cpus(node),
             cores: None,
             job_cores: None,
+            roofs: None,
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
             energy_joules: None,

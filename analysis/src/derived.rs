@@ -6,6 +6,7 @@
 
 mod names;
 mod parts;
+pub(crate) mod roofline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,6 +25,9 @@ pub use parts::{DerivedParts, known};
 
 /// The begin of the names of users' own metrics.
 const PUSHED: &str = "user.";
+
+/// The maximum number of nodes of a job whose report has the series of its nodes.
+pub(crate) const NODES_MAX: usize = 256;
 
 /// Returns the metrics of nodes from which others are derived, and the times by which they are scaled.
 pub(crate) fn metrics_of_nodes() -> impl Iterator<Item = &'static str> {

@@ -11,6 +11,7 @@ use polymeter_store::reader::{
 };
 
 use crate::command_totals::CommandTotals;
+use crate::derived::roofline;
 use crate::hardware::Hardware;
 use crate::model::{
     LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
@@ -35,7 +36,8 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(job.job_key)?;
     let ledger = reader.ledger(job.job_key)?;
-    let skewed = clock_note(&reader.job_nodes(job.job_key)?);
+    let job_nodes = reader.job_nodes(job.job_key)?;
+    let skewed = clock_note(&job_nodes);
     let wanted = resolution(in_series(&ledger), &rows, elapsed_ns(job));
     let chosen = wanted.at_least(reader.finest_rollup(job)?);
     let summaries = summaries(reader, job, &rows, &hardware, chosen)?;
@@ -96,14 +98,19 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     };
     report.count_peak_of_one_node();
     totals.into_iter().for_each(|totals| totals.add_to(&mut report));
-    add_rest(reader, job, &mut report)?;
+    add_rest(reader, (job, &job_nodes), &mut report)?;
     Ok(report)
 }
 
 /// Adds what depends on the series of the job, or is read apart from them.
-fn add_rest(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
+fn add_rest(
+    reader: &mut dyn Read,
+    (job, job_nodes): (&JobRow, &[JobNodeRow]),
+    report: &mut Report,
+) -> Result<(), StoreError> {
     node_counters::add_to(reader, job, report)?;
     derived::add_to(report);
+    roofline::add_to(report, job_nodes);
     runs::add_to(reader, job, report)?;
     stacks::report::add_to(reader, job, report)
 }

@@ -71,6 +71,7 @@ impl Hardware {
         for node in &mut nodes {
             if let Some(row) = self.rows.iter().find(|row| row.node == node.node) {
                 (node.cores, node.job_cores) = (count_of(row.cores), count_of(row.job_cores));
+                node.roofs = row.roofs();
             }
         }
         nodes

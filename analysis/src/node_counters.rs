@@ -23,10 +23,6 @@ const MARGIN_NS: i64 = 60 * 1_000_000_000;
 /// The number of values that are read: of more, a coarser rollup. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
 
-/// The maximum number of nodes of a job whose report has the series of networks and file systems, and not
-/// just their totals.
-const NODES_MAX: usize = 256;
-
 /// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it
 /// had alone.
 ///
@@ -58,7 +54,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         add_energy(report, &nodes, &counters);
     }
     traffic::add_to(report, &nodes, &counters);
-    if nodes.len() <= NODES_MAX {
+    if nodes.len() <= derived::NODES_MAX {
         rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
         add_series(report, &nodes, &rows, values);
     }

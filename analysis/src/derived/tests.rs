@@ -11,7 +11,7 @@ use crate::testing::{Random, report};
 const S: i64 = 1_000_000_000;
 
 /// Summarises the samples of a series as a report does: seconds and values.
-fn sampled(metric: &str, labels: &str, node: &str, samples: &[(f64, f64)]) -> SeriesReport {
+pub(super) fn sampled(metric: &str, labels: &str, node: &str, samples: &[(f64, f64)]) -> SeriesReport {
     let definition = catalogue::find(metric);
     let unit = definition.as_ref().map_or("labelled", |definition| definition.metric.unit.as_str());
     let kind = definition.as_ref().map_or("gauge", |definition| definition.metric.kind.as_str());
@@ -41,7 +41,7 @@ fn derived_of<'a>(report: &'a Report, metric: &str) -> &'a DerivedReport {
     report.derived.iter().find(|derived| derived.metric == metric).unwrap()
 }
 
-fn near(found: Option<f64>, expected: f64) -> bool {
+pub(super) fn near(found: Option<f64>, expected: f64) -> bool {
     found.is_some_and(|found| (found - expected).abs() <= 1e-9 * expected.abs().max(1.0))
 }
 

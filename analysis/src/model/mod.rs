@@ -6,6 +6,7 @@ mod events;
 mod finding;
 mod parts;
 mod regions;
+mod roofline;
 mod series;
 mod stacks;
 mod traffic;
@@ -25,6 +26,7 @@ pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use regions::{RegionReport, RegionSpread};
+pub use roofline::{LeftOutNodes, Roof, Roofline, RooflinePart};
 pub use series::{PeriodUse, SeriesReport};
 pub use stacks::{
     ActivityReport, FunctionImbalance, FunctionReport, FunctionShare, FunctionSpread, StackPart, StackReport,
@@ -123,6 +125,8 @@ pub struct Report {
     pub call_stacks: Vec<StackReport>,
     /// The regions of instrumented programs, those with the most time of their own first; empty without any.
     pub regions: Vec<RegionReport>,
+    /// The roofline, if floating-point operations were sampled.
+    pub roofline: Option<Roofline>,
     /// The cost of the measurement, if known.
     pub measuring: Option<MeasuringCost>,
     /// The runs of the job, the first one first; empty if it ran once.

@@ -1,5 +1,6 @@
 //! The parts of a report by node, step and task.
 
+use polymeter_proto::series::Roofs;
 use polymeter_proto::units;
 use serde::Serialize;
 
@@ -96,6 +97,9 @@ pub struct NodeReport {
     /// The number of cores that the scheduler gave to the job there, if it reported it; in its own unit,
     /// which may be hardware threads.
     pub job_cores: Option<u64>,
+    /// Its roofs, if they were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roofs: Option<Roofs>,
     /// The number of stored samples.
     pub samples: u64,
     /// True if the agent was lost, so that the end of the job there is unknown.

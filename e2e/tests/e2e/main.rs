@@ -72,6 +72,7 @@ mod site_functions;
 mod site_health;
 mod site_interruptions;
 mod site_keyboard;
+mod site_program;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -149,6 +150,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     site_health::TESTS,
     site_interruptions::TESTS,
     site_keyboard::TESTS,
+    site_program::TESTS,
     slurm::TESTS,
     slurm_comment::TESTS,
     slurm_findings::TESTS,

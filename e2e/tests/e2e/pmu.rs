@@ -1,6 +1,7 @@
 //! Derived metrics and the release of the hardware's counters, on a machine whose PMUs are laid out: software
 //! events stand behind their names, so that the kernel counts for a machine without a PMU.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 tests![
     derived_metrics_are_computed_from_what_they_open,
     released_counters_are_closed_at_once_and_opened_again,
+    counters_that_are_released_at_submission_are_never_opened,
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
@@ -38,6 +40,10 @@ const PMUS: [(&str, &str); 9] = [
     ("amd_umc_0/events/umc_cas_cmd.wr", "event=0x3\n"),
 ];
 
+/// The roofs of the machine.
+const ROOFS: [(&str, u32); 3] =
+    [("memory_bytes_per_s", 100_000), ("double_flop_per_s", 50_000_000), ("single_flop_per_s", 70_000_000)];
+
 struct Machine {
     agent: Agent,
     collector: Daemon,
@@ -48,7 +54,13 @@ struct Machine {
 }
 
 impl Machine {
+    /// Starts a machine with a job that is registered.
     fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// Starts a machine with a job that its scheduler announces, or that is registered.
+    fn with(announcement: Option<Value>) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let root = env.path("root");
         let write = |path: &str, text: &str| {
@@ -69,12 +81,28 @@ impl Machine {
         symlink(cgroup::root(V2).unwrap(), root.join("sys/fs/cgroup")).unwrap();
         let (collector, endpoint) = collector(&env, &env.endpoint());
         let baseline = [("perf.page_faults", "50ms"), ("node.load1", "1s")];
-        let plan = Plan { collector: &endpoint, jobs: &[], baseline: &baseline };
-        let keys = format!("root = \"{}\"\nrescan_interval = \"100ms\"\n", root.display());
+        let pattern = format!("{}/job_{{job}}", cgroups.name);
+        let patterns = [pattern];
+        let jobs: &[String] = if announcement.is_some() { &patterns[..] } else { &[] };
+        let plan = Plan { collector: &endpoint, jobs, baseline: &baseline };
+        let roofs = env.path("roofs.json");
+        fs::write(&roofs, json!({"roofs": BTreeMap::from(ROOFS)}).to_string()).unwrap();
+        let keys = format!(
+            "root = \"{}\"\nroofs = \"{}\"\nrescan_interval = \"100ms\"\n",
+            root.display(),
+            roofs.display()
+        );
         let agent = Agent::start_with(&env, &plan, &keys, "");
         fs::set_permissions(env.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        if let Some(announcement) = &announcement {
+            let answer = agent.ask(announcement);
+            assert_eq!(answer["answer"], "started", "{answer}");
+        }
         let (job, workload) = (cgroups.job_under("1", V2), Workload::start());
         job.enter(workload.pid());
+        if announcement.is_some() {
+            return Self { agent, collector, workload, _job: job, cgroups, env };
+        }
         let directory = format!("/sys/fs/cgroup/{}/job_1", cgroups.name);
         let register =
             json!({"verb": "register", "job": "1", "uid": OWNER, "cgroups": [root.join(&directory[1..])]});
@@ -170,6 +198,18 @@ fn derived_metrics_are_computed_from_what_they_open() {
     assert!((found / expected - 1.0).abs() < 1e-6, "{found}, not {expected}");
     assert_eq!(series.iter().filter(|one| one["is_derived"] == true).count(), derived.len());
     assert!(of("node.dram.bandwidth")["value"].as_f64().unwrap() > 0.0);
+    for (name, roof) in ROOFS {
+        assert_eq!(report["by_node"][0]["roofs"][name], roof, "{report}");
+        assert_eq!(report["roofline"][name].as_f64(), Some(f64::from(roof)));
+    }
+    let whole = &report["roofline"]["parts"][0];
+    let of_part = |name: &str| whole[name].as_f64().unwrap_or_else(|| panic!("{name} in {whole}"));
+    let intensity = of_part("flop_per_s") / of_part("bytes_per_s");
+    assert!((of_part("flop_per_byte") / intensity - 1.0).abs() < 1e-9, "{whole}");
+    let attainable = (intensity * 100_000.0).min(50_000_000.0);
+    let percent = 100.0 * of_part("flop_per_s") / attainable;
+    assert!((of_part("roof_percent") / percent - 1.0).abs() < 1e-9, "{percent}, not {whole}");
+    assert_eq!(report["roofline"]["left_out"], json!([]));
 }
 
 fn released_counters_are_closed_at_once_and_opened_again() {
@@ -220,6 +260,32 @@ fn released_counters_are_closed_at_once_and_opened_again() {
     assert!(!released.is_empty(), "{ledger:?}");
     assert!(released.iter().all(|(_, tally)| tally.taken == 0), "{released:?}");
     assert!(released.iter().any(|(_, tally)| tally.absent > 0), "{released:?}");
+    machine.agent.daemon.terminate();
+    machine.collector.terminate();
+}
+
+fn counters_that_are_released_at_submission_are_never_opened() {
+    require(&NEEDS);
+    let start =
+        json!({"verb": "start", "job": "1", "uid": OWNER, "plan": {EVENT: "20ms"}, "pmu_release": true});
+    let machine = Machine::with(Some(start));
+    wait_until("the job is tracked", || machine.points("perf.page_faults").len() > 5);
+    wait_until("the request has effect", || !machine.plan_line(EVENT).is_null());
+    let reason = machine.plan_line(EVENT)["reason"].clone();
+    assert!(reason.as_str().unwrap().contains(&format!("uid {OWNER} has released the counters")), "{reason}");
+    let faults = machine.points("perf.page_faults").len();
+    wait_until("software events are counted on", || machine.points("perf.page_faults").len() > faults + 5);
+    assert_eq!(machine.points(EVENT), []);
+    let resume = json!({"verb": "pmu_resume", "job": "1"});
+    let resumed = as_user((OWNER, OWNER), || machine.agent.ask(&resume));
+    assert_eq!(resumed["ended"], 1, "{resumed}");
+    wait_until("the event is counted", || machine.points(EVENT).len() > 5);
+    let row = stored::job(&mut machine.env.reader(), "1").unwrap();
+    wait_until("the ledger has what was due", || {
+        let ledger = stored::ledger(&mut machine.env.reader(), row.job_key);
+        let mut released = ledger.iter().filter(|(source, _)| source.starts_with("perf/released/"));
+        released.any(|(_, tally)| tally.absent > 0 && tally.taken == 0)
+    });
     machine.agent.daemon.terminate();
     machine.collector.terminate();
 }

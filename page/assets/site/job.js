@@ -17,7 +17,9 @@ import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { partPanels } from "./part_panels.js";
+import { regionSection } from "./region_table.js";
 import { repeat, repeatFailed } from "./repeat.js";
+import { rooflineSection } from "./roofline.js";
 import { runPanel } from "./run_panel.js";
 import { samplingPanel } from "./sampling.js";
 import { tabs } from "./tabs.js";
@@ -97,6 +99,7 @@ function summarySections(job, head, charts) {
     const data = completenessPanel();
     const related = element("p", { className: "soft", hidden: true });
     const functions = element("div");
+    const program = element("div");
     const load = async () => {
         const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
         meters.hidden = !summary.meters;
@@ -108,10 +111,11 @@ function summarySections(job, head, charts) {
         if (summary.extents) charts?.fold(summary.extents);
         const sampled = summary.call_stacks ?? [];
         if (sampled.length > 0 && !functions.hasChildNodes()) functions.append(functionSection(job, sampled, charts));
+        program.replaceChildren(...((summary.regions ?? []).length > 0 ? [regionSection(summary.regions)] : []), ...(summary.roofline ? [rooflineSection(summary.roofline)] : []));
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
     };
-    return { meters, findings, data, related, functions, load };
+    return { meters, findings, data, related, functions, program, load };
 }
 
 /** Returns what was requested, by quantity: on one node, since the charts show nodes. */
@@ -165,11 +169,11 @@ run(async () => {
     const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
     const charts = quantities.length > 0
         ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), rangeLink }) : null;
-    const { meters, findings, data, related, functions, load: loadSummary } = summarySections(job, head, charts);
+    const { meters, findings, data, related, functions, program: parts, load: loadSummary } = summarySections(job, head, charts);
     const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, isRunning ? "There are no samples yet." : "No samples of this job are stored.");
-    main.append(head, findings, related, meters, charts ?? noSamples, functions);
+    main.append(head, findings, related, meters, charts ?? noSamples, parts, functions);
     await charts?.begin();
     isReady();
     if (charts) showNamedRange(charts);

@@ -7,11 +7,12 @@ use polymeter_analysis::charts::Charts;
 use polymeter_analysis::model::{Report, Resources};
 use polymeter_proto::units;
 
-use super::element::{Cell, Table};
+use super::element::{self, Cell, Table};
 use super::figures;
 use crate::report::summary::{
-    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, function_row, part_functions,
-    plan_changes, region_remarks, region_row, stack_activities, stack_remarks, stack_sums,
+    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, ROOFLINE_HEAD, function_row,
+    part_functions, plan_changes, region_remarks, region_row, roofline_remarks, roofline_row,
+    stack_activities, stack_remarks, stack_sums,
 };
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
@@ -45,6 +46,30 @@ pub(super) fn regions(page: &mut String, report: &Report) {
     let rows = report.regions.iter().map(row).collect();
     let table = Table { caption: "Regions", head, rows, remarks: region_remarks(report) };
     section(page, "regions", "Regions of the program", vec![table], None);
+}
+
+/// Writes the roofline, if floating-point operations were sampled.
+pub(super) fn roofline(page: &mut String, report: &Report) {
+    let Some(roofline) = &report.roofline else { return };
+    let head = ROOFLINE_HEAD.into_iter().enumerate().map(|(column, name)| (name, column > 0)).collect();
+    let row = |part| {
+        let mut cells = roofline_row(part).into_iter();
+        let name = cells.next().map(|name| Cell::Text(Cow::Owned(name)));
+        name.into_iter().chain(cells.map(Cell::Number)).collect()
+    };
+    let rows: Vec<Vec<Cell<'_>>> = roofline.parts.iter().map(row).collect();
+    let remarks = roofline_remarks(report);
+    if rows.is_empty() {
+        let paragraphs =
+            remarks.iter().map(|remark| format!("<p class=\"remark\">{}</p>\n", element::text(remark)));
+        let content: String = paragraphs.collect();
+        page.push_str(&format!(
+            "<section aria-labelledby=\"roofline\">\n<h2 id=\"roofline\">Roofline</h2>\n{content}</section>\n"
+        ));
+        return;
+    }
+    let table = Table { caption: "Roofline", head, rows, remarks };
+    section(page, "roofline", "Roofline", vec![table], None);
 }
 
 /// Writes the functions in which the job spent its time, if call stacks were sampled.

@@ -9,6 +9,7 @@ mod groups;
 mod paragraph;
 mod processes;
 mod regions;
+mod roofline;
 mod sections;
 mod series;
 mod usage;
@@ -39,6 +40,9 @@ pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> S
     }
     if !report.regions.is_empty() {
         text.push_str(&printable_lines(&(regions::text(report, Detail::All, limit) + "\n")));
+    }
+    if report.roofline.is_some() {
+        text.push_str(&printable_lines(&(roofline::text(report, Detail::All, limit) + "\n")));
     }
     if !report.call_stacks.is_empty() {
         text.push_str(&printable_lines(&(call_stacks::text(report, Detail::All, limit) + "\n")));
@@ -80,6 +84,9 @@ pub(crate) fn chosen(
         if !report.regions.is_empty() {
             text.push_str(&printable_lines(&(regions::text(report, Detail::Summary, limit) + "\n")));
         }
+        if report.roofline.is_some() {
+            text.push_str(&printable_lines(&(roofline::text(report, Detail::Summary, limit) + "\n")));
+        }
         text.push_str(&details(report, Detail::Summary, limit));
     }
     text
@@ -94,6 +101,7 @@ mod tests {
     use polymeter_analysis::model::{NodeReport, PeriodUse, StepReport, TaskReport};
     use polymeter_proto::ledger::Tally;
     use polymeter_proto::run::Run;
+    use polymeter_proto::series::Roofs;
     use serde_json::Value;
 
     use super::*;
@@ -297,6 +305,8 @@ mod tests {
         }
     }
 
+    const ROOFS: Roofs = Roofs { memory_bytes_per_s: 1, double_flop_per_s: 2, single_flop_per_s: 3 };
+
     /// A report in which every key of the JSON form occurs.
     fn full_report() -> Report {
         let mut report = report();
@@ -306,6 +316,8 @@ mod tests {
         report.tasks = vec![TaskReport::default()];
         report.call_stacks = vec![call_stacks::tests::report()];
         report.regions = regions::tests::regions();
+        report.roofline = Some(roofline::tests::roofline());
+        report.by_node.iter_mut().for_each(|node| node.roofs = Some(ROOFS));
         report.submission.run = Some(Run::default());
         report.derived = vec![DerivedReport {
             metric: "perf.ipc".to_owned(),

@@ -4,7 +4,8 @@ use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
 use super::{
-    call_stacks, completeness, events, first_screen, groups, paragraph, processes, regions, series, usage,
+    call_stacks, completeness, events, first_screen, groups, paragraph, processes, regions, roofline, series,
+    usage,
 };
 use crate::output::printable::printable_lines;
 use crate::output::style::painted;
@@ -26,6 +27,8 @@ pub(crate) enum Section {
     Processes,
     /// The regions of instrumented programs.
     Regions,
+    /// The roofline: operations and memory traffic against the roofs of the nodes, by phase.
+    Roofline,
     /// Where the time went: the functions with the most time, if the agent samples `stacks.*`.
     Functions,
     /// The series that changed, with their course.
@@ -77,6 +80,7 @@ impl Sections {
         add(Section::Tasks, &|| groups::tasks(report, detail, limit));
         add(Section::Processes, &|| processes::text(report, detail, limit));
         add(Section::Regions, &|| regions::text(report, detail, limit));
+        add(Section::Roofline, &|| roofline::text(report, detail, limit));
         add(Section::Functions, &|| call_stacks::text(report, detail, limit));
         add(Section::Series, &|| series::text(report, detail, limit));
         add(Section::Phases, &|| groups::phases(report, detail, limit));

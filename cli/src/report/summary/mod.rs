@@ -6,6 +6,7 @@ mod figures;
 mod headline;
 pub(crate) mod plan_changes;
 mod regions;
+mod roofline;
 mod stacks;
 mod traffic;
 
@@ -23,6 +24,7 @@ pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals}
 pub(crate) use headline::{NODES_MAX, headline};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use regions::{REGION_HEAD, REGION_NAMES_FROM, region_remarks, region_row};
+pub(crate) use roofline::{ROOFLINE_HEAD, roofline_remarks, roofline_row};
 pub(crate) use stacks::{
     FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
 };

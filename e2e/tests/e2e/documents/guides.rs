@@ -50,6 +50,7 @@ const STORE: &str = "docs/how-to/store.md";
 const API: &str = "docs/how-to/api.md";
 const KEYS: &str = "docs/how-to/keys.md";
 const REGIONS: &str = "docs/how-to/regions.md";
+const ROOFLINE: &str = "docs/how-to/roofline.md";
 const INSTALL: &str = "docs/how-to/install.md";
 
 /// An ordinary user without anything but the program.
@@ -205,6 +206,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "docs/how-to/notices.md",
         "polymeter notices --off",
         "needs a collector that sends notices: `notices.rs` in the tests of the collector",
+    ),
+    (ROOFLINE, "polymeter calibrate", "needs systemd and an idle node; json.rs calibrates this one"),
+    (
+        ROOFLINE,
+        "sbatch --exclusive",
+        "needs Slurm and a PMU: pmu.rs has a roofline of counters that are laid out",
     ),
     (PROFILE, "sbatch --comment", "needs Slurm and OAR: slurm_comment.rs and oar.rs have both requests"),
     (
