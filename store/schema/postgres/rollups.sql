@@ -1,0 +1,134 @@
+-- Rollups: tables of the buckets that are computed, and views that add those behind them. The collector
+-- computes buckets a few minutes after their end.
+--
+-- `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `integral` is the sum of
+-- the values, each multiplied by the seconds for which it holds, and `covered_s` the sum of these: the mean
+-- over the time of buckets is the quotient of their sums. A sample holds until the next one, at most three
+-- times the longer one of the times before it and behind the next one, and at most five minutes; without a
+-- next one as long as the one before. It counts in the bucket that it lies in. `increase` is for
+-- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
+-- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
+-- and left out.
+
+-- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
+-- removed their samples. Buckets that begin before `claimed_before` are being computed: a transaction that
+-- writes older samples records them in `rollup_late`. Those that begin before `computed_before` are in the
+-- table.
+CREATE TABLE rollup (
+    relation text PRIMARY KEY,
+    final_before timestamptz,
+    claimed_before timestamptz NOT NULL DEFAULT '-infinity',
+    computed_before timestamptz NOT NULL DEFAULT '-infinity'
+);
+INSERT INTO rollup (relation) VALUES ('samples_10s'), ('samples_1min'), ('samples_1h');
+
+-- The hours with samples that were written after their buckets were claimed.
+CREATE TABLE rollup_late (
+    time timestamptz NOT NULL
+);
+
+-- The samples from `begin_at` to `end_at`, which is excluded, with the seconds for which they hold; and the same
+-- of the samples behind the buckets of 10 s that are computed. They read five minutes more on either side. The
+-- sum of a time without time zone and an interval is immutable: the planner computes it.
+DO $do$
+DECLARE
+    template CONSTANT text := $$
+SELECT series_id, time, value,
+       greatest(1e-6, CASE WHEN next_s <= 300
+           THEN least(next_s, 3 * greatest(CASE WHEN before_s <= 300 THEN before_s END, CASE WHEN next_s + after_s <= 300 THEN after_s END))
+           ELSE least(before_s, 300) END) AS held_s
+FROM (
+    SELECT series_id, time, value, date_part('epoch', time - lag(time) OVER line) AS before_s,
+           date_part('epoch', lead(time) OVER line - time) AS next_s,
+           date_part('epoch', lead(time, 2) OVER line - lead(time) OVER line) AS after_s
+    FROM samples WHERE BEHIND time >= (begin_at AT TIME ZONE 'UTC' - interval '5 min') AT TIME ZONE 'UTC'
+        AND time < (end_at AT TIME ZONE 'UTC' + interval '5 min') AT TIME ZONE 'UTC'
+    WINDOW line AS (PARTITION BY series_id ORDER BY time)
+) AS sample WHERE AFTER time >= begin_at AND time < end_at
+$$;
+    returned CONSTANT text := 'TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE sql STABLE PARALLEL SAFE';
+    computed CONSTANT text := $$(SELECT computed_before FROM rollup WHERE relation = 'samples_10s')$$;
+BEGIN
+    EXECUTE format('CREATE FUNCTION polymeter_held_samples(begin_at timestamptz, end_at timestamptz) RETURNS %s AS %L', returned,
+                   replace(replace(template, 'BEHIND', ''), 'AFTER', ''));
+    EXECUTE format('CREATE FUNCTION polymeter_recent_samples(begin_at timestamptz, end_at timestamptz) RETURNS %s AS %L', returned,
+                   replace(replace(template, 'BEHIND', format('time >= %s - interval %L AND', computed, '5 min')),
+                           'AFTER', format('time >= %s AND', computed)));
+END
+$do$;
+
+-- The buckets of 10 s of the samples from `begin_at` to `end_at`, which is excluded. Both are multiples of 10 s.
+CREATE FUNCTION polymeter_sample_buckets(begin_at timestamptz, end_at timestamptz)
+RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, integral float8, covered_s float8, first float8, last float8)
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT series_id, date_bin('10 s', time, 'epoch'), count(*), min(value), max(value), sum(value * held_s), sum(held_s),
+       (min(ARRAY[date_part('epoch', time), value]))[2], (max(ARRAY[date_part('epoch', time), value]))[2]
+FROM polymeter_held_samples(begin_at, end_at) AS sample GROUP BY 1, 2
+$$;
+
+-- The relations of buckets: those that are computed, and behind them those of the finer relation. A function
+-- `samples_..._between` returns the buckets that begin from `begin_at` to `end_at`, which is excluded: the
+-- same as the view has. The planner knows the times of the samples behind the buckets, which the views hide
+-- from it, and leaves partitions out.
+DO $do$
+DECLARE
+    template CONSTANT text := $$
+SELECT series_id, time, count, min, max, integral, covered_s, first, last,
+       CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
+            WHEN last = max THEN last
+            ELSE max - first + last END AS increase
+FROM (
+    SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM rollup_LEVEL
+    WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
+    UNION ALL
+    SELECT series_id, BUCKET AS time, AGGREGATES,
+           (min(ARRAY[date_part('epoch', time), FIRST]))[2] AS first,
+           (max(ARRAY[date_part('epoch', time), LAST]))[2] AS last
+    FROM FINER WHERE BEHIND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
+    GROUP BY series_id, BUCKET
+) AS buckets
+$$;
+    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value * held_s) AS integral, sum(held_s) AS covered_s';
+    of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, sum(integral) AS integral, sum(covered_s) AS covered_s';
+    level record;
+    query text;
+BEGIN
+    FOR level IN
+        SELECT name, finer, aggregates, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
+               format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
+        FROM (VALUES ('10s', '10 s', NULL, of_samples, 'value', 'value'),
+                     ('1min', '1 min', 'samples_10s', of_buckets, 'first', 'last'),
+                     ('1h', '1 h', 'samples_1min', of_buckets, 'first', 'last'))
+            AS levels (name, width, finer, aggregates, first, last)
+    LOOP
+        query := replace(replace(template, 'LEVEL', level.name), 'BUCKET', level.bucket);
+        query := replace(replace(query, 'FIRST', level.first), 'LAST', level.last);
+        query := replace(query, 'AGGREGATES', level.aggregates);
+        EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
+            || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER',
+                       coalesce(level.finer, 'polymeter_recent_samples(''-infinity'', ''infinity'') AS sample'));
+        query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
+        query := replace(query, 'BEHIND', format('%s >= begin_at AND %1$s < end_at AND', level.bucket));
+        query := replace(query, 'FINER', format('%s(begin_at, %s) AS part',
+            coalesce(level.finer || '_between', 'polymeter_recent_samples'), level.behind_end));
+        EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_%1$s
+            LANGUAGE sql STABLE PARALLEL SAFE AS %L', level.name, query);
+    END LOOP;
+END
+$do$;
+
+-- The parts from `begin_at` to `end_at`, which is excluded, of the buckets of `samples_1min`: buckets that are
+-- computed, those of 10 s, and samples.
+CREATE FUNCTION polymeter_minute_parts(begin_at timestamptz, end_at timestamptz)
+RETURNS TABLE (series_id int8, "time" timestamptz, max float8, integral float8, covered_s float8) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT series_id, time, max, integral, covered_s FROM rollup_1min
+WHERE time >= begin_at AND time < end_at AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM rollup_10s
+WHERE time >= begin_at AND time < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+    AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), value, value * held_s, held_s
+FROM polymeter_recent_samples(begin_at, end_at) AS sample
+$$;
