@@ -44,15 +44,15 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
     }
 }
 
-/// Returns the course of a gauge. An interval counts as far as it lies between two times.
-pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
-    let intervals = buckets.iter().map(|bucket| {
-        let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
-        let held_ns = until_ns.saturating_sub(bucket.time_ns.max(begin_ns));
-        let held = Interval::of((bucket.time_ns, bucket.mean()), held_ns);
-        Interval { min: bucket.min, max: bucket.max, ..held }
-    });
-    Curve::of_intervals(intervals)
+/// Returns the course of a gauge. An interval counts for the time that its samples cover.
+pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
+    Curve::of_intervals(buckets.iter().map(|bucket| Interval {
+        time_ns: bucket.time_ns,
+        min: bucket.min,
+        max: bucket.max,
+        sum: bucket.integral * 1e9,
+        weight_ns: units::whole(bucket.covered_s * 1e9).max(1),
+    }))
 }
 
 /// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the
@@ -173,8 +173,7 @@ mod tests {
 
     #[test]
     fn the_course_of_a_gauge_has_the_range_of_each_interval() {
-        let ends_ns = (8 * SECOND_NS, 11 * SECOND_NS);
-        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]), 10 * SECOND_NS, ends_ns);
+        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]));
         assert_eq!(curve.mean(), Some(8.0 / 3.0));
         let ranges: Vec<_> = curve.intervals().iter().map(|interval| (interval.min, interval.max)).collect();
         assert_eq!(ranges, [(1.0, 5.0), (2.0, 2.0)]);

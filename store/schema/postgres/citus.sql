@@ -99,27 +99,19 @@ BEGIN
 END
 $$;
 
--- The statement for the samples from `begin_at` to `end_at`, which is excluded, as polymeter_held_samples has
--- them, of a node and of the series `ids`, or of all if these are null. Each shard computes its own.
-CREATE FUNCTION polymeter_held_statement(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
-SELECT format($statement$
-SELECT node_key, series_id, time, value,
-       greatest(1e-6, CASE WHEN next_s <= 300
-           THEN least(next_s, 3 * greatest(CASE WHEN before_s <= 300 THEN before_s END, CASE WHEN next_s + after_s <= 300 THEN after_s END))
-           ELSE least(before_s, 300) END) AS held_s
-FROM (
-    SELECT node_key, series_id, time, value, date_part('epoch', time - lag(time) OVER line) AS before_s,
-           date_part('epoch', lead(time) OVER line - time) AS next_s,
-           date_part('epoch', lead(time, 2) OVER line - lead(time) OVER line) AS after_s
-    FROM samples WHERE time >= %L::timestamptz AND time < %L::timestamptz %s
-    WINDOW line AS (PARTITION BY node_key, series_id ORDER BY time)
-) AS sample WHERE time >= %L::timestamptz AND time < %L::timestamptz$statement$,
-    begin_at - interval '5 min', end_at + interval '5 min',
-    coalesce(format('AND node_key = %L::int4', polymeter_node_key(of_node)), '')
-        || coalesce(format(' AND series_id = ANY (%L::int8[])', ids), ''),
-    begin_at, end_at)
-$$;
+-- The statement for the samples from `begin_at` to `end_at`, which is excluded, of a node and of the series `ids`,
+-- or of all if these are null, with the seconds for which they hold. Each shard computes its own.
+DO $do$
+BEGIN
+    EXECUTE format('CREATE FUNCTION polymeter_held_statement(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
+        RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS %L', format($$
+SELECT replace(replace(replace(%L, 'CONDITIONS',
+        'true' || coalesce(format(' AND node_key = %%L::int4', polymeter_node_key(of_node)), '')
+            || coalesce(format(' AND series_id = ANY (%%L::int8[])', ids), '')),
+    'BEGIN_AT', format('(%%L::timestamptz)', begin_at)), 'END_AT', format('(%%L::timestamptz)', end_at))
+$$, polymeter_held_statement('node_key, series_id', ARRAY['CONDITIONS', 'true'], 'BEGIN_AT', 'END_AT')));
+END
+$do$;
 
 CREATE FUNCTION polymeter_held_samples(ids int8[], begin_at timestamptz, end_at timestamptz)
 RETURNS TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
@@ -246,19 +238,6 @@ BEGIN
     END LOOP;
 END
 $do$;
-
-CREATE OR REPLACE FUNCTION polymeter_minute_parts(begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, max float8, integral float8, covered_s float8)
-LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
-SELECT series_id, time, max, integral, covered_s FROM rollup_1min
-WHERE time >= begin_at AND time < end_at AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM rollup_10s
-WHERE time >= begin_at AND time < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-    AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
-UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM polymeter_recent_buckets(NULL, begin_at, end_at)
-$$;
 
 -- The views for users, as in views.sql.
 CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS

@@ -27,33 +27,39 @@ CREATE TABLE rollup_late (
     time timestamptz NOT NULL
 );
 
--- The samples from `begin_at` to `end_at`, which is excluded, with the seconds for which they hold; and the same
--- of the samples behind the buckets of 10 s that are computed. They read five minutes more on either side. The
--- sum of a time without time zone and an interval is immutable: the planner computes it.
-DO $do$
-DECLARE
-    template CONSTANT text := $$
-SELECT series_id, time, value,
+-- The statement for the samples of the time from `lower` to `upper`, which is excluded, with the seconds for
+-- which they hold. It reads five minutes more on either side. `conditions`: those on the samples that are read,
+-- and on those that are returned. The sum of a time without time zone and an interval is immutable: the planner
+-- computes it.
+CREATE FUNCTION polymeter_held_statement(key text, conditions text[], lower text, upper text) RETURNS text LANGUAGE sql IMMUTABLE AS $do$
+SELECT format($statement$
+SELECT %1$s, time, value,
        greatest(1e-6, CASE WHEN next_s <= 300
            THEN least(next_s, 3 * greatest(CASE WHEN before_s <= 300 THEN before_s END, CASE WHEN next_s + after_s <= 300 THEN after_s END))
            ELSE least(before_s, 300) END) AS held_s
 FROM (
-    SELECT series_id, time, value, date_part('epoch', time - lag(time) OVER line) AS before_s,
+    SELECT %1$s, time, value, date_part('epoch', time - lag(time) OVER line) AS before_s,
            date_part('epoch', lead(time) OVER line - time) AS next_s,
            date_part('epoch', lead(time, 2) OVER line - lead(time) OVER line) AS after_s
-    FROM samples WHERE BEHIND time >= (begin_at AT TIME ZONE 'UTC' - interval '5 min') AT TIME ZONE 'UTC'
-        AND time < (end_at AT TIME ZONE 'UTC' + interval '5 min') AT TIME ZONE 'UTC'
-    WINDOW line AS (PARTITION BY series_id ORDER BY time)
-) AS sample WHERE AFTER time >= begin_at AND time < end_at
+    FROM samples WHERE time >= (%4$s AT TIME ZONE 'UTC' - interval '5 min') AT TIME ZONE 'UTC'
+        AND time < (%5$s AT TIME ZONE 'UTC' + interval '5 min') AT TIME ZONE 'UTC' AND %2$s
+    WINDOW line AS (PARTITION BY %1$s ORDER BY time)
+) AS sample WHERE time >= %4$s AND time < %5$s AND %3$s$statement$,
+    key, conditions[1], conditions[2], lower, upper)
+$do$;
+
+-- The conditions for the samples behind the buckets of 10 s that are computed.
+CREATE FUNCTION polymeter_recent_conditions() RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+SELECT ARRAY['time >= (SELECT computed_before FROM rollup WHERE relation = ''samples_10s'') - interval ''5 min''',
+             'time >= (SELECT computed_before FROM rollup WHERE relation = ''samples_10s'')']
 $$;
-    returned CONSTANT text := 'TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE sql STABLE PARALLEL SAFE';
-    computed CONSTANT text := $$(SELECT computed_before FROM rollup WHERE relation = 'samples_10s')$$;
+
+-- The samples of a time, with the seconds for which they hold.
+DO $do$
 BEGIN
-    EXECUTE format('CREATE FUNCTION polymeter_held_samples(begin_at timestamptz, end_at timestamptz) RETURNS %s AS %L', returned,
-                   replace(replace(template, 'BEHIND', ''), 'AFTER', ''));
-    EXECUTE format('CREATE FUNCTION polymeter_recent_samples(begin_at timestamptz, end_at timestamptz) RETURNS %s AS %L', returned,
-                   replace(replace(template, 'BEHIND', format('time >= %s - interval %L AND', computed, '5 min')),
-                           'AFTER', format('time >= %s AND', computed)));
+    EXECUTE format('CREATE FUNCTION polymeter_held_samples(begin_at timestamptz, end_at timestamptz)
+        RETURNS TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE sql STABLE PARALLEL SAFE AS %L',
+        polymeter_held_statement('series_id', ARRAY['true', 'true'], 'begin_at', 'end_at'));
 END
 $do$;
 
@@ -107,28 +113,35 @@ BEGIN
         query := replace(query, 'AGGREGATES', level.aggregates);
         EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
             || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER',
-                       coalesce(level.finer, 'polymeter_recent_samples(''-infinity'', ''infinity'') AS sample'));
+                       coalesce(level.finer, format('(%s) AS sample', polymeter_held_statement('series_id', polymeter_recent_conditions(),
+                           '(timestamptz ''-infinity'')', '(timestamptz ''infinity'')'))));
         query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
         query := replace(query, 'BEHIND', format('%s >= begin_at AND %1$s < end_at AND', level.bucket));
-        query := replace(query, 'FINER', format('%s(begin_at, %s) AS part',
-            coalesce(level.finer || '_between', 'polymeter_recent_samples'), level.behind_end));
+        query := replace(query, 'FINER', format(CASE WHEN level.finer IS NULL THEN '(%s) AS sample' ELSE '%s_between(begin_at, %s) AS part' END,
+            coalesce(level.finer, polymeter_held_statement('series_id', polymeter_recent_conditions(), 'begin_at', level.behind_end)),
+            level.behind_end));
         EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_%1$s
             LANGUAGE sql STABLE PARALLEL SAFE AS %L', level.name, query);
     END LOOP;
 END
 $do$;
 
--- The parts from `begin_at` to `end_at`, which is excluded, of the buckets of `samples_1min`: buckets that are
--- computed, those of 10 s, and samples.
-CREATE FUNCTION polymeter_minute_parts(begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, max float8, integral float8, covered_s float8) LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT series_id, time, max, integral, covered_s FROM rollup_1min
-WHERE time >= begin_at AND time < end_at AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+-- The statement for the parts of the minutes of a series from `lower` to `upper`, which is excluded: buckets that
+-- are computed, those of 10 s, and samples. It is a part of views: users have no rights on what it reads.
+CREATE FUNCTION polymeter_minute_statement(series text, lower text, upper text) RETURNS text LANGUAGE sql IMMUTABLE AS $do$
+SELECT format($statement$
+SELECT time, max, integral, covered_s FROM rollup_1min
+WHERE series_id = %1$s AND time >= %2$s AND time < %3$s AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM rollup_10s
-WHERE time >= begin_at AND time < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+SELECT date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM rollup_10s
+WHERE series_id = %1$s AND time >= %2$s AND time < %3$s AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
     AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), value, value * held_s, held_s
-FROM polymeter_recent_samples(begin_at, end_at) AS sample
-$$;
+SELECT date_bin('1 min', time, 'epoch'), value, value * held_s, held_s FROM (%4$s) AS held$statement$,
+    series, lower, upper, polymeter_held_statement('series_id', ARRAY[
+        format('series_id = %s AND %s', series, (polymeter_recent_conditions())[1]), (polymeter_recent_conditions())[2]], lower, upper))
+$do$;
+
+-- They write parts of the schema, and are of no use to others.
+REVOKE EXECUTE ON FUNCTION polymeter_held_statement(text, text[], text, text), polymeter_recent_conditions(),
+    polymeter_minute_statement(text, text, text) FROM PUBLIC;

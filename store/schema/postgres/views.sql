@@ -199,6 +199,9 @@ SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
 -- One value per minute and series: of counters the greatest, of others the mean over time. The relations of Kwollect's
 -- functions with `summary`; conditions on the time reach the rollups.
+DO $do$
+BEGIN
+    EXECUTE replace($view$
 CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
 SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
        CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END AS value,
@@ -221,19 +224,20 @@ CROSS JOIN LATERAL (
     WHERE series.job_key IS NULL AND series.node = run.node
 ) AS series
 CROSS JOIN LATERAL (
-    SELECT time, max(max) AS max, sum(integral) AS integral, sum(covered_s) AS covered_s FROM polymeter_minute_parts(series.lower, series.upper + interval '1 min') AS part
-    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+    SELECT time, max(max) AS max, sum(integral) AS integral, sum(covered_s) AS covered_s FROM (PARTS) AS part
+    WHERE part.time >= series.lower AND part.time <= series.upper
         AND run.clock_offset IS NULL
     GROUP BY time
     UNION ALL
-    SELECT time - run.clock_offset, max(max), sum(integral), sum(covered_s) FROM polymeter_minute_parts(series.lower, series.upper + interval '1 min') AS part
-    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+    SELECT time - run.clock_offset, max(max), sum(integral), sum(covered_s) FROM (PARTS) AS part
+    WHERE part.time >= series.lower AND part.time <= series.upper
         AND run.clock_offset IS NOT NULL
     GROUP BY time
     UNION ALL
     SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
-) AS bucket;
-
+) AS bucket
+$view$, 'PARTS', polymeter_minute_statement('series.series_id', 'series.lower', '(series.upper + interval ''1 min'')'));
+    EXECUTE replace($view$
 CREATE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
     SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
@@ -256,13 +260,16 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
     ) AS series
     CROSS JOIN LATERAL (
-        SELECT time, max(max) AS max, sum(integral) AS integral, sum(covered_s) AS covered_s FROM polymeter_minute_parts(run.lower, run.minute_upper + interval '1 min') AS part
-        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.minute_upper
+        SELECT time, max(max) AS max, sum(integral) AS integral, sum(covered_s) AS covered_s FROM (PARTS) AS part
+        WHERE part.time >= run.lower AND part.time <= run.minute_upper
         GROUP BY time
         UNION ALL
         SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
     ) AS bucket
-) AS visible;
+) AS visible
+$view$, 'PARTS', polymeter_minute_statement('series.series_id', 'run.lower', '(run.minute_upper + interval ''1 min'')'));
+END
+$do$;
 
 CREATE VIEW metrics_by_device_summary AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
