@@ -103,11 +103,11 @@ $$;
 -- or of all if these are null, with the seconds for which they hold. Each shard computes its own.
 DO $do$
 BEGIN
-    EXECUTE format('CREATE FUNCTION polymeter_held_statement(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
+    EXECUTE format('CREATE FUNCTION polymeter_shard_statement(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
         RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS %L', format($$
 SELECT replace(replace(replace(%L, 'CONDITIONS',
-        'true' || coalesce(format(' AND node_key = %%L::int4', polymeter_node_key(of_node)), '')
-            || coalesce(format(' AND series_id = ANY (%%L::int8[])', ids), '')),
+        'true' || CASE WHEN of_node IS NULL THEN '' ELSE format(' AND node_key = %%L::int4', polymeter_node_key(of_node)) END
+            || CASE WHEN ids IS NULL THEN '' ELSE format(' AND series_id = ANY (%%L::int8[])', ids) END),
     'BEGIN_AT', format('(%%L::timestamptz)', begin_at)), 'END_AT', format('(%%L::timestamptz)', end_at))
 $$, polymeter_held_statement('node_key, series_id', ARRAY['CONDITIONS', 'true'], 'BEGIN_AT', 'END_AT')));
 END
@@ -116,7 +116,7 @@ $do$;
 CREATE FUNCTION polymeter_held_samples(ids int8[], begin_at timestamptz, end_at timestamptz)
 RETURNS TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
 BEGIN
-    RETURN QUERY EXECUTE format('SELECT series_id, time, value, held_s FROM (%s) AS held', polymeter_held_statement(NULL, ids, begin_at, end_at));
+    RETURN QUERY EXECUTE format('SELECT series_id, time, value, held_s FROM (%s) AS held', polymeter_shard_statement(NULL, ids, begin_at, end_at));
 END
 $$;
 
@@ -133,7 +133,7 @@ BEGIN
                 (min(ARRAY[date_part(''epoch'', time), value]))[2], (max(ARRAY[date_part(''epoch'', time), value]))[2]
          FROM (%s) AS held WHERE date_bin(''10 s'', time, ''epoch'') >= %L::timestamptz AND date_bin(''10 s'', time, ''epoch'') < %L::timestamptz
          GROUP BY node_key, series_id, date_bin(''10 s'', time, ''epoch'')',
-        polymeter_held_statement(of_node, ids, begin_at, end_at + interval '10 s'), begin_at, end_at);
+        polymeter_shard_statement(of_node, ids, begin_at, end_at + interval '10 s'), begin_at, end_at);
 END
 $$;
 
@@ -350,7 +350,7 @@ BEGIN
     FOR called IN
         SELECT oid::regprocedure AS name, prosecdef FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
             AND proname IN ('polymeter_readable_node', 'polymeter_samples_of_node', 'polymeter_own_samples', 'polymeter_own_minutes',
-                            'polymeter_samples_among', 'polymeter_held_statement', 'polymeter_held_samples', 'polymeter_sample_buckets',
+                            'polymeter_samples_among', 'polymeter_shard_statement', 'polymeter_held_samples', 'polymeter_sample_buckets',
                             'polymeter_recent_buckets')
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called.name, current_schema());
