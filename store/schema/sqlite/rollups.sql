@@ -124,6 +124,10 @@ FROM (
 ) GROUP BY series_id, bucket;
 
 -- The same of a minute and of an hour, from their buckets of 10 s.
+CREATE VIEW polymeter_changed_minute AS
+SELECT DISTINCT series_id, time - time % 60000000000 AS time FROM polymeter_changed_bucket
+WHERE time - time % 60000000000 >= coalesce((SELECT final_before FROM rollup WHERE relation = 'samples_1min'), 0);
+
 CREATE VIEW polymeter_changed_1min AS
 SELECT series_id, wide AS time, sum(count) AS count, min(min) AS min, max(max) AS max, sum(integral) AS integral,
        sum(covered_s) AS covered_s, min(first) AS first, min(last) AS last
@@ -132,14 +136,18 @@ FROM (
            first_value(first) OVER line AS first, last_value(last) OVER line AS last
     FROM (
         SELECT old.series_id, old.time, count, min, max, integral, covered_s, first, last
-        FROM (SELECT DISTINCT series_id, time - time % 60000000000 AS wide FROM polymeter_changed_bucket) AS part
-        CROSS JOIN rollup_10s AS old ON old.series_id = part.series_id AND old.time >= wide AND old.time < wide + 60000000000
+        FROM polymeter_changed_minute AS part
+        CROSS JOIN rollup_10s AS old ON old.series_id = part.series_id AND old.time >= part.time AND old.time < part.time + 60000000000
         WHERE (old.series_id, old.time) NOT IN (SELECT series_id, time FROM polymeter_changed_bucket)
         UNION ALL
         SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM polymeter_changed_10s
     ) WHERE time - time % 60000000000 >= coalesce((SELECT final_before FROM rollup WHERE relation = 'samples_1min'), 0)
     WINDOW line AS (PARTITION BY series_id, time - time % 60000000000 ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 ) GROUP BY series_id, wide;
+
+CREATE VIEW polymeter_changed_hour AS
+SELECT DISTINCT series_id, time - time % 3600000000000 AS time FROM polymeter_changed_bucket
+WHERE time - time % 3600000000000 >= coalesce((SELECT final_before FROM rollup WHERE relation = 'samples_1min'), 0);
 
 CREATE VIEW polymeter_changed_1h AS
 SELECT series_id, wide AS time, sum(count) AS count, min(min) AS min, max(max) AS max, sum(integral) AS integral,
@@ -149,8 +157,8 @@ FROM (
            first_value(first) OVER line AS first, last_value(last) OVER line AS last
     FROM (
         SELECT old.series_id, old.time, count, min, max, integral, covered_s, first, last
-        FROM (SELECT DISTINCT series_id, time - time % 3600000000000 AS wide FROM polymeter_changed_bucket) AS part
-        CROSS JOIN rollup_10s AS old ON old.series_id = part.series_id AND old.time >= wide AND old.time < wide + 3600000000000
+        FROM polymeter_changed_hour AS part
+        CROSS JOIN rollup_10s AS old ON old.series_id = part.series_id AND old.time >= part.time AND old.time < part.time + 3600000000000
         WHERE (old.series_id, old.time) NOT IN (SELECT series_id, time FROM polymeter_changed_bucket)
         UNION ALL
         SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM polymeter_changed_10s
@@ -179,7 +187,7 @@ SELECT series_id, time, count, min, max, integral, covered_s, first, last,
             ELSE max - first + last END AS increase
 FROM (
     SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM rollup_1min
-    WHERE (series_id, time) NOT IN (SELECT series_id, time FROM polymeter_changed_1min)
+    WHERE (series_id, time) NOT IN (SELECT series_id, time FROM polymeter_changed_minute)
     UNION ALL
     SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM polymeter_changed_1min
 );
@@ -192,7 +200,7 @@ SELECT series_id, time, count, min, max, integral, covered_s, first, last,
             ELSE max - first + last END AS increase
 FROM (
     SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM rollup_1h
-    WHERE (series_id, time) NOT IN (SELECT series_id, time FROM polymeter_changed_1h)
+    WHERE (series_id, time) NOT IN (SELECT series_id, time FROM polymeter_changed_hour)
     UNION ALL
     SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM polymeter_changed_1h
 );

@@ -91,7 +91,7 @@ LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
 JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
-    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_1min)
+    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_minute)
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
@@ -116,7 +116,7 @@ LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
 JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
-    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_1min)
+    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_minute)
     AND bucket.time >= job_node.started
     AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
 UNION ALL

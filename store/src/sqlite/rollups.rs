@@ -15,7 +15,7 @@ use crate::stop::Stop;
 /// Adds new samples to the rollups.
 pub(super) const ADD: Task = Task { name: "add samples to the rollups", rounds: 1, run: add };
 
-/// The number of samples that a transaction adds: it delays the writer by some 50 ms.
+/// The number of samples that a transaction adds: it delays the writer by some 200 ms.
 const STEP_ROWS: i64 = 20_000;
 
 /// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
