@@ -99,8 +99,9 @@ fn time_column(environment: &TestEnvironment) -> &'static str {
 /// Returns the buckets of a relation.
 fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucket> {
     let time = time_column(environment);
-    let query =
-        format!("SELECT series_id, {time}, count, min, max, integral, covered_s, first, last, increase FROM {relation}");
+    let query = format!(
+        "SELECT series_id, {time}, count, min, max, integral, covered_s, first, last, increase FROM {relation}"
+    );
     let rows: Vec<[f64; 10]> = rows(environment, &query);
     let number = rows.len();
     let buckets: BTreeMap<Key, Bucket> = rows
@@ -270,7 +271,7 @@ fn rollups_equal_the_samples(environment: &mut TestEnvironment) {
 /// The functions for the buckets of a range return what the views have there, also at its ends.
 fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i64) {
     const COLUMNS: &str =
-        "series_id, time, count, min, max, round(CAST(covered_s AS numeric), 6) AS covered_s, first, last, increase";
+        "series_id, time, count, min, max, round(covered_s::numeric, 6), first, last, increase";
     let time = |time_us: i64| format!("to_timestamp({})", time_us / SECOND_US);
     let minute_us = 60 * SECOND_US;
     for (relation, _) in ROLLUPS {
@@ -357,7 +358,9 @@ fn uneven(node: i64, begin_us: i64) -> Vec<(i64, i64)> {
 fn whole(environment: &TestEnvironment, relation: &str) -> Vec<[f64; 3]> {
     rows(
         environment,
-        &format!("SELECT series_id, sum(integral), sum(covered_s) FROM {relation} GROUP BY series_id ORDER BY series_id"),
+        &format!(
+            "SELECT series_id, sum(integral), sum(covered_s) FROM {relation} GROUP BY series_id ORDER BY series_id"
+        ),
     )
 }
 

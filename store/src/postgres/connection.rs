@@ -48,15 +48,7 @@ pub(super) struct PostgresConnection {
 
 impl PostgresConnection {
     pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
-        Self {
-            runtime,
-            client,
-            watched: None,
-            table,
-            dialect: &DIALECT,
-            copy: None,
-            days: BTreeSet::new(),
-        }
+        Self { runtime, client, watched: None, table, dialect: &DIALECT, copy: None, days: BTreeSet::new() }
     }
 
     /// Lets the log tell what statements wait for.

@@ -62,13 +62,8 @@ const HYPERTABLE: [Task; 7] = [
 ];
 
 /// The tasks for a hypertable without compression, which belongs to the community license.
-const PLAIN_HYPERTABLE: [Task; 5] = [
-    rollups::COMPUTE,
-    rollups::COMPUTE_LATE,
-    retention::REMOVE,
-    metadata::REMOVE,
-    requests::REMOVE,
-];
+const PLAIN_HYPERTABLE: [Task; 5] =
+    [rollups::COMPUTE, rollups::COMPUTE_LATE, retention::REMOVE, metadata::REMOVE, requests::REMOVE];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {

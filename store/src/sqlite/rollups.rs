@@ -48,9 +48,11 @@ fn add_step(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
     connection.begin()?;
     let (done, last) = position(connection)?;
     let end = last.min(done + STEP_ROWS);
-    connection.execute("UPDATE rollup SET samples_rowid = $1, step_rowid = $2", &[done.into(), end.into()])?;
+    connection
+        .execute("UPDATE rollup SET samples_rowid = $1, step_rowid = $2", &[done.into(), end.into()])?;
     connection.execute("DELETE FROM temp.changed", &[])?;
-    connection.execute("INSERT INTO temp.changed SELECT series_id, time FROM polymeter_changed_bucket", &[])?;
+    connection
+        .execute("INSERT INTO temp.changed SELECT series_id, time FROM polymeter_changed_bucket", &[])?;
     connection.execute("INSERT OR REPLACE INTO rollup_10s SELECT * FROM polymeter_changed_10s", &[])?;
     for (name, width_ns, finer) in WIDER {
         connection.execute(&widen(name, width_ns, finer), &[])?;
