@@ -129,8 +129,8 @@ fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
 /// The time within which other samples tell how long a sample holds.
 const NEAR_US: i64 = 300 * SECOND_US;
 
-/// Returns the seconds for which each sample holds: until the next one, at most three times the longer one of
-/// the gaps before and after that, as far as they are near.
+/// Returns the seconds for which each sample holds: until the next one; where one is near before it, at most three
+/// times the longer one of the gaps before and after that.
 fn held_s(samples: &[(i64, f64)]) -> Vec<f64> {
     let near = |from: i64, to: i64| (to - from <= NEAR_US).then_some(to - from);
     let mut held = Vec::new();
@@ -142,8 +142,8 @@ fn held_s(samples: &[(i64, f64)]) -> Vec<f64> {
             None => before.unwrap_or(NEAR_US),
             Some(next) => {
                 let second = at(number + 2).filter(|second| near(*time, *second).is_some());
-                let usual = before.max(second.map(|second| second - next));
-                usual.map_or(next - time, |usual| (next - time).min(3 * usual))
+                let after = second.map_or(0, |second| second - next);
+                before.map_or(next - time, |before| (next - time).min(3 * before.max(after)))
             }
         };
         held.push(held_us.max(1) as f64 / 1e6);

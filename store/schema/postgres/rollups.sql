@@ -4,8 +4,8 @@
 -- `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `integral` is the sum of
 -- the values, each multiplied by the seconds for which it holds, and `covered_s` the sum of these: the mean
 -- over the time of buckets is the quotient of their sums. A sample holds until the next one, at most three
--- times the longer one of the times before it and behind the next one, and at most five minutes; without a
--- next one as long as the one before. It counts in the bucket that it lies in. `increase` is for
+-- times the longer one of the times before it and behind the next one if there is one before, and at most five
+-- minutes; without a next one as long as the one before. It counts in the bucket that it lies in. `increase` is for
 -- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
 -- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
 -- and left out.
@@ -35,7 +35,7 @@ CREATE FUNCTION polymeter_held_statement(key text, conditions text[], lower text
 SELECT format($statement$
 SELECT %1$s, time, value,
        greatest(1e-6, CASE WHEN next_s <= 300
-           THEN least(next_s, 3 * greatest(CASE WHEN before_s <= 300 THEN before_s END, CASE WHEN next_s + after_s <= 300 THEN after_s END))
+           THEN least(next_s, CASE WHEN before_s <= 300 THEN 3 * greatest(before_s, CASE WHEN next_s + after_s <= 300 THEN after_s END) END)
            ELSE least(before_s, 300) END) AS held_s
 FROM (
     SELECT %1$s, time, value, date_part('epoch', time - lag(time) OVER line) AS before_s,

@@ -1,8 +1,8 @@
 -- Rollups: `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `integral` is the
 -- sum of the values, each multiplied by the seconds for which it holds, and `covered_s` the sum of these: the
 -- mean over the time of buckets is the quotient of their sums. A sample holds until the next one, at most three
--- times the longer one of the times before it and behind the next one, and at most five minutes; without a next
--- one as long as the one before. It counts in the bucket that it lies in. `increase` is for counters: the last
+-- times the longer one of the times before it and behind the next one if there is one before, and at most five
+-- minutes; without a next one as long as the one before. It counts in the bucket that it lies in. `increase` is for counters: the last
 -- value minus the first. A counter that fell to half or less has restarted; it is counted from 0 then. Where it
 -- has since exceeded its earlier values, the part before the restart is unknown and left out.
 --
@@ -95,7 +95,7 @@ SELECT series_id, bucket AS time, count(*) AS count, min(value) AS min, max(valu
 FROM (
     SELECT series_id, bucket, value,
            max(1e3, CASE WHEN next_ns <= 300000000000
-               THEN coalesce(min(next_ns, 3 * coalesce(max(before_ns, after_ns), before_ns, after_ns)), next_ns)
+               THEN coalesce(min(next_ns, 3 * max(before_ns, coalesce(after_ns, 0))), next_ns)
                ELSE coalesce(before_ns, 300000000000) END) / 1e9 AS held_s,
            first_value(value) OVER line AS first, last_value(value) OVER line AS last
     FROM (
