@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use polymeter_agent::cgroups::{JobCgroups, Mounts};
@@ -33,6 +34,9 @@ polymeter_test_harness::tests![
     processes_that_live_for_milliseconds_are_sampled,
     unwinding_finds_callers_without_frame_pointers,
     unwinding_finds_the_callers_that_perf_finds,
+    waits_have_the_times_that_the_program_measures,
+    waits_of_a_cgroup_are_those_of_its_threads,
+    a_storm_of_switches_costs_samples_of_its_own_only,
 ];
 
 fn main() -> ExitCode {
@@ -127,6 +131,97 @@ int main(void) {
 
 /// The callers of its innermost function.
 const CALLERS: [&str; 4] = ["with_room", "with_variable_room", "outermost", "main"];
+
+/// A program whose first thread sleeps, waits for a lock that another thread holds, and reads a pipe that a
+/// third one fills. It measures the time of each, and writes the sums to the file of its argument, in
+/// nanoseconds.
+const WAITING: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#define APART __attribute__((noinline, noclone))
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int asked[2], answered[2];
+static volatile long sink;
+static long now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+static void *holds(void *arg) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        usleep(5000);
+        pthread_mutex_unlock(&lock);
+        usleep(500);
+    }
+    return arg;
+}
+static void *answers(void *arg) {
+    for (char byte; read(asked[0], &byte, 1) == 1;) {
+        usleep(2000);
+        if (write(answered[1], &byte, 1) != 1) break;
+    }
+    return arg;
+}
+APART void sleeps(void) { usleep(3000 + random() % 6000); sink++; }
+APART void locks(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); sink++; }
+APART void reads(void) {
+    char byte = 0;
+    if (write(asked[1], &byte, 1) != 1 || read(answered[0], &byte, 1) != 1) exit(1);
+    sink++;
+}
+int main(int argc, char **argv) {
+    int out = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    pthread_t holder, answerer;
+    if (pipe(asked) || pipe(answered)) return 1;
+    pthread_create(&holder, 0, holds, 0);
+    pthread_create(&answerer, 0, answers, 0);
+    for (long sums[3] = {0};;) {
+        long begin = now();
+        sleeps();
+        long slept = now();
+        locks();
+        long locked = now();
+        reads();
+        sums[0] += slept - begin, sums[1] += locked - slept, sums[2] += now() - locked;
+        char text[100];
+        int len = snprintf(text, sizeof text, "%19ld %19ld %19ld", sums[0], sums[1], sums[2]);
+        if (pwrite(out, text, len, 0) != len) return 1;
+    }
+}
+"#;
+
+/// The functions in which it waits, in the order of its sums.
+const WAITS: [&str; 3] = ["sleeps", "locks", "reads"];
+
+/// A program with two threads that wake each other as fast as they can, and a third one that sleeps.
+const STORM: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+#define APART __attribute__((noinline, noclone))
+static int there[2], back[2];
+static volatile long sink;
+APART void sleeps_long(void) { for (;;) { usleep(400000); sink++; } }
+static void *echoes(void *arg) {
+    for (char byte; read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1;) sink++;
+    return arg;
+}
+static void *calls(void *arg) {
+    for (char byte = 0; write(there[1], &byte, 1) == 1 && read(back[0], &byte, 1) == 1;) sink++;
+    return arg;
+}
+int main(void) {
+    pthread_t echo, call;
+    if (pipe(there) || pipe(back)) return 1;
+    pthread_create(&echo, 0, echoes, 0);
+    pthread_create(&call, 0, calls, 0);
+    sleeps_long();
+}
+"#;
 
 fn need_root() {
     if !rustix::process::geteuid().is_root() {
@@ -272,6 +367,24 @@ impl Sampled {
         100.0 * float(with) / float(all)
     }
 
+    /// Returns the time of the samples in a function and what it calls, in nanoseconds.
+    fn nanos_in(&self, function: &str) -> u64 {
+        let mut nanos = 0;
+        for profile in &self.all {
+            let is_it = |stack: &u32| {
+                let function_of = &profile.functions[profile.stacks[*stack as usize].1 as usize];
+                function_of.name.as_ref().is_some_and(|name| name.as_str() == function)
+            };
+            let caller = |stack: &u32| profile.stacks[*stack as usize].0;
+            let counts = profile.counts.iter();
+            let inside =
+                counts.filter(|(_, stack, _)| std::iter::successors(Some(*stack), caller).any(|s| is_it(&s)));
+            let count: u64 = inside.map(|(.., count)| count).sum();
+            nanos += count * profile.period.unwrap().as_nanos();
+        }
+        nanos
+    }
+
     /// Checks the shares of the program's functions, within some points.
     fn check(&self, points: f64) {
         let shares = self.shares();
@@ -313,6 +426,23 @@ fn functions_have_the_shares_of_the_program() {
 /// A cgroup of version 2, which is removed at the end.
 struct Cgroup(PathBuf);
 
+impl Cgroup {
+    /// Makes one, or skips the test.
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mounts = Mounts::read(Path::new("/")).unwrap();
+        let Some(root) = mounts.v2.clone().filter(|_| mounts.perf_follows_v2()) else {
+            skip("cgroup2", "perf does not follow cgroups of version 2")
+        };
+        let name = format!("polymeter-stacks-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let cgroup = Self(root.join(name));
+        match fs::create_dir(&cgroup.0) {
+            Ok(()) => cgroup,
+            Err(error) => skip("cgroup2", &error.to_string()),
+        }
+    }
+}
+
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for _ in 0..100 {
@@ -326,14 +456,7 @@ impl Drop for Cgroup {
 
 fn a_cgroup_is_sampled_with_all_that_runs_in_it() {
     need_root();
-    let mounts = Mounts::read(Path::new("/")).unwrap();
-    let Some(root) = mounts.v2.clone().filter(|_| mounts.perf_follows_v2()) else {
-        skip("cgroup2", "perf does not follow cgroups of version 2")
-    };
-    let cgroup = Cgroup(root.join(format!("polymeter-stacks-{}", std::process::id())));
-    if let Err(error) = fs::create_dir(&cgroup.0) {
-        skip("cgroup2", &error.to_string());
-    }
+    let cgroup = Cgroup::new();
     let compiled = Compiled::new();
     let outside = compiled.start("1");
     let target = Target::Cgroups(JobCgroups { v2: Some(cgroup.0.clone()), ..JobCgroups::default() });
@@ -449,4 +572,85 @@ fn unwinding_finds_the_callers_that_perf_finds() {
     sampled.until(100);
     let share = sampled.share_with_callers("innermost", &CALLERS);
     assert!(share > 98.0, "{share} %");
+}
+
+/// Returns the sums that the program has measured.
+fn measured(path: &Path) -> Vec<u64> {
+    let until_ns = clock::monotonic_ns() + PATIENCE_NS;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let sums: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        if sums.len() == WAITS.len() {
+            return sums;
+        }
+        assert!(clock::monotonic_ns() < until_ns, "the program measures nothing");
+        clock::sleep(Duration::from_millis(10));
+    }
+}
+
+fn waits_have_the_times_that_the_program_measures() {
+    let compiled = Compiled::of(WAITING);
+    let path = compiled.directory.path().join("sums");
+    let running = compiled.start(path.to_str().unwrap());
+    let before = measured(&path);
+    let mut sampled = Sampled::start_metric(&Target::Processes(running.0.id()), "stacks.wait");
+    sampled.until(5000);
+    let after = measured(&path);
+    let waited: Vec<f64> =
+        before.iter().zip(&after).map(|(before, after)| float((after - before) / 1000)).collect();
+    let found = WAITS.map(|function| float(sampled.nanos_in(function) / 1000));
+    let (all_waited, all_found): (f64, f64) = (waited.iter().sum(), found.iter().sum());
+    let shares: Vec<(f64, f64)> = waited
+        .iter()
+        .zip(found)
+        .map(|(waited, found)| (100.0 * waited / all_waited, 100.0 * found / all_found))
+        .collect();
+    let described = format!("{shares:?}, {all_waited} us and {all_found} us: {:?}", sampled.shares());
+    assert!(shares.iter().all(|(waited, found)| (waited - found).abs() < 3.0), "{described}");
+    // The program measures a little more than its waits, before the first read and after the last.
+    assert!((all_found / all_waited - 1.0).abs() < 0.1, "{described}");
+}
+
+fn waits_of_a_cgroup_are_those_of_its_threads() {
+    need_root();
+    let cgroup = Cgroup::new();
+    let compiled = Compiled::of(WAITING);
+    let start = |name: &str| {
+        let path = compiled.directory.path().join(name);
+        (compiled.start(path.to_str().unwrap()), path)
+    };
+    let ((outside, _), (inside, path)) = (start("outside"), start("inside"));
+    fs::write(cgroup.0.join("cgroup.procs"), inside.0.id().to_string()).unwrap();
+    measured(&path);
+    let target = Target::Cgroups(JobCgroups { v2: Some(cgroup.0.clone()), ..JobCgroups::default() });
+    let mut sampled = Sampled::start_metric(&target, "stacks.wait");
+    let before = measured(&path);
+    sampled.until(2000);
+    let after = measured(&path);
+    let waited: u64 = before.iter().zip(&after).map(|(before, after)| after - before).sum();
+    let found: u64 = WAITS.iter().map(|function| sampled.nanos_in(function)).sum();
+    let ratio = float(found / 1000) / float(waited / 1000);
+    assert!((ratio - 1.0).abs() < 0.2, "{found} ns of {waited} ns: {:?}", sampled.shares());
+    let processes = sampled.all.iter().flat_map(|profile| &profile.counts).map(|(process, ..)| *process);
+    assert_eq!(processes.collect::<std::collections::BTreeSet<u32>>(), [inside.0.id()].into());
+    drop((inside, outside));
+}
+
+fn a_storm_of_switches_costs_samples_of_its_own_only() {
+    let compiled = Compiled::of(STORM);
+    let running = compiled.start("");
+    let mut sampled = Sampled::start_metric(&Target::Processes(running.0.id()), "stacks.wait");
+    let begin_ns = clock::monotonic_ns();
+    sampled.until(1500);
+    let elapsed_ns = clock::monotonic_ns() - begin_ns;
+    let lost: u64 = sampled.all.iter().map(|profile| profile.lost).sum();
+    let slept = float(sampled.nanos_in("sleeps_long") / 1000) / float(elapsed_ns / 1000);
+    let all = sampled.samples() + lost;
+    let described = format!("{slept} of the time, {lost} of {all} lost");
+    // The sleep of the begin has no switch; in part of the time the switches are unknown.
+    let unknown = float(lost * 10_000) / float(elapsed_ns / 1000);
+    assert!(slept < 1.05 && slept + unknown > 0.75, "{described}");
+    // Three threads cannot wait for longer than there was time.
+    let most = 3 * (elapsed_ns / Period::TEN_MILLISECONDS.as_nanos()) + 100;
+    assert!(sampled.samples() <= most, "{described}");
 }

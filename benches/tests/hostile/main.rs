@@ -310,8 +310,18 @@ fn every_kind_that_reads_files_is_attacked() {
     let subjects = [Subject::Node, Subject::V1, Subject::V2, Subject::Processes];
     let attacked: BTreeSet<&str> = subjects.into_iter().flat_map(of_subject).collect();
     // Those of other interfaces than files.
-    let others =
-        ["perf", "ebpf", "taskstats", "ipmi", "nvidia", "nvidia_job", "stacks", "stacks_dwarf", "agent"];
+    let others = [
+        "perf",
+        "ebpf",
+        "taskstats",
+        "ipmi",
+        "nvidia",
+        "nvidia_job",
+        "stacks",
+        "stacks_dwarf",
+        "stacks_wait",
+        "agent",
+    ];
     let missing: Vec<&str> = polymeter_agent::sources::KINDS
         .iter()
         .map(|kind| kind.name())

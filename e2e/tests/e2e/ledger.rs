@@ -34,12 +34,13 @@ fn assert_balanced(store: &Connection) {
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
 /// No metric of the node: all samples belong to jobs.
-const BASELINE: [(&str, &str); 5] = [
+const BASELINE: [(&str, &str); 6] = [
     ("memory.*", "1ms"),
     ("cpu.*", "1ms"),
     ("pids.*", "1ms"),
     ("stacks.cpu", "5ms"),
     ("stacks.cpu_dwarf", "10ms"),
+    ("stacks.wait", "10ms"),
 ];
 
 /// The number of stored samples, with those of call stacks.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND};
+use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
@@ -68,7 +68,7 @@ impl Pricing {
             });
             let stack_ns = match source {
                 STACKS_KIND => Some(STACK_NS),
-                STACKS_DWARF_KIND => Some(STACK_DWARF_NS),
+                STACKS_DWARF_KIND | STACKS_WAIT_KIND => Some(STACK_DWARF_NS),
                 _ => None,
             };
             if let Some(stack_ns) = stack_ns {

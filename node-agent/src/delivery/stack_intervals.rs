@@ -140,6 +140,7 @@ mod tests {
             functions,
             stacks,
             counts,
+            ranks: Vec::new(),
             lost: 4,
             throttled: 2,
             cut: 1,

@@ -89,6 +89,8 @@ pub enum Notice {
     Hung(SourceId),
     /// The read that was reported as hung has returned.
     Recovered(SourceId),
+    /// The ranks of processes whose call stacks are sampled: the process, and its rank.
+    Ranks(SourceId, Vec<(u32, u32)>),
     /// The source that was removed, to be closed.
     Removed(SourceId, Box<ActiveSource>),
     /// The source that was replaced, to be closed.

@@ -148,7 +148,11 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     if source.slow.finish() {
         recorder.channels.notify(Notice::Recovered(id));
     }
-    if let Some(record) = source.take_stacks() {
+    if let Some(mut record) = source.take_stacks() {
+        let ranks = std::mem::take(&mut record.profile.ranks);
+        if !ranks.is_empty() {
+            recorder.channels.notify(Notice::Ranks(id, ranks));
+        }
         recorder.record_stacks(source, record);
     }
     while let Some(waiting) = source.slow.next_waiting() {

@@ -56,7 +56,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'p', "process", OF_PROCESSES, process_files::check),
     parser(b'r', "resctrl", &["resctrl"], resctrl::check),
     parser(b'R', "refresh_interval", &["blocking_file"], refresh::check),
-    parser(b's', "stacks", &["stacks", "stacks_dwarf"], stacks::check),
+    parser(b's', "stacks", &["stacks", "stacks_dwarf", "stacks_wait"], stacks::check),
     parser(b't', "taskstats", &["taskstats"], taskstats::check),
     parser(b'v', "value_file", &["blocking_file"], value_file::check),
     parser(b'z', "powercap_zone", &["rapl"], rapl::check_zone),

@@ -22,6 +22,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::perf_kind::PerfKind,
     &super::stacks::StacksKind::BY_FRAME_POINTERS,
     &super::stacks::StacksKind::BY_TABLES,
+    &super::stacks::StacksKind::WAITS,
     &super::process_kinds::ProcessesKind,
     &super::process_kinds::CgroupProcessesKind,
     &super::process_kinds::ProcessIoKind,

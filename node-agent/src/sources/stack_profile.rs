@@ -28,6 +28,8 @@ pub struct StackProfile {
     pub stacks: Vec<(Option<u32>, u32)>,
     /// The process, the number of the stack, and the number of samples.
     pub counts: Vec<(u32, u32, u64)>,
+    /// The processes whose ranks became known, each with its rank.
+    pub ranks: Vec<(u32, u32)>,
     /// Samples that were lost.
     pub lost: u64,
     /// The number of times that the kernel paused sampling.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{self, Definition, REGIONS, derived};
+use polymeter_proto::catalogue::{self, Definition, PROCESS_RANK, REGIONS, derived};
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::step_level::StepLevel;
 use tracing::warn;
 
@@ -292,6 +292,31 @@ impl Dispatcher<NodeEdge> {
         }
         self.edge.command(Command::RecordUserValues(values)).await;
         outcome
+    }
+
+    /// Records the ranks of processes whose call stacks a source samples, dated now.
+    pub(super) async fn ranks(&mut self, source: SourceId, ranks: Vec<(u32, u32)>) {
+        let now = self.edge.now();
+        let Some(key) = self.edge.ids.sources.target(source).cloned() else { return };
+        let Some(source) = self.user_source(&key).await else { return };
+        let Some(target) = self.targets.get_mut(&key) else { return };
+        let mut values = Vec::with_capacity(ranks.len());
+        for (process, rank) in ranks {
+            let labels =
+                vec![("process".to_owned(), process.to_string()), ("rank".to_owned(), rank.to_string())];
+            let (Ok(labels), Ok(name)) = (Labels::new(labels), Identifier::try_from(USER_SUPPLIED)) else {
+                continue;
+            };
+            let (job, ids, series_ids) =
+                (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
+            let descriptor = Definition::of(&PROCESS_RANK).descriptor();
+            let assign = || ids.shape_of(job, name, series_ids, descriptor, &labels);
+            if let Ok(shape) = target.user_events.region_shape(&labels, assign) {
+                let bits = vec![u64::from(rank)];
+                values.push(UserValue { source, shape, time_us: now.realtime_us, bits });
+            }
+        }
+        self.edge.command(Command::RecordUserValues(values)).await;
     }
 
     /// Returns the source that counts users' values of a target; it is created for the first value.

@@ -149,7 +149,11 @@ impl Supervisor {
                         self.core.edge.shared.channels.notices_event().clear();
                         guard.clear_ready();
                     }
-                    if sampler_notices::handle(&mut self.core) {
+                    let handled = sampler_notices::handle(&mut self.core);
+                    for (source, ranks) in handled.ranks {
+                        self.core.ranks(source, ranks).await;
+                    }
+                    if handled.is_gone {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
@@ -296,7 +300,8 @@ impl Supervisor {
         self.core.edge.command(Command::Confirm(reply)).await;
         // A sampler that has ended does not answer.
         tokio::time::timeout(CONFIRMED, taken).await.ok();
-        sampler_notices::handle(&mut self.core);
+        // What was found in the last moment finds no sampler.
+        drop(sampler_notices::handle(&mut self.core));
     }
 
     /// Serves a request. An answer is dropped if the requester does not wait any more.

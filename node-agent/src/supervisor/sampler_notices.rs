@@ -8,9 +8,18 @@ use super::edge::{Edge, NodeEdge};
 use crate::lanes::{Notice, SourceId};
 use crate::targets::{TrackedTarget, describe};
 
-/// Handles the sampler's notices. Returns true if a source has ended, so that jobs may have ended.
-pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> bool {
-    let mut is_gone = false;
+/// What notices ask for, beside what was done.
+#[derive(Debug, Default)]
+pub(super) struct Handled {
+    /// A source has ended, so that jobs may have ended.
+    pub(super) is_gone: bool,
+    /// The ranks of processes that sources have found.
+    pub(super) ranks: Vec<(SourceId, Vec<(u32, u32)>)>,
+}
+
+/// Handles the sampler's notices.
+pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> Handled {
+    let mut handled = Handled::default();
     while let Some(notice) = core.edge.shared.channels.next_notice() {
         match notice {
             Notice::Removed(id, source) => {
@@ -20,9 +29,10 @@ pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> bool {
             Notice::Replaced(source) => drop(source),
             Notice::Changed(id) => reopen_later(core, id, false),
             Notice::Gone(id) => {
-                is_gone = true;
+                handled.is_gone = true;
                 reopen_later(core, id, true);
             }
+            Notice::Ranks(id, ranks) => handled.ranks.push((id, ranks)),
             Notice::Hung(id) => {
                 if let Some(name) = target_of(core, id).and_then(|target| target.sources.set_hung(id)) {
                     warn!(
@@ -52,7 +62,7 @@ pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> bool {
         }
     }
     core.edge.count(&core.targets);
-    is_gone
+    handled
 }
 
 /// Returns the target of a source, if it is still tracked.

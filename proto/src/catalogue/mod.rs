@@ -19,9 +19,10 @@ use crate::suggest;
 pub use lookup::{all, find, select};
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{
-    BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, SourceField, TEXT_FILE_KIND,
+    BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND, SourceField,
+    TEXT_FILE_KIND,
 };
-pub use supplied::REGIONS;
+pub use supplied::{PROCESS_RANK, REGIONS};
 pub use text_file::{
     Cell, Devices, Field, Form, Hierarchy, LabelFile, RefreshFile, RefreshUnit, Row, Scale, TextFile,
     pattern_match,
@@ -32,15 +33,19 @@ pub mod perf {
     pub use super::perf_event::{PerfEvent, raw_config, tracepoint};
 }
 
+/// The kinds whose samples are call stacks.
+const STACKS_KINDS: [&str; 3] = [STACKS_KIND, STACKS_DWARF_KIND, STACKS_WAIT_KIND];
+
 /// Returns the source under which the ledger counts the samples of a metric of call stacks.
 pub fn stacks_source(metric: &str) -> &'static str {
-    let is_unwound = find(metric).is_some_and(|found| found.metric.is_of_kind(STACKS_DWARF_KIND));
-    if is_unwound { STACKS_DWARF_KIND } else { STACKS_KIND }
+    let found = find(metric);
+    let is_of_kind = |kind: &&str| found.as_ref().is_some_and(|found| found.metric.is_of_kind(kind));
+    STACKS_KINDS.into_iter().find(is_of_kind).unwrap_or(STACKS_KIND)
 }
 
 /// Returns true if the samples of a source are call stacks.
 pub fn is_stacks_source(source: &str) -> bool {
-    matches!(source, STACKS_KIND | STACKS_DWARF_KIND)
+    STACKS_KINDS.contains(&source)
 }
 
 /// Returns true if a selector selects a metric, or one that is derived from others.
@@ -154,9 +159,12 @@ mod tests {
 
     #[test]
     fn metrics_of_call_stacks_have_their_sources() {
-        for (metric, source) in
-            [("stacks.cpu", "stacks"), ("stacks.cpu_dwarf", "stacks_dwarf"), ("stacks.x", "stacks")]
-        {
+        for (metric, source) in [
+            ("stacks.cpu", "stacks"),
+            ("stacks.cpu_dwarf", "stacks_dwarf"),
+            ("stacks.wait", "stacks_wait"),
+            ("stacks.x", "stacks"),
+        ] {
             assert_eq!(stacks_source(metric), source);
             assert!(is_stacks_source(source));
         }

@@ -51,6 +51,9 @@ pub const STACKS_KIND: &str = "stacks";
 /// The kind that samples call stacks as [`STACKS_KIND`] does, and unwinds them itself.
 pub const STACKS_DWARF_KIND: &str = "stacks_dwarf";
 
+/// The kind that samples the waits of threads by call stack.
+pub const STACKS_WAIT_KIND: &str = "stacks_wait";
+
 /// The kind that reads [`Origin::Perf`].
 pub const PERF_KIND: &str = "perf";
 

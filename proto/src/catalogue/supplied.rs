@@ -1,4 +1,4 @@
-//! Metrics that no source reads: programs count them and send them to the agent.
+//! Metrics that no source reads: programs count them and send them to the agent, or the agent finds them.
 
 use super::metric::Metric;
 use crate::series::Unit::{Count, Nanoseconds};
@@ -28,6 +28,11 @@ pub static REGIONS: [Metric; 5] = [
     Metric::gauge("region.threads", Count, &[], "Threads of the process that have entered a region."),
 ];
 
+/// The rank of a process, by the labels `process` and `rank`. Each process whose call stacks are sampled, and
+/// that a launcher has numbered, has one value.
+pub static PROCESS_RANK: Metric =
+    Metric::gauge("process.rank", Count, &[], "Rank of a process whose call stacks are sampled.");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,7 +41,7 @@ mod tests {
 
     #[test]
     fn names_are_valid_and_no_source_has_them() {
-        for metric in &REGIONS {
+        for metric in REGIONS.iter().chain([&PROCESS_RANK]) {
             assert!(MetricName::new(metric.name).is_ok() && find(metric.name).is_none(), "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}: help is a sentence", metric.name);
         }

@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 28] = [
+pub(crate) static CASES: [Case; 29] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -102,6 +102,7 @@ pub(crate) static CASES: [Case; 28] = [
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
     case("stacks", Place::Here, Subject::Job, &["stacks.cpu"]),
     case("stacks_dwarf", Place::Here, Subject::Job, &["stacks.cpu_dwarf"]),
+    case("stacks_wait", Place::Here, Subject::Job, &["stacks.wait"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.

@@ -10,6 +10,7 @@ mod elf;
 mod files;
 mod modules;
 mod profile;
+mod ranks;
 mod records;
 mod registers;
 mod rings;
@@ -17,17 +18,18 @@ mod search;
 mod spaces;
 mod text_symbols;
 mod unwind;
+mod waits;
 
 use std::path::PathBuf;
 
-use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND};
+use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Labels;
 use polymeter_service::clock;
 use rustix::io::Errno;
 
 use self::profile::Collected;
-use self::rings::{Callers, Rings, Sampled, Sampling, probe};
+use self::rings::{Callers, Rings, Sampled, Sampling, What, probe};
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
@@ -52,17 +54,26 @@ pub(super) fn check(data: &[u8]) {
 /// The stack of the reading thread, in bytes: names of functions nest, and their parsers follow.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
+/// Why an ordinary user has no waits: a switch is an event of the kernel.
+const SWITCHES_HIDDEN: &str = "the kernel shows switches of threads only where kernel.perf_event_paranoid is 1 or less, or with CAP_PERFMON";
+
 /// Call stacks of jobs.
 pub(super) struct StacksKind {
     name: &'static str,
+    what: What,
     callers: Callers,
 }
 
 impl StacksKind {
     /// With the callers that frame pointers tell.
-    pub(super) const BY_FRAME_POINTERS: Self = Self { name: STACKS_KIND, callers: Callers::FramePointers };
+    pub(super) const BY_FRAME_POINTERS: Self =
+        Self { name: STACKS_KIND, what: What::Cpu, callers: Callers::FramePointers };
     /// With the callers that unwinding tells.
-    pub(super) const BY_TABLES: Self = Self { name: STACKS_DWARF_KIND, callers: Callers::Tables };
+    pub(super) const BY_TABLES: Self =
+        Self { name: STACKS_DWARF_KIND, what: What::Cpu, callers: Callers::Tables };
+    /// Of waits. Threads wait in libraries that keep no frame pointers.
+    pub(super) const WAITS: Self =
+        Self { name: STACKS_WAIT_KIND, what: What::Waits, callers: Callers::Tables };
 }
 
 /// Returns the shortest period. Below it, sampling takes a noticeable part of the time.
@@ -83,11 +94,15 @@ impl SourceKind for StacksKind {
     }
 
     fn fields(&self) -> Vec<&'static str> {
-        vec!["cpu"]
+        match self.what {
+            What::Cpu => vec!["cpu"],
+            What::Waits => vec!["wait"],
+        }
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let (host, callers) = (request.host, self.callers);
+        let sampling = Sampling { what: self.what, callers, period: Period::SECOND, user_only: false };
         if callers == Callers::Tables && !registers::ARE_KNOWN {
             return opening.unavailable_all(&request.wanted, "no unwinding on processors of this kind");
         }
@@ -100,11 +115,14 @@ impl SourceKind for StacksKind {
         let (Some(sampled), None) = (sampled, host.step) else {
             return opening.unavailable_all(&request.wanted, "call stacks are sampled of whole jobs");
         };
-        let Some(cpu) = host.cpus.first().filter(|_| host.cpus.len() < host.perf_descriptors) else {
+        let Some(cpu) =
+            host.cpus.first().filter(|_| self.what.rings() * host.cpus.len() < host.perf_descriptors)
+        else {
             let reason = "limit of perf file descriptors per job reached; raise perf_fd_limit";
             return opening.unavailable_all(&request.wanted, reason);
         };
-        match probe(cgroup, *cpu, callers) {
+        match probe(cgroup, *cpu, sampling) {
+            Ok(true) if self.what == What::Waits => opening.unavailable_all(&request.wanted, SWITCHES_HIDDEN),
             Ok(user_only) => {
                 let slot = |definition| Slot { definition, labels: Labels::default() };
                 opening.push_custom(
@@ -114,8 +132,7 @@ impl SourceKind for StacksKind {
                         proc: host.mounts.proc.clone(),
                         cpus: host.cpus.to_vec(),
                         descriptors: host.perf_descriptors,
-                        callers,
-                        user_only,
+                        sampling: Sampling { user_only, ..sampling },
                         sampled,
                         period: None,
                         open: None,
@@ -135,8 +152,8 @@ struct StackSource {
     proc: PathBuf,
     cpus: Vec<usize>,
     descriptors: usize,
-    callers: Callers,
-    user_only: bool,
+    /// How it is sampled, but for the period.
+    sampling: Sampling,
     sampled: Sampled,
     /// The period that is wanted.
     period: Option<Period>,
@@ -155,16 +172,24 @@ struct Open {
     until_us: i64,
 }
 
+impl Open {
+    /// Takes what was sampled since the last time.
+    fn take(&mut self) {
+        let until_ns = clock::monotonic_ns();
+        self.collected.take(self.rings.drain(), self.period, until_ns);
+    }
+}
+
 impl StackSource {
     fn begin(&mut self, period: Period) -> Result<(), Errno> {
-        let sampling = Sampling { callers: self.callers, period, user_only: self.user_only };
+        let sampling = Sampling { period, ..self.sampling };
         let rings = Rings::open(&self.sampled, &self.cpus, sampling, self.descriptors);
         let mut rings = rings.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         rings.follow(&mut self.sampled, &self.proc);
         let collected = match self.open.take() {
             // The samples of the former period were read.
             Some(open) => open.collected,
-            None => Collected::new(&self.proc),
+            None => Collected::new(&self.proc, sampling.what),
         };
         self.open = Some(Open { period, rings, collected, until_us: clock::steady_us() });
         Ok(())
@@ -177,12 +202,12 @@ impl CustomSource for StackSource {
     }
 
     fn set_period(&mut self, period: Period) {
-        self.period = Some(period.max(period_min(self.callers)));
+        self.period = Some(period.max(period_min(self.sampling.callers)));
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         if let Some(open) = &mut self.open {
-            open.collected.take(open.rings.drain());
+            open.take();
             open.rings.follow(&mut self.sampled, &self.proc);
             let now_us = clock::steady_us();
             let span_us = (std::mem::replace(&mut open.until_us, now_us), now_us);
@@ -191,6 +216,10 @@ impl CustomSource for StackSource {
             reading.set_stacks(profile);
         }
         let Some(period) = self.period else { return Outcome::Read };
+        if let (What::Waits, Some(open)) = (self.sampling.what, &mut self.open) {
+            // The kernel samples each switch, at any period.
+            open.period = period;
+        }
         if self.open.as_ref().is_none_or(|open| open.period != period)
             && let Err(errno) = self.begin(period)
         {
@@ -202,7 +231,7 @@ impl CustomSource for StackSource {
 
     fn read_between(&mut self) {
         if let Some(open) = &mut self.open {
-            open.collected.take(open.rings.drain());
+            open.take();
         }
     }
 
@@ -211,11 +240,11 @@ impl CustomSource for StackSource {
     }
 
     fn longest_gap_ns(&self) -> Option<u64> {
-        self.period.map(|period| self.callers.longest_gap_ns(period))
+        self.period.map(|period| Sampling { period, ..self.sampling }.longest_gap_ns())
     }
 
     fn refresh_interval(&self) -> Option<Period> {
-        Some(period_min(self.callers))
+        Some(period_min(self.sampling.callers))
     }
 
     fn has_last_read(&self) -> bool {

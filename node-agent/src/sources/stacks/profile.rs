@@ -7,9 +7,12 @@ use polymeter_proto::period::Period;
 
 use super::files::Budget;
 use super::modules::{KERNEL, ModuleId, Modules, Name};
+use super::ranks::Ranks;
 use super::records::{DEPTH, Frame, Record, Timed};
 use super::registers::UserState;
+use super::rings::What;
 use super::spaces::Spaces;
+use super::waits::Waits;
 use crate::sources::stack_profile::{Function, StackProfile};
 
 /// The most different stacks of addresses of an interval. Samples of further ones are lost.
@@ -26,6 +29,18 @@ const SYMBOLS_NS: u64 = 200_000_000;
 /// are missing.
 const UNWINDING_NS: u64 = 200_000_000;
 
+/// The functions of the kernel by which a thread leaves its CPU, below those that say why.
+const SCHEDULER: [&str; 8] = [
+    "__schedule",
+    "schedule",
+    "schedule_timeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "schedule_preempt_disabled",
+    "io_schedule",
+    "io_schedule_timeout",
+];
+
 /// Code at a position of a module.
 type Place = (ModuleId, u64);
 
@@ -34,6 +49,9 @@ type Place = (ModuleId, u64);
 pub(super) struct Collected {
     spaces: Spaces,
     modules: Modules,
+    /// The waits of threads, where these are sampled.
+    waits: Option<Waits>,
+    ranks: Ranks,
     /// The number of samples by process and places, the innermost first.
     stacks: HashMap<(u32, Box<[Place]>), u64>,
     addresses: usize,
@@ -43,10 +61,12 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    pub(super) fn new(proc: &Path) -> Self {
+    pub(super) fn new(proc: &Path, what: What) -> Self {
         Self {
             spaces: Spaces::new(proc),
             modules: Modules::new(proc),
+            waits: (what == What::Waits).then(Waits::default),
+            ranks: Ranks::new(proc),
             stacks: HashMap::new(),
             addresses: 0,
             lost: 0,
@@ -55,23 +75,29 @@ impl Collected {
         }
     }
 
-    /// Takes the records of all CPUs, which are brought into the order of their times.
-    pub(super) fn take(&mut self, mut records: Vec<Timed>) {
+    /// Takes the records of all CPUs, which are brought into the order of their times. All of before
+    /// `until_ns` have been taken with these.
+    pub(super) fn take(&mut self, mut records: Vec<Timed>, period: Period, until_ns: u64) {
+        if let Some(waits) = &mut self.waits {
+            records = waits.samples(records, period, until_ns);
+        }
         records.sort_by_key(|timed| timed.time_ns);
         let budget = Budget::of(UNWINDING_NS);
         for Timed { record, .. } in records {
             match record {
-                Record::Sample { pid, mut frames, mut is_cut, user } => {
+                Record::Sample { pid, mut frames, mut is_cut, user, count, .. } => {
                     if let Some(user) = user {
                         is_cut |= self.unwind(pid, &user, &mut frames, budget);
                     }
-                    self.sample(pid, &frames);
-                    self.cut += u64::from(is_cut);
+                    self.sample(pid, &frames, is_cut, count);
                 }
                 Record::Mapped { pid, mapping } => self.spaces.map(pid, &mapping, &mut self.modules),
-                Record::Exec { pid } => self.spaces.exec(pid),
+                Record::Exec { pid } => {
+                    self.spaces.exec(pid);
+                    self.ranks.exec(pid);
+                }
                 Record::Fork { pid, parent, .. } => self.spaces.fork(pid, parent),
-                Record::Exit { .. } => {}
+                Record::Exit { .. } | Record::In { .. } | Record::Out { .. } | Record::Blind { .. } => {}
                 Record::Lost(lost) => self.lost += lost,
                 Record::Throttled => self.throttled += 1,
             }
@@ -90,7 +116,28 @@ impl Collected {
         })
     }
 
-    fn sample(&mut self, pid: u32, frames: &[Frame]) {
+    /// Counts the waits that last, up to the last records.
+    fn take_lasting_waits(&mut self, period: Period) {
+        let Some(mut waits) = self.waits.take() else { return };
+        let budget = Budget::of(UNWINDING_NS);
+        for (wait, count) in waits.lasting(period) {
+            if count == 0 {
+                continue;
+            }
+            let Some(stack) = &mut wait.stack else {
+                self.lost += count;
+                continue;
+            };
+            if let Some(user) = stack.user.take() {
+                stack.is_cut |= self.unwind(stack.pid, &user, &mut stack.frames, budget);
+            }
+            self.sample(stack.pid, &stack.frames, stack.is_cut, count);
+        }
+        self.waits = Some(waits);
+    }
+
+    fn sample(&mut self, pid: u32, frames: &[Frame], is_cut: bool, count: u64) {
+        self.cut += if is_cut { count } else { 0 };
         let mut places = Vec::with_capacity(frames.len());
         for (number, frame) in frames.iter().enumerate() {
             // A caller's address is where it continues: the call is before it, perhaps in another function.
@@ -104,18 +151,19 @@ impl Collected {
         }
         let (added, is_full) = (places.len(), self.stacks.len() >= STACKS_MAX);
         let key = (pid, places.into_boxed_slice());
-        if let Some(count) = self.stacks.get_mut(&key) {
-            *count += 1;
+        if let Some(counted) = self.stacks.get_mut(&key) {
+            *counted += count;
         } else if is_full || self.addresses + added > ADDRESSES_MAX {
-            self.lost += 1;
+            self.lost += count;
         } else {
             self.addresses += added;
-            self.stacks.insert(key, 1);
+            self.stacks.insert(key, count);
         }
     }
 
     /// Returns the samples since the last profile, by functions.
     pub(super) fn profile(&mut self, span_us: (i64, i64), period: Period) -> StackProfile {
+        self.take_lasting_waits(period);
         let stacks = std::mem::take(&mut self.stacks);
         self.addresses = 0;
         self.spaces.forget_ended();
@@ -124,6 +172,7 @@ impl Collected {
         let mut unresolved = 0;
         for ((pid, places), count) in stacks {
             let mut stack = None;
+            let places = places.get(self.scheduler_places(&places, &names)..).unwrap_or_default();
             for place in places.iter().rev() {
                 let name = names.get(place).cloned().flatten();
                 stack = Some(tree.stack(stack, place.0, name, &self.modules));
@@ -137,17 +186,31 @@ impl Collected {
         let mut counts: Vec<_> =
             tree.counts.into_iter().map(|((pid, stack), count)| (pid, stack, count)).collect();
         counts.sort_unstable();
+        let ranks = self.ranks.of_new(&counts.iter().map(|(pid, ..)| *pid).collect());
         StackProfile {
             span_us,
             period: Some(period),
             functions: tree.functions,
             stacks: tree.stacks,
             counts,
+            ranks,
             lost: std::mem::take(&mut self.lost),
             throttled: std::mem::take(&mut self.throttled),
             cut: std::mem::take(&mut self.cut),
             unresolved,
         }
+    }
+
+    /// Returns the number of the innermost places that are the scheduler's: where all threads wait.
+    fn scheduler_places(&self, places: &[Place], names: &HashMap<Place, Name>) -> usize {
+        if self.waits.is_none() {
+            return 0;
+        }
+        let name = |place: &Place| names.get(place).and_then(Option::as_ref);
+        let is_scheduler = |place: &Place| name(place).is_some_and(|name| SCHEDULER.contains(&name.as_str()));
+        let number = places.iter().take_while(|place| place.0 == KERNEL && is_scheduler(place)).count();
+        // A thread of the kernel has nothing else.
+        number.min(places.len().saturating_sub(1))
     }
 
     fn names(&mut self, places: BTreeSet<Place>) -> HashMap<Place, Name> {
@@ -201,10 +264,13 @@ mod tests {
     use super::super::records::NewMapping;
     use super::*;
 
+    const PERIOD: Period = Period::TEN_MILLISECONDS;
+
     fn sample(time_ns: u64, pid: u32, addresses: &[u64]) -> Timed {
         let frame = |address: &u64| Frame { address: *address, is_kernel: *address >= 1 << 63 };
         let frames = addresses.iter().map(frame).collect();
-        Timed { time_ns, record: Record::Sample { pid, frames, is_cut: false, user: None } }
+        let sample = Record::Sample { pid, tid: pid, frames, is_cut: false, user: None, count: 1 };
+        Timed { time_ns, record: sample }
     }
 
     fn mapped(time_ns: u64, pid: u32, start: u64, path: &str) -> Timed {
@@ -216,19 +282,23 @@ mod tests {
     #[test]
     fn records_count_in_the_order_of_their_times() {
         let proc = tempfile::tempdir().unwrap();
-        let mut collected = Collected::new(proc.path());
+        let mut collected = Collected::new(proc.path(), What::Cpu);
         let exec = Timed { time_ns: 30, record: Record::Exec { pid: 7 } };
         let lost = Timed { time_ns: 50, record: Record::Lost(3) };
-        collected.take(vec![
-            sample(40, 7, &[0x2010, 0x1010]),
-            mapped(35, 7, 0x2000, "/bin/b"),
-            lost,
-            exec,
-            sample(20, 7, &[0x1010]),
-            mapped(10, 7, 0x1000, "/bin/a"),
-        ]);
-        collected.take(vec![sample(60, 7, &[0x2020, 0x1010]), sample(61, 8, &[u64::MAX - 9999])]);
-        let profile = collected.profile((1, 2), Period::TEN_MILLISECONDS);
+        collected.take(
+            vec![
+                sample(40, 7, &[0x2010, 0x1010]),
+                mapped(35, 7, 0x2000, "/bin/b"),
+                lost,
+                exec,
+                sample(20, 7, &[0x1010]),
+                mapped(10, 7, 0x1000, "/bin/a"),
+            ],
+            PERIOD,
+            0,
+        );
+        collected.take(vec![sample(60, 7, &[0x2020, 0x1010]), sample(61, 8, &[u64::MAX - 9999])], PERIOD, 0);
+        let profile = collected.profile((1, 2), PERIOD);
         let modules =
             |number: u32| profile.functions[number as usize].module.as_ref().map(ToString::to_string);
         let text = |stack: u32| {
@@ -253,11 +323,11 @@ mod tests {
     #[test]
     fn samples_beyond_the_bound_are_lost_and_counted() {
         let proc = tempfile::tempdir().unwrap();
-        let mut collected = Collected::new(proc.path());
+        let mut collected = Collected::new(proc.path(), What::Cpu);
         let all = u64::try_from(STACKS_MAX).unwrap() + 10;
         let address = |number| (1 << 63) + number;
-        collected.take((0..all).map(|number| sample(number, 7, &[address(number)])).collect());
-        collected.take(vec![sample(0, 7, &[address(1)])]);
+        collected.take((0..all).map(|number| sample(number, 7, &[address(number)])).collect(), PERIOD, 0);
+        collected.take(vec![sample(0, 7, &[address(1)])], PERIOD, 0);
         let profile = collected.profile((1, 2), Period::SECOND);
         assert_eq!((profile.samples(), profile.lost), (all - 10 + 1, 10));
     }

@@ -19,6 +19,11 @@ const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const LOST_SAMPLES: u32 = 13;
+const SWITCH: u32 = 14;
+const SWITCH_CPU_WIDE: u32 = 15;
+
+/// The flag of a record of a switch of a thread that leaves its CPU.
+const SWITCH_OUT: u16 = 1 << 13;
 
 /// The flag of a `COMM` record that an exec made.
 const COMM_EXEC: u16 = 1 << 13;
@@ -38,14 +43,21 @@ pub(super) struct Timed {
 /// A record of interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A sample of a process.
+    /// A sample of a thread.
     Sample {
         pid: u32,
+        tid: u32,
         frames: Vec<Frame>,
         is_cut: bool,
         /// What the callers are found by, if the chain has none of them.
         user: Option<UserState>,
+        /// The number of periods that it stands for.
+        count: u64,
     },
+    /// A thread begins to run.
+    In { tid: u32 },
+    /// A thread leaves its CPU.
+    Out { tid: u32 },
     /// A process has mapped a file, or memory, that it may execute.
     Mapped { pid: u32, mapping: NewMapping },
     /// A process executes another program.
@@ -56,6 +68,8 @@ pub(super) enum Record {
     Exit { tid: u32 },
     /// The kernel lost records for want of room.
     Lost(u64),
+    /// Switches from here to a time may be unknown, in nanoseconds.
+    Blind { until_ns: u64 },
     /// The kernel paused the event.
     Throttled,
 }
@@ -127,7 +141,8 @@ pub(super) fn parse(kind: u32, misc: u16, body: &[u8], form: Form) -> Option<Tim
         return sample(body, form);
     }
     let (body, id) = body.split_at_checked(body.len().checked_sub(SAMPLE_ID_BYTES)?)?;
-    let time_ns = Bytes(id.get(8..)?).u64()?;
+    let mut id = Bytes(id);
+    let (_pid, of_tid, time_ns) = (id.u32()?, id.u32()?, id.u64()?);
     let mut bytes = Bytes(body);
     let record = match kind {
         LOST => {
@@ -142,6 +157,8 @@ pub(super) fn parse(kind: u32, misc: u16, body: &[u8], form: Form) -> Option<Tim
             if kind == FORK { Record::Fork { pid, parent, tid } } else { Record::Exit { tid } }
         }
         MMAP2 => mapped(bytes)?,
+        SWITCH | SWITCH_CPU_WIDE if misc & SWITCH_OUT != 0 => Record::Out { tid: of_tid },
+        SWITCH | SWITCH_CPU_WIDE => Record::In { tid: of_tid },
         _ => return None,
     };
     Some(Timed { time_ns, record })
@@ -150,7 +167,7 @@ pub(super) fn parse(kind: u32, misc: u16, body: &[u8], form: Form) -> Option<Tim
 fn sample(body: &[u8], form: Form) -> Option<Timed> {
     let mut bytes = Bytes(body);
     let address = bytes.u64()?;
-    let (pid, _tid, time_ns, count) = (bytes.u32()?, bytes.u32()?, bytes.u64()?, bytes.u64()?);
+    let (pid, tid, time_ns, count) = (bytes.u32()?, bytes.u32()?, bytes.u64()?, bytes.u64()?);
     let words = bytes.0.as_chunks::<8>().0;
     let count = words.len().min(usize::try_from(count).unwrap_or(usize::MAX));
     let addresses = words.iter().take(count).map(|word| u64::from_ne_bytes(*word));
@@ -170,7 +187,8 @@ fn sample(body: &[u8], form: Form) -> Option<Timed> {
     if frames.is_empty() && address != 0 && user.is_none() {
         frames.push(Frame { address, is_kernel: address > i64::MAX.cast_unsigned() });
     }
-    Some(Timed { time_ns, record: Record::Sample { pid, frames, is_cut: total >= form.depth, user } })
+    let is_cut = total >= form.depth;
+    Some(Timed { time_ns, record: Record::Sample { pid, tid, frames, is_cut, user, count: 1 } })
 }
 
 fn mapped(mut bytes: Bytes<'_>) -> Option<Record> {
@@ -239,13 +257,17 @@ mod tests {
         record(&[pair(1, 1), time_ns], &[])
     }
 
+    fn of_thread(frames: Vec<Frame>) -> Record {
+        Record::Sample { pid: 7, tid: 8, frames, is_cut: false, user: None, count: 1 }
+    }
+
     #[test]
     fn a_chain_says_which_addresses_are_of_the_kernel() {
         let body =
             record(&[9, pair(7, 8), 55, 5, CONTEXT_KERNEL, 0xffff_8000_0000_0001, CONTEXT_USER, 9, 4], &[]);
         let frame = |address, is_kernel| Frame { address, is_kernel };
         let frames = vec![frame(0xffff_8000_0000_0001, true), frame(9, false), frame(4, false)];
-        let expected = Record::Sample { pid: 7, frames: frames.clone(), is_cut: false, user: None };
+        let expected = of_thread(frames.clone());
         assert_eq!(parse(SAMPLE, 0, &body, CHAIN), Some(Timed { time_ns: 55, record: expected }));
         let Record::Sample { is_cut, .. } =
             parse(SAMPLE, 0, &body, Form { depth: 5, ..CHAIN }).unwrap().record
@@ -257,7 +279,7 @@ mod tests {
         for count in [0, u64::MAX] {
             let alone = parse(SAMPLE, 0, &record(&[9, pair(7, 8), 55, count], &[]), CHAIN).unwrap().record;
             let frames = vec![frame(9, false)];
-            assert_eq!(alone, Record::Sample { pid: 7, frames, is_cut: false, user: None });
+            assert_eq!(alone, of_thread(frames));
         }
     }
 
@@ -305,6 +327,8 @@ mod tests {
         assert_eq!(record_of(LOST, 0, &[3, 12]), Some(Record::Lost(12)));
         assert_eq!(record_of(THROTTLE, 0, &[3, 12, 1]), Some(Record::Throttled));
         assert_eq!(record_of(COMM, COMM_EXEC, &[pair(7, 7), 0]), Some(Record::Exec { pid: 7 }));
+        assert_eq!(record_of(SWITCH, 0, &[]), Some(Record::In { tid: 1 }));
+        assert_eq!(record_of(SWITCH_CPU_WIDE, SWITCH_OUT, &[pair(4, 5)]), Some(Record::Out { tid: 1 }));
         assert_eq!(record_of(COMM, 0, &[pair(7, 7), 0]), None, "a thread has another name");
     }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use polymeter_proto::period::Period;
+use polymeter_service::clock;
 
 use super::records::{DEPTH, Form, Record, Timed, parse};
 use super::registers;
@@ -23,12 +24,32 @@ const RING_BYTES: usize = 256 * 1024;
 /// The smallest room, for a user who may lock less.
 const RING_BYTES_MIN: usize = 16 * 1024;
 
+/// The room for the samples of waits on one CPU, in bytes: there may be many switches between two reads.
+const WAIT_RING_BYTES: usize = 512 * 1024;
+
+/// The bytes of a stack that the kernel copies at each switch. They suffice for most programs.
+const WAIT_STACK_BYTES: u16 = 4096;
+
+/// The times between two reads of the samples of waits, in nanoseconds: the rings have room for about 2000
+/// switches with their stacks a second and CPU, and for 50 000 times of switches. What is beyond is lost, so
+/// that a storm of switches costs the agent no more.
+const WAIT_GAPS_NS: (u64, u64) = (50_000_000, 100_000_000);
+
 /// The most bytes of a sample: its addresses, those that separate kernel and user, and its head.
 const SAMPLE_BYTES: u64 = 8 * (DEPTH as u64 + 2) + 48;
 
 /// The bytes of a stack that the kernel copies with each sample: as many as `perf record` takes. They suffice
 /// for dozens of functions.
 const STACK_BYTES: u16 = 8192;
+
+/// What is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// The threads on CPUs, once a period.
+    Cpu,
+    /// The threads that leave their CPUs, at each switch; the times of their returns are recorded, too.
+    Waits,
+}
 
 /// What tells the callers of a sampled function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,22 +60,36 @@ pub(super) enum Callers {
     Tables,
 }
 
-impl Callers {
-    /// Returns the longest time between two reads during which no ring overflows, in nanoseconds.
-    pub(super) fn longest_gap_ns(self, period: Period) -> u64 {
+impl What {
+    /// Returns the number of rings of a CPU, and of events of a thread there.
+    pub(super) const fn rings(self) -> usize {
+        match self {
+            Self::Cpu => 1,
+            Self::Waits => 2,
+        }
+    }
+}
+
+impl Sampling {
+    /// Returns the longest time between two reads, in nanoseconds: no ring overflows but with many switches.
+    pub(super) fn longest_gap_ns(self) -> u64 {
+        if self.what == What::Waits {
+            let (least_ns, most_ns) = WAIT_GAPS_NS;
+            return self.period.as_nanos().saturating_mul(5).clamp(least_ns, most_ns);
+        }
         let registers_bytes = 8 * u64::from(1 + registers::SAMPLED.count_ones());
-        let copied_bytes = match self {
-            Self::FramePointers => 0,
-            Self::Tables => registers_bytes + 8 + u64::from(STACK_BYTES) + 8,
+        let copied_bytes = match self.callers {
+            Callers::FramePointers => 0,
+            Callers::Tables => registers_bytes + 8 + u64::from(STACK_BYTES) + 8,
         };
         // A quarter is left for the records of mappings and processes.
         let samples = RING_BYTES as u64 / 4 * 3 / (SAMPLE_BYTES + copied_bytes);
-        period.as_nanos().saturating_mul(samples)
+        self.period.as_nanos().saturating_mul(samples)
     }
 
-    /// Returns the form of the samples of [`event`].
+    /// Returns the form of the samples of [`samples`].
     fn form(self) -> Form {
-        Form { depth: DEPTH.into(), has_stack: self == Self::Tables }
+        Form { depth: DEPTH.into(), has_stack: self.callers == Callers::Tables }
     }
 }
 
@@ -78,6 +113,7 @@ pub(super) enum Sampled {
 /// How a job is sampled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sampling {
+    pub(super) what: What,
     pub(super) callers: Callers,
     pub(super) period: Period,
     /// True if the kernel's own part is left out.
@@ -87,10 +123,25 @@ pub(super) struct Sampling {
 /// The events of one job.
 pub(super) struct Rings {
     form: Form,
-    /// One for each CPU.
+    /// Samples: one for each CPU.
     samplers: Vec<Sampler>,
+    /// For waits, the switches, mappings and processes: one for each CPU. Large samples leave their room alone.
+    switches: Vec<SwitchRing>,
     tasks: Option<Tasks>,
 }
+
+/// The ring of the switches on a CPU.
+struct SwitchRing {
+    sampler: Sampler,
+    bytes: usize,
+    /// The time of the last record.
+    last_ns: u64,
+    /// True if it was full at the last read, so that what was lost is of before that.
+    was_full: bool,
+}
+
+/// A ring with less room than this has none for another record, and the number of those that were lost.
+const FULL_BYTES: usize = 128;
 
 impl fmt::Debug for Rings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,11 +163,10 @@ struct Tasks {
 
 /// Tries out whether a process of this user, or a cgroup, can be sampled. Returns true if the kernel's own
 /// part must be left out.
-pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, callers: Callers) -> io::Result<bool> {
+pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, sampling: Sampling) -> io::Result<bool> {
     let cgroup = cgroup.map(File::open).transpose()?;
     let open = |user_only| {
-        let mut builder =
-            event(Software::CPU_CLOCK, cpu, Sampling { callers, period: Period::SECOND, user_only });
+        let mut builder = samples(cpu, Sampling { user_only, ..sampling });
         match &cgroup {
             Some(cgroup) => builder.observe_cgroup(cgroup),
             None => builder.observe_self(),
@@ -131,28 +181,70 @@ pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, callers: Callers) -> io::
 
 /// Returns an event whose records have the form that `records` parses.
 fn event<'a>(event: Software, cpu: usize, sampling: Sampling) -> Builder<'a> {
-    let Sampling { callers, period, user_only } = sampling;
     let mut builder = Builder::new(event);
     let sample = SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN;
     builder.one_cpu(cpu).sample(sample).sample_id_all(true).clockid(Clock::MONOTONIC);
-    builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
-    builder.exclude_kernel(user_only).exclude_hv(true).enabled(true);
-    builder.sample_period(nanos_between(period, cpu));
-    if callers == Callers::Tables {
-        builder.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER).exclude_callchain_user(true);
-        builder.sample_regs_user(registers::SAMPLED).sample_stack_user(STACK_BYTES.into());
-    }
+    builder.exclude_kernel(sampling.user_only).exclude_hv(true).enabled(true);
     // Nobody waits: a wake-up is due when the ring is full.
     builder.wakeup_watermark(RING_BYTES);
     builder
 }
 
-fn sampler(builder: &Builder<'_>) -> io::Result<Sampler> {
-    let mut bytes = RING_BYTES;
+/// Makes an event record mappings and processes.
+fn follow_processes(builder: &mut Builder<'_>) {
+    builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
+}
+
+/// Returns the event that samples.
+fn samples<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
+    let (software, period, stack_bytes) = match sampling.what {
+        What::Cpu => (Software::CPU_CLOCK, nanos_between(sampling.period, cpu), STACK_BYTES),
+        What::Waits => (Software::CONTEXT_SWITCHES, 1, WAIT_STACK_BYTES),
+    };
+    let mut builder = event(software, cpu, sampling);
+    builder.sample_period(period);
+    if sampling.what == What::Cpu {
+        follow_processes(&mut builder);
+    }
+    if sampling.callers == Callers::Tables {
+        builder.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER).exclude_callchain_user(true);
+        builder.sample_regs_user(registers::SAMPLED).sample_stack_user(stack_bytes.into());
+    }
+    builder
+}
+
+/// Returns the event that records switches.
+fn switches<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
+    let mut builder = event(Software::DUMMY, cpu, Sampling { user_only: true, ..sampling });
+    follow_processes(&mut builder);
+    builder.context_switch(true);
+    builder
+}
+
+/// Opens an event with a ring. Returns it with the room of the ring.
+fn sampler(builder: &Builder<'_>, ring_bytes: usize) -> io::Result<(Sampler, usize)> {
+    let mut bytes = ring_bytes;
     loop {
         match builder.build()?.sampled(bytes) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,
-            opened => return opened,
+            opened => return opened.map(|sampler| (sampler, bytes)),
+        }
+    }
+}
+
+/// Opens an event of a cgroup with a ring; without a cgroup, an event of this thread that records nothing and
+/// lends its ring to those of the job.
+fn open_ring<'a>(
+    mut builder: Builder<'a>,
+    cgroup: Option<&'a File>,
+    (cpu, sampling): (usize, Sampling),
+    ring_bytes: usize,
+) -> io::Result<(Sampler, usize)> {
+    match cgroup {
+        Some(cgroup) => sampler(builder.observe_cgroup(cgroup), ring_bytes),
+        None => {
+            let mut lender = event(Software::DUMMY, cpu, Sampling { user_only: true, ..sampling });
+            sampler(lender.observe_self(), ring_bytes)
         }
     }
 }
@@ -169,34 +261,34 @@ impl Rings {
             Sampled::Cgroup(path) => Some(File::open(path)?),
             Sampled::Listed(_) => None,
         };
-        let mut samplers = Vec::with_capacity(cpus.len());
+        let mut rings =
+            Self { form: sampling.form(), samplers: Vec::new(), switches: Vec::new(), tasks: None };
         let mut online = Vec::with_capacity(cpus.len());
         for cpu in cpus {
-            let opened = match &cgroup {
-                Some(cgroup) => sampler(event(Software::CPU_CLOCK, *cpu, sampling).observe_cgroup(cgroup)),
-                // Of this thread nothing is recorded: the event lends its ring to those of the job.
-                None => {
-                    let mut builder = event(Software::DUMMY, *cpu, Sampling { user_only: true, ..sampling });
-                    builder.mmap(false).mmap2(false).comm(false).comm_exec(false).task(false);
-                    sampler(builder.observe_self())
-                }
-            };
-            match opened {
+            let ring_bytes = if sampling.what == What::Waits { WAIT_RING_BYTES } else { RING_BYTES };
+            let of_samples = samples(*cpu, sampling);
+            match open_ring(of_samples, cgroup.as_ref(), (*cpu, sampling), ring_bytes) {
                 // A CPU that is offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-                opened => samplers.push(opened?),
+                opened => rings.samplers.push(opened?.0),
+            }
+            if sampling.what == What::Waits {
+                let of_switches = switches(*cpu, sampling);
+                let opened = open_ring(of_switches, cgroup.as_ref(), (*cpu, sampling), RING_BYTES)?;
+                let (sampler, bytes) = opened;
+                rings.switches.push(SwitchRing { sampler, bytes, last_ns: 0, was_full: false });
             }
             online.push(*cpu);
         }
-        let tasks = matches!(sampled, Sampled::Listed(_)).then(|| Tasks {
-            descriptors: descriptors.saturating_sub(samplers.len()),
+        rings.tasks = matches!(sampled, Sampled::Listed(_)).then(|| Tasks {
+            descriptors: descriptors.saturating_sub(sampling.what.rings() * online.len()),
             cpus: online,
             sampling,
             events: BTreeMap::new(),
             inherited: BTreeSet::new(),
             without: BTreeSet::new(),
         });
-        Ok(Self { form: sampling.callers.form(), samplers, tasks })
+        Ok(rings)
     }
 
     /// Takes all records, in the order of each CPU.
@@ -207,6 +299,13 @@ impl Rings {
                 records.extend(parse(record.ty(), record.misc(), &record.to_contiguous(), self.form));
             }
         }
+        if !self.switches.is_empty() {
+            // A wait whose sample was lost is counted by its switches.
+            records.retain(|timed| !matches!(timed.record, Record::Lost(_)));
+        }
+        for ring in &mut self.switches {
+            ring.drain(self.form, &mut records);
+        }
         if let Some(tasks) = &mut self.tasks {
             tasks.take(&records);
         }
@@ -216,7 +315,34 @@ impl Rings {
     /// Opens events for the processes of the list that have none. Nothing is to be found for a cgroup.
     pub(super) fn follow(&mut self, sampled: &mut Sampled, proc: &Path) {
         if let (Some(tasks), Sampled::Listed(list)) = (&mut self.tasks, sampled) {
-            tasks.follow(&list.list(proc).unwrap_or_default(), proc, &self.samplers);
+            let rings: Vec<&Sampler> =
+                self.samplers.iter().chain(self.switches.iter().map(|ring| &ring.sampler)).collect();
+            tasks.follow(&list.list(proc).unwrap_or_default(), proc, &rings);
+        }
+    }
+}
+
+impl SwitchRing {
+    /// Takes all records, and those of the times of which some were lost.
+    fn drain(&mut self, form: Form, records: &mut Vec<Timed>) {
+        let mut taken_bytes = 0;
+        while let Some(record) = self.sampler.next_record() {
+            let body = record.to_contiguous();
+            taken_bytes += body.len() + 8;
+            let Some(timed) = parse(record.ty(), record.misc(), &body, form) else { continue };
+            let since_ns = std::mem::replace(&mut self.last_ns, timed.time_ns);
+            if !matches!(timed.record, Record::Lost(_)) {
+                records.push(timed);
+            } else if !self.was_full {
+                let until_ns = timed.time_ns;
+                records.push(Timed { time_ns: since_ns, record: Record::Blind { until_ns } });
+            }
+            self.was_full = false;
+        }
+        self.was_full = taken_bytes + FULL_BYTES > self.bytes;
+        if self.was_full {
+            let until_ns = clock::monotonic_ns();
+            records.push(Timed { time_ns: self.last_ns, record: Record::Blind { until_ns } });
         }
     }
 }
@@ -235,14 +361,15 @@ impl Tasks {
 
     /// Opens events for all threads of `processes` that have had none at the last search, too: the record of
     /// a thread that inherited them is read by then. At first all have none.
-    fn follow(&mut self, processes: &BTreeSet<u32>, proc: &Path, rings: &[Sampler]) {
+    fn follow(&mut self, processes: &BTreeSet<u32>, proc: &Path, rings: &[&Sampler]) {
         let threads: BTreeSet<u32> = processes.iter().flat_map(|pid| threads(proc, *pid)).collect();
         let is_first = self.events.is_empty() && self.inherited.is_empty();
         let has_none = |tid: &u32| !self.events.contains_key(tid) && !self.inherited.contains(tid);
         let without: BTreeSet<u32> = threads.iter().copied().filter(has_none).collect();
         let due = without.iter().filter(|tid| is_first || self.without.contains(tid));
         for tid in due {
-            if self.events.len().saturating_add(1) * self.cpus.len() > self.descriptors {
+            let of_thread = self.sampling.what.rings() * self.cpus.len();
+            if self.events.len().saturating_add(1) * of_thread > self.descriptors {
                 break;
             }
             // A thread that has ended, or that this user may not sample, has no samples.
@@ -256,10 +383,12 @@ impl Tasks {
     }
 }
 
-fn open_thread(tid: u32, cpus: &[usize], sampling: Sampling, rings: &[Sampler]) -> io::Result<Vec<Counter>> {
-    let mut events = Vec::with_capacity(cpus.len());
-    for (cpu, ring) in cpus.iter().zip(rings) {
-        let mut builder = event(Software::CPU_CLOCK, *cpu, sampling);
+/// Opens the events of a thread, which write to the rings of samples and of switches.
+fn open_thread(tid: u32, cpus: &[usize], sampling: Sampling, rings: &[&Sampler]) -> io::Result<Vec<Counter>> {
+    let mut events = Vec::with_capacity(sampling.what.rings() * cpus.len());
+    let of_samples = cpus.iter().map(|cpu| samples(*cpu, sampling));
+    let of_switches = cpus.iter().map(|cpu| switches(*cpu, sampling));
+    for (mut builder, ring) in of_samples.chain(of_switches).zip(rings) {
         builder.observe_pid(i32::try_from(tid).unwrap_or(-1)).inherit(true);
         // Enabled with its ring: a sample without one is lost.
         let mut counter = builder.enabled(false).build()?;
