@@ -46,7 +46,7 @@ const fn pattern(module: &'static str, functions: &'static [&'static str]) -> Pa
 }
 
 /// All activities. The outermost function that is known decides, since callers say what a call is for.
-pub static ACTIVITIES: [Activity; 7] = [
+pub static ACTIVITIES: [Activity; 8] = [
     Activity {
         name: "mpi",
         text: "MPI communication",
@@ -141,9 +141,23 @@ pub static ACTIVITIES: [Activity; 7] = [
                 "___pthread_mutex_lock",
                 "pthread_rwlock_*lock*",
                 "__pthread_rwlock_*lock*",
-                "pthread_cond_wait*",
-                "__pthread_cond_wait*",
                 "std::mutex::lock*",
+            ],
+        )],
+        own: &[],
+    },
+    Activity {
+        name: "threads",
+        text: "waiting for other threads",
+        total: &[pattern(
+            "*",
+            &[
+                "pthread_cond_*wait*",
+                "__pthread_cond_*wait*",
+                "pthread_*join*",
+                "__pthread_*join*",
+                "pthread_barrier_wait*",
+                "__pthread_barrier_wait*",
             ],
         )],
         own: &[],
@@ -360,6 +374,7 @@ mod tests {
         for (stack, expected) in [
             ("main pthread_spin_lock@libc.so.6", Some("locks")),
             ("main pthread_mutex_lock@libc.so.6 __lll_lock_wait@libc.so.6 do_futex@[kernel]", Some("locks")),
+            ("main pool pthread_cond_timedwait@libc.so.6", Some("threads")),
             ("main MPI_Allreduce@libmpi.so.40 pthread_mutex_lock@libc.so.6", Some("mpi")),
             ("main step MPIDI_CH3I_Progress@libmpi.so.12", Some("mpi")),
             ("main mpi_waitall_ x@libuct.so.0", Some("mpi")),

@@ -1,16 +1,20 @@
 //! Reads the call stacks of a job.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+use polymeter_proto::catalogue::PROCESS_RANK;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{Read, StackIntervalRow};
+use polymeter_store::reader::{Read, SeriesScope, StackIntervalRow};
 
 use super::stack_names::{Function, Stacks};
 use super::tree::{Tree, Weight};
 
 /// The metric of samples of time on a CPU.
 pub const CPU: &str = "stacks.cpu";
+
+/// The metric of samples of time in which threads do not run.
+pub const WAIT: &str = "stacks.wait";
 
 /// The maximum number of pairs of a process and a stack: about 50 MiB. The processes of others on a node
 /// count as one.
@@ -26,12 +30,34 @@ pub struct Choice {
     pub metric: Option<String>,
     /// The process; none for all.
     pub process: Option<u32>,
+    /// The processes, each with its node, as those of a rank; none for all.
+    pub processes: Option<BTreeSet<(String, u32)>>,
     /// The time of the samples. The spans must not overlap on a node.
     pub spans: Spans,
 }
 
 /// A process of a job: its node, and its id; none for all that are not told apart.
 pub type ProcessId = (String, Option<u32>);
+
+/// The ranks of the processes of a job: by node and process id.
+pub type Ranks = BTreeMap<(String, u32), u32>;
+
+/// Reads the ranks of the processes of a job, as far as they are known.
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub fn ranks(reader: &mut dyn Read, job_key: i64) -> Result<Ranks, StoreError> {
+    let mut ranks = Ranks::new();
+    for series in reader.series(SeriesScope::Job(job_key))? {
+        let number = |label| series.labels.get(label).and_then(|text: &str| text.parse().ok());
+        if series.metric == PROCESS_RANK.name
+            && let (Some(process), Some(rank)) = (number("process"), number("rank"))
+        {
+            ranks.insert((series.node.clone(), process), rank);
+        }
+    }
+    Ok(ranks)
+}
 
 /// The samples of call stacks of a job, by process.
 #[derive(Debug, Default)]
@@ -42,6 +68,8 @@ pub struct Profile {
     pub intervals: StackIntervalRow,
     /// The metrics of which the job has samples in these spans.
     pub metrics: Vec<String>,
+    /// The ranks of processes, as far as they are known to the caller.
+    pub ranks: Ranks,
     stacks: Stacks,
     by_process: BTreeMap<ProcessId, HashMap<i64, Weight>>,
 }
@@ -82,7 +110,12 @@ impl Profile {
         let mut pairs = 0;
         for (node, span_ns) in &choice.spans {
             reader.stacks(job_key, node.as_deref(), span_ns, |row| {
-                if row.metric == self.metric && choice.process.is_none_or(|process| process == row.process) {
+                let is_chosen = choice.process.is_none_or(|process| process == row.process)
+                    && choice
+                        .processes
+                        .as_ref()
+                        .is_none_or(|processes| processes.contains(&(row.node.clone(), row.process)));
+                if row.metric == self.metric && is_chosen {
                     let process = (pairs < PAIRS_MAX).then_some(row.process);
                     let stacks = self.by_process.entry((row.node, process)).or_default();
                     let weight = stacks.entry(row.stack_id).or_insert_with(|| {

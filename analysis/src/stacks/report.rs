@@ -9,7 +9,7 @@ use polymeter_store::reader::{JobRow, Read};
 use super::activities::activities;
 use super::functions::{FunctionTime, functions};
 use super::imbalance::{OwnTimes, imbalance};
-use super::profile::{Choice, Profile, Spans};
+use super::profile::{Choice, Profile, Spans, ranks};
 use super::tree::{Tree, Weight};
 use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
 use crate::phases::joined;
@@ -42,16 +42,21 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         Profile::read(reader, job.job_key, &Choice { spans: spans.clone(), ..Choice::default() })?;
     let metrics: BTreeSet<String> = profile.metrics.iter().cloned().collect();
     let phases = spans_of_phases(report);
+    let ranks = if metrics.is_empty() { Default::default() } else { ranks(reader, job.job_key)? };
     for metric in metrics {
         if profile.metric != metric {
-            let choice = Choice { metric: Some(metric), spans: spans.clone(), process: None };
+            let choice = Choice { metric: Some(metric), spans: spans.clone(), ..Choice::default() };
             profile = Profile::read(reader, job.job_key, &choice)?;
         }
+        profile.ranks.clone_from(&ranks);
         let mut of_metric = summary(&profile);
         for (name, spans) in &phases {
             let metric = Some(profile.metric.clone());
-            let of_phase =
-                Profile::read(reader, job.job_key, &Choice { metric, spans: spans.clone(), process: None })?;
+            let of_phase = Profile::read(
+                reader,
+                job.job_key,
+                &Choice { metric, spans: spans.clone(), ..Choice::default() },
+            )?;
             of_metric.phases.extend(part(name, &of_phase.tree()));
         }
         report.call_stacks.push(of_metric);
@@ -90,7 +95,9 @@ pub fn summary(profile: &Profile) -> StackReport {
         of_nodes.entry(node).or_default().merge(&of_process);
         let is_much = 100.0 * of_process.total().share_of(total) >= PROCESS_PERCENT;
         if let Some(process) = process.filter(|_| is_much && of_processes.len() < PROCESSES) {
-            of_processes.extend(part(&format!("{process} on {node}"), &of_process));
+            let rank = profile.ranks.get(&(node.clone(), process));
+            let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}, "));
+            of_processes.extend(part(&format!("{rank}{process} on {node}"), &of_process));
         }
     }
     let mut nodes: Vec<StackPart> = of_nodes

@@ -156,7 +156,7 @@ fn profile(
     let span_ns = bound(&chosen.from_us, job.sampled_ns.start)..bound(&chosen.until_us, job.sampled_ns.end);
     let spans = spans(reader, job, arguments, chosen, &span_ns)?;
     let process = arguments.integer(chosen.process.name).and_then(|process| u32::try_from(process).ok());
-    Ok(Profile::read(reader, job.job_key, &Choice { metric, process, spans })?)
+    Ok(Profile::read(reader, job.job_key, &Choice { metric, process, spans, processes: None })?)
 }
 
 /// Returns the spans of the wanted samples, each with its node.

@@ -82,7 +82,8 @@ fn samples_are_added_up_and_stored_once(environment: &mut TestEnvironment) {
     let (stored, mut reader) = (only_job(environment), environment.reader());
     let all = stored.sampled_ns.clone();
     let mut read = |node: Option<&str>, span_ns, process| {
-        let choice = Choice { metric: None, process, spans: vec![(node.map(str::to_owned), span_ns)] };
+        let spans = vec![(node.map(str::to_owned), span_ns)];
+        let choice = Choice { process, spans, ..Choice::default() };
         Profile::read(&mut reader, stored.job_key, &choice).unwrap()
     };
     let profile = read(None, all.clone(), None);

@@ -355,6 +355,15 @@ pub static FACTS: &[FactDefinition] = &[
     ),
     fact("no_symbol_modules", FactUnit::Text, "Their programs and libraries with the most time."),
     fact(
+        "wait_samples",
+        FactUnit::Number,
+        "Samples of the call stacks of threads that did not run: metric `stacks.wait`.",
+    ),
+    fact("wait_lock_share", FactUnit::Share, "Share of these samples in functions that wait for locks."),
+    fact("wait_lock_functions", FactUnit::Text, "Those with the most time."),
+    fact("wait_io_share", FactUnit::Share, "Share of these samples in calls that read and write."),
+    fact("wait_io_functions", FactUnit::Text, "Those with the most time."),
+    fact(
         "function_imbalance",
         FactUnit::Share,
         "(Most time of a process in a function - mean) / mean time of the processes in all functions; of the function with the \

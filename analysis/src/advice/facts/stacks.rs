@@ -1,11 +1,11 @@
-//! Facts about the functions in which a job spent its CPU time. Pure.
+//! Facts about the functions in which a job spent its CPU time, and in which its threads waited. Pure.
 
 use polymeter_proto::units::to_f64;
 
 use super::values::Facts;
 use crate::model::{ActivityReport, FunctionShare, Report, StackReport};
 use crate::stacks::activities::NO_SYMBOL;
-use crate::stacks::profile::CPU;
+use crate::stacks::profile::{CPU, WAIT};
 
 /// An activity, and the names of the facts about its share and its functions.
 struct ActivityFacts {
@@ -29,22 +29,34 @@ const ACTIVITY_FACTS: [ActivityFacts; 8] = [
     facts(NO_SYMBOL, "no_symbol_share", "no_symbol_modules"),
 ];
 
-/// Adds the facts, if call stacks were sampled on CPUs.
+/// Those about waits: of what can be changed. A thread may wait for others since it has nothing to do.
+const WAIT_FACTS: [ActivityFacts; 2] = [
+    facts("locks", "wait_lock_share", "wait_lock_functions"),
+    facts("io", "wait_io_share", "wait_io_functions"),
+];
+
+/// Adds the facts, if call stacks were sampled.
 pub(super) fn add(facts: &mut Facts, report: &Report) {
-    let Some(stacks) = report.call_stacks.iter().find(|stacks| stacks.metric == CPU && stacks.samples > 0)
-    else {
-        return;
-    };
+    let of_metric = |metric| report.call_stacks.iter().find(|of| of.metric == metric && of.samples > 0);
+    if let Some(waits) = of_metric(WAIT) {
+        facts.set_number("wait_samples", Some(to_f64(waits.samples)));
+        add_activities(facts, waits, &WAIT_FACTS);
+    }
+    let Some(stacks) = of_metric(CPU) else { return };
     let samples = to_f64(stacks.samples);
     facts.set_number("stack_samples", Some(samples));
     // The widest interval, which is that of a share of one half.
     facts.set_number("stack_uncertainty", Some(1.0 / samples.sqrt()));
-    for ActivityFacts { activity, share, functions } in ACTIVITY_FACTS {
-        let found = stacks.activities.iter().find(|of| of.activity == activity);
+    add_activities(facts, stacks, &ACTIVITY_FACTS);
+    add_imbalance(facts, stacks);
+}
+
+fn add_activities(facts: &mut Facts, stacks: &StackReport, activities: &[ActivityFacts]) {
+    for ActivityFacts { activity, share, functions } in activities {
+        let found = stacks.activities.iter().find(|of| of.activity == *activity);
         facts.set_number(share, Some(found.map_or(0.0, |found| found.percent / 100.0)));
         facts.set_text(functions, found.map(names));
     }
-    add_imbalance(facts, stacks);
 }
 
 /// Returns the functions of an activity with their shares.

@@ -667,9 +667,13 @@ fn activities_with_much_time_are_found() {
     let finding = &Advice::built_in().findings(&Facts::of(&report))[0];
     assert_eq!(finding.sentence, "Threads spent 60 % of the CPU time waiting for locks.");
     assert_eq!(finding.evidence, "f 60.0 %; 10000 samples, at most 1 % more or less");
-    let mut waiting = with_activity("locks", 60.0, 10_000);
-    waiting.call_stacks[0].metric = "stacks.wait".to_owned();
-    assert_eq!(ids(&waiting), [""; 0], "another metric");
+    for (activity, rules) in
+        [("locks", &["sleeping-for-locks"][..]), ("io", &["sleeping-for-io"]), ("threads", &[])]
+    {
+        let mut waiting = with_activity(activity, 60.0, 10_000);
+        waiting.call_stacks[0].metric = "stacks.wait".to_owned();
+        assert_eq!(ids(&waiting), rules);
+    }
 }
 
 #[test]

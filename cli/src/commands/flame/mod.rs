@@ -3,13 +3,14 @@
 mod time_in_job;
 mod tree_text;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::model::StackReport;
 use polymeter_analysis::phases::spans_of;
-use polymeter_analysis::stacks::profile::{Choice, Profile, Spans};
+use polymeter_analysis::stacks::profile::{Choice, Profile, Ranks, Spans, ranks};
 use polymeter_analysis::stacks::{Difference, Process, Tree, collapsed, firefox, pprof, summary};
 use polymeter_proto::units;
 use polymeter_service::clock;
@@ -82,6 +83,10 @@ pub(crate) struct FlameArguments {
     /// Samples of this process only: its id on the node.
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
+
+    /// Samples of the processes of this rank only: a number of MPI or of the launcher.
+    #[arg(long, value_name = "RANK", conflicts_with = "process")]
+    rank: Option<u32>,
 
     /// Samples from this time on: +90s after the start of the job, YYYY-MM-DDTHH:MM in UTC, or an age: 12h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -163,8 +168,11 @@ fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result
     }
     let reader = source.reader.as_mut();
     let spans = spans(arguments, reader, &job)?;
-    let choice = Choice { metric: arguments.metric.clone(), process: arguments.process, spans };
-    let profile = Profile::read(reader, job.job_key, &choice).map_err(failed)?;
+    let ranks = ranks(reader, job.job_key).map_err(failed)?;
+    let processes = arguments.rank.map(|rank| processes_of(rank, &ranks, &job)).transpose()?;
+    let choice = Choice { metric: arguments.metric.clone(), process: arguments.process, processes, spans };
+    let mut profile = Profile::read(reader, job.job_key, &choice).map_err(failed)?;
+    profile.ranks = ranks;
     if !profile.is_empty() {
         return Ok((job, profile));
     }
@@ -177,6 +185,26 @@ fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result
     let metric = printable_name(&profile.metric).into_owned();
     Err(Failure::Failed(format!(
         "cannot show functions: job {job_id} has no call stacks of {metric} in this part, or they are its owner's alone; {remedy}"
+    )))
+}
+
+/// Returns the processes of a rank, each with its node.
+fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(String, u32)>, Failure> {
+    let of_rank = ranks.iter().filter(|(_, known)| **known == rank);
+    let processes: BTreeSet<(String, u32)> = of_rank.map(|(process, _)| process.clone()).collect();
+    if !processes.is_empty() {
+        return Ok(processes);
+    }
+    let job_id = printable_name(&job.job_id);
+    let known: BTreeSet<u32> = ranks.values().copied().collect();
+    let remedy = match known.first().zip(known.last()) {
+        Some((least, most)) => format!("ranks from {least} to {most} have some"),
+        None => "its launcher set no rank in the environment of its processes, or stacks were not sampled; \
+                 choose a process with --process"
+            .to_owned(),
+    };
+    Err(Failure::Failed(format!(
+        "cannot choose samples: job {job_id} has no call stacks of rank {rank}; {remedy}"
     )))
 }
 

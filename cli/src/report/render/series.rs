@@ -12,6 +12,7 @@ use crate::report::summary;
 use polymeter_analysis::model::{DerivedReport, Report, SeriesReport};
 use polymeter_analysis::rates;
 use polymeter_analysis::regions::METRICS as REGIONS;
+use polymeter_proto::catalogue::PROCESS_RANK;
 
 /// The minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;
@@ -31,8 +32,9 @@ const OWN: &str = "agent.";
 
 /// Lays out the table of the series, and remarks on it.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    // The table of regions has their sums.
-    let is_elsewhere = |series: &&SeriesReport| series.metric.starts_with(REGIONS);
+    // The table of regions has their sums, and that of functions the ranks.
+    let is_elsewhere =
+        |series: &&SeriesReport| series.metric.starts_with(REGIONS) || series.metric == PROCESS_RANK.name;
     let all = || report.series.iter().filter(|series| detail == Detail::All || !is_elsewhere(series));
     let is_listed = |series: &&SeriesReport| detail == Detail::All || series.has_changed();
     let mut chosen: Vec<&SeriesReport> = all().filter(is_listed).collect();

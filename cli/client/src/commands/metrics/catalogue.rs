@@ -190,10 +190,10 @@ pub(super) fn markdown() -> String {
 /// Returns the part of the page about regions of programs.
 fn regions() -> String {
     let mut part = String::from(
-        "\n`region.*` are counted by [instrumented programs](../how-to/regions.md), by the labels `region`, `process` and `rank`:\n\n\
+        "\n`region.*` are counted by [instrumented programs](../how-to/regions.md), by the labels `region`, `process` and `rank`. The agent reads\n`process.rank` in the environment of a process, where a launcher numbers processes; its labels are `process` and `rank`:\n\n\
         | metric | unit | kind | what it is |\n| --- | --- | --- | --- |\n",
     );
-    for metric in &catalogue::REGIONS {
+    for metric in catalogue::REGIONS.iter().chain([&catalogue::PROCESS_RANK]) {
         let [unit, kind] = [metric.unit.as_str(), metric.kind.as_str()];
         part.push_str(&format!("| `{}` | {unit} | {kind} | {} |\n", metric.name, metric.help));
     }
