@@ -6,12 +6,17 @@ use polymeter_client::local::Local;
 use polymeter_collector::config::CollectorArguments;
 
 use crate::client::job_completion;
-use crate::commands::watch;
+use crate::commands::{watch, watch_functions};
 use crate::version::libraries;
 
 /// The additions of this program to the commands of the client.
-pub(crate) static LOCAL: Local =
-    Local { version: libraries, daemons, running_jobs: job_completion::running, watch_nodes: watch::watch };
+pub(crate) static LOCAL: Local = Local {
+    version: libraries,
+    daemons,
+    running_jobs: job_completion::running,
+    watch_nodes: watch::watch,
+    watch_functions: watch_functions::watch,
+};
 
 fn daemons() -> Vec<clap::Command> {
     vec![AgentArguments::command(), CollectorArguments::command()]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap_complete::engine::CompletionCandidate;
 use polymeter_proto::control::Answer;
 use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
 use tokio::sync::mpsc;
 
 use crate::connection::collector::Collector;
@@ -31,6 +32,23 @@ pub struct Local {
     pub running_jobs: fn() -> Vec<CompletionCandidate>,
     /// Begins to watch a job on all its nodes: the metrics that the selectors choose.
     pub watch_nodes: fn(Collector, &str, Vec<Selector>) -> Result<WatchedNodes, Failure>,
+    /// Shows the functions of a job again and again.
+    pub watch_functions: fn(&FunctionsView) -> Result<(), Failure>,
+}
+
+/// A view of the functions in which a job spends its time.
+#[derive(Debug)]
+pub struct FunctionsView {
+    /// The collector that reads the samples; none for the file of a run, or the configured source.
+    pub collector: Option<Collector>,
+    /// The job.
+    pub job: String,
+    /// The time before now whose samples are shown.
+    pub last: Period,
+    /// The time after which the view ends; none for the end of the job.
+    pub duration: Option<Period>,
+    /// Print a line of JSON each time.
+    pub is_json: bool,
 }
 
 /// The samples of a job on all its nodes.

@@ -18,6 +18,7 @@ mod store;
 mod trend;
 mod usage;
 pub(crate) mod watch;
+pub(crate) mod watch_functions;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,9 @@ tests![
     what_a_program_wastes_its_time_with_is_found,
     a_program_that_computes_has_no_finding,
     the_process_that_others_wait_for_is_found,
+    threads_that_sleep_for_a_lock_are_found,
+    samples_of_a_rank_are_those_of_its_process,
+    functions_of_a_running_job_are_shown,
 ];
 
 /// The begin of each program: it works until it has used some seconds of CPU time.
@@ -128,6 +131,37 @@ int main(int argc, char **argv) {
 }
 ";
 
+/// Threads that sleep while they hold the lock for which the others wait.
+const SLEEPING_LOCK: &str = r"
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *none) {
+    for (int i = 0; i < 100; i++) {
+        pthread_mutex_lock(&lock);
+        usleep(15000);
+        pthread_mutex_unlock(&lock);
+        usleep(1000);
+    }
+    return none;
+}
+int main(void) {
+    pthread_t others[3];
+    for (int t = 0; t < 3; t++) pthread_create(&others[t], 0, work, 0);
+    work(0);
+    for (int t = 0; t < 3; t++) pthread_join(others[t], 0);
+    return 0;
+}
+";
+
+/// Computes in the function that its argument names.
+const SIDES: &str = r"
+APART static void left(void) { compute(1000000); sum++; }
+APART static void right(void) { compute(1000000); sum--; }
+int main(int argc, char **argv) {
+    while (used_s() < 3) if (argv[argc - 1][0] == 'l') left(); else right();
+    return 0;
+}
+";
+
 struct Programs(tempfile::TempDir);
 
 impl Programs {
@@ -210,4 +244,85 @@ fn the_process_that_others_wait_for_is_found() {
     assert_eq!((&imbalance["function"], &imbalance["processes"]), (&"compute".into(), &2.into()));
     let (most, mean) = (imbalance["most_s"].as_f64().unwrap(), imbalance["mean_s"].as_f64().unwrap());
     assert!((most / mean - 1.5).abs() < 0.15, "{imbalance:#}");
+}
+
+fn threads_that_sleep_for_a_lock_are_found() {
+    let programs = Programs::new();
+    let locks = programs.compile("locks", "gcc", &[], SLEEPING_LOCK);
+    let file = programs.0.path().join("report.json");
+    let mut run = program("polymeter");
+    run.args(["run", "-m", "stacks.wait=10ms", "--json", "--report"]).arg(&file).arg("--").arg(&locks);
+    let output = run.current_dir(programs.0.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let stacks = &report["call_stacks"][0];
+    assert_eq!(stacks["metric"], "stacks.wait");
+    assert!(findings(&report).contains(&"sleeping-for-locks"), "{stacks:#}");
+    // Four threads for about 6 s: one of them sleeps, and the others wait.
+    let activities = stacks["activities"].as_array().unwrap();
+    let locks = activities.iter().find(|activity| activity["activity"] == "locks").unwrap();
+    let percent = locks["percent"].as_f64().unwrap();
+    assert!((55.0..85.0).contains(&percent), "{stacks:#}");
+}
+
+fn samples_of_a_rank_are_those_of_its_process() {
+    let programs = Programs::new();
+    let sides = text(&programs.compile("sides", "gcc", &[], SIDES)).to_owned();
+    let store = programs.0.path().join("run.db");
+    let script = format!("OMPI_COMM_WORLD_RANK=0 {sides} left & OMPI_COMM_WORLD_RANK=1 {sides} right; wait");
+    let mut run = program("polymeter");
+    run.args(["run", "--stacks", "5ms", "-o", text(&store), "--", "sh", "-c", &script]);
+    let output = run.current_dir(programs.0.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let store = format!("sqlite:{}", store.display());
+    let report = program("polymeter").args(["report", "--store", &store, "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let job = report["job"].as_str().unwrap();
+    let flame = |rank: &str| {
+        program("polymeter")
+            .args(["flame", job, "--store", &store, "--json", "--rank", rank])
+            .output()
+            .unwrap()
+    };
+    for (rank, own, other) in [("0", "left", "right"), ("1", "right", "left")] {
+        let shown: Value = serde_json::from_slice(&flame(rank).stdout).unwrap();
+        let functions = shown["functions"].as_array().unwrap();
+        let total = |name: &str| {
+            let found = functions.iter().find(|function| function["function"] == name);
+            found.map_or(0.0, |function| function["total_percent"].as_f64().unwrap())
+        };
+        assert!(total(own) > 80.0 && total(other) == 0.0, "{shown:#}");
+        let name = shown["by_process"][0]["name"].as_str().unwrap();
+        assert!(name.starts_with(&format!("rank {rank}, ")), "{name}");
+    }
+    let unknown = flame("7");
+    let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && message.contains("ranks from 0 to 1"), "{message}");
+}
+
+fn functions_of_a_running_job_are_shown() {
+    let programs = Programs::new();
+    let sides = text(&programs.compile("sides", "gcc", &[], SIDES)).to_owned();
+    let watch = text(Path::new(program("polymeter").get_program())).to_owned();
+    let watch = |more: &str| format!("{watch} watch --functions=20s --for 3s {more}");
+    let script = format!("{sides} left & {} >text; {} >lines; wait", watch(""), watch("--json"));
+    let run = |file: &str, options: &[&str]| {
+        let mut run = program("polymeter");
+        run.arg("run").args(options).args(["-o", file, "--", "sh", "-c", &script]);
+        let output = run.current_dir(programs.0.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let read = |name: &str| fs::read_to_string(programs.0.path().join(name)).unwrap();
+        let lines: Vec<Value> =
+            read("lines").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (read("text"), lines)
+    };
+    let (shown, lines) = run("with.db", &["--stacks", "5ms"]);
+    assert!(shown.contains("compute") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let last = &lines.last().unwrap()["call_stacks"];
+    assert_eq!(last["functions"][0]["function"], "compute", "{last:#}");
+    let (shown, lines) = run("without.db", &[]);
+    assert!(shown.contains("stacks.cpu=10ms --for 1min"), "{shown}");
+    let last = lines.last().unwrap();
+    let remedy = last["remedy"].as_str().unwrap();
+    assert!(last["call_stacks"].is_null() && remedy.starts_with("polymeter set --job "), "{last:#}");
 }

@@ -144,7 +144,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "polymeter flame 4242",
         "needs jobs with call stacks: bundle::bundle_contains_the_stored_samples executes its options",
     ),
-    (HOT_FUNCTION, "srun sh -c", "needs ranks: run_records.rs marks within runs"),
+    (
+        HOT_FUNCTION,
+        "polymeter set stacks.wait",
+        "needs a job with threads that wait: stack_findings.rs has one",
+    ),
+    (HOT_FUNCTION, "polymeter watch --functions", "needs a job that runs: stack_findings.rs has one"),
     ("README.md", "make demo", "builds and tests all of Polymeter: .ci/run executes both"),
     ("README.md", "$ polymeter run --every", "documents::readme_report_has_the_form_of_a_run executes it"),
     (

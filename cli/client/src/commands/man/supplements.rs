@@ -370,6 +370,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
             ("polymeter watch", "Within a job: a live view of its samples."),
             ("polymeter watch --job 4242 'cpu.*'", "From a login node: all nodes of the job."),
             ("polymeter watch --plain --count 10 memory.current", "Lines for a script."),
+            ("polymeter watch --functions --job 4242", "The functions with the most time in the last 30 s."),
         ],
     },
     Supplement {

@@ -23,7 +23,7 @@ use crate::connection::agent::ask_status;
 use crate::connection::target::{ALL_NODES_REMEDY, ControlTarget};
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
-use crate::local::{JobFacts, Local, WatchLine, WatchedNodes};
+use crate::local::{FunctionsView, JobFacts, Local, WatchLine, WatchedNodes};
 use crate::output::terminal;
 use plain::LineOptions;
 use source::{RequestTarget, WatchSource};
@@ -46,6 +46,18 @@ pub struct WatchArguments {
     /// Print lines and exit after this number of samples.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+
+    /// Show the functions in which the job spent its time in the last seconds: 30s, or as long as given. Needs
+    /// a lease of call stacks.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "30s",
+        conflicts_with_all = ["selectors", "plain", "count", "node"]
+    )]
+    functions: Option<Period>,
 
     #[command(flatten)]
     job: JobChoice,
@@ -70,11 +82,35 @@ pub(crate) fn execute(arguments: &WatchArguments, local: Option<&Local>) -> Resu
         .build()
         .map_err(|error| Failure::because("cannot watch", &error))?;
     let job = arguments.job.id(&arguments.target.socket())?;
+    if let (Some(last), Some(job)) = (arguments.functions, &job) {
+        return watch_functions(arguments, last, job, local).map(|()| ExitCode::SUCCESS);
+    }
     selectors::check(&arguments.selectors, job.is_some())?;
     let result = runtime.block_on(watch(arguments, job, local));
     // Do not wait for a request that the agent has not answered yet.
     runtime.shutdown_background();
     result
+}
+
+fn watch_functions(
+    arguments: &WatchArguments,
+    last: Period,
+    job: &str,
+    local: Option<&Local>,
+) -> Result<(), Failure> {
+    let Some(local) = local else {
+        let message =
+            "cannot show functions: this build cannot read stored samples; use the full build of polymeter";
+        return Err(Failure::Failed(message.to_owned()));
+    };
+    let collector = if arguments.target.prefers_collector() { arguments.target.collector()? } else { None };
+    (local.watch_functions)(&FunctionsView {
+        collector,
+        job: job.to_owned(),
+        last,
+        duration: arguments.duration,
+        is_json: arguments.target.json,
+    })
 }
 
 /// The lines, and what belongs to them.
