@@ -14,7 +14,6 @@ use crate::model::SCHEMA_VERSION;
 /// The most tasks whose samples are read. The other figures are those of all tasks.
 const READ: usize = 200;
 
-/// An array.
 #[derive(Debug, Serialize)]
 pub struct ArrayReport {
     /// The version of this form.
@@ -37,7 +36,6 @@ pub struct ArrayReport {
     pub not_read: usize,
 }
 
-/// One task.
 #[derive(Debug, Serialize)]
 pub struct ArrayTask {
     /// The id as the scheduler prints it.
@@ -60,7 +58,6 @@ pub struct ArrayTask {
     pub cores: Option<i64>,
     /// CPU time, in seconds.
     pub cpu_s: Option<f64>,
-    /// The peak of memory, in bytes.
     pub peak_memory_bytes: Option<f64>,
 }
 
@@ -69,7 +66,6 @@ pub struct ArrayTask {
 pub struct Spread {
     /// The least.
     pub min: f64,
-    /// The mean.
     pub mean: f64,
     /// The greatest.
     pub max: f64,

@@ -27,11 +27,9 @@ pub struct CommandTotals {
     /// The largest peak of memory of one process, in bytes; none where the kernel does not tell it from that
     /// of the process before it executed the command.
     pub peak_memory_bytes: Option<f64>,
-    /// Page faults.
     pub page_faults: f64,
     /// Page faults that required I/O.
     pub page_faults_major: f64,
-    /// Context switches.
     pub context_switches: f64,
     /// CPU time of `polymeter run` itself until the command ended, in nanoseconds.
     pub measuring_ns: f64,

@@ -33,7 +33,6 @@ const CPU_TIME: &str = "cpu_time";
 /// The name of the energy on all nodes of a job, beside those of metrics.
 const ENERGY: &str = "energy";
 
-/// A comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The ids of the jobs of the first side.

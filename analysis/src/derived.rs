@@ -192,7 +192,6 @@ impl Computable {
     }
 }
 
-/// Returns the series of each node.
 fn by_node(report: &Report) -> BTreeMap<&str, Vec<&SeriesReport>> {
     let mut nodes: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
     for series in &report.series {

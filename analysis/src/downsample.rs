@@ -28,7 +28,6 @@ pub struct Part {
 pub struct Increase {
     /// The seconds between the samples, more than 0.
     pub seconds: f64,
-    /// The increase.
     pub value: f64,
 }
 

@@ -15,7 +15,6 @@ use crate::resources::{CPU_TIME, first_of, of_metric};
 /// The totals of all phases of one name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PhaseTotals {
-    /// The name.
     pub name: String,
     /// The number of phases with begin and end, on all nodes.
     pub count: u64,

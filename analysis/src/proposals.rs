@@ -87,14 +87,12 @@ impl Request {
 pub struct Like<'a> {
     /// What they have in common with it.
     pub by: &'static str,
-    /// The jobs.
     pub jobs: Vec<&'a JobRow>,
 }
 
 /// A proposal for one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
-    /// The resource.
     pub resource: Resource,
     /// The request: seconds, bytes on a node, cores, GPUs; none if it is not known.
     pub requested: Option<f64>,

@@ -8,7 +8,6 @@ use polymeter_proto::units::to_f64;
 /// A mean and the half-width of its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The mean.
     pub mean: f64,
     /// The half-width; infinite if there are too few values.
     pub half: f64,

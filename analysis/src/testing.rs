@@ -84,7 +84,6 @@ fn series(metric: &str, kind: &str, values: &[f64]) -> SeriesReport {
     }
 }
 
-/// Returns the series of a gauge.
 pub(crate) fn gauge(metric: &str, values: &[f64]) -> SeriesReport {
     series(metric, "gauge", values)
 }

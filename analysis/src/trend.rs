@@ -33,7 +33,6 @@ const NODES_NAMED: usize = 8;
 /// A choice of runs.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// The name, all of it.
     pub name: String,
     /// The owner, by name or numeric id; none for the owner of the run that started last.
     pub user: Option<String>,
@@ -46,7 +45,6 @@ pub struct Choice {
 /// The runs of one name and owner over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Trend {
-    /// The name.
     pub name: String,
     /// The owner's name, if known.
     pub user: Option<String>,
@@ -60,7 +58,6 @@ pub struct Trend {
     pub runs: Vec<Run>,
 }
 
-/// A run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     /// The store's key of the job.
@@ -96,7 +93,6 @@ pub struct Figures {
 pub struct Quantity {
     /// Its key in [`Figures`].
     pub key: &'static str,
-    /// Its title.
     pub title: &'static str,
     /// The unit of its values.
     unit: &'static str,

@@ -107,7 +107,6 @@ pub struct ApiConfig {
     pub trusted_proxies: Vec<Proxy>,
     /// The header in which they do.
     pub user_header: String,
-    /// The limits.
     pub limits: ApiLimits,
 }
 

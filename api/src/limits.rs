@@ -258,7 +258,6 @@ pub struct ApiLimits {
     pub user_bytes_per_second: u64,
     /// Streams of live values.
     pub streams: usize,
-    /// Streams of one user.
     pub user_streams: usize,
     /// The time without progress after which a stream whose client does not read is closed.
     pub stream_stall: Duration,

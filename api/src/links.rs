@@ -37,7 +37,6 @@ pub struct ClockOffset {
 /// A connected agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentStatus {
-    /// Its node.
     pub node: String,
     /// The start of its session, in microseconds since the epoch.
     pub started_us: i64,
@@ -56,7 +55,6 @@ pub(crate) type IsBehind = dyn Fn() -> bool + Send + Sync;
 /// The parts of the collector that the API uses.
 #[derive(Clone)]
 pub struct Links {
-    /// The store.
     pub store: StoreUrl,
     /// The access of each user to stored jobs.
     pub access: Arc<AccessOf>,
@@ -72,7 +70,6 @@ pub struct Links {
     pub control: mpsc::Sender<ControlRequest>,
     /// The API's own metrics.
     pub metrics: ApiMetrics,
-    /// The tokens.
     pub tokens: TokenService,
     /// The directory of the site's rules for findings.
     pub advice: PathBuf,

@@ -21,7 +21,6 @@ pub const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/job-1ms.fr
 /// A row of a recording.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its shape.
     pub shape: Arc<Shape>,
     /// The time at which it was sampled.
     pub instant: Instant,

@@ -16,11 +16,9 @@ use crate::session_messages::Peer;
 /// An agent, as its session reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentInfo {
-    /// The session.
     pub session: SessionId,
     /// The connection.
     pub peer: Peer,
-    /// The node.
     pub node: Identifier,
     /// The start of the session, in microseconds since the epoch.
     pub started_us: i64,
@@ -28,7 +26,6 @@ pub struct AgentInfo {
     pub jobs: Vec<(Identifier, Option<u32>)>,
 }
 
-/// A node of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobNode {
     /// The name.
@@ -83,7 +80,6 @@ struct State {
 }
 
 impl AgentDirectory {
-    /// Updates an agent.
     pub fn update(&self, agent: AgentInfo) {
         if self.lock().update(agent) {
             self.0.changed.notify_one();

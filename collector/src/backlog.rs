@@ -11,7 +11,6 @@ use crate::limits;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriterBusy(Arc<AtomicU64>);
 
-/// All writers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backlog(Vec<WriterBusy>);
 

@@ -15,7 +15,6 @@ pub enum CollectorStartError {
     /// The endpoint for agents cannot be bound.
     #[error("cannot listen at {endpoint}")]
     Bind {
-        /// The endpoint.
         endpoint: String,
         /// The reason.
         source: zmq::Error,
@@ -40,7 +39,6 @@ pub enum CollectorStartError {
     /// ZeroMQ cannot create a socket.
     #[error("cannot create the socket of {purpose}")]
     Socket {
-        /// The purpose of the socket.
         purpose: &'static str,
         /// The reason.
         source: zmq::Error,
@@ -48,7 +46,6 @@ pub enum CollectorStartError {
     /// The collector's own metrics cannot be served.
     #[error("cannot serve metrics at {address} (set by `metrics_listen`)")]
     Metrics {
-        /// The address.
         address: SocketAddr,
         /// The reason.
         source: std::io::Error,

@@ -63,7 +63,6 @@ pub struct MessageRefusal {
 }
 
 impl MessageRefusal {
-    /// Returns the refusal of a contradiction.
     pub fn contradiction(reason: impl Into<String>) -> Self {
         Self { kind: RefusalKind::Contradiction, reason: reason.into() }
     }

@@ -43,7 +43,6 @@ done
 ip link set lo up
 "#;
 
-/// The machine.
 pub struct InstalledMachine {
     pub env: TestEnvironment,
     namespaces: Namespaces,

@@ -14,7 +14,6 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     missing_debug_implementations,
-    missing_docs,
     reason = "a fault of a test is a failed test"
 )]
 

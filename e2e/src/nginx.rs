@@ -94,7 +94,6 @@ impl Nginx {
     }
 }
 
-/// Returns the password of a user.
 pub fn password(user: &str) -> String {
     user.chars().rev().collect()
 }

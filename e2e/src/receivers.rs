@@ -19,7 +19,6 @@ const DIRECTORY: &str = "POLYMETER_RECEIVERS";
 /// The labels of a series.
 pub type Labels = BTreeMap<String, String>;
 
-/// A kind of receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverKind {
     Prometheus,

@@ -172,7 +172,6 @@ impl Agent {
         &self.counters
     }
 
-    /// Returns the session of this agent.
     pub const fn session(&self) -> SessionId {
         self.session
     }

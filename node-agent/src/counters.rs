@@ -6,10 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The totals since the agent began. The sampler and the sender each write their own; all threads read.
 #[derive(Debug, Default)]
-#[expect(
-    missing_docs,
-    reason = "the catalogue describes each under the same name: agent.samples.due and so on"
-)]
 pub struct Counters {
     pub due: AtomicU64,
     pub taken: AtomicU64,

@@ -11,7 +11,6 @@ const NAMED_SOURCES: usize = 3;
 /// The period of a metric in force, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
-    /// The period.
     pub period: Period,
     /// The layer that determines the requested period.
     pub cause: Cause,
@@ -30,7 +29,6 @@ pub struct InForce {
 /// A source whose hardware updates its values less often than requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowSource {
-    /// Its name.
     pub name: String,
     /// The interval between two updates.
     pub refresh_interval: Period,

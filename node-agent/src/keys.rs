@@ -19,7 +19,6 @@ pub struct AgentKeyFiles {
 pub enum CollectorKey {
     /// The key itself.
     Key(PublicKey),
-    /// The path of a file with the key.
     File(PathBuf),
 }
 

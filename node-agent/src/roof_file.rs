@@ -28,7 +28,6 @@ pub enum RoofFileError {
     /// It is no file of `polymeter calibrate`.
     #[error("cannot use the roofs in {}; write the file again with `polymeter calibrate`", .0.display())]
     Contents(PathBuf, #[source] serde_json::Error),
-    /// A roof is 0.
     #[error("cannot use the roofs in {}: one is 0; write the file again with `polymeter calibrate`", .0.display())]
     Zero(PathBuf),
 }

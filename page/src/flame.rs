@@ -15,7 +15,6 @@ const SCRIPT: [&str; 6] = [
 /// The style of a flame graph with its table.
 pub(crate) const STYLE: &str = include_str!("../assets/flame/flame.css");
 
-/// Returns the style.
 pub fn style() -> String {
     format!("{}\n{STYLE}", crate::SHARED_STYLE)
 }

@@ -18,7 +18,6 @@ const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 
-/// The style that all pages share.
 const SHARED_STYLE: &str = include_str!("../assets/shared/page.css");
 
 /// The parts that all scripts share, in the order in which they depend on each other.

@@ -10,12 +10,10 @@ const SCRIPT: [&str; 3] = [
     include_str!("../assets/report/main.js"),
 ];
 
-/// Returns the style.
 pub fn style() -> String {
     format!("{}\n{}", crate::UPLOT_STYLE, crate::SHARED_STYLE)
 }
 
-/// Returns the script.
 pub fn script() -> String {
     crate::script_of(&SCRIPT)
 }

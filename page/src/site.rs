@@ -14,7 +14,6 @@ use crate::bundle;
 pub struct File {
     /// Its path, without the first slash. The overview has an empty one.
     pub path: String,
-    /// Its media type.
     pub media_type: &'static str,
     /// Its contents.
     pub body: String,

@@ -14,18 +14,14 @@ use crate::series::{
 pub struct Job {
     /// Its id within the session.
     pub handle: JobHandle,
-    /// Its descriptor.
     pub descriptor: JobDescriptor,
 }
 
 /// One column of a shape: a series with its dictionary entries.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// The series' id.
     pub series: SeriesId,
-    /// The id and the descriptor of its metric.
     pub metric: (MetricId, MetricDescriptor),
-    /// Its labels.
     pub labels: Labels,
 }
 

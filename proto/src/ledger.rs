@@ -74,7 +74,6 @@ pub enum Event {
     PlanChange(PlanChange),
     /// The last sample of a job has been taken.
     JobEnded {
-        /// The job.
         job: JobHandle,
         /// The time, in microseconds since the epoch.
         at_us: i64,
@@ -117,11 +116,9 @@ impl Event {
 /// name, or from a late prolog. It adds to the known owner and never replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOwner {
-    /// The job.
     pub job: JobHandle,
     /// The numeric id.
     pub uid: Option<u32>,
-    /// The name.
     pub name: Option<Identifier>,
 }
 
@@ -130,7 +127,6 @@ pub struct JobOwner {
 pub struct RequestRefused {
     /// The time of the refusal, in microseconds since the epoch.
     pub at_us: i64,
-    /// The job.
     pub job: JobHandle,
     /// The selector, or the original text of a request that cannot be parsed.
     pub request: Text,
@@ -145,11 +141,9 @@ pub struct RequestRefused {
 /// Facts that a scheduler reported when a job began or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFactsUpdate {
-    /// The job.
     pub job: JobHandle,
     /// True if no later event concerns the job, because it had ended before.
     pub is_over: bool,
-    /// The facts.
     pub facts: JobFacts,
 }
 
@@ -184,9 +178,7 @@ impl JobFacts {
 /// Details that a scheduler reported when a job began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobDetailsUpdate {
-    /// The job.
     pub job: JobHandle,
-    /// The details.
     pub details: JobDetails,
 }
 
@@ -244,7 +236,6 @@ pub struct Mark {
 /// The meaning of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkKind {
-    /// An instant.
     Instant,
     /// A phase of this name began.
     Begin,
@@ -268,7 +259,6 @@ impl MarkKind {
     }
 }
 
-/// A change of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanChange {
     /// The time at which it takes effect, in microseconds since the epoch.
@@ -277,13 +267,11 @@ pub struct PlanChange {
     pub job: Option<JobHandle>,
     /// The level, if the change is of all steps, or of all tasks, of the job; none for the job as a whole.
     pub level: Option<StepLevel>,
-    /// The metric.
     pub metric: MetricName,
     /// The previous period; none if it was not sampled.
     pub old: Option<Period>,
     /// The new period; none if it is no longer sampled.
     pub new: Option<Period>,
-    /// The cause.
     pub cause: Cause,
     /// The user that requested it, if any.
     pub by: Option<Identifier>,
@@ -298,7 +286,6 @@ pub enum Cause {
     Baseline,
     /// The request at the job's registration.
     Registration,
-    /// The job has ended.
     JobEnd,
     /// The configuration was reloaded.
     Reload,

@@ -97,7 +97,6 @@ pub const QUERY_RANGES: usize = 20_000;
 /// Jobs of one query, which have the names of all their nodes. More are read page by page.
 pub const QUERY_JOBS: u32 = 100;
 
-/// Losses of one query.
 pub const QUERY_LOSSES: u32 = 10_000;
 
 /// The maximum number of notices in the answer to one query.
@@ -106,7 +105,6 @@ pub const QUERY_NOTICES: u32 = 10_000;
 /// The maximum number of groups of jobs in the answer to one query.
 pub const QUERY_GROUPS: u32 = 10_000;
 
-/// Metrics in one query.
 pub const QUERY_METRICS: usize = 100;
 
 /// Bytes of a frame with rows, without its length. A job with the names of 16,000 nodes has half of it.

@@ -40,23 +40,15 @@ impl Period {
     /// One second, the default period of a baseline.
     pub const SECOND: Self = Self { micros: 1_000_000 };
 
-    /// One millisecond.
     pub const MILLISECOND: Self = Self { micros: 1_000 };
-    /// Ten milliseconds.
     pub const TEN_MILLISECONDS: Self = Self { micros: 10_000 };
-    /// A hundred milliseconds.
     pub const HUNDRED_MILLISECONDS: Self = Self { micros: 100_000 };
-    /// Half a second.
     pub const HALF_SECOND: Self = Self { micros: 500_000 };
-    /// Two seconds.
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
-    /// Ten seconds.
     pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
-    /// Four minutes.
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
     /// 10 min.
     pub const TEN_MINUTES: Self = Self { micros: 600_000_000 };
-    /// One hour.
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 
     /// Creates a period of `micros` microseconds.

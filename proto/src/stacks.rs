@@ -49,7 +49,6 @@ impl<'de> Deserialize<'de> for FunctionName {
 /// The dictionary entry of a function. The addresses of a module that have no symbol are one function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionDescriptor {
-    /// The job.
     pub job: JobHandle,
     /// Its name; none if there is no symbol.
     pub name: Option<FunctionName>,
@@ -71,7 +70,6 @@ pub struct StackDescriptor {
 pub struct StackCount {
     /// The process (thread group) id on the node.
     pub process: u32,
-    /// The stack.
     pub stack: StackId,
     /// The number of samples whose innermost function is that of the stack.
     pub count: u64,
@@ -84,7 +82,6 @@ pub struct StackCount {
 pub struct StackInterval {
     /// The metric, such as `stacks.cpu`.
     pub metric: MetricId,
-    /// The job.
     pub job: JobHandle,
     /// The begin, in microseconds since the epoch.
     pub begin_us: i64,

@@ -10,7 +10,6 @@ use crate::units::counted;
 pub enum StepLevel {
     /// A step of a job.
     Step,
-    /// A task of a step.
     Task,
 }
 

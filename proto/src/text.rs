@@ -186,7 +186,6 @@ impl Text {
         Self(if printable.is_empty() { NOTHING } else { printable }.to_owned())
     }
 
-    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

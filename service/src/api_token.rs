@@ -94,7 +94,6 @@ pub fn is_digest(text: &str) -> bool {
 pub struct ApiToken {
     /// The id, which is no secret.
     pub id: String,
-    /// The secret.
     pub secret: Secret,
 }
 

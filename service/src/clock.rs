@@ -130,7 +130,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a clock.
     #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     pub fn start() -> Self {
         Self { start: Instant::now() }

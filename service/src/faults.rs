@@ -13,7 +13,6 @@ const MESSAGE_CHARS_MAX: usize = 2000;
 pub struct Fault {
     /// The file and line, or the command-line option.
     pub place: String,
-    /// The message.
     pub message: String,
 }
 

@@ -18,7 +18,6 @@ pub struct StoredToken {
     pub uid: u32,
     /// The name that the user gave it.
     pub name: Option<String>,
-    /// The scope.
     pub scope: String,
     /// The time of its creation, in microseconds since the epoch.
     pub created_us: i64,

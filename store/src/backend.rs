@@ -86,7 +86,6 @@ pub(crate) struct AdministrationSession {
     pub(crate) measure: Measure,
 }
 
-/// Measures a store.
 pub(crate) type Measure = Box<dyn Fn(&mut dyn Connection, i64) -> Result<Storage, StoreError> + Send>;
 
 /// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.

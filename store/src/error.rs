@@ -8,7 +8,6 @@ use crate::accepted::MissingFrames;
 use crate::file_problem::{Displaced, FileProblem};
 use crate::schema::SCHEMA_VERSION;
 
-/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database, or the connection to it, reported an error.
@@ -16,7 +15,6 @@ pub enum StoreError {
     Database {
         /// The action that failed, as a verb and an object.
         action: &'static str,
-        /// The error.
         source: DatabaseError,
     },
     /// A newer program made the schema.
@@ -48,12 +46,7 @@ pub enum StoreError {
     },
     /// The file cannot be used as a store.
     #[error("{path}: {problem}", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The problem with it.
-        problem: FileProblem,
-    },
+    File { path: PathBuf, problem: FileProblem },
     /// The files of an open store were deleted, replaced or truncated: the last transactions are not in the
     /// files at the path.
     #[error("cannot acknowledge the samples written to {path}: {how}", path = path.display())]

@@ -13,7 +13,6 @@ pub enum FileProblem {
     NotReadable {
         /// The user id of its owner.
         owner: u32,
-        /// Its mode.
         mode: u32,
     },
     /// This user may not enter its directory.

@@ -25,9 +25,7 @@ pub struct NewNotice {
     pub uid: Option<i64>,
     /// The recipient of the mail, or the user's name.
     pub recipient: String,
-    /// The subject.
     pub subject: String,
-    /// The text.
     pub text: String,
 }
 

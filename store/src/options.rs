@@ -57,9 +57,7 @@ pub struct OpenOptions {
 /// The way in which samples are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteMode {
-    /// Its name.
     pub name: &'static str,
-    /// The reason for it.
     pub reason: String,
 }
 

@@ -67,7 +67,6 @@ pub(crate) trait FromRow: Sized {
     fn from_row(row: &mut Row) -> Result<Self, DatabaseError>;
 }
 
-/// A type of one field.
 pub(crate) trait Field: Sized {
     /// The type, for messages.
     const EXPECTED: &'static str;

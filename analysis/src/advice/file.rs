@@ -277,7 +277,6 @@ enum InvalidValue {
     Type(&'static str),
 }
 
-/// Returns the value with this name.
 fn named<T: Copy>(name: &str, all: &[T], name_of: impl Fn(T) -> &'static str) -> Result<T, InvalidValue> {
     let found = all.iter().copied().find(|one| name_of(*one) == name);
     found.ok_or_else(|| InvalidValue::Name {

@@ -7,10 +7,8 @@ use super::template::Template;
 use crate::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
 use crate::model::{Finding, Resource, Scheduler, Severity};
 
-/// A rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The id.
     pub id: String,
     /// The resource that its findings are about, if they are about one.
     pub resource: Option<Resource>,

@@ -25,7 +25,6 @@ const FORMATS: [(&str, Format); 10] = [
 /// The form of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// As a fact with this unit.
     Unit(FactUnit),
     /// The next whole number.
     Whole,

@@ -81,9 +81,7 @@ pub struct Course {
 /// The mean of a node over the time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeMean {
-    /// The node.
     pub node: String,
-    /// The mean.
     pub mean: f64,
 }
 

@@ -41,7 +41,6 @@ pub struct HeatRow {
 pub struct Chart {
     /// A short name.
     pub id: String,
-    /// The title.
     pub title: String,
     /// The unit of the values: that of a gauge, or of the rates of a counter.
     pub unit: String,
@@ -99,7 +98,6 @@ pub struct Heat {
 pub struct Spread {
     /// The quantiles: minimum, 5 %, 25 %, 50 %, 75 %, 95 %, maximum.
     pub quantiles: [f64; 7],
-    /// The histogram.
     pub histogram: Histogram,
 }
 
@@ -118,19 +116,14 @@ pub struct Histogram {
 /// nodes are one band.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Band {
-    /// The name.
     pub name: String,
-    /// The begin.
     pub begin_s: f64,
-    /// The end.
     pub end_s: f64,
 }
 
 /// A marked instant, in seconds since the start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MarkedTime {
-    /// The name.
     pub name: String,
-    /// The time.
     pub at_s: f64,
 }

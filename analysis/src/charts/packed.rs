@@ -25,7 +25,6 @@ pub struct PackedCharts<'a> {
     pub is_of_one_node: bool,
     /// The rows of the heat maps.
     pub rows: &'a [HeatRow],
-    /// The charts.
     pub charts: Vec<PackedChart<'a>>,
     /// The phases.
     pub bands: &'a [Band],
@@ -49,9 +48,7 @@ pub struct Values {
 pub struct PackedChart<'a> {
     /// A short name.
     pub id: &'a str,
-    /// The title.
     pub title: &'a str,
-    /// The unit.
     pub unit: &'a str,
     /// The metrics from which it is computed.
     pub metrics: &'a [String],
@@ -73,7 +70,6 @@ pub struct PackedChart<'a> {
     pub heat: Option<Values>,
 }
 
-/// Packs charts.
 pub fn pack(charts: &Charts) -> Packed<'_> {
     let mut values = Vec::new();
     let packed = charts.charts.iter().map(|chart| pack_chart(chart, &mut values)).collect();

@@ -116,7 +116,6 @@ fn reason(report: &Report, metric: &str, node: &str) -> String {
     }
 }
 
-/// Returns the parts of the phases.
 fn phases(report: &Report, measured: &[Measured<'_>]) -> Vec<RooflinePart> {
     let mut by_name: BTreeMap<&str, Vec<(&str, Range<i64>)>> = BTreeMap::new();
     for phase in &report.phases {

@@ -8,11 +8,9 @@ pub const EXPRESSION_BYTES_MAX: usize = 2000;
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// A number.
     Number,
     /// True or false.
     Truth,
-    /// A text.
     Text,
 }
 
@@ -33,7 +31,6 @@ pub enum Value {
     Number(f64),
     /// True or false.
     Truth(bool),
-    /// A text.
     Text(String),
 }
 
@@ -53,7 +50,6 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// All statistics.
     pub const ALL: [Self; 5] = [Self::Mean, Self::Lowest, Self::Highest, Self::Growth, Self::Rate];
 
     /// Returns the name of the function.

@@ -5,9 +5,7 @@ use serde::Serialize;
 /// A derived metric, whether it is known or not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DerivedReport {
-    /// The metric.
     pub metric: String,
-    /// The node.
     pub node: String,
     /// The unit of the value.
     pub unit: &'static str,

@@ -9,7 +9,6 @@ use crate::cumulative::Cumulative;
 /// The energy of a job on all nodes where it is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Energy {
-    /// The energy, in joules.
     pub joules: f64,
     /// The mean power over the time of the job, in watts.
     pub watts_mean: Option<f64>,
@@ -27,7 +26,6 @@ pub struct Energy {
 pub struct EnergyPart {
     /// `node` for whole nodes, or `processors`, `memory` or `gpus`.
     pub part: &'static str,
-    /// The energy, in joules.
     pub joules: f64,
 }
 

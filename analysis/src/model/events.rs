@@ -5,9 +5,7 @@ use serde::Serialize;
 /// A phase that a user marked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Phase {
-    /// The name.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Seconds after the start of the job; none if only the end was marked.
     pub begin_s: Option<f64>,
@@ -24,9 +22,7 @@ pub struct Phase {
 /// An instant that a user marked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct MarkedInstant {
-    /// The name.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Seconds after the start of the job.
     pub at_s: f64,
@@ -43,9 +39,7 @@ pub struct PlanChange {
     pub at_s: f64,
     /// The time, in microseconds since the epoch.
     pub at_us: i64,
-    /// The node.
     pub node: String,
-    /// The metric.
     pub metric: String,
     /// `step` or `task` if the change concerns each step or task; none for the job as a whole.
     pub level: Option<String>,
@@ -85,29 +79,24 @@ pub struct RefusedRequest {
     pub at_s: f64,
     /// The time, in microseconds since the epoch.
     pub at_us: i64,
-    /// The node.
     pub node: String,
     /// The selector, or the whole request as it was written if it cannot be parsed.
     pub request: String,
-    /// The requested period.
     pub period: Option<String>,
     /// The user that requested it, if known.
     pub actor: Option<String>,
-    /// The reason.
     pub reason: String,
 }
 
 /// Samples that never reached the store.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LossReport {
-    /// The node.
     pub node: String,
     /// The source, if known.
     pub source: Option<String>,
     /// The number of samples; 0 for the reason `unknown`: the number of samples that a lost agent took is not
     /// known.
     pub samples: u64,
-    /// The reason.
     pub reason: String,
     /// The time of the oldest of them, in seconds since the start of the job.
     pub first_s: f64,

@@ -20,7 +20,6 @@ impl Severity {
     /// All severities, the most severe first.
     pub const ALL: [Self; 3] = [Self::Critical, Self::Warning, Self::Note];
 
-    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -34,19 +33,14 @@ impl Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheduler {
-    /// Any scheduler.
     Any,
-    /// Slurm.
     Slurm,
-    /// OAR.
     Oar,
 }
 
 impl Scheduler {
-    /// All schedulers.
     pub const ALL: [Self; 3] = [Self::Any, Self::Slurm, Self::Oar];
 
-    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -62,19 +56,15 @@ impl Scheduler {
 pub enum Resource {
     /// The cores.
     Cpu,
-    /// The memory.
     Memory,
-    /// The GPUs.
     Gpu,
     /// The time limit.
     Time,
 }
 
 impl Resource {
-    /// All resources.
     pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Gpu, Self::Time];
 
-    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -88,13 +78,11 @@ impl Resource {
 /// The result of a rule about a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// The severity.
     pub severity: Severity,
     /// The id of the rule.
     pub id: String,
     /// The resource that it is about, if it is about one.
     pub resource: Option<Resource>,
-    /// The finding in a sentence.
     pub sentence: String,
     /// The figures on which it is based, as text.
     pub evidence: String,

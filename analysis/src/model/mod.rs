@@ -111,13 +111,11 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
     /// Samples that are stored.
     pub stored: u64,
-    /// The losses.
     pub losses: Vec<LossReport>,
     /// The phases that users marked.
     pub phases: Vec<Phase>,
     /// The instants that users marked.
     pub marks: Vec<MarkedInstant>,
-    /// The changes of the plan.
     pub plan_changes: Vec<PlanChange>,
     /// The refused requests of the submission.
     pub refused_requests: Vec<RefusedRequest>,
@@ -146,7 +144,6 @@ pub struct Submission {
     pub name: Option<String>,
     /// The id as the scheduler displays it, such as `4009_1` for a task of an array.
     pub display_id: Option<String>,
-    /// The cluster.
     pub cluster: Option<String>,
     /// The account or project that it is charged to.
     pub account: Option<String>,
@@ -229,7 +226,6 @@ impl Outcome {
 /// The fate of the samples of one source.
 #[derive(Debug, Serialize)]
 pub struct SourceReport {
-    /// The node.
     pub node: String,
     /// The source, if known.
     pub source: String,
@@ -289,17 +285,12 @@ pub struct Usage {
     pub user_s: Option<f64>,
     /// CPU time in the kernel, in seconds.
     pub system_s: Option<f64>,
-    /// The peak of memory, in bytes.
     pub peak_memory_bytes: Option<f64>,
-    /// Bytes read.
     pub read_bytes: Option<f64>,
-    /// Bytes written.
     pub written_bytes: Option<f64>,
-    /// Page faults.
     pub page_faults: Option<f64>,
     /// Page faults that required I/O.
     pub page_faults_major: Option<f64>,
-    /// Context switches.
     pub context_switches: Option<f64>,
     /// Moves of a task to another CPU.
     pub cpu_migrations: Option<f64>,
@@ -315,7 +306,6 @@ pub struct MeasuringCost {
     pub core_percent: Option<f64>,
     /// The number of these nodes.
     pub nodes: u64,
-    /// The node with the highest cost.
     pub highest_node: Option<String>,
     /// Percent of one core of that node; none as for `core_percent`.
     pub highest_core_percent: Option<f64>,

@@ -88,7 +88,6 @@ impl Resources {
 /// A node of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NodeReport {
-    /// The node.
     pub node: String,
     /// The number of its CPUs, if known.
     pub cpus: Option<u64>,
@@ -106,7 +105,6 @@ pub struct NodeReport {
     pub is_lost: bool,
     /// The energy of the job there, in joules, if known.
     pub energy_joules: Option<f64>,
-    /// The used resources.
     #[serde(flatten)]
     pub used: Resources,
 }
@@ -114,7 +112,6 @@ pub struct NodeReport {
 /// A step of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StepReport {
-    /// The step.
     pub step: String,
     /// The number of its nodes.
     pub nodes: u64,
@@ -139,13 +136,9 @@ impl StepReport {
 /// A task of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TaskReport {
-    /// The step.
     pub step: String,
-    /// The task.
     pub task: String,
-    /// The node.
     pub node: String,
-    /// The used resources.
     #[serde(flatten)]
     pub used: Resources,
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 pub struct RegionReport {
     /// Its name.
     pub region: String,
-    /// Entries.
     pub entries: u64,
     /// Time in the region, in seconds, summed over threads.
     pub time_s: f64,

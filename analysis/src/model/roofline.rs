@@ -33,13 +33,11 @@ pub struct RooflinePart {
     pub bytes_per_s: f64,
     /// Operations per byte; none if no byte was counted.
     pub flop_per_byte: Option<f64>,
-    /// The roof that bounds it.
     pub bound: Roof,
     /// The share of this roof that it reached, in percent.
     pub roof_percent: f64,
 }
 
-/// A roof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Roof {
@@ -62,7 +60,6 @@ impl Roof {
 /// Nodes that are not in a roofline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOutNodes {
-    /// The reason.
     pub reason: String,
     /// Their number.
     pub nodes: u64,

@@ -8,7 +8,6 @@ use crate::curve::Curve;
 /// A period of a metric and the time for which it was in force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PeriodUse {
-    /// The period.
     pub period: String,
     /// The time for which it was in force, in seconds.
     pub seconds: f64,
@@ -17,11 +16,9 @@ pub struct PeriodUse {
 /// The summary of one series.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SeriesReport {
-    /// The metric.
     pub metric: String,
     /// The labels, as `key=value,...`.
     pub labels: String,
-    /// The node.
     pub node: String,
     /// The unit of the values.
     pub unit: String,

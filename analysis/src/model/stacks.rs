@@ -105,11 +105,9 @@ pub struct FunctionSpread {
 /// The functions with the most time of their own in a part of a job: a phase, a node or a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StackPart {
-    /// The name.
     pub name: String,
     /// The time that its samples stand for, in seconds.
     pub time_s: f64,
-    /// The functions.
     pub functions: Vec<FunctionShare>,
 }
 

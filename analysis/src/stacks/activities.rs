@@ -21,16 +21,13 @@ pub const NO_SYMBOL: &str = "no-symbol";
 /// its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Pattern {
-    /// The module.
     pub module: &'static str,
-    /// The functions.
     pub functions: &'static [&'static str],
 }
 
 /// An activity, and the functions by which it is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Activity {
-    /// The name.
     pub name: &'static str,
     /// The name in a text.
     pub text: &'static str,

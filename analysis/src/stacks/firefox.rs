@@ -17,7 +17,6 @@ const CATEGORY: u32 = 0;
 /// The samples of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
-    /// The node.
     pub node: &'a str,
     /// The id of the process on the node; none for processes that are not told apart.
     pub process: Option<u32>,
@@ -192,7 +191,6 @@ mod tests {
     use crate::stacks::stack_names::Function;
     use crate::stacks::tree::tests::{paths, tree};
 
-    /// Returns the column of a table.
     fn column<'a>(thread: &'a Value, table: &str, name: &str) -> &'a Vec<Value> {
         let column = thread[table][name].as_array().unwrap();
         assert_eq!(thread[table]["length"], column.len(), "{table}.{name}");

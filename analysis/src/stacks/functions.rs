@@ -6,7 +6,6 @@ use super::tree::{Node, Tree, Weight};
 /// The time of a function, wherever it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionTime<'a> {
-    /// The function.
     pub function: &'a Function,
     /// The samples in the function itself.
     pub own: Weight,

@@ -62,7 +62,6 @@ pub fn ranks(reader: &mut dyn Read, job_key: i64) -> Result<Ranks, StoreError> {
 /// The samples of call stacks of a job, by process.
 #[derive(Debug, Default)]
 pub struct Profile {
-    /// The metric.
     pub metric: String,
     /// The sums over the intervals, of all processes on the nodes.
     pub intervals: StackIntervalRow,

@@ -146,12 +146,10 @@ impl Tree {
         &self.nodes
     }
 
-    /// Returns its functions.
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
 
-    /// Returns the function of a node.
     pub fn function(&self, node: &Node) -> &Function {
         static UNKNOWN: Function = Function { name: String::new(), module: String::new() };
         self.functions.get(node.function).unwrap_or(&UNKNOWN)

@@ -43,7 +43,6 @@ impl From<Problem> for Failure {
     }
 }
 
-/// Returns a response with a JSON text.
 pub(crate) fn json_response(text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -92,7 +92,6 @@ pub(crate) struct Table<T: 'static> {
 }
 
 impl<T> Table<T> {
-    /// Returns the schema of one row.
     pub(crate) fn row_schema(&self) -> Value {
         let properties: Map<String, Value> =
             self.columns.iter().map(|column| (column.name.to_owned(), column.schema())).collect();
@@ -149,7 +148,6 @@ impl<T> Table<T> {
     }
 }
 
-/// Returns a value as a field of CSV.
 pub(crate) fn csv_field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),

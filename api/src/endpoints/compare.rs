@@ -19,7 +19,6 @@ const A: Parameter = Parameter::required(
     "The key of a job, or of several, separated by commas: the first side.",
 );
 
-/// The jobs of the second side.
 const B: Parameter = Parameter { name: "b", help: "The key of a job, or of several: the second side.", ..A };
 
 pub(super) static COMPARE: Endpoint = Endpoint {

@@ -123,7 +123,6 @@ impl Metrics {
         Ok(Self { added: Some(selectors(added)), subtracted: selectors(subtracted) })
     }
 
-    /// Returns the inputs of a derived metric.
     fn of_inputs(derived: &DerivedParts) -> Self {
         let inputs = derived.metrics().into_iter().filter_map(|name| name.parse().ok());
         Self { added: Some(inputs.collect()), subtracted: Vec::new() }

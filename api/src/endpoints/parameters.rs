@@ -40,7 +40,6 @@ pub(super) const OF: Parameter = Parameter::query(
     "`job`: the series of the job (default); `nodes`: those of its nodes, while it ran there.",
 );
 
-/// The name of a node, in paths.
 pub(super) const NODE_NAME: Parameter = Parameter::path("name", Kind::Text, "The name of the node.");
 
 /// The metrics of series, as Kwollect names the parameter.

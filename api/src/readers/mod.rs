@@ -26,7 +26,6 @@ use crate::answer::{Failure, Problem};
 use crate::limits::{self, ApiLimits};
 use crate::links::Links;
 
-/// All readers.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers(Arc<Shared>);
 

@@ -18,7 +18,6 @@ pub(crate) struct ReaderPlaces {
     /// Those that only administrators have.
     reserved: Arc<Semaphore>,
     administrators: KnownAdministrators,
-    /// The places of one user.
     user: usize,
     /// The places of the users that read now.
     of_users: Mutex<HashMap<u32, Arc<Semaphore>>>,

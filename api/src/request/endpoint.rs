@@ -29,7 +29,6 @@ pub(crate) struct Endpoint {
     pub(crate) handler: fn(Call) -> Answer,
 }
 
-/// The formats of tables.
 pub(crate) const TABLE: &[Format] = &[Format::Json, Format::Csv];
 
 /// The format of most other answers.

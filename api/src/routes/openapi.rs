@@ -145,7 +145,6 @@ mod tests {
     use super::*;
     use crate::endpoints::ALL;
 
-    /// The reference of the API.
     const REFERENCE: &str = include_str!("../../../docs/reference/api.md");
 
     /// Returns the lines of the table that follows a heading of the reference.

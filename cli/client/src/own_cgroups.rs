@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use polymeter_service::cgroup_mounts::Mounts;
 use procfs::{FromBufRead, ProcessCGroups};
 
-/// The cgroups of this process.
 #[derive(Debug)]
 pub struct OwnCgroups(ProcessCGroups);
 

@@ -39,7 +39,6 @@ impl RequestStore {
         self.is_shared
     }
 
-    /// Returns the id of this collector.
     pub(super) fn collector_id(&self) -> &str {
         &self.collector.collector_id
     }

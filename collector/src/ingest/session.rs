@@ -20,7 +20,6 @@ use crate::limits;
 use crate::refusal::MessageRefusal;
 use crate::session_messages::Peer;
 
-/// The state of one session.
 #[derive(Debug)]
 pub(super) struct SessionState {
     /// The connection of its agent.

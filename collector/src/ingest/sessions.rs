@@ -185,7 +185,6 @@ impl Ingest {
     }
 }
 
-/// Returns the session of a message.
 pub const fn session_of(message: &ToCollector) -> SessionId {
     match message {
         ToCollector::Dictionary { session, .. }

@@ -103,7 +103,6 @@ fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
     Some(OutOfRange { samples, span_us: times().min().zip(times().max())? })
 }
 
-/// Returns samples as a loss.
 pub(super) fn loss(samples: &SampleBlock, reason: LossReason) -> LossRecord {
     LossRecord {
         line: Some(Arc::clone(&samples.line)),

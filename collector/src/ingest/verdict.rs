@@ -8,7 +8,6 @@ use crate::refusal::MessageRefusal;
 /// The part of a frame that can never be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
-    /// The reason.
     pub reason: &'static str,
     /// The number of events; the accepted part has the number of samples.
     pub events: usize,

@@ -37,7 +37,6 @@ impl ProblemLog {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner).allows(problem, now)
     }
 
-    /// Logs that the command of a job failed.
     pub(super) fn command_failed(&self, job: &str, problem: &str, errors: &[u8]) {
         if !self.allows(problem) {
             return;

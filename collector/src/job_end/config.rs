@@ -10,7 +10,6 @@ use polymeter_analysis::advice;
 pub struct JobEndConfig {
     /// The absolute path of the program.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// The time after which the command is killed.
     pub timeout: Duration,

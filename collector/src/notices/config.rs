@@ -15,15 +15,12 @@ pub enum Action {
     Mail,
     /// A request to a server.
     Webhook,
-    /// A command.
     Command,
 }
 
 impl Action {
-    /// All actions.
     pub const ALL: [Self; 3] = [Self::Mail, Self::Webhook, Self::Command];
 
-    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mail => "mail",
@@ -33,7 +30,6 @@ impl Action {
     }
 }
 
-/// The notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticesConfig {
     /// The ways in which each notice is sent.

@@ -231,7 +231,6 @@ impl Receiver {
 /// The recipient of an agent's message.
 #[derive(Debug, PartialEq, Eq)]
 enum Recipient {
-    /// The writer of this session.
     Writer(SessionId),
     /// Control: the answer of this session to the request with this number.
     Control(SessionId, u64, ControlLine),

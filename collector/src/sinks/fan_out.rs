@@ -83,7 +83,6 @@ impl Sinks {
     }
 }
 
-/// The threads of all sinks.
 #[derive(Debug, Default)]
 pub(crate) struct SinkThreads(Vec<SinkThread>);
 

@@ -42,7 +42,6 @@ impl JsonLines {
         Self { path: path.into(), output: None, buffer: Vec::new(), is_torn: false }
     }
 
-    /// Checks a path.
     pub(super) fn check(path: &str) -> Result<(), RelativePath> {
         if Path::new(path).is_absolute() { Ok(()) } else { Err(RelativePath) }
     }

@@ -35,7 +35,6 @@ pub struct SinkUrl {
     place: String,
 }
 
-/// An invalid URL of a sink.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSinkUrl {
     /// No kind has its scheme.
@@ -44,7 +43,6 @@ pub enum InvalidSinkUrl {
     /// The part after the scheme is invalid.
     #[error("{reason}: expected {form}")]
     Place {
-        /// The reason.
         reason: RelativePath,
         /// The form of the URLs of its kind.
         form: &'static str,

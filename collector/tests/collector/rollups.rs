@@ -96,7 +96,6 @@ fn time_column(environment: &TestEnvironment) -> &'static str {
     }
 }
 
-/// Returns the buckets of a relation.
 fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucket> {
     let time = time_column(environment);
     let query = format!(

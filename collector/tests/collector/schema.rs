@@ -116,7 +116,6 @@ fn a_failed_migration_changes_nothing(environment: &mut TestEnvironment) {
     assert_eq!(ROWS.map(|select| environment.lines(select)), before);
 }
 
-/// A use of a store.
 type Use = fn(&StoreUrl) -> Result<(), StoreError>;
 
 /// Checks that the store is refused for writing, for reading and for maintenance, and is left as it is.

@@ -7,7 +7,6 @@
     clippy::missing_panics_doc,
     clippy::panic,
     clippy::unwrap_used,
-    missing_docs,
     reason = "a fault of what is fuzzed is a panic, and each file tells the rules of its target"
 )]
 

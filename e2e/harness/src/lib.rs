@@ -39,7 +39,6 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use rustix::fs::{FlockOperation, flock};
 
-/// One test.
 #[derive(Debug, Clone, Copy)]
 pub struct Test {
     name: &'static str,

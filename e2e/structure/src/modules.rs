@@ -9,7 +9,6 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 /// The path of a module from the root of its crate.
 pub type ModulePath = Vec<String>;
 
-/// One module.
 #[derive(Debug)]
 pub struct Module {
     /// The file that contains it.

@@ -85,7 +85,6 @@ impl Cluster {
     }
 }
 
-/// Returns the remedies of a report.
 fn remedies(report: &Value) -> Vec<&str> {
     report["findings"].as_array().unwrap().iter().filter_map(|finding| finding["remedy"].as_str()).collect()
 }

@@ -77,7 +77,6 @@ fn name_of(id: i64) -> Identifier {
     id.to_string().as_str().try_into().unwrap()
 }
 
-/// Returns the id of an event.
 pub(crate) fn event_id(event: &Event) -> i64 {
     let of = |name: &Option<Identifier>| name.as_ref().unwrap().as_str().parse().unwrap();
     match event {

@@ -76,7 +76,6 @@ impl Disk {
         self.segments.is_empty()
     }
 
-    /// Returns the frames on the disk.
     pub(crate) fn frames(&self) -> Vec<SpooledFrame> {
         let mut frames = Vec::new();
         for ((session, _), bytes) in &self.segments {

@@ -28,7 +28,6 @@ pub(crate) struct Store {
     /// The number of samples reported as lost, by session.
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, SourceLedger>,
-    /// The session of each event, by its id.
     pub(crate) events: HashMap<i64, SessionId>,
     /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,

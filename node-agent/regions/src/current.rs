@@ -135,7 +135,6 @@ pub(crate) fn with_table(count: impl FnOnce(&mut ThreadTable)) {
     }
 }
 
-/// Returns the region with a name.
 #[inline]
 pub(crate) fn region_of(table: &mut ThreadTable, name: &[u8]) -> RegionId {
     table.region(name, |name| existing().map_or((OTHER_ID, &[]), |process| process.registry().region(name)))

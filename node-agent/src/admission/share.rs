@@ -29,7 +29,6 @@ pub(super) struct Candidate<O, J> {
     pub(super) owner: O,
 }
 
-/// Returns the candidates that are left out.
 pub(super) fn left_out<O: Ord + Clone, J: Ord>(mut candidates: Vec<Candidate<O, J>>, room: usize) -> Vec<J> {
     if candidates.len() <= room {
         return Vec::new();

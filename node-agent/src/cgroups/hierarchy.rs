@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::catalogue::Hierarchy;
 use polymeter_service::cgroup_mounts::Mounts;
 
-/// The cgroups of one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobCgroups {
     /// The directory in the unified hierarchy.

@@ -79,7 +79,6 @@ pub enum InvalidRule {
     /// The selector matches no metric.
     #[error("{0}")]
     Selector(String),
-    /// The period is invalid.
     #[error("{0}")]
     Period(String),
 }

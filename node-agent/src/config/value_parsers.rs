@@ -11,7 +11,6 @@ const SIZE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
 
 /// The error for a value of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum InvalidValue {
     #[error("invalid endpoint `{0}`: expected tcp://HOST:PORT or ipc:///PATH")]
     Endpoint(String),

@@ -44,7 +44,6 @@ impl Default for User {
     }
 }
 
-/// The quotas of all clients.
 #[derive(Debug)]
 pub(super) struct ClientQuota {
     limits: QuotaLimits,

@@ -45,7 +45,6 @@ pub(super) fn too_long() -> Refusal {
     Refusal::new("too_long", None, &format!("the request is longer than {LINE_BYTES} bytes"))
 }
 
-/// Writes one answer.
 pub(super) async fn write_answer(
     write: &mut (impl AsyncWriteExt + Unpin),
     answer: &Answer,

@@ -101,7 +101,6 @@ async fn begin<'a>(
     Ok((WatchStream { handler, job, samples, progress: Progress::begin(), plan: None }, permit))
 }
 
-/// One stream.
 struct WatchStream<'a> {
     handler: &'a RequestHandler<'a>,
     job: Option<Identifier>,

@@ -10,7 +10,6 @@ use crate::config::CollectorOrder;
 /// The most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
 
-/// One collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CollectorAddress {
     /// The ZeroMQ endpoint.

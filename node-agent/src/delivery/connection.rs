@@ -62,7 +62,6 @@ pub(super) enum ConnectionEvent {
     Connected,
     /// It was closed.
     Disconnected,
-    /// It was refused.
     Refused(RefusalCause),
 }
 

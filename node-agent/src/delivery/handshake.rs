@@ -11,9 +11,7 @@ use crate::clock;
 /// The reason for which a collector does not accept an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unaccepted {
-    /// The cause.
     pub cause: String,
-    /// Its remedy.
     pub remedy: String,
 }
 

@@ -13,13 +13,11 @@ use crate::lanes::SourceReport;
 /// The interval between tallies without new losses, in nanoseconds. A loss is reported at once.
 const REPORT_NS: u64 = 10_000_000_000;
 
-/// The tallies of one source.
 #[derive(Debug, Default)]
 struct SourceTallies {
     job: Option<Arc<Job>>,
     /// The sum over sources of this name that have ended: a source that is opened again counts from zero.
     ended: Tally,
-    /// The tally of the open source.
     open: Tally,
     reported: Tally,
     /// The first and the last of the frames among which the last report was divided.

@@ -11,7 +11,6 @@ pub(crate) const fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Returns the hash of a text.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }

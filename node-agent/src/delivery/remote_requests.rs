@@ -17,7 +17,6 @@ const REQUESTS: usize = 16;
 /// refusals.
 const ANSWERS: usize = 64;
 
-/// One request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RemoteRequest {
     /// The collector's number of the request, which the answer repeats.

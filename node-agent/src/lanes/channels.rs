@@ -111,20 +111,16 @@ impl Notice {
 /// An event with its job, of which the receiver may have no sample yet.
 #[derive(Debug, Clone)]
 pub struct EventRecord {
-    /// The job.
     pub job: Option<Arc<Job>>,
-    /// The event.
     pub event: Event,
 }
 
 /// The tally and cost of one source so far.
 #[derive(Debug, Clone)]
 pub struct SourceReport {
-    /// The source.
     pub key: Arc<SourceKey>,
     /// The counts of its samples.
     pub tally: Tally,
-    /// The cost of its reads.
     pub cost: ReadCost,
     /// True for the last report of this source.
     pub last: bool,
@@ -139,7 +135,6 @@ impl SourceReport {
 /// The samples, tallies and events that the sampler hands to the sender.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
-    /// The samples.
     pub batch: Batch,
     /// The tallies: of all sources once a second, and of those that have lost samples in this batch.
     pub reports: Vec<SourceReport>,

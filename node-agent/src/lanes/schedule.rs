@@ -31,7 +31,6 @@ struct Entry<T> {
 /// An entry whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due<T> {
-    /// The item.
     pub item: T,
     /// The number of the deadline on the grid of its period.
     pub deadline: u64,

@@ -105,7 +105,6 @@ impl SlowSources {
         self.is_closing() || open.any(is_awaited)
     }
 
-    /// Returns the deferred events.
     pub(super) fn take_deferred(&mut self) -> Vec<EventRecord> {
         std::mem::take(&mut self.deferred)
     }

@@ -98,7 +98,6 @@ impl Group {
 pub struct StackRecord {
     /// The shape with the job and the metric.
     pub shape: Arc<Shape>,
-    /// The stacks.
     pub profile: Box<StackProfile>,
 }
 
@@ -111,6 +110,5 @@ pub struct UserValue {
     pub shape: Arc<Shape>,
     /// The time at which they were supplied, in microseconds since the epoch.
     pub time_us: i64,
-    /// The bits of the values.
     pub bits: Vec<u64>,
 }

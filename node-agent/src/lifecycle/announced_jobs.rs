@@ -34,7 +34,6 @@ pub(super) struct JobMetadata {
     pub(super) gpu_devices: Option<Arc<str>>,
 }
 
-/// One announced job.
 #[derive(Debug)]
 pub(super) struct AnnouncedJob {
     pub(super) metadata: JobMetadata,

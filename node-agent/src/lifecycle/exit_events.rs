@@ -54,7 +54,6 @@ pub(crate) struct ExitEvents {
     next_leader: u64,
 }
 
-/// The watches of one job.
 #[derive(Debug, Default)]
 struct WatchedJob {
     watched: WatchedPaths,

@@ -49,7 +49,6 @@ pub(crate) fn owner_of(proc: &Path, process: u32) -> Option<u32> {
     directory_owner(&proc.join(process.to_string()))
 }
 
-/// Returns the owner of a directory.
 pub(crate) fn directory_owner(directory: &Path) -> Option<u32> {
     fs::metadata(directory).ok().map(|metadata| metadata.uid())
 }

@@ -39,7 +39,6 @@ impl Layer {
         self.rules.is_empty()
     }
 
-    /// Returns the rules.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

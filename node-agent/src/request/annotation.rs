@@ -31,7 +31,6 @@ pub struct PushSpec {
     /// The metric. The unit of a user's metric, whose name begins with `user.`, is [`Unit::Labelled`]; the
     /// limits apply to these.
     pub metric: MetricDescriptor,
-    /// The value.
     pub value: f64,
     /// The labels of the series, its unit among them.
     pub labels: Labels,
@@ -49,11 +48,9 @@ impl PushSpec {
 pub struct RegionsSpec {
     /// The requester.
     pub principal: Principal,
-    /// The job.
     pub job_id: Identifier,
     /// True if the process ends.
     pub is_last: bool,
-    /// The regions.
     pub regions: Vec<RegionSpec>,
 }
 

@@ -68,7 +68,6 @@ pub struct StartSpec {
 pub struct SamplingRequest {
     /// Steps or tasks of the job; none for the job as a whole.
     pub level: Option<StepLevel>,
-    /// The metrics, each with its period.
     pub metrics: Vec<(Selector, Period)>,
     /// The duration, in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,

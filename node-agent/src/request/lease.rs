@@ -34,7 +34,6 @@ pub struct LeaseRequest {
     pub job_id: Option<Identifier>,
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
-    /// The metrics, each with its period.
     pub metrics: Vec<(Selector, Period)>,
     /// The time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
@@ -62,7 +61,6 @@ pub struct LeaseGrant {
 /// The cost of sampling, predicted from the measured cost of a read of each source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
-    /// Percent of one CPU.
     pub cpu_percent: f64,
     /// Samples per second.
     pub samples_per_s: f64,
@@ -79,7 +77,6 @@ pub enum LeaseError {
     /// None of the selectors matches a metric of the job or of the node.
     #[error("{}", nothing_chosen(selectors, *of_job, *level))]
     NothingChosen {
-        /// The selectors.
         selectors: Vec<String>,
         /// True for metrics of a job, false for the node's.
         of_job: bool,
@@ -95,9 +92,7 @@ pub enum LeaseError {
     /// The period is below the shortest that is allowed for a metric.
     #[error("period {requested} refused: the shortest period allowed for {metric} is {shortest}")]
     TooShort {
-        /// The metric.
         metric: String,
-        /// The period that was requested for it.
         requested: Period,
         /// The shortest period that would be granted for all selected metrics.
         shortest: Period,

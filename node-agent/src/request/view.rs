@@ -31,7 +31,6 @@ pub struct JobView {
     pub started_us: Option<i64>,
     /// Its cgroup directories.
     pub cgroups: Vec<PathBuf>,
-    /// Its sources.
     pub sources: Vec<SourceView>,
     /// Metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
@@ -48,7 +47,6 @@ pub struct JobView {
 /// The state of one source.
 #[derive(Debug, Clone)]
 pub struct SourceView {
-    /// Its name.
     pub name: String,
     /// The counts of its samples.
     pub tally: Tally,
@@ -63,9 +61,7 @@ pub struct SourceView {
 /// One metric of the catalogue, as a job or the node has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricView {
-    /// Its name.
     pub name: String,
-    /// Its availability.
     pub availability: Availability,
     /// The period at which it is sampled; none where it is not.
     pub period: Option<Period>,
@@ -81,7 +77,6 @@ pub enum Availability {
     },
     /// It is read from a source.
     From {
-        /// The source.
         source: String,
         /// The mean duration of a read, in nanoseconds.
         read_ns: f64,

@@ -201,7 +201,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the file of a metric.
     fn file_of(metric: &str) -> &'static TextFile {
         let origins = catalogue::find(metric).unwrap().metric.origins;
         origins

@@ -58,7 +58,6 @@ impl fmt::Debug for dyn SourceKind {
 pub struct OpenRequest<'a> {
     /// The machine, and the limits that hold for the target.
     pub host: &'a SourceFactory<'a>,
-    /// The target.
     pub target: &'a Target,
     /// The wanted metrics of this kind.
     pub wanted: Vec<Definition>,
@@ -228,7 +227,6 @@ impl<'a> SourceFactory<'a> {
     }
 }
 
-/// Returns the metrics of a kind.
 pub(super) fn metrics_of(kind: &str) -> impl Iterator<Item = &'static Metric> {
     catalogue::all().filter(move |metric| metric.is_of_kind(kind))
 }

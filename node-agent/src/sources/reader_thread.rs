@@ -76,7 +76,6 @@ struct Request {
     finished: Arc<FinishedReads>,
 }
 
-/// A finished read.
 #[derive(Debug)]
 pub struct FinishedRead {
     /// The values.

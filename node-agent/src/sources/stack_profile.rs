@@ -11,7 +11,6 @@ use polymeter_proto::stacks::FunctionName;
 pub struct Function {
     /// Its name; none if there is no symbol.
     pub name: Option<Arc<FunctionName>>,
-    /// Its module.
     pub module: Option<Identifier>,
 }
 
@@ -22,7 +21,6 @@ pub struct StackProfile {
     pub span_us: (i64, i64),
     /// The period of the samples.
     pub period: Option<Period>,
-    /// The functions.
     pub functions: Vec<Function>,
     /// The stacks: the number of the caller's, which is smaller, and the number of the function.
     pub stacks: Vec<(Option<u32>, u32)>,

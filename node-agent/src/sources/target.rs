@@ -28,7 +28,6 @@ pub struct Opened {
     /// The name: `v1/memory.stat`, `perf/0`, `processes`, `agent`. That of a step or task is preceded by the
     /// step's name.
     pub name: String,
-    /// The source.
     pub source: Source,
     /// The step or task of the source; none for the whole target.
     pub step: Option<Arc<Step>>,

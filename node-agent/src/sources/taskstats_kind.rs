@@ -37,7 +37,6 @@ enum Value {
 const COUNTS: [(&str, Value); 3] =
     [("threads", Value::Threads), ("processes", Value::Processes), ("overruns", Value::Overruns)];
 
-/// Returns the value of a field.
 fn value_of(field: &str) -> Option<Value> {
     let count = COUNTS.iter().find(|(name, _)| *name == field).map(|(_, value)| *value);
     count.or_else(|| QUANTITIES.iter().position(|quantity| quantity.field == field).map(Value::Quantity))

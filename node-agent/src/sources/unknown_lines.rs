@@ -15,7 +15,6 @@ pub struct UnknownLines {
 }
 
 impl UnknownLines {
-    /// Adds a line.
     pub(crate) fn add(&mut self, line: &[u8]) {
         if self.lines == 0 {
             self.first = beginning(line);

@@ -108,7 +108,6 @@ impl Value {
         Self { slot, cell: field.cell, scale: field.scale, measured: None }
     }
 
-    /// Returns the value in a text.
     fn parse(&mut self, text: &[u8]) -> Parsed {
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let word = match self.cell {

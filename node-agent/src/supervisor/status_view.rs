@@ -6,12 +6,10 @@ use crate::request::{JobView, SourceView, View};
 use crate::stats_cache::{SourceStats, StatsCache};
 use crate::targets::{TargetKey, Targets, TrackedTarget};
 
-/// Returns the state of all targets.
 pub(super) fn view_all(targets: &Targets, stats: &StatsCache) -> View {
     View { subjects: targets.iter().map(|(key, target)| view(key, target, stats)).collect() }
 }
 
-/// Returns the state of one target.
 pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) -> JobView {
     let source = |(name, SourceStats { tally, cost, .. })| SourceView {
         name,

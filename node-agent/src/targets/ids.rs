@@ -29,7 +29,6 @@ pub(crate) struct JobHandles {
 }
 
 impl JobHandles {
-    /// Assigns a handle to a job.
     pub(crate) fn assign(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
         let handle = JobHandle(self.next);
         self.next += 1;

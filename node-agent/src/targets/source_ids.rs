@@ -31,7 +31,6 @@ impl SourceIds {
         }
     }
 
-    /// Returns the target of a source.
     pub(crate) fn target(&self, id: SourceId) -> Option<&TargetKey> {
         self.targets.get(&id)
     }

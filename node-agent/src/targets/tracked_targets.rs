@@ -64,7 +64,6 @@ impl Targets {
         self.by_key.get_mut(key)
     }
 
-    /// Returns the tracked job with this id.
     pub(crate) fn job(&self, job_id: &Identifier) -> Option<&TrackedTarget> {
         self.by_key.get(&Some(job_id.clone()))
     }

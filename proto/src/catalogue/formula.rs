@@ -35,7 +35,6 @@ pub struct Formula {
 pub struct Input {
     /// The name in the expression.
     pub name: &'static str,
-    /// The quantity.
     pub quantity: Quantity,
 }
 
@@ -53,7 +52,6 @@ pub enum Quantity {
 /// The kinds of machines whose counters differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Machine {
-    /// Any machine.
     #[default]
     Any,
     /// Intel processors.

@@ -39,7 +39,6 @@ pub struct Metric {
 pub enum Scope {
     /// Jobs: read from their cgroups, perf groups or processes.
     Job,
-    /// The node.
     Node,
     /// The agent itself.
     Agent,

@@ -14,12 +14,9 @@ pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
 pub enum Origin {
     /// A field of a kernel text file.
     Text {
-        /// The file.
         file: &'static TextFile,
-        /// The field.
         field: Field,
     },
-    /// A perf event.
     Perf(PerfEvent),
     /// A field of a source kind with its own implementation. New kinds use this.
     Source(SourceField),

@@ -29,7 +29,6 @@ const STATE: &str = "state";
 /// A valid [`StateRequest`].
 const STATE_EXAMPLE: &str = r#"{"verb":"state","job":"4242","state":"TIMEOUT"}"#;
 
-/// An answer of the collector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CollectorAnswer {
@@ -48,7 +47,6 @@ pub enum CollectorAnswer {
 /// The answers of a job's nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobAnswer {
-    /// The job.
     pub job: String,
     /// The common time at which the request takes effect, in microseconds since the epoch; none for at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,10 +55,8 @@ pub struct JobAnswer {
     pub nodes: Vec<NodeAnswer>,
 }
 
-/// The answer of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeAnswer {
-    /// The node.
     pub node: String,
     /// The answer of its agent, in the form of the control socket; none where none arrived in time.
     pub answer: Option<Value>,
@@ -79,7 +75,6 @@ impl CollectorAnswer {
 /// A request for the nodes of a job: the fields that the collector needs. The agents check the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutedRequest {
-    /// The job.
     pub job: Identifier,
     /// The remote treatment of the verb.
     pub remote: Remote,
@@ -150,7 +145,6 @@ impl RoutedRequest {
 pub struct StateRequest {
     /// The job's id.
     pub job: String,
-    /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The final state in the scheduler's terms; none while the job runs.

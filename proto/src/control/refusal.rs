@@ -58,9 +58,7 @@ pub struct PredictedCost {
 /// Metrics that are unavailable for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnavailableGroup {
-    /// The reason.
     pub reason: Text,
-    /// The metrics.
     pub metrics: Vec<String>,
 }
 

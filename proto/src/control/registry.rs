@@ -18,7 +18,6 @@ macro_rules! declare {
             $(#[doc = concat!("The verb `", stringify!($module), "`.")] $variant($request),)*
         }
 
-        /// All verbs.
         pub const VERBS: &[VerbInfo] = &[$(VerbInfo::of::<$request>()),*];
 
         impl Request {

@@ -21,7 +21,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Read, Self::ReadAll, Self::Control, Self::Admin];
 
     /// Returns true if it permits to change something.
@@ -29,7 +28,6 @@ impl Scope {
         matches!(self, Self::Control | Self::Admin)
     }
 
-    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -39,7 +37,6 @@ impl Scope {
         }
     }
 
-    /// Returns the scope with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
@@ -51,7 +48,6 @@ impl Scope {
 pub struct CreateTokenRequest {
     /// The SHA-256 digest of the secret, in hexadecimal digits. The secret itself stays with the user.
     pub digest: String,
-    /// The scope.
     pub scope: Scope,
     /// A name for lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,11 +82,8 @@ pub struct RevokeTokensRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum TokenRequest {
-    /// Creates a token.
     CreateToken(CreateTokenRequest),
-    /// Lists tokens.
     ListTokens(ListTokensRequest),
-    /// Revokes tokens.
     RevokeTokens(RevokeTokensRequest),
 }
 
@@ -122,17 +115,14 @@ impl TokenRequest {
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
-    /// The id.
     pub id: String,
     /// The numeric id of the user.
     pub uid: u32,
     /// The name of the user, if the collector's machine knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The name of the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The scope.
     pub scope: Scope,
     /// The time of its creation, in microseconds since the epoch.
     pub created_us: i64,

@@ -12,7 +12,6 @@ pub enum Access {
     Viewer,
     /// The owner of the job, and administrators; for the node administrators alone.
     Owner,
-    /// Administrators.
     Administrator,
 }
 

@@ -21,7 +21,6 @@ impl PublicKey {
         Self(bytes)
     }
 
-    /// Returns its bytes.
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -69,7 +68,6 @@ impl FromStr for PublicKey {
 pub struct SecretKey([u8; KEY_BYTES]);
 
 impl SecretKey {
-    /// Returns its bytes.
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -84,9 +82,7 @@ impl fmt::Debug for SecretKey {
 /// A secret key with its public key.
 #[derive(Debug, Clone)]
 pub struct KeyPair {
-    /// The public key.
     pub public: PublicKey,
-    /// The secret key.
     pub secret: SecretKey,
 }
 

@@ -1,13 +1,11 @@
 //! Z85 (ZeroMQ's RFC 32): four bytes as five printable characters, none of which is a quote, a backslash or a
 //! space.
 
-/// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
 
 const ALPHABET: &[u8; 85] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
-/// Encodes a key.
 pub(super) fn encode(key: &[u8; KEY_BYTES]) -> String {
     let (chunks, _) = key.as_chunks::<4>();
     let characters = |chunk: &[u8; 4]| {

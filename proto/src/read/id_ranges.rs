@@ -31,7 +31,6 @@ impl IdRanges {
         Some(count)
     }
 
-    /// Returns the ids.
     pub fn ids(&self) -> impl Iterator<Item = i64> {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }

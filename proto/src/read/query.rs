@@ -13,7 +13,6 @@ use crate::limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrder {
-    /// The start.
     #[default]
     Started,
     /// The end; jobs without one are not listed.
@@ -30,7 +29,6 @@ pub enum JobOrder {
 pub struct JobsOf {
     /// The user's numeric id. Jobs without a known owner are not the user's.
     pub uid: u32,
-    /// The accounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<String>,
 }
@@ -147,7 +145,6 @@ impl Default for JobFilter {
     }
 }
 
-/// The owner of series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeriesOwner {
@@ -173,7 +170,6 @@ pub enum UsageGroup {
     Queue,
     /// The array or heterogeneous job; other jobs do not count.
     Array,
-    /// The job.
     Job,
 }
 
@@ -201,7 +197,6 @@ pub enum Query {
     },
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {
-        /// The id.
         job_id: String,
         /// The jobs to which the ids belong; none for all.
         #[serde(default)]
@@ -213,32 +208,18 @@ pub enum Query {
         of: SeriesOwner,
     },
     /// The series of a job's nodes that have one of these metrics, sorted by node and metric.
-    NodeSeries {
-        /// The job.
-        job_key: i64,
-        /// The metrics.
-        metrics: Vec<String>,
-    },
+    NodeSeries { job_key: i64, metrics: Vec<String> },
     /// The series of a job that have one of these metrics, sorted by node and metric.
-    JobSeries {
-        /// The job.
-        job_key: i64,
-        /// The metrics.
-        metrics: Vec<String>,
-    },
+    JobSeries { job_key: i64, metrics: Vec<String> },
     /// The metrics of a job, sorted by name and level, with the numbers of their series and nodes.
     JobMetrics {
-        /// The job.
         job_key: i64,
         /// The node whose series count; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
     },
     /// The times of a job on its nodes.
-    JobNodes {
-        /// The job.
-        job_key: i64,
-    },
+    JobNodes { job_key: i64 },
     /// The samples of series in a span of time, sorted by series, then by time.
     Samples {
         /// The job or node of the series.
@@ -250,7 +231,6 @@ pub enum Query {
     },
     /// The intervals of a rollup with samples of series in a span of time, sorted by series, then by time.
     Buckets {
-        /// The rollup.
         rollup: Rollup,
         /// The job or node of the series.
         of: SeriesOwner,
@@ -260,34 +240,18 @@ pub enum Query {
         span_ns: Range<i64>,
     },
     /// The numbers of CPUs of a job's nodes; no row for a node whose number is unknown.
-    Cpus {
-        /// The job.
-        job_key: i64,
-    },
+    Cpus { job_key: i64 },
     /// The balance of the due samples of a job.
-    Ledger {
-        /// The job.
-        job_key: i64,
-    },
+    Ledger { job_key: i64 },
     /// The changes of the sampling plan of a job.
-    PlanChanges {
-        /// The job.
-        job_key: i64,
-    },
+    PlanChanges { job_key: i64 },
     /// The refused requests of a job's submission.
-    RefusedRequests {
-        /// The job.
-        job_key: i64,
-    },
+    RefusedRequests { job_key: i64 },
     /// The marks of a job.
-    Marks {
-        /// The job.
-        job_key: i64,
-    },
+    Marks { job_key: i64 },
     /// The samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {
-        /// The job.
         job_key: i64,
         /// The node; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,7 +264,6 @@ pub enum Query {
     },
     /// The sums over the intervals of call stacks of a job, by metric and node.
     StackIntervals {
-        /// The job.
         job_key: i64,
         /// The node; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -309,15 +272,9 @@ pub enum Query {
         span_ns: Range<i64>,
     },
     /// The stacks of a job with their innermost functions.
-    StackNodes {
-        /// The job.
-        job_key: i64,
-    },
+    StackNodes { job_key: i64 },
     /// The losses of a job.
-    Losses {
-        /// The job.
-        job_key: i64,
-    },
+    Losses { job_key: i64 },
     /// The losses that were detected last, of all jobs and nodes.
     LastLosses {
         /// The maximum number.
@@ -330,7 +287,6 @@ pub enum Query {
     },
     /// The finest rollup that has all of a job; no row if its samples are complete.
     FinestRollup {
-        /// The job.
         job_key: i64,
         /// The job's start, in nanoseconds since the epoch.
         started_ns: i64,

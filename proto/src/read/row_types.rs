@@ -9,7 +9,6 @@ use crate::run::Run;
 use crate::series::{Labels, Processors, Roofs, contained};
 use crate::step_level::StepLevel;
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
     /// The store's key of the job. Job ids are reused, keys are not.
@@ -153,7 +152,6 @@ pub struct UsageRow {
 /// A notice to a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeRow {
-    /// Its number.
     pub number: i64,
     /// The time, in nanoseconds since the epoch.
     pub time_ns: i64,
@@ -167,20 +165,16 @@ pub struct NoticeRow {
     pub uid: Option<i64>,
     /// The recipient of the mail, or the user's name.
     pub recipient: String,
-    /// The subject.
     pub subject: String,
-    /// The text.
     pub text: String,
     /// What became of it; none while it is sent, or if its collector ended meanwhile.
     pub result: Option<String>,
 }
 
-/// A series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesRow {
     /// The store's id of the series.
     pub series_id: i64,
-    /// The node.
     pub node: String,
     /// The metric's name.
     pub metric: String,
@@ -188,7 +182,6 @@ pub struct SeriesRow {
     pub unit: String,
     /// The metric's kind: `counter` or `gauge`.
     pub kind: String,
-    /// The labels.
     pub labels: Labels,
 }
 
@@ -200,14 +193,12 @@ impl SeriesRow {
     }
 }
 
-/// A sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SampleRow {
     /// The store's id of the series.
     pub series_id: i64,
     /// The time, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The value.
     pub value: f64,
 }
 
@@ -273,7 +264,6 @@ impl Rollup {
 /// The processors of a node of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusRow {
-    /// The node.
     pub node: String,
     /// The number of its CPUs, if its agent reported it or its per-CPU series show it.
     pub cpus: Option<i64>,
@@ -292,7 +282,6 @@ pub struct CpusRow {
 }
 
 impl CpusRow {
-    /// Returns the processors.
     pub fn processors(&self) -> Processors {
         let count = |stored: Option<i64>| stored.and_then(|stored| u32::try_from(stored).ok());
         Processors { cpus: count(self.cpus), cores: count(self.cores), roofs: self.roofs() }
@@ -309,7 +298,6 @@ impl CpusRow {
     }
 }
 
-/// A metric of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobMetricRow {
     /// The metric's name.
@@ -329,7 +317,6 @@ pub struct JobMetricRow {
 /// The time of a job on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNodeRow {
-    /// The node.
     pub node: String,
     /// The time at which the node began to track the job, in nanoseconds since the epoch.
     pub started_ns: i64,
@@ -348,9 +335,7 @@ pub struct JobNodeRow {
 pub struct LedgerRow {
     /// The agent's session.
     pub session_id: String,
-    /// The node.
     pub node: String,
-    /// The source.
     pub source: String,
     /// The counts since the session began, including samples that were stored after its newest tally.
     pub tally: Tally,
@@ -371,15 +356,12 @@ pub struct LedgerRow {
 pub struct PlanChangeRow {
     /// The time at which it took effect, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The node.
     pub node: String,
-    /// The metric.
     pub metric: String,
     /// The previous period, in microseconds; none if it was not sampled.
     pub old_period_us: Option<i64>,
     /// The new period, in microseconds; none if it is no longer sampled.
     pub new_period_us: Option<i64>,
-    /// The cause.
     pub cause: String,
     /// The user that requested it, if any.
     pub actor: Option<String>,
@@ -394,7 +376,6 @@ pub struct PlanChangeRow {
 pub struct RefusedRow {
     /// The time of the refusal, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The node.
     pub node: String,
     /// A selector, or the text of a request that could not be parsed.
     pub request: String,
@@ -411,9 +392,7 @@ pub struct RefusedRow {
 pub struct MarkRow {
     /// The time, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The node.
     pub node: String,
-    /// The name of the mark.
     pub name: String,
     /// `instant`, or `begin` or `end` of a phase.
     pub kind: String,
@@ -426,7 +405,6 @@ pub struct MarkRow {
 pub struct StackRow {
     /// The metric, such as `stacks.cpu`.
     pub metric: String,
-    /// The node.
     pub node: String,
     /// The id of the process on the node.
     pub process: u32,
@@ -459,7 +437,6 @@ pub struct StackNodeRow {
 pub struct StackIntervalRow {
     /// The metric, such as `stacks.cpu`.
     pub metric: String,
-    /// The node.
     pub node: String,
     /// The middle of the first interval, in nanoseconds since the epoch.
     pub first_ns: i64,
@@ -484,7 +461,6 @@ pub struct StackIntervalRow {
 pub struct LossRow {
     /// The time at which the collector detected the loss, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The node.
     pub node: String,
     /// The agent's session.
     pub session_id: String,
@@ -494,7 +470,6 @@ pub struct LossRow {
     pub source: Option<String>,
     /// The number of samples.
     pub samples: u64,
-    /// The reason.
     pub reason: String,
     /// The time of the oldest lost sample, in nanoseconds since the epoch.
     pub first_time_ns: i64,
@@ -505,11 +480,8 @@ pub struct LossRow {
 /// The newest session of the agent of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRow {
-    /// The node.
     pub node: String,
-    /// The session.
     pub session_id: String,
-    /// The version of the agent.
     pub version: String,
     /// The start of the session by the clock of the node, in nanoseconds since the epoch.
     pub started_ns: i64,
@@ -520,7 +492,6 @@ pub struct AgentRow {
     pub last_sample_ns: Option<i64>,
     /// The end of the session, in nanoseconds since the epoch; none while it lasts.
     pub ended_ns: Option<i64>,
-    /// The reason of the end.
     pub end_reason: Option<String>,
     /// The samples of the node's own sources that were due in the session.
     pub due: u64,
@@ -537,15 +508,11 @@ pub struct AgentRow {
 /// Rows of one type, as they are passed on: a query has any number of blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RowBlock {
-    /// Jobs.
     Jobs(Vec<JobRow>),
     /// Sums over jobs.
     Usage(Vec<UsageRow>),
-    /// Notices.
     Notices(Vec<NoticeRow>),
-    /// Series.
     Series(Vec<SeriesRow>),
-    /// Samples.
     Samples(Vec<SampleRow>),
     /// Intervals of a rollup.
     Buckets(Vec<BucketRow>),
@@ -553,23 +520,17 @@ pub enum RowBlock {
     Ledger(Vec<LedgerRow>),
     /// Changes of the sampling plan.
     PlanChanges(Vec<PlanChangeRow>),
-    /// Refused requests.
     RefusedRequests(Vec<RefusedRow>),
-    /// Marks.
     Marks(Vec<MarkRow>),
-    /// Losses.
     Losses(Vec<LossRow>),
     /// Numbers of CPUs.
     Cpus(Vec<CpusRow>),
-    /// Rollups.
     Rollups(Vec<Rollup>),
-    /// Ids of jobs.
     JobIds(Vec<String>),
     /// The times of a job on its nodes.
     JobNodes(Vec<JobNodeRow>),
     /// Sessions of agents.
     Agents(Vec<AgentRow>),
-    /// Metrics of a job.
     JobMetrics(Vec<JobMetricRow>),
     /// Samples of call stacks.
     Stacks(Vec<StackRow>),
@@ -581,7 +542,6 @@ pub enum RowBlock {
 
 /// A type of row, which has one form of block.
 pub trait ReadRow: Sized {
-    /// Returns a block of rows.
     fn block(rows: Vec<Self>) -> RowBlock;
 
     /// Returns the rows of a block; none if it has rows of another type.

@@ -38,7 +38,6 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Returns its name.
     pub const fn name(self) -> &'a str {
         match self {
             Self::Number(name) | Self::Block(name) | Self::Interface(name) => name,
@@ -123,9 +122,7 @@ type Group<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
 enum Place<'a> {
     /// Nothing that contains others.
     None,
-    /// All devices of a group.
     AllDevices(Group<'a>),
-    /// A device of a group, with its role.
     Device(Group<'a>, Role),
 }
 

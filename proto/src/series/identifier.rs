@@ -19,10 +19,7 @@ pub enum InvalidIdentifier {
     Blank,
     /// It is longer than its limit.
     #[error("it has more than {limit_bytes} bytes")]
-    TooLong {
-        /// The limit.
-        limit_bytes: usize,
-    },
+    TooLong { limit_bytes: usize },
     /// It has a character that is [`Unprintable`].
     #[error("it contains {}", describe(*.0))]
     Character(char),

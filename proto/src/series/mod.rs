@@ -66,7 +66,6 @@ pub struct MetricDescriptor {
 /// The dictionary entry of a series. Its node is that of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesDescriptor {
-    /// The metric.
     pub metric: MetricId,
     /// The job whose series it is; none for the node's own.
     pub job: Option<JobHandle>,
@@ -94,7 +93,6 @@ pub struct JobDescriptor {
 pub struct SessionDescriptor {
     /// The node's name.
     pub node: Identifier,
-    /// The version of the agent.
     pub agent_version: Identifier,
     /// The time at which the session began, in microseconds since the epoch.
     pub started_us: i64,

@@ -15,7 +15,6 @@ use crate::limits;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Role(String);
 
-/// The kinds of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleKind {
     /// A device whose bytes are on no other.

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The unit of the stored values of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
-    /// Bytes.
     Bytes,
-    /// Nanoseconds.
     Nanoseconds,
     /// Percent of the time, 0 to 100.
     Percent,
@@ -26,22 +24,16 @@ pub enum Unit {
     Celsius,
     /// Joules. The rate of a counter of joules is a power in watts.
     Joules,
-    /// Watts.
     Watts,
-    /// Hertz.
     Hertz,
-    /// Volts.
     Volts,
-    /// Amperes.
     Amperes,
-    /// Revolutions per minute.
     RevolutionsPerMinute,
     /// Bytes per second: the speed of a link, or a measured rate.
     BytesPerSecond,
 }
 
 impl Unit {
-    /// All units.
     pub const ALL: [Self; 16] = [
         Self::Bytes,
         Self::Nanoseconds,

@@ -30,7 +30,6 @@ pub enum DecodeError {
         what: &'static str,
         /// Its value.
         found: u64,
-        /// Its limit.
         limit: u64,
     },
     /// A tag has an undefined value.

@@ -20,17 +20,12 @@ use crate::stacks::{FunctionDescriptor, FunctionId, StackDescriptor, StackId};
 pub enum Entry {
     /// The session with its node; the first entry of every session.
     Session(SessionDescriptor),
-    /// A metric.
     Metric(MetricId, MetricDescriptor),
-    /// A job.
     Job(JobHandle, JobDescriptor),
-    /// A series.
     Series(SeriesId, SeriesDescriptor),
     /// The columns of a block.
     Shape(ShapeId, ShapeDescriptor),
-    /// A function.
     Function(FunctionId, FunctionDescriptor),
-    /// A stack.
     Stack(StackId, StackDescriptor),
 }
 
@@ -86,7 +81,6 @@ impl Announced {
         }
     }
 
-    /// Returns an announced metric.
     pub fn metric(&self, id: MetricId) -> Option<&MetricDescriptor> {
         self.metrics.get(&id)
     }

@@ -19,7 +19,6 @@ pub enum ToCollector {
     /// The answer to [`ToAgent::NeedDictionary`]. A long dictionary takes several messages, which precede
     /// further frames.
     Dictionary {
-        /// The session of the dictionary.
         session: SessionId,
         /// A part of the dictionary, in order.
         entries: Vec<Entry>,
@@ -32,7 +31,6 @@ pub enum ToCollector {
         first: u64,
         /// The last of them.
         last: u64,
-        /// The reason.
         reason: SkipReason,
         /// The times of the oldest and the newest lost sample, in microseconds since the epoch.
         span_us: (i64, i64),

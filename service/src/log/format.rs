@@ -100,7 +100,6 @@ impl Visit for Record {
     }
 }
 
-/// Returns the word for a level.
 pub(super) const fn word(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",

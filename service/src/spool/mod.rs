@@ -40,7 +40,6 @@ const NEW: &str = "new";
 /// The most damaged segments that are kept for an examination.
 const DAMAGED_MAX: usize = 4;
 
-/// An error of a spool.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// Another process uses it.
@@ -48,7 +47,6 @@ pub enum SpoolError {
     InUse {
         /// The program, as a noun.
         user: &'static str,
-        /// The directory.
         directory: PathBuf,
     },
     /// The disk has a fault or is full.
@@ -56,7 +54,6 @@ pub enum SpoolError {
     Disk {
         /// The operation that failed.
         doing: &'static str,
-        /// The path.
         path: PathBuf,
         /// The cause.
         source: io::Error,

@@ -22,7 +22,6 @@ pub enum ReadError {
     /// It is not Parquet, or damaged.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// It has other columns.
     #[error("its columns are not those of a file of samples")]
     OtherColumns,
     /// A text is not valid.
@@ -58,7 +57,6 @@ impl SamplesFile {
         if is_same { Ok(Self(reader)) } else { Err(ReadError::OtherColumns) }
     }
 
-    /// Returns a property of the file.
     pub fn property(&self, key: &str) -> Option<&str> {
         let pairs = self.0.metadata().file_metadata().key_value_metadata()?;
         pairs.iter().find(|pair| pair.key == key)?.value.as_deref()

@@ -7,11 +7,8 @@ use std::sync::Arc;
 pub struct SeriesTexts {
     /// The id of the job; none for a series of a node.
     pub job_id: Option<String>,
-    /// The node.
     pub node: String,
-    /// The metric.
     pub metric: String,
-    /// The unit.
     pub unit: String,
     /// The labels as a JSON object.
     pub labels: String,

@@ -28,7 +28,6 @@ pub enum SamplesError {
 /// A series, with the extent of its samples in the file.
 #[derive(Debug)]
 pub struct WrittenSeries {
-    /// The series.
     pub row: SeriesRow,
     /// The number of its samples.
     pub samples: u64,

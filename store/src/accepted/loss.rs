@@ -12,7 +12,6 @@ pub struct LossRecord {
     pub line: Option<Arc<LedgerLine>>,
     /// Their number.
     pub samples: u64,
-    /// The reason.
     pub reason: LossReason,
     /// The times of the oldest and the newest, in microseconds since the epoch.
     pub span_us: (i64, i64),
@@ -76,7 +75,6 @@ pub enum LossReason {
 pub struct Losses([u64; LossReason::ALL.len()]);
 
 impl Losses {
-    /// Counts a loss.
     pub fn count(&mut self, loss: &LossRecord) {
         let counts = LossReason::ALL.iter().zip(&mut self.0);
         counts.filter(|(reason, _)| **reason == loss.reason).for_each(|(_, count)| *count += loss.samples);
@@ -104,7 +102,6 @@ impl Losses {
 }
 
 impl LossReason {
-    /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::OutboxFull,
         Self::Refused,

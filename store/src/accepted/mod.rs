@@ -19,7 +19,6 @@ pub use self::store_id::StoreId;
 /// One frame of one session, or a range of frames that will never arrive, in order.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The session.
     pub session: Arc<SessionRecord>,
     /// The session's last sequence number after this is stored.
     pub sequence: u64,
@@ -30,7 +29,6 @@ pub struct Accepted {
     /// The time by which the clock of its node is ahead of the collector's, in microseconds; 0 if it is not
     /// by much.
     pub clock_offset_us: i64,
-    /// Its samples.
     pub samples: Vec<SampleBlock>,
     /// Its samples of call stacks.
     pub stacks: Vec<StackBlock>,
@@ -210,7 +208,6 @@ impl Accepted {
 /// The outcome of a job, as the scheduler's controller reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
-    /// The job.
     pub job_id: Identifier,
     /// Its cluster; none for any cluster.
     pub cluster: Option<Identifier>,
@@ -223,7 +220,6 @@ pub struct JobOutcome {
 /// What became of an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredOutcome {
-    /// The store has it.
     Stored,
     /// The store has no such job.
     UnknownJob,

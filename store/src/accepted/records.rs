@@ -11,7 +11,6 @@ use super::store_id::StoreId;
 /// A session, as it is stored.
 #[derive(Debug)]
 pub struct SessionRecord {
-    /// Its id.
     pub id: SessionId,
     /// Its node, and the agent's version.
     pub descriptor: SessionDescriptor,
@@ -32,7 +31,6 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Returns the node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
     }
@@ -43,7 +41,6 @@ impl JobRecord {
 pub struct SeriesRecord {
     /// The session of its node.
     pub session: Arc<SessionRecord>,
-    /// The metric.
     pub metric: Arc<MetricDescriptor>,
     /// The job; none for the node's own series.
     pub job: Option<Arc<JobRecord>>,
@@ -54,7 +51,6 @@ pub struct SeriesRecord {
 }
 
 impl SeriesRecord {
-    /// Returns its node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
     }
@@ -65,7 +61,6 @@ impl SeriesRecord {
 /// handle of the job.
 #[derive(Debug)]
 pub struct LedgerLine {
-    /// The session.
     pub session: Arc<SessionRecord>,
     /// The job; none for the node's own.
     pub job: Option<Arc<JobRecord>>,

@@ -29,7 +29,6 @@ impl Stored {
 /// A function of a job.
 #[derive(Debug)]
 pub struct FunctionRecord {
-    /// The job.
     pub job: Arc<JobRecord>,
     /// The name; none without a symbol.
     pub name: Option<String>,
@@ -40,7 +39,6 @@ pub struct FunctionRecord {
 }
 
 impl FunctionRecord {
-    /// Returns a record.
     pub fn new(job: Arc<JobRecord>, name: Option<String>, module: Option<String>) -> Self {
         let id = digest_id(&[name.as_deref(), module.as_deref()].map(|text| text.map(str::as_bytes)));
         Self { job, name, module, id }
@@ -91,7 +89,6 @@ impl StackRecord {
 pub struct StackSamples {
     /// The id of the process on the node.
     pub process: u32,
-    /// The stack.
     pub stack: Arc<StackRecord>,
     /// The number.
     pub count: u64,
@@ -102,9 +99,7 @@ pub struct StackSamples {
 pub struct StackBlock {
     /// The line of the ledger that counts them.
     pub line: Arc<LedgerLine>,
-    /// The job.
     pub job: Arc<JobRecord>,
-    /// The metric.
     pub metric: Arc<MetricDescriptor>,
     /// The begin and the end, in microseconds since the epoch.
     pub span_us: (i64, i64),

@@ -9,7 +9,6 @@ use crate::row::from_row;
 pub struct ControlRequest {
     /// The collector that took it.
     pub collector_id: String,
-    /// The job.
     pub job_id: String,
     /// The numeric id of the user, as the collector authenticated it.
     pub uid: u32,
@@ -28,18 +27,15 @@ pub struct ControlRequest {
 pub struct NewControlRequest {
     /// The collector's name of the request. A request whose name is stored already is not stored again.
     pub request_id: String,
-    /// The request.
     pub request: ControlRequest,
     /// The sessions that other collectors shall ask.
     pub wanted: Vec<AnsweringSession>,
 }
 
-/// A stored request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredControlRequest {
     /// Its number. Later requests have greater ones.
     pub number: i64,
-    /// The request.
     pub request: ControlRequest,
 }
 
@@ -55,7 +51,6 @@ pub struct Replaced {
 /// The place of a request among those of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// Its number.
     pub number: i64,
     /// The time at which it takes effect, in microseconds since the epoch: after all earlier requests of the
     /// job.
@@ -65,18 +60,14 @@ pub struct Taken {
 /// A session that shall answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweringSession {
-    /// The session.
     pub session: SessionId,
-    /// Its node.
     pub node: String,
 }
 
 /// The answer of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerRow {
-    /// The session.
     pub session: SessionId,
-    /// Its node.
     pub node: String,
     /// Its text; none if no user waits for it.
     pub answer: Option<String>,
@@ -91,7 +82,6 @@ pub struct CollectorRow {
     pub collector_id: String,
     /// The name of its machine.
     pub host: String,
-    /// Its version.
     pub version: String,
 }
 

@@ -50,7 +50,6 @@ const DIRECT_COMPRESS: [Task; 8] = [
     timescale::COMPRESS,
 ];
 
-/// The tasks for a hypertable.
 const HYPERTABLE: [Task; 7] = [
     rollups::COMPUTE,
     rollups::COMPUTE_LATE,

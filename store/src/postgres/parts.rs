@@ -20,7 +20,6 @@ const PARTITIONS: &str = "SELECT CASE parent.relname WHEN 'rollup_10s' THEN 'sam
      WHERE inhparent IN (to_regclass('samples'), to_regclass('rollup_10s'), to_regclass('rollup_1min'))
          AND part.relispartition AND digits IS NOT NULL";
 
-/// Returns the chunks of the hypertables.
 const CHUNKS: &str = "SELECT relation, format('%I.%I', chunk.chunk_schema, chunk.chunk_name), range_start, range_end, total_bytes, hypertable
      FROM (
          SELECT replace(CAST(hypertable_name AS text), 'rollup', 'samples') AS relation, format('%I.%I', hypertable_schema, hypertable_name) AS hypertable

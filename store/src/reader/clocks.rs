@@ -91,7 +91,6 @@ impl Clocks {
         }
     }
 
-    /// Corrects the rows of a job.
     pub(super) fn corrected<T: NodeTimes>(&self, job_key: i64, mut rows: Vec<T>) -> Vec<T> {
         rows.iter_mut().for_each(|row| self.correct(job_key, row));
         rows

@@ -140,7 +140,6 @@ impl Reader {
         Ok(rows)
     }
 
-    /// Returns all rows of a selection.
     pub(super) fn collect<T: FromRow>(&mut self, selection: &Selection<'_, T>) -> Result<Vec<T>, StoreError> {
         self.rows(&selection.statement, &selection.parameters)
     }

@@ -14,7 +14,6 @@ use crate::error::Context;
 use crate::row::unexpected;
 use crate::value::{Column, ColumnType};
 
-/// The columns of a sample.
 const SAMPLE: [Column; 3] =
     [("series_id", ColumnType::Integer), ("time", ColumnType::Time), ("value", ColumnType::Real)];
 

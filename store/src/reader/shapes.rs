@@ -112,7 +112,6 @@ impl ShapedSeries {
         Self { blocks, members: of_shape }
     }
 
-    /// Returns the blocks of each node.
     fn nodes(&self) -> impl Iterator<Item = &[Block]> {
         self.blocks.chunk_by(|one, next| one.node == next.node)
     }

@@ -8,7 +8,6 @@ use crate::error::{Context, DatabaseError};
 use crate::stop::Stop;
 use crate::value::Value;
 
-/// Removes requests that have expired.
 pub(crate) const REMOVE: Task = Task { name: "remove requests that have expired", rounds: 1, run: remove };
 
 /// The time for which a request stays after it has expired, in microseconds: its answers may be under way.

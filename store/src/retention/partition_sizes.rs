@@ -3,7 +3,6 @@
 /// A level of resolution: the samples, or a rollup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The samples.
     Samples,
     /// Summaries of 10 s.
     TenSeconds,
@@ -37,7 +36,6 @@ impl Level {
         }
     }
 
-    /// Returns the level with this relation.
     pub(crate) fn of_relation(relation: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.relation() == relation)
     }
@@ -56,7 +54,6 @@ impl Level {
 /// A part of a relation that covers a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The level.
     pub level: Level,
     /// The name of the chunk or the partition; none for rows of a table.
     pub name: Option<String>,
@@ -88,7 +85,6 @@ pub(crate) struct Cutoffs {
 }
 
 impl Cutoffs {
-    /// Returns the cutoff of a level.
     pub(crate) fn of(&self, level: Level) -> Option<i64> {
         Level::ALL.into_iter().zip(self.before_us).find(|(of, _)| *of == level).and_then(|(_, before)| before)
     }

@@ -13,7 +13,6 @@ const HOUR_US: i64 = 3600 * 1_000_000;
 /// The time for which each level of resolution is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Samples.
     pub samples: Keep,
     /// Summaries of 10 s.
     pub ten_seconds: Keep,
@@ -81,7 +80,6 @@ impl fmt::Display for Retention {
 /// The retention of a level in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelState {
-    /// The level.
     pub level: Level,
     /// The time for which its rows are kept.
     pub keep: Keep,

@@ -41,10 +41,8 @@ pub struct Storage {
     pub returns_space: bool,
 }
 
-/// The size of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelSize {
-    /// The level.
     pub level: Level,
     /// Its size on disk.
     pub bytes: u64,

@@ -59,7 +59,6 @@ const IS_NOT_NEWEST: &str = "old.rowid < (SELECT max(rowid) FROM samples)";
 const IS_DONE: &str =
     "old.rowid <= (SELECT min(samples_rowid) FROM rollup) AND old.rowid < (SELECT max(rowid) FROM samples)";
 
-/// Returns the table of a level.
 const fn table(level: Level) -> &'static str {
     match level {
         Level::Samples => "samples",

@@ -12,7 +12,6 @@ use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
 use crate::stop::Stop;
 
-/// Adds new samples to the rollups.
 pub(super) const ADD: Task = Task { name: "add samples to the rollups", rounds: 1, run: add };
 
 /// The number of samples that a transaction adds: it delays the writer by some 200 ms.

@@ -75,7 +75,6 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// Returns a field of a row.
 pub(super) fn field(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value<'static>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => Value::Null,

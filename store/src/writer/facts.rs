@@ -36,7 +36,6 @@ const DETAILS: [Column; 12] = [
     ("node_gpus", ColumnType::Integer),
 ];
 
-/// Returns a name as a value.
 pub(super) fn text(name: &Option<Identifier>) -> Value<'static> {
     name.as_ref().map(ToString::to_string).into()
 }

@@ -9,24 +9,19 @@ pub enum FactUnit {
     Number,
     /// A share, from 0 to 1 as a rule; `%` in a text.
     Share,
-    /// Bytes.
     Bytes,
-    /// Seconds.
     Seconds,
-    /// Cores.
     Cores,
     /// Events per second.
     PerSecond,
     /// Degrees Celsius.
     Celsius,
-    /// A text.
     Text,
     /// True or false.
     Truth,
 }
 
 impl FactUnit {
-    /// Returns the type of the values.
     pub const fn value_type(self) -> Type {
         match self {
             Self::Text => Type::Text,
@@ -57,12 +52,9 @@ impl FactUnit {
     }
 }
 
-/// The definition of a fact.
 #[derive(Debug, Clone, Copy)]
 pub struct FactDefinition {
-    /// The name.
     pub name: &'static str,
-    /// The unit.
     pub unit: FactUnit,
     /// The meaning, in a sentence.
     pub help: &'static str,
@@ -72,7 +64,6 @@ const fn fact(name: &'static str, unit: FactUnit, help: &'static str) -> FactDef
     FactDefinition { name, unit, help }
 }
 
-/// All facts.
 pub static FACTS: &[FactDefinition] = &[
     fact(
         "elapsed",

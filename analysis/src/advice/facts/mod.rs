@@ -39,7 +39,6 @@ impl Scope for FactScope {
     }
 }
 
-/// Returns the definition of a fact.
 pub fn definition(name: &str) -> Option<&'static FactDefinition> {
     FACTS.iter().find(|definition| definition.name == name)
 }

@@ -40,7 +40,6 @@ const HANGING: &str = "nvidia/0";
 /// The runs of this experiment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Runs {
-    /// Seconds of each run.
     pub(super) seconds: u64,
     /// Number of rounds; each runs every subject once.
     pub(super) rounds: u32,

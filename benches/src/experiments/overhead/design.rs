@@ -68,7 +68,6 @@ pub(crate) enum Treatment {
     },
 }
 
-/// One run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The number of the replicate, from 1.

@@ -140,7 +140,6 @@ mod tests {
         }
     }
 
-    /// Returns all numbers of an attribute.
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         let of = |part: &str| part.split('"').next().and_then(|number| number.parse().ok());
         svg.split(&format!(" {attribute}=\"")).skip(1).filter_map(of).collect()

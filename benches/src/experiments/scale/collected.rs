@@ -26,7 +26,6 @@ pub(crate) struct Collected {
     pub(crate) seconds: f64,
     /// The duration of the first round, in seconds.
     pub(crate) first_s: f64,
-    /// The usage of all collectors.
     pub(crate) collector: Usage,
     pub(crate) server: Usage,
     pub(crate) mocks_cpu_s: f64,
@@ -101,7 +100,6 @@ fn start_collectors(
     Ok(collectors)
 }
 
-/// Returns the usage of all collectors.
 fn usage(collectors: &[Collector]) -> io::Result<Usage> {
     let mut sum = Usage::default();
     for collector in collectors {

@@ -91,7 +91,6 @@ impl Served {
 }
 
 impl Exporters {
-    /// Returns the numbers of the exporters.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         (self.first..self.exporters.min(MOST)).step_by(usize::try_from(self.step.max(1)).unwrap_or(1))
     }
@@ -113,7 +112,6 @@ pub(crate) fn address(number: u64) -> Ipv4Addr {
     Ipv4Addr::from(FIRST_ADDRESS.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)))
 }
 
-/// One exporter.
 #[derive(Debug)]
 struct Exporter {
     listener: TcpListener,

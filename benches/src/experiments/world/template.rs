@@ -200,7 +200,6 @@ impl Template {
         all.filter(|column| OF_STEP.contains(&column.metric.1.name.as_str()))
     }
 
-    /// Returns the shape of a node.
     pub(crate) fn node_shape(&self, (series, shape): (u32, u32)) -> Arc<Shape> {
         let columns = (series..).zip(&self.of_node.columns).map(|(id, column)| column.series(id)).collect();
         let source = self.of_node.source.clone();

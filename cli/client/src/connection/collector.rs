@@ -104,7 +104,6 @@ impl Collector {
         }
     }
 
-    /// Returns the endpoints of the collectors.
     pub fn endpoints(&self) -> &[CollectorEndpoint] {
         &self.config.endpoints
     }

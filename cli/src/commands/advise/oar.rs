@@ -51,7 +51,6 @@ impl Oar {
         Self { request: request.clone(), resource: format!("/nodes={nodes:.0}{cores}") }
     }
 
-    /// Returns the line with all proposals.
     pub(super) fn line(&self, proposals: &[(Resource, f64)]) -> Option<String> {
         let mut resource = self.resource.clone();
         let mut is_changed = false;

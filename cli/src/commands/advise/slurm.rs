@@ -34,7 +34,6 @@ pub(super) struct Slurm {
     tasks: f64,
     cpus_per_task: Option<f64>,
     nodes: f64,
-    /// The option of the memory.
     memory: Option<&'static str>,
     /// The option of the GPUs, and their type.
     gpus: Option<(&'static str, Option<String>)>,

@@ -43,7 +43,6 @@ impl BundleDirectory {
         Err(Failure::Failed(format!("cannot seal {}: not a directory", path.display())))
     }
 
-    /// Returns the path of a file.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

@@ -51,7 +51,6 @@ impl Provenance {
     }
 }
 
-/// Returns the seed in a description.
 fn seed(description: &str) -> Option<i64> {
     description.parse::<toml::Table>().ok()?.get("seed")?.as_integer()
 }

@@ -41,7 +41,6 @@ impl Instructions {
         all
     }
 
-    /// Returns the name.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "AVX-512",

@@ -16,7 +16,6 @@ const ELEMENT_BYTES: f64 = 48.0;
 #[repr(align(16))]
 struct Element([f64; 2]);
 
-/// The factor.
 const FACTOR: f64 = 3.0;
 
 /// The arrays of a thread.

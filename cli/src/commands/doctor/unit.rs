@@ -17,7 +17,6 @@ const DIRECTORIES: [&str; 5] = [
 pub(super) struct Unit {
     /// The user of the service; none for root.
     pub(super) user: Option<String>,
-    /// The capabilities that it has.
     pub(super) capabilities: Vec<String>,
     /// The limit of real-time priorities; none if it is not set.
     pub(super) rt_priority: Option<u64>,

@@ -6,7 +6,6 @@ use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::units;
 use polymeter_store::reader::JobRow;
 
-/// The end of the command.
 #[derive(Debug, Clone)]
 pub(super) struct CommandEnd {
     pub(super) at_us: i64,

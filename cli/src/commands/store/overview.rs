@@ -71,7 +71,6 @@ struct KeptLine {
 }
 
 impl Overview {
-    /// Gathers the overview of a store.
     pub(super) fn gather(store: &mut Administration, url: &StoreUrl) -> Result<Self, StoreError> {
         let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
         let now_us = store.now_us()?;

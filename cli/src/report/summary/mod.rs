@@ -53,7 +53,6 @@ pub(crate) fn display_id(report: &Report) -> Option<&str> {
     report.submission.display_id.as_deref().filter(|id| *id != report.job)
 }
 
-/// The command of a run.
 pub(crate) fn command(run: &Run) -> Option<String> {
     let more = if run.is_cut { " …" } else { "" };
     run.command_line().map(|line| line + more)

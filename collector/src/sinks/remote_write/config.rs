@@ -17,7 +17,6 @@ pub(crate) const SHARDS_MAX: usize = 64;
 /// The settings of the sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteWriteConfig {
-    /// The receiver.
     pub url: ReceiverUrl,
     /// The version of the protocol.
     pub protocol: Protocol,
@@ -44,7 +43,6 @@ pub struct RemoteWriteConfig {
     /// The time for which accepted samples are kept, to be sent again after the receiver was lost; zero for
     /// none.
     pub resend_window: Duration,
-    /// The credentials.
     pub credentials: Option<Credentials>,
     /// Further headers that are no secrets.
     pub headers: Vec<Header>,
@@ -127,7 +125,6 @@ impl FromStr for Glob {
     }
 }
 
-/// The URL of a receiver.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ReceiverUrl(Uri);
 
@@ -142,7 +139,6 @@ impl ReceiverUrl {
         self.0.host().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.0.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
     }
@@ -199,14 +195,10 @@ pub enum Credentials {
     Basic {
         /// The name.
         username: String,
-        /// The file.
         password_file: PathBuf,
     },
     /// The file with a bearer token.
-    Bearer {
-        /// The file.
-        token_file: PathBuf,
-    },
+    Bearer { token_file: PathBuf },
 }
 
 /// A header: the name in lower case, and the value.

@@ -112,7 +112,6 @@ struct Known {
     used_min: u64,
 }
 
-/// All series.
 #[derive(Debug)]
 pub(super) struct SeriesTable {
     pub(super) selection: Selection,

@@ -6,7 +6,6 @@ use polymeter_proto::series::Identifier;
 use crate::control::request_handler::RequestHandler;
 use crate::request::{Cost, LeaseError};
 
-/// Returns the refusal of a lease.
 pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, error: &LeaseError) -> Refusal {
     let (code, field) = match error {
         LeaseError::Access(error) => return handler.denied(job, *error),

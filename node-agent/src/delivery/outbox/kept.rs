@@ -62,7 +62,6 @@ impl KeptFrames {
         self.limit_bytes = limit_bytes;
     }
 
-    /// Returns the bytes of the frames.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

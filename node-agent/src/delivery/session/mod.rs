@@ -34,9 +34,7 @@ pub const REFUSALS: u32 = 3;
 /// The next thing to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextSend<'a> {
-    /// A frame.
     Frame(&'a [u8]),
-    /// A message.
     Message(Vec<u8>),
     /// No data: this segment must be [restored](DeliverySession::restored) first.
     Restore(u64),

@@ -111,7 +111,6 @@ impl DeliverySession {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
 
-    /// Returns the id of the session.
     pub const fn session(&self) -> SessionId {
         self.session
     }

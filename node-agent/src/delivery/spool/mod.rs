@@ -35,7 +35,6 @@ pub enum AppendError {
 /// A batch to be kept.
 #[derive(Debug)]
 pub struct SpoolBatch {
-    /// The session.
     pub session: SessionId,
     /// The number of the first frame or note.
     pub first: u64,

@@ -30,7 +30,6 @@ pub struct Excerpt {
     column: usize,
     /// The times at which the values were read, in microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The values.
     pub values: Vec<f64>,
 }
 

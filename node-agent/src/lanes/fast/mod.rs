@@ -42,8 +42,10 @@ const END_WAIT: Duration = Duration::from_millis(1);
 /// An entry of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
-    /// One group of one source.
-    Group { source: u32, group: u32 },
+    Group {
+        source: u32,
+        group: u32,
+    },
     /// The batch, to be handed on.
     Flush,
 }

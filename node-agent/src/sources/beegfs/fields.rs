@@ -1,7 +1,6 @@
 //! The counters of BeeGFS' servers, and the fields of the catalogue that they are. Source: `OpCounter.h` of
 //! BeeGFS 7.
 
-/// A type of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Servers {
     Storage,

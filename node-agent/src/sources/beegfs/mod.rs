@@ -92,7 +92,6 @@ impl SourceKind for BeegfsKind {
     }
 }
 
-/// Returns the mounts of BeeGFS.
 fn of_beegfs(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(|mount| mount.fs_type == "beegfs").collect()
 }

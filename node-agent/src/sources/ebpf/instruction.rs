@@ -146,13 +146,9 @@ pub(super) const fn exit() -> Instruction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
     Always,
-    /// The register is 0.
     Zero(Register),
-    /// The register is not 0.
     NotZero(Register),
-    /// The register is at most this.
     AtMost(Register, i32),
-    /// The register is this.
     Equal(Register, i32),
     /// The register is not this.
     Differs(Register, i32),

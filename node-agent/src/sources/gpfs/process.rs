@@ -128,7 +128,6 @@ impl Process {
         self.killed.wait_for_end();
     }
 
-    /// Returns the id of the process.
     pub(super) fn id(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
     }

@@ -165,7 +165,6 @@ struct Thread {
 /// The threads of a reading. One that is listed and could never be read has none.
 type Threads = BTreeMap<u32, Option<Thread>>;
 
-/// The CPUs of one job.
 #[derive(Debug)]
 struct JobCpus {
     proc: PathBuf,

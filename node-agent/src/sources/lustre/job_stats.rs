@@ -119,7 +119,6 @@ fn find(mounts: &Mounts) -> BTreeMap<String, PathBuf> {
 /// A value of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
-    /// A count of a job.
     Count(JobKey, usize),
     /// The number of jobs.
     Jobs,

@@ -304,7 +304,6 @@ fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Sets the values of a line.
 fn set(line: Line<'_>, values: &[Value], reading: &mut Reading) {
     for value in values {
         if let Some(bits) = value.of(line) {

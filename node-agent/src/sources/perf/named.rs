@@ -278,7 +278,6 @@ impl Place {
         Some(Self { word, ranges: places })
     }
 
-    /// Puts a value at its place.
     fn put(&self, value: u64, config: &mut Config) -> Result<(), BadTerm> {
         let word = match self.word {
             Word::Config => &mut config.config,

@@ -17,7 +17,6 @@ pub(super) struct Domain {
     pub(super) zone: &'static str,
 }
 
-/// All domains.
 pub(super) static DOMAINS: [Domain; 5] = [
     Domain { field: "package", event: "energy-pkg", zone: "package" },
     Domain { field: "cores", event: "energy-cores", zone: "core" },

@@ -16,7 +16,6 @@ pub(super) enum Event {
     LocalBytes,
 }
 
-/// All events.
 pub(super) const EVENTS: [Event; 3] = [Event::Occupancy, Event::TotalBytes, Event::LocalBytes];
 
 impl Event {

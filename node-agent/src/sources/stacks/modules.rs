@@ -31,7 +31,6 @@ pub(super) type ModuleId = u32;
 
 /// The module of addresses of which nothing is known.
 pub(super) const UNKNOWN: ModuleId = 0;
-/// The module of the kernel.
 pub(super) const KERNEL: ModuleId = 1;
 
 /// The name of a function, if there is one.
@@ -160,7 +159,6 @@ impl Modules {
         }
     }
 
-    /// Returns the name of a module.
     pub(super) fn name(&self, module: ModuleId) -> Option<&Identifier> {
         self.modules.get(module as usize)?.name.as_ref()
     }

@@ -78,7 +78,6 @@ impl Registers {
         }
     }
 
-    /// Returns the registers of the caller.
     pub(super) const fn caller(return_address: u64, stack_pointer: u64, frame_pointer: u64) -> Self {
         let address = return_address & ADDRESS_BITS;
         Self { address, stack_pointer, frame_pointer, link: address }

@@ -31,7 +31,6 @@ pub(super) fn register_request(family: u16, cpus: &str) -> Vec<u8> {
     message(family, GET, REGISTER_CPUMASK, &[cpus.as_bytes(), b"\0"].concat())
 }
 
-/// Returns a message with one attribute.
 fn message(family: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
     let mut body = vec![command, 1, 0, 0];

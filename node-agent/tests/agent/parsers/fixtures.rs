@@ -27,7 +27,6 @@ pub(crate) struct Fixture {
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Returns all fixtures.
 pub(crate) fn all() -> &'static [Fixture] {
     static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
     &FIXTURES
@@ -135,7 +134,6 @@ fn entry((slot, value): (Slot, Option<u64>)) -> (String, Option<u64>) {
     (format!("{}{{{}}}", slot.definition.name(), slot.labels), value)
 }
 
-/// Returns the values that are present.
 pub(crate) fn present(values: &Values) -> BTreeMap<&str, u64> {
     values.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?))).collect()
 }

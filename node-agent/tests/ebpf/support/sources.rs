@@ -56,7 +56,6 @@ pub(crate) fn values(opened: &mut Opened) -> Vec<(String, u64)> {
     slots.filter_map(|(slot, value)| Some((named(slot), value?))).collect()
 }
 
-/// Returns one of the values.
 pub(crate) fn value(values: &[(String, u64)], name: &str) -> u64 {
     values.iter().find(|(other, _)| other == name).unwrap_or_else(|| panic!("no {name} in {values:?}")).1
 }

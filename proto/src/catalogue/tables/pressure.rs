@@ -64,8 +64,6 @@ macro_rules! files {
     };
 }
 
-/// The pressure of a job.
 pub(crate) static JOB: &[Metric] = files!(Job "pressure.": JOB_CPU JOB_MEMORY JOB_IO JOB_IRQ);
 
-/// The pressure of the node.
 pub(crate) static NODE: &[Metric] = files!(Node "node.pressure.": NODE_CPU NODE_MEMORY NODE_IO NODE_IRQ);

@@ -32,9 +32,7 @@ pub struct MetricsAnswer {
 /// One metric of the catalogue, with its availability for a job or the node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricLine {
-    /// The metric.
     pub metric: String,
-    /// Its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// True if it can be sampled now.

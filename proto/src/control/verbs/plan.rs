@@ -37,7 +37,6 @@ pub struct PlanAnswer {
 /// One metric of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanLine {
-    /// The metric.
     pub metric: String,
     /// `step` or `task` for the period of each step or task; without it, of the job or node as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,6 @@ pub struct PushRequest {
     pub job: Option<String>,
     /// The metric's name, to which the agent prepends `user.`.
     pub metric: String,
-    /// The value.
     pub value: f64,
     /// The unit, such as `images/s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,11 +26,8 @@ pub struct RegionsRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegionSums {
-    /// The name of the region.
     pub name: String,
-    /// Entries.
     pub entries: u64,
-    /// Time in the region.
     pub time_ns: u64,
     /// Time in the region, but in none inside it.
     pub self_ns: u64,

@@ -13,7 +13,6 @@ use crate::control::verb::{Access, Remote, Verb};
 pub struct RegisterRequest {
     /// The job's id.
     pub job: String,
-    /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The owner's numeric id.

@@ -19,7 +19,6 @@ pub struct StartRequest {
     /// Another id in the names of its cgroups: Slurm's SLUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The owner's numeric id.

@@ -25,7 +25,6 @@ impl Verb for StatusRequest {
 pub struct StatusReport {
     /// The version of the control protocol.
     pub version: u32,
-    /// The version of the agent.
     pub agent_version: String,
     /// The agent's session.
     pub session: String,
@@ -38,12 +37,8 @@ pub struct StatusReport {
 }
 
 /// Totals of an agent; for a user who sees only some subjects, those of these subjects, without the counts
-/// that jobs of others change.
+/// that jobs of others change. The catalogue describes each under the same name, as `agent.samples.due`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "the catalogue describes each under the same name: agent.samples.due and so on"
-)]
 pub struct AgentCounts {
     pub due: u64,
     pub taken: u64,
@@ -103,7 +98,6 @@ pub struct SubjectStatus {
     pub started_us: Option<i64>,
     /// Its cgroup directories.
     pub cgroups: Vec<PathBuf>,
-    /// Its sources.
     pub sources: Vec<SourceStatus>,
     /// Metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
@@ -112,7 +106,6 @@ pub struct SubjectStatus {
 /// The state of one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// Its name.
     pub name: String,
     /// The counts of its samples.
     pub tally: Tally,

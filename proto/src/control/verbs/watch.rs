@@ -30,7 +30,6 @@ impl Verb for WatchRequest {
 /// The samples of one series since its last line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplesLine {
-    /// The metric.
     pub metric: String,
     /// The labels of the series.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

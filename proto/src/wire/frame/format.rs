@@ -36,7 +36,6 @@ pub struct Frame {
     pub blocks: Vec<Block>,
     /// Tallies of the samples that were due.
     pub ledger: Vec<LedgerEntry>,
-    /// Events.
     pub events: Vec<Event>,
     /// Call stacks.
     pub stacks: Vec<StackInterval>,
@@ -45,7 +44,6 @@ pub struct Frame {
 /// The samples of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The id of the shape.
     pub shape: ShapeId,
     /// The number of columns of the shape.
     pub shape_columns: usize,
@@ -88,7 +86,6 @@ pub struct Extras<'a> {
     pub dictionary: &'a [Entry],
     /// Tallies.
     pub ledger: &'a [LedgerEntry],
-    /// Events.
     pub events: &'a [Event],
     /// Call stacks.
     pub stacks: &'a [StackInterval],

@@ -26,7 +26,6 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Returns the environment of this process.
     pub(super) fn of_process() -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let defaults =

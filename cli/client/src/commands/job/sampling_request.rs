@@ -47,7 +47,6 @@ pub(super) enum InvalidRequest {
     NoPeriod(String),
 }
 
-/// Parses a request.
 pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
     if text.len() > BYTES_MAX {
         return Err(InvalidRequest::TooLong);

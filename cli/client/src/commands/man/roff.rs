@@ -2,7 +2,6 @@
 
 use super::supplements::{EXIT_STATUS, Entry, Supplement};
 
-/// Returns the sections of a supplement.
 pub(super) fn sections(supplement: Option<&Supplement>) -> String {
     let Some(supplement) = supplement else { return section("EXIT STATUS", EXIT_STATUS, false) };
     [

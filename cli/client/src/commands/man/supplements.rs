@@ -9,7 +9,6 @@ pub struct Supplement {
     pub exit_status: &'static [Entry],
     /// Environment variables.
     pub environment: &'static [Entry],
-    /// Files.
     pub files: &'static [Entry],
     /// Command lines, and their effects.
     pub examples: &'static [Entry],

@@ -9,7 +9,6 @@ use super::position::Position;
 /// that is lost again and again does not keep the newer ones waiting forever.
 const REPETITIONS_MAX: u32 = 8;
 
-/// A request that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AcceptedRequest {
     /// The position of its record.
@@ -46,7 +45,6 @@ impl AcceptedRequests {
         self.requests.push_back(request);
     }
 
-    /// Returns the position of the first one.
     pub(super) fn first(&self) -> Option<Position> {
         self.requests.front().map(|request| request.start)
     }

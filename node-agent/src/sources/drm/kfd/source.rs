@@ -30,7 +30,6 @@ pub(super) struct Quantity {
     file: fn(u32) -> String,
 }
 
-/// All quantities.
 pub(super) const QUANTITIES: [Quantity; 4] = [
     Quantity { field: "memory", is_counter: false, factor: 1, file: |gpu| format!("vram_{gpu}") },
     // In microseconds.

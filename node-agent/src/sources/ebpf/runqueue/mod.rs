@@ -98,14 +98,12 @@ impl RunqueueSource {
         Ok(Self { slots, quantities, counters, start, attachment, _program: program })
     }
 
-    /// Returns the increase of a counter.
     fn increase(&self, counter: usize) -> u64 {
         let start = self.start.get(counter).copied().unwrap_or_default();
         self.counters.sum(counter).wrapping_sub(start)
     }
 }
 
-/// Returns the slots, each with its quantity.
 fn slots() -> impl Iterator<Item = (Slot, Quantity)> {
     metrics_of(KIND).flat_map(|metric| {
         let of = |field| metric.origins.iter().any(|origin| origin.field_of(KIND) == Some(field));

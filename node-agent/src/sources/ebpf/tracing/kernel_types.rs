@@ -21,7 +21,6 @@ pub(in super::super) fn offset(btf: &Btf, structure: &str, path: &str) -> Result
     offset.ok_or_else(|| EbpfError::Lacking(format!("{structure}.{path}")))
 }
 
-/// Returns the number of a type.
 pub(in super::super) fn type_number(btf: &Btf, kind: TypeKind, name: &str) -> Result<u32, EbpfError> {
     btf.number(kind, name).ok_or_else(|| EbpfError::Lacking(name.to_owned()))
 }

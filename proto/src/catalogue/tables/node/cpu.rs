@@ -42,5 +42,4 @@ const EACH_CPU: Row = Row::Each { label: "cpu", prefix: "cpu", numeric: true };
 /// All CPUs together.
 pub(crate) static METRICS: &[Metric] = states!(ALL_CPUS, "", "all CPUs");
 
-/// Each CPU.
 pub(crate) static PER_CPU: &[Metric] = states!(EACH_CPU, ".per_cpu", "each CPU");

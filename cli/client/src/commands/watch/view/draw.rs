@@ -68,7 +68,6 @@ impl Widths {
     }
 }
 
-/// A line of the screen.
 pub(in crate::commands::watch) type ScreenLine = StyledContent<String>;
 
 impl View {

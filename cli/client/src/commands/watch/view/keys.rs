@@ -20,7 +20,6 @@ pub(super) enum KeyAction {
     Reset,
 }
 
-/// The actions by key.
 const KEYS: [(KeyCode, KeyAction); 19] = [
     (KeyCode::Char('q'), KeyAction::Quit),
     (KeyCode::Char('?'), KeyAction::Help),
