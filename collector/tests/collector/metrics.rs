@@ -1,6 +1,6 @@
 //! Tests of the collector's own metrics, from the view of a scraper.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use polymeter_collector::Collector;
@@ -136,13 +136,22 @@ fn invalid_and_silent_clients_do_not_block_others() {
     let environment = TestEnvironment::new(Kind::Sqlite);
     let collector = start(&environment);
     let address = collector.metrics().unwrap();
-    // Far more clients than are served at once, some of which send a part of a request.
+    // Far more clients than are served at once, some of which send a part of a request. They are not served
+    // in their order: the newest of them still waits when a request behind it has its answer.
     let silent = |number: u32| {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(if number % 2 == 0 { b"" } else { b"GET /met" }).unwrap();
+        stream.write_all(if number.is_multiple_of(2) { b"" } else { b"GET /met" }).unwrap();
         stream
     };
-    let silent: Vec<_> = (0..800).map(silent).collect();
+    let is_answered_before = || {
+        let mut all: Vec<_> = (0..200).map(silent).collect();
+        request(address, b"GET /health HTTP/1.1\r\n\r\n");
+        let mut newest = all.pop().unwrap();
+        newest.set_nonblocking(true).unwrap();
+        newest.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    assert!((0..20).any(|_| is_answered_before()));
+    let silent: Vec<_> = (0..200).map(silent).collect();
     let status = |text: &[u8]| request(address, text).0;
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(status(b"POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");

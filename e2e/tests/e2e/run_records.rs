@@ -435,10 +435,12 @@ fn on_small_disk(kibibytes: u32, script: &str) -> Output {
 /// that the command runs, or that nothing is missing.
 fn a_full_disk_hides_no_end() {
     require(&[Need::Root]);
+    let stored = "until polymeter report > /dev/null 2>&1; do sleep 0.2; done";
     let fill = "head -c 10M /dev/zero > fill 2> /dev/null; e2e-workload 'burn 300;rest 1500'; exit 7";
+    let fill = format!("{stored}; {fill}");
     let run = format!("polymeter run -o s.db --every 5ms --report ../report -- sh -c \"{fill}\"");
     let script = format!("{run}; echo \"status $?\"; cat ../report");
-    let output = on_small_disk(1_200, &script);
+    let output = on_small_disk(1_600, &script);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(stdout.contains("status 7"), "{stdout} {stderr}");
     assert!(stdout.contains("FAILED, exit status 7"), "{stdout} {stderr}");

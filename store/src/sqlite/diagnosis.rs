@@ -120,10 +120,8 @@ mod tests {
         let problem = |statements: &str| {
             Connection::open(&path).unwrap().execute_batch(statements).unwrap();
             assert!(fs::metadata(&path).unwrap().len() > 0);
-            match without_tables(&path) {
-                StoreError::File { problem, .. } => problem,
-                error => panic!("{error}"),
-            }
+            let StoreError::File { problem, .. } = without_tables(&path) else { panic!("another error") };
+            problem
         };
         assert_eq!(problem("PRAGMA journal_mode = WAL"), FileProblem::Empty);
         assert_eq!(problem("CREATE TABLE t (a); DROP TABLE t"), FileProblem::Empty);
