@@ -243,6 +243,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) usage --quick
 	$(SUDO) $(BENCH) gather --quick
 	$(SUDO) $(BENCH) idle --quick
+	$(SUDO) $(BENCH) stacks --quick
 	$(SUDO) $(BENCH) idle --quick --laid-out
 	$(SUDO) $(BENCH) jitter --quick
 	$(SUDO) $(BENCH) jitter --quick --hanging

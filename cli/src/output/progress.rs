@@ -10,7 +10,7 @@ use polymeter_service::clock;
 const INTERVAL_NS: u64 = 100_000_000;
 
 /// The characters of the bar.
-const BAR: usize = 30;
+const BAR: usize = 24;
 
 /// The progress of an export or an import. Without a terminal nothing is shown.
 #[derive(Debug)]
@@ -84,6 +84,6 @@ mod tests {
             assert_eq!(line.split_once(" %  ").map(|(_, after)| after), Some(shown), "{line}");
             assert!(line.len() <= 80, "{line}");
         }
-        assert!(line(5, 10, second).starts_with(&format!("[{}{}]  50 %", "=".repeat(15), " ".repeat(15))));
+        assert!(line(5, 10, second).starts_with(&format!("[{}{}]  50 %", "=".repeat(12), " ".repeat(12))));
     }
 }

@@ -82,7 +82,11 @@ impl Observations {
             connection.select(&format!("EXPLAIN QUERY PLAN {statement}"), parameters).unwrap();
         let lines: Vec<String> = plan.into_iter().map(|(_ids, line)| line).collect();
         // Rows that the statement itself computes, of which the plan has the source.
-        let computed: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("CO-ROUTINE ")).collect();
+        let by_itself = ["CO-ROUTINE ", "MATERIALIZE "];
+        let computed: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| by_itself.iter().find_map(|begin| line.strip_prefix(begin)))
+            .collect();
         let is_scan = |line: &String| {
             let table = line.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
             table.is_some_and(|table| {
