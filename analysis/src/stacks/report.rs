@@ -96,8 +96,8 @@ pub fn summary(profile: &Profile) -> StackReport {
         let is_much = 100.0 * of_process.total().share_of(total) >= PROCESS_PERCENT;
         if let Some(process) = process.filter(|_| is_much && of_processes.len() < PROCESSES) {
             let rank = profile.ranks.get(&(node.clone(), process));
-            let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}, "));
-            of_processes.extend(part(&format!("{rank}{process} on {node}"), &of_process));
+            let rank = rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
+            of_processes.extend(part(&format!("{process} on {node}{rank}"), &of_process));
         }
     }
     let mut nodes: Vec<StackPart> = of_nodes

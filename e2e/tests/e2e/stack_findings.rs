@@ -293,7 +293,7 @@ fn samples_of_a_rank_are_those_of_its_process() {
         };
         assert!(total(own) > 80.0 && total(other) == 0.0, "{shown:#}");
         let name = shown["by_process"][0]["name"].as_str().unwrap();
-        assert!(name.starts_with(&format!("rank {rank}, ")), "{name}");
+        assert!(name.ends_with(&format!(", rank {rank}")), "{name}");
     }
     let unknown = flame("7");
     let message = String::from_utf8_lossy(&unknown.stderr).into_owned();

@@ -12,7 +12,7 @@ const option = (value, text = value) => element("option", { value }, text);
 
 /** Returns the parameters of a choice, whose names begin with `prefix`. */
 function parametersOf({ begin, end, process }, started_us, prefix = "") {
-    const [, id = null, node = null] = /^(\d+) on (.+)$/s.exec(process) ?? [];
+    const [, id = null, node = null] = /^(\d+) on ([^,]+)/.exec(process) ?? [];
     const time_us = (seconds) => (seconds === null ? null : Math.round(started_us + seconds * 1e6));
     return {
         [`${prefix}process`]: id, [`${prefix}node`]: node,
