@@ -44,15 +44,16 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
     }
 }
 
-/// Returns the course of a gauge. An interval counts for the time that its samples cover.
-pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
-    Curve::of_intervals(buckets.iter().map(|bucket| Interval {
-        time_ns: bucket.time_ns,
-        min: bucket.min,
-        max: bucket.max,
-        sum: bucket.integral * 1e9,
-        weight_ns: units::whole(bucket.covered_s * 1e9).max(1),
-    }))
+/// Returns the course of a gauge. An interval counts as far as it lies between two times.
+pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
+    let intervals = buckets.iter().map(|bucket| {
+        let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
+        let mean = bucket.sum / units::to_f64(bucket.count);
+        let held =
+            Interval::of((bucket.time_ns, mean), until_ns.saturating_sub(bucket.time_ns.max(begin_ns)));
+        Interval { min: bucket.min, max: bucket.max, ..held }
+    });
+    Curve::of_intervals(intervals)
 }
 
 /// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the
@@ -96,20 +97,18 @@ mod tests {
                     let grown = if value >= bucket.last { value - bucket.last } else { value };
                     bucket.increase += grown;
                     (bucket.min, bucket.max) = (bucket.min.min(value), bucket.max.max(value));
-                    (bucket.integral, bucket.covered_s) = (bucket.integral + value, bucket.covered_s + 1.0);
-                    (bucket.last, bucket.count) = (value, bucket.count + 1);
+                    (bucket.sum, bucket.last, bucket.count) = (bucket.sum + value, value, bucket.count + 1);
                 }
                 _ => {
                     let (count, increase) = (1, 0.0);
-                    let [min, max, integral, first, last] = [value; 5];
+                    let [min, max, sum, first, last] = [value; 5];
                     buckets.push(BucketRow {
                         series_id: 1,
                         time_ns,
                         count,
                         min,
                         max,
-                        integral,
-                        covered_s: 1.0,
+                        sum,
                         first,
                         last,
                         increase,
@@ -173,7 +172,8 @@ mod tests {
 
     #[test]
     fn the_course_of_a_gauge_has_the_range_of_each_interval() {
-        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]));
+        let ends_ns = (8 * SECOND_NS, 11 * SECOND_NS);
+        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]), 10 * SECOND_NS, ends_ns);
         assert_eq!(curve.mean(), Some(8.0 / 3.0));
         let ranges: Vec<_> = curve.intervals().iter().map(|interval| (interval.min, interval.max)).collect();
         assert_eq!(ranges, [(1.0, 5.0), (2.0, 2.0)]);

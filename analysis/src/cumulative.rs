@@ -85,8 +85,9 @@ impl Cumulative {
 
     /// Returns the function of the intervals of a rate, which are `length_ns` long.
     pub(crate) fn of_rate_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
+        let mean = |bucket: &BucketRow| bucket.sum / units::to_f64(bucket.count.max(1));
         let begin = buckets.first().map(|first| (first.time_ns, 0.0));
-        let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), bucket.mean()));
+        let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), mean(bucket)));
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
@@ -192,8 +193,7 @@ mod tests {
             count: 6,
             min: first,
             max: last,
-            integral: 0.0,
-            covered_s: 1.0,
+            sum: 0.0,
             first,
             last,
             increase: last - first,

@@ -212,7 +212,7 @@ impl Downsampler {
         let row = BucketRow { time_ns: begin_ns, ..*row };
         let Some(factor) = self.rate_factor else {
             let held_ns = end_ns.min(self.span_ns.end).saturating_sub(row.time_ns);
-            let held = Interval::of((row.time_ns, row.mean()), held_ns);
+            let held = Interval::of((row.time_ns, row.sum / units::to_f64(row.count)), held_ns);
             return self.hold(&Interval { min: row.min, max: row.max, ..held }, row.count);
         };
         let length_ns = length_ns.min(self.span_ns.end.saturating_sub(row.time_ns));
@@ -342,8 +342,7 @@ mod tests {
             count: 10,
             min: first,
             max: last,
-            integral: 5.0 * (first + last),
-            covered_s: 10.0,
+            sum: 5.0 * (first + last),
             first,
             last,
             increase,
@@ -547,14 +546,13 @@ mod tests {
             let known = rolled.last_mut().filter(|last| last.time_ns == at_ns);
             if let Some(last) = known {
                 last.increase += value - last.last;
-                (last.last, last.max, last.count) = (*value, *value, last.count + 1);
-                (last.integral, last.covered_s) = (last.integral + value, last.covered_s + 1.0);
+                (last.last, last.max, last.sum, last.count) =
+                    (*value, *value, last.sum + value, last.count + 1);
             } else {
                 rolled.push(BucketRow {
                     time_ns: at_ns,
                     count: 1,
-                    integral: *value,
-                    covered_s: 1.0,
+                    sum: *value,
                     increase: 0.0,
                     ..interval(0, *value, *value)
                 });

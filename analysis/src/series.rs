@@ -146,7 +146,7 @@ impl Summary {
             let (min, max) =
                 (buckets.iter().map(|bucket| bucket.min), buckets.iter().map(|bucket| bucket.max));
             let range = (min.reduce(f64::min), max.reduce(f64::max));
-            let curve = buckets::curve(buckets);
+            let curve = buckets::curve(buckets, length_ns, ends_ns);
             return Some(Self { mean: curve.mean(), range, curve, ..base });
         }
         let increase = buckets::increase(buckets);

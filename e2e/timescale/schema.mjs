@@ -19,11 +19,11 @@ const ROOT = new URL('../../', import.meta.url);
 const SCHEMA = new URL('store/schema/postgres/', ROOT);
 // As in store/src/postgres/migrations.rs, for a server whose licence includes compression.
 const FILES = ['jobs', 'series', 'samples_hypertable', 'samples_compression', 'samples_quarantine', 'sessions',
-    'plans', 'stacks', 'control', 'rollups_hypertables', 'rollups', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
-const OF_OTHER_STORES = ['citus', 'rollups_partitions', 'samples_partitions'];
+    'plans', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
+const OF_OTHER_STORES = ['citus', 'rollups_tables', 'samples_partitions'];
 const SECONDS = 3 * 86_400;
 const BEGIN = Date.UTC(2026, 0, 10) / 1000;
-const ROLLUPS = [['samples_10s', 10, 'rollup_10s'], ['samples_1min', 60, 'rollup_1min'], ['samples_1h', 3600, 'rollup_1h']];
+const ROLLUPS = [['samples_10s', 10], ['samples_1min', 60], ['samples_1h', 3600]];
 
 /** The counter of a job: it grows by an uneven step, and restarts twice, within a bucket of each width. */
 function counterAt(second) {
@@ -32,48 +32,32 @@ function counterAt(second) {
     return (second - since) * 3 + ((second - since) % 7) * 0.25;
 }
 
-/** Samples of both series, the counter each 3 s, the gauge each 7 s, or 1 s in the sixth hours, as [second, series, value]. */
+/** Samples of both series, the counter each 3 s, the gauge each 7 s, as [second, series, value]. */
 function samples() {
     const rows = [];
     for (let second = 0; second < SECONDS; second += 1) {
         if (second % 3 === 0) rows.push([second, 1, counterAt(second)]);
-        if (second % 7 === 0 || Math.floor(second / 3600) % 6 === 5) rows.push([second, 2, (second * 7919) % 1013]);
+        if (second % 7 === 0) rows.push([second, 2, (second * 7919) % 1013]);
     }
     return rows;
 }
 
-/** The seconds for which each sample of a series holds, by the definition in rollups.sql. No gap is longer than 7 s. */
-function heldSeconds(seconds) {
-    return seconds.map((second, at) => {
-        const gap = (index) => (index > 0 && index < seconds.length ? seconds[index] - seconds[index - 1] : undefined);
-        const [before, next, after] = [gap(at), gap(at + 1), gap(at + 2)];
-        return next === undefined ? before : Math.min(next, 3 * Math.max(before ?? 0, after ?? 0));
-    });
-}
-
-/** The buckets by their definition in rollups.sql, from one pass over the samples. */
+/** The buckets by their definition in rollups_continuous.sql, from one pass over the samples. */
 function buckets(rows, width) {
     const found = new Map();
-    for (const of of [1, 2]) {
-        const samples = rows.filter(([, series]) => series === of);
-        const held = heldSeconds(samples.map(([second]) => second));
-        for (const [at, [second, series, value]] of samples.entries()) {
-            const key = `${series} ${Math.floor(second / width) * width}`;
-            const bucket = found.get(key) ?? { values: [], covered_s: 0, integral: 0 };
-            bucket.values.push(value);
-            bucket.covered_s += held[at];
-            bucket.integral += value * held[at];
-            found.set(key, bucket);
-        }
+    for (const [second, series, value] of rows) {
+        const key = `${series} ${Math.floor(second / width) * width}`;
+        const bucket = found.get(key) ?? { values: [] };
+        bucket.values.push(value);
+        found.set(key, bucket);
     }
     for (const bucket of found.values()) {
-        const { values, covered_s, integral } = bucket;
+        const { values } = bucket;
         bucket.row = {
             count: values.length,
             min: Math.min(...values),
             max: Math.max(...values),
-            covered_s,
-            integral,
+            sum: values.reduce((sum, value) => sum + value, 0),
             first: values[0],
             last: values.at(-1),
         };
@@ -110,22 +94,7 @@ async function fill(db, rows) {
         const values = part.map(([second, series, value]) => `(to_timestamp(${BEGIN + second}), ${series}, ${value})`);
         await db.exec(`INSERT INTO samples VALUES ${values.join(',')}`);
     }
-}
-
-/** Computes the buckets of all samples before a time, as store/src/postgres/rollups.rs does. */
-async function compute(db, second) {
-    const [begin, end] = [BEGIN, BEGIN + second].map((time) => `to_timestamp(${time})`);
-    const range = `time >= ${begin} AND time < ${end}`;
-    for (const [at, [view, width, table]] of ROLLUPS.entries()) {
-        const finer = ROLLUPS[at - 1]?.[2];
-        const computed = finer === undefined ? `SELECT * FROM polymeter_sample_buckets(${begin}, ${end})`
-            : `SELECT series_id, date_bin('${width} s', time, 'epoch'), sum(count)::int8, min(min), max(max), sum(integral), sum(covered_s),
-                   (min(ARRAY[date_part('epoch', time), first]))[2], (max(ARRAY[date_part('epoch', time), last]))[2]
-               FROM ${finer} WHERE ${range} GROUP BY 1, 2`;
-        await db.exec(`
-            BEGIN; DELETE FROM ${table} WHERE ${range}; INSERT INTO ${table} ${computed};
-            UPDATE rollup SET computed_before = ${end} WHERE relation = '${view}'; COMMIT;`);
-    }
+    for (const [view] of ROLLUPS) await db.exec(`CALL refresh_continuous_aggregate('${view}', NULL, NULL)`);
 }
 
 async function assertRollups(db, rows) {
@@ -155,9 +124,10 @@ async function assertReads(db, rows) {
     const statements = ['README.md', 'docs/how-to/analyse.md', 'docs/reference/sql.md'].flatMap(documentedReads);
     assert.ok(statements.length >= 6, `${statements.length} documented statements`);
     for (const statement of statements) await db.query(statement);
-    const visible = async (role, view = 'metrics_by_job') => {
+    const count = "SELECT count(*)::int AS count FROM metrics_by_job WHERE job_id = '4242'";
+    const visible = async (role) => {
         await db.exec(`SET ROLE ${role}`);
-        const { rows: [found] } = await db.query(`SELECT count(*)::int AS count FROM ${view} WHERE job_id = '4242'`);
+        const { rows: [found] } = await db.query(count);
         await db.exec('RESET ROLE');
         return found.count;
     };
@@ -167,13 +137,6 @@ async function assertReads(db, rows) {
     assert.equal(await visible('alice'), rows.length, "rows that the job's owner sees");
     assert.equal(await visible('grafana'), rows.length, 'rows that a reader sees');
     assert.equal(await visible('bob'), 0, 'rows that another user sees');
-    const minutes = buckets(rows, 60).size;
-    assert.equal(await visible('alice', 'metrics_by_job_summary'), minutes, "minutes that the job's owner sees");
-    assert.equal(await visible('grafana', 'metrics_by_job_summary'), minutes, 'minutes that a reader sees');
-    await db.exec('SET ROLE alice');
-    const { rows: [{ count }] } = await db.query('SELECT count(*)::int AS count FROM metrics_summary');
-    await db.exec('RESET ROLE');
-    assert.equal(count, minutes, 'minutes of all that the owner sees');
     await db.exec('SET ROLE bob');
     for (const table of ['samples', 'samples_1min', 'job', 'series_block', 'api_token']) {
         await assert.rejects(db.query(`SELECT * FROM ${table} LIMIT 1`), /permission denied/, `bob reads ${table}`);
@@ -182,10 +145,8 @@ async function assertReads(db, rows) {
 }
 
 async function compress(db) {
-    for (const [table, seconds] of [['samples', 86_400], ['rollup_10s', 21_600], ['rollup_1min', 86_400]]) {
-        const chunks = (await db.query(`SELECT compress_chunk(chunk) FROM show_chunks('${table}') AS chunk`)).rows;
-        assert.equal(chunks.length, SECONDS / seconds, `chunks of ${table}`);
-    }
+    const chunks = (await db.query("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk")).rows;
+    assert.equal(chunks.length, SECONDS / 86_400, 'chunks');
 }
 
 const db = new PGlite({ extensions: { timescaledb } });
@@ -193,15 +154,8 @@ const rows = samples();
 await createStore(db);
 await fill(db, rows);
 await assertRollups(db, rows);
-await compute(db, SECONDS - 7200);
-await assertRollups(db, rows);
 await assertReads(db, rows);
-await compute(db, SECONDS);
 await compress(db);
-await assertRollups(db, rows);
-// Late samples: compressed buckets are computed again.
-await db.exec('SET timescaledb.max_tuples_decompressed_per_dml_transaction = 0');
-await compute(db, SECONDS);
 await assertRollups(db, rows);
 const [{ count, sum }] = (await db.query('SELECT count(*)::int AS count, sum(value) AS sum FROM samples')).rows;
 assert.equal(count, rows.length, 'rows after compression');

@@ -68,7 +68,8 @@ pub(super) fn rollup(width_ns: i64, left: Option<Rollup>, has_few: bool) -> Opti
 }
 
 /// Returns the finest rollup that has few intervals of `series` in a time, if it is finer than [`rollup`]:
-/// an interval counts evenly in the parts that it overlaps.
+/// all samples of an interval count the same, so that a change of the period distorts the mean of one
+/// interval.
 pub(super) fn finest(
     rollup: Option<Rollup>,
     left: Option<Rollup>,

@@ -221,11 +221,17 @@ fn dashboards_show_what_was_measured_on_timescaledb() {
 }
 
 /// Brings the rollups up to date with samples that arrived later than their computation.
-fn recompute_rollups(server: &Server) {
-    server.query(
-        "TRUNCATE rollup_10s, rollup_1min, rollup_1h, rollup_late;
-         UPDATE rollup SET claimed_before = '-infinity', computed_before = '-infinity'",
-    );
+fn recompute_rollups(server: &Server, kind: Kind) {
+    if kind == Kind::Timescale {
+        for relation in ["samples_10s", "samples_1min", "samples_1h"] {
+            server.query(&format!("CALL refresh_continuous_aggregate('{relation}', NULL, NULL)"));
+        }
+    } else {
+        server.query(
+            "TRUNCATE rollup_10s, rollup_1min, rollup_1h, rollup_late;
+             UPDATE rollup SET claimed_before = '-infinity', computed_before = '-infinity'",
+        );
+    }
 }
 
 /// Lets the first job have the four threads of two cores, and the other one four cores, and stores what their
@@ -257,7 +263,7 @@ fn assert_measured(kind: Kind) {
     collector.stop().unwrap();
     summarise(&mut environment);
     let server = server(&mut environment);
-    recompute_rollups(server);
+    recompute_rollups(server, kind);
     let hostile = "o'Brien \"<script>alert(1)</script>\" %41 $1 $$ ${node}";
     server.query(&format!(
         "CREATE ROLE grafana LOGIN IN ROLE polymeter_reader;

@@ -144,10 +144,10 @@ fn assert_levels(environment: &TestEnvironment, cutoffs: [Option<i64>; 4], keeps
     }
 }
 
-/// Returns the count, the time and the increase of all hours of each series.
+/// Returns the count, the sum and the increase of all hours of each series.
 fn hours(environment: &TestEnvironment) -> Vec<Vec<f64>> {
     environment.rows(
-        "SELECT series_id, sum(count), sum(covered_s), sum(increase), min(first), max(last) FROM samples_1h GROUP BY series_id ORDER BY series_id",
+        "SELECT series_id, sum(count), sum(sum), sum(increase), min(first), max(last) FROM samples_1h GROUP BY series_id ORDER BY series_id",
     )
 }
 

@@ -141,10 +141,12 @@ fn assert_reads_are_bounded(kind: Kind) {
         ("get_metrics(job_id => 20, nodes => 'n1.example.org', start_time => '2020-01-01')", "66"),
         ("available_metrics(params => '{\"job_id\": 20}')", "3"),
     ];
-    // The samples that the rollups lack are bounded by the job, too.
+    // The samples that the rollups lack are bounded by the job, too: on a server without continuous
+    // aggregates.
     let summaries =
         [("metrics_by_job_summary WHERE job_id = '20'", "65"), ("get_metrics(20, summary => true)", "65")];
-    for (source, expected) in cases.iter().chain(&summaries) {
+    let summaries = if kind == Kind::Postgres { summaries.as_slice() } else { &[] };
+    for (source, expected) in cases.iter().chain(summaries) {
         for user in ["postgres", "alice"] {
             let (count, plans) = run_with_plans(server, user, &format!("SELECT count(*) FROM {source}"));
             assert_eq!(count, *expected, "{user}: {source}");

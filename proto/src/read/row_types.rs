@@ -215,23 +215,14 @@ pub struct BucketRow {
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The sum of the values, each multiplied by the seconds for which it holds.
-    pub integral: f64,
-    /// The sum of these seconds, more than 0.
-    pub covered_s: f64,
+    /// The sum of the values.
+    pub sum: f64,
     /// The earliest value.
     pub first: f64,
     /// The latest value.
     pub last: f64,
     /// The increase of a counter from the earliest value to the latest.
     pub increase: f64,
-}
-
-impl BucketRow {
-    /// Returns the mean of a gauge over the time.
-    pub fn mean(&self) -> f64 {
-        self.integral / self.covered_s
-    }
 }
 
 /// The rollups of samples, by the length of their intervals.

@@ -2,12 +2,13 @@
 
 -- The course of the metrics `of_metrics`, one row per series and interval of `step` that has samples.
 -- `of_jobs`: the keys of jobs, or null for the series of nodes; `of_nodes`: nodes, or null for all. `value`
--- is the mean of a gauge over the time, or the change of a counter per second of its time; counters in nanoseconds are in
+-- is the mean of a gauge, or the change of a counter per second of its time; counters in nanoseconds are in
 -- seconds, so that CPU time is in cores. `increase` is the whole change in the interval, which is `step_s`
 -- seconds long: more than a step if the rollup is coarser. `is_summed` is false for a device whose bytes are
 -- those of devices below it, if these have series; and for a local one. It reads the coarsest rollup whose
 -- intervals are not longer than a step, a finer one if that has few intervals, or a coarser one if there were
--- too many values, or if retention removed finer ones. The times of jobs on nodes whose clocks were ahead of the collector's are
+-- too many values, or if retention removed finer ones. Each interval weighs the same in the mean of a gauge,
+-- however many samples it has. The times of jobs on nodes whose clocks were ahead of the collector's are
 -- corrected, as in `metrics_by_job`.
 --
 -- This function reads series whose nodes' clocks were `ahead`; `samples_chart` calls it for each such time.
@@ -73,17 +74,17 @@ BEGIN
     ORDER BY level.width LIMIT 1;
     step := greatest(step, width);
     IF relation = 'samples' THEN
-        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, 1 AS count, 0 AS increase,
-            value * held_s AS integral, held_s AS covered_s FROM polymeter_held_samples(%L, %L) AS sample WHERE true', ahead, lower - interval '1 min', upper);
+        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, value AS sum, 1 AS count,
+            0 AS increase FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper);
     ELSE
         -- The nearest bucket: the buckets of nodes with different clocks begin at the same times then.
-        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, count, increase, integral, covered_s
+        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, count, increase
             FROM %s_between(%L, %L) AS bucket WHERE true',
                           width, ahead - width / 2, relation, date_bin(width, lower, 'epoch') - width, upper);
     END IF;
     RETURN QUERY EXECUTE format($query$
 WITH change AS (
-    SELECT series_id, time, max, integral, covered_s,
+    SELECT series_id, time, max, sum, count,
            increase + coalesce(CASE WHEN first >= lag(last) OVER line THEN first - lag(last) OVER line
                                     WHEN first <= lag(last) OVER line / 2 THEN first END, 0) AS increase,
            -- Samples fill the first and the last bucket only in part, which their number tells.
@@ -96,7 +97,7 @@ WITH change AS (
     ) AS bucket
     WINDOW line AS (PARTITION BY series_id ORDER BY time)
 ), bin AS (
-    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, sum(integral) / sum(covered_s) AS mean, sum(increase) AS increase,
+    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, avg(sum / count) AS mean, sum(increase) AS increase,
            nullif(sum(seconds), 0) AS seconds
     FROM change WHERE time >= $3 GROUP BY 1, 2
 )

@@ -89,73 +89,10 @@ BEGIN
 END
 $$;
 
--- The samples of the series `ids`, or of all if it is null, from `begin_at` to `end_at`, both included, for
--- those who may read the table.
-CREATE FUNCTION polymeter_samples_among(ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, value float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
-BEGIN
-    RETURN QUERY EXECUTE format('SELECT series_id, time, value FROM samples WHERE time >= %L::timestamptz AND time <= %L::timestamptz %s',
-        begin_at, end_at, CASE WHEN ids IS NULL THEN '' ELSE format('AND series_id = ANY (%L::int8[])', ids) END);
-END
-$$;
-
--- The statement for the samples from `begin_at` to `end_at`, which is excluded, of a node and of the series `ids`,
--- or of all if these are null, with the seconds for which they hold. Each shard computes its own.
-DO $do$
-BEGIN
-    EXECUTE format('CREATE FUNCTION polymeter_shard_statement(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
-        RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS %L', format($$
-SELECT replace(replace(replace(%L, 'CONDITIONS',
-        'true' || CASE WHEN of_node IS NULL THEN '' ELSE format(' AND node_key = %%L::int4', polymeter_node_key(of_node)) END
-            || CASE WHEN ids IS NULL THEN '' ELSE format(' AND series_id = ANY (%%L::int8[])', ids) END),
-    'BEGIN_AT', format('(%%L::timestamptz)', begin_at)), 'END_AT', format('(%%L::timestamptz)', end_at))
-$$, polymeter_held_statement('node_key, series_id', ARRAY['CONDITIONS', 'true'], 'BEGIN_AT', 'END_AT')));
-END
-$do$;
-
-CREATE FUNCTION polymeter_held_samples(ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, value float8, held_s float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
-BEGIN
-    RETURN QUERY EXECUTE format('SELECT series_id, time, value, held_s FROM (%s) AS held', polymeter_shard_statement(NULL, ids, begin_at, end_at));
-END
-$$;
-
--- The buckets of 10 s that begin from `begin_at` to `end_at`, of a node and of the series `ids`, or of all.
-CREATE FUNCTION polymeter_sample_buckets(of_node text, ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, integral float8, covered_s float8, first float8, last float8)
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
-BEGIN
-    IF begin_at >= end_at THEN
-        RETURN;
-    END IF;
-    RETURN QUERY EXECUTE format(
-        'SELECT series_id, date_bin(''10 s'', time, ''epoch'') AS time, count(*), min(value), max(value), sum(value * held_s), sum(held_s),
-                (min(ARRAY[date_part(''epoch'', time), value]))[2], (max(ARRAY[date_part(''epoch'', time), value]))[2]
-         FROM (%s) AS held WHERE date_bin(''10 s'', time, ''epoch'') >= %L::timestamptz AND date_bin(''10 s'', time, ''epoch'') < %L::timestamptz
-         GROUP BY node_key, series_id, date_bin(''10 s'', time, ''epoch'')',
-        polymeter_shard_statement(of_node, ids, begin_at, end_at + interval '10 s'), begin_at, end_at);
-END
-$$;
-
-CREATE OR REPLACE FUNCTION polymeter_sample_buckets(begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, integral float8, covered_s float8, first float8, last float8)
-LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
-SELECT * FROM polymeter_sample_buckets(NULL, NULL, begin_at, end_at)
-$$;
-
--- The buckets of 10 s behind those that are computed.
-CREATE FUNCTION polymeter_recent_buckets(ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, integral float8, covered_s float8, first float8, last float8)
-LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
-SELECT bucket.* FROM rollup
-CROSS JOIN LATERAL polymeter_sample_buckets(NULL, ids, greatest(begin_at, computed_before), end_at) AS bucket
-WHERE relation = 'samples_10s'
-$$;
-
 -- The minutes of a series that begin from `lower` to `upper`, with the rows from `lower` on, for users, who
 -- see those of their jobs.
 CREATE FUNCTION polymeter_own_minutes(of_series int8, lower timestamptz, upper timestamptz)
-RETURNS TABLE ("time" timestamptz, max float8, integral float8, covered_s float8)
+RETURNS TABLE ("time" timestamptz, count int8, max float8, sum float8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL RESTRICTED COST 10000 ROWS 1000 SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -169,52 +106,85 @@ BEGIN
     END IF;
     SELECT computed_before INTO of_minutes FROM rollup WHERE relation = 'samples_1min';
     SELECT computed_before INTO of_samples FROM rollup WHERE relation = 'samples_10s';
-    RETURN QUERY SELECT part.time, max(part.max), sum(part.integral), sum(part.covered_s) FROM (
-        SELECT time, max, integral, covered_s FROM rollup_1min
+    RETURN QUERY SELECT part.time, sum(part.count)::int8, max(part.max), sum(part.sum) FROM (
+        SELECT time, count, max, sum FROM rollup_1min
         WHERE series_id = of_series AND time >= lower AND time < part_upper AND time < of_minutes
         UNION ALL
-        SELECT date_bin('1 min', time, 'epoch'), max, integral, covered_s FROM rollup_10s
+        SELECT date_bin('1 min', time, 'epoch'), count, max, sum FROM rollup_10s
         WHERE series_id = of_series AND time >= lower AND time < part_upper AND time >= of_minutes AND time < of_samples
         UNION ALL
-        SELECT date_bin('1 min', time, 'epoch'), max, integral, covered_s
-        FROM polymeter_sample_buckets(of_node, ARRAY[of_series], greatest(lower, of_samples), part_upper)
+        SELECT date_bin('1 min', time, 'epoch'), 1, value, value
+        FROM polymeter_samples_of_node(of_node, of_series, greatest(lower, of_samples), part_upper) WHERE time < part_upper
     ) AS part WHERE part.time >= lower AND part.time <= upper GROUP BY part.time;
+END
+$$;
+
+-- The samples of the series `ids`, or of all if it is null, from `begin_at` to `end_at`, both included, for
+-- those who may read the table.
+CREATE FUNCTION polymeter_samples_among(ids int8[], begin_at timestamptz, end_at timestamptz)
+RETURNS TABLE (series_id int8, "time" timestamptz, value float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
+BEGIN
+    RETURN QUERY EXECUTE format('SELECT series_id, time, value FROM samples WHERE time >= %L::timestamptz AND time <= %L::timestamptz %s',
+        begin_at, end_at, CASE WHEN ids IS NULL THEN '' ELSE format('AND series_id = ANY (%L::int8[])', ids) END);
+END
+$$;
+
+-- The buckets of 10 s behind those that are computed, of the series `ids`, or of all if it is null. Each
+-- shard computes its own.
+CREATE FUNCTION polymeter_recent_buckets(ids int8[], begin_at timestamptz, end_at timestamptz)
+RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, sum float8, first float8, last float8)
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
+DECLARE
+    computed CONSTANT timestamptz := (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');
+    lower CONSTANT timestamptz := greatest(begin_at, computed);
+BEGIN
+    IF lower >= end_at THEN
+        RETURN;
+    END IF;
+    RETURN QUERY EXECUTE format(
+        'SELECT series_id, date_bin(''10 s'', time, ''epoch'') AS time, count(*), min(value), max(value), sum(value),
+                (min(ARRAY[extract(epoch FROM time)::float8, value]))[2], (max(ARRAY[extract(epoch FROM time)::float8, value]))[2]
+         FROM samples WHERE time >= %L::timestamptz AND time < %L::timestamptz AND date_bin(''10 s'', time, ''epoch'') >= %1$L::timestamptz
+             AND date_bin(''10 s'', time, ''epoch'') < %3$L::timestamptz %4$s
+         GROUP BY node_key, series_id, date_bin(''10 s'', time, ''epoch'')',
+        lower, end_at + interval '10 s', end_at,
+        CASE WHEN ids IS NULL THEN '' ELSE format('AND series_id = ANY (%L::int8[])', ids) END);
 END
 $$;
 
 -- The relations of buckets of 10 s, of which the others are made.
 CREATE OR REPLACE VIEW samples_10s AS
-SELECT series_id, time, count, min, max, integral, covered_s, first, last,
+SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM rollup_10s
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_10s
     WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
     UNION ALL
-    SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
+    SELECT series_id, time, count, min, max, sum, first, last FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
 ) AS buckets;
 
 -- As the functions `samples_..._between` with two arguments, of the series `ids` alone.
 DO $do$
 DECLARE
     template CONSTANT text := $$
-SELECT series_id, time, count, min, max, integral, covered_s, first, last,
+SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, integral, covered_s, first, last FROM rollup_LEVEL
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_LEVEL
     WHERE OF_SERIES time >= begin_at AND time < end_at
         AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
     BEHIND
 ) AS buckets
 $$;
-    of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), sum(integral), sum(covered_s),
-           (min(ARRAY[date_part('epoch', time), first]))[2], (max(ARRAY[date_part('epoch', time), last]))[2]
+    of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), sum(sum),
+           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2], (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
     FROM FINER_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval 'WIDTH') AT TIME ZONE 'UTC', ids)
     WHERE BUCKET >= begin_at AND BUCKET < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     GROUP BY series_id, BUCKET$$;
@@ -238,6 +208,16 @@ BEGIN
     END LOOP;
 END
 $do$;
+
+CREATE OR REPLACE VIEW polymeter_minute_part AS
+SELECT series_id, time, time AS part_time, count, max, sum FROM rollup_1min
+WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM rollup_10s
+WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+    AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity');
 
 -- The views for users, as in views.sql.
 CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
@@ -275,7 +255,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
 
 CREATE OR REPLACE VIEW metrics_by_job_summary WITH (security_barrier) AS
 SELECT run.job_id, bucket.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END AS value,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
@@ -293,7 +273,7 @@ CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, series.lower, series.
 CREATE OR REPLACE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
     SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END AS value,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM series JOIN metric ON metric.metric = series.metric
@@ -301,7 +281,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     WHERE (SELECT polymeter_reads_samples())
     UNION ALL
     SELECT bucket.time, series.node, series.metric,
-           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END, series.labels
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
     FROM polymeter_own_time AS run
     CROSS JOIN LATERAL (
         SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
@@ -324,8 +304,8 @@ DECLARE
 BEGIN
     FOR change IN
         SELECT * FROM (VALUES
-            ('polymeter_chart', $$FROM polymeter_held_samples(%L, %L) AS sample WHERE true', ahead, lower$$,
-             $$FROM polymeter_held_samples(%L, %L, %L) AS sample WHERE true', ahead, ids, lower$$),
+            ('polymeter_chart', $$FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper)$$,
+             $$FROM polymeter_samples_among(%L, %L, %L) WHERE time < %4$L', ahead, ids, lower - interval '1 min', upper)$$),
             ('polymeter_chart', $$FROM %s_between(%L, %L) AS bucket WHERE true',$$, $$FROM %s_between(%L, %L, %L::int8[]) AS bucket WHERE true',$$),
             ('polymeter_chart', $$date_bin(width, lower, 'epoch') - width, upper)$$, $$date_bin(width, lower, 'epoch') - width, upper, ids)$$),
             ('polymeter_own_energy', $$FROM samples JOIN line USING (series_id)$$,
@@ -350,8 +330,7 @@ BEGIN
     FOR called IN
         SELECT oid::regprocedure AS name, prosecdef FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
             AND proname IN ('polymeter_readable_node', 'polymeter_samples_of_node', 'polymeter_own_samples', 'polymeter_own_minutes',
-                            'polymeter_samples_among', 'polymeter_shard_statement', 'polymeter_held_samples', 'polymeter_sample_buckets',
-                            'polymeter_recent_buckets')
+                            'polymeter_samples_among', 'polymeter_recent_buckets')
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called.name, current_schema());
         IF called.prosecdef THEN

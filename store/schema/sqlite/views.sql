@@ -69,66 +69,101 @@ JOIN samples ON samples.series_id = series.series_id
 CREATE VIEW metrics_by_device AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
--- One value per minute and series: of counters the greatest, of others the mean over time.
+-- One value per minute and series: of counters the greatest, of others the mean.
 CREATE VIEW metrics_summary AS
 SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END AS value,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
 FROM samples_1min AS bucket
 JOIN series ON series.series_id = bucket.series_id
 JOIN metric ON metric.metric = series.metric;
 
+-- The minutes of `rollup_1min`, with the samples behind them.
+CREATE VIEW polymeter_computed_minute AS
+SELECT series_id, time,
+       max(bucket.max, coalesce((
+           SELECT max(value) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')), bucket.max)) AS max,
+       (SELECT (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM rollup_1min AS bucket;
+
+-- The minutes whose samples are all behind, each found by its first sample, whose time is `part_time`.
+CREATE VIEW polymeter_recent_minute AS
+SELECT series_id, part.time AS part_time, part.time - part.time % 60000000000 AS time,
+       (SELECT max(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS max,
+       (SELECT avg(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM samples AS part
+WHERE part.value IS NOT NULL AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+    AND NOT EXISTS (
+        SELECT 1 FROM rollup_1min AS bucket
+        WHERE bucket.series_id = part.series_id AND bucket.time = part.time - part.time % 60000000000)
+    AND NOT EXISTS (
+        SELECT 1 FROM samples
+        WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+            AND samples.time <= part.time AND samples.value IS NOT NULL
+            AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+            AND (samples.time < part.time OR samples.rowid < part.rowid));
+
 -- The same of a job. A condition on the job reaches each part: the minutes that are computed, and those
 -- behind.
 CREATE VIEW metrics_by_job_summary AS
 SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END AS value,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END AS value,
        series.labels, job.started AS start_time, job.ended AS stop_time
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
-JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
-    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_minute)
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
 SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
-JOIN polymeter_changed_1min AS bucket ON bucket.series_id = series.series_id
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started - 3600000000000
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
 SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
-JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
-    AND (bucket.series_id, bucket.time) NOT IN (SELECT series_id, time FROM polymeter_changed_minute)
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started
     AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
 UNION ALL
 SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.integral / bucket.covered_s END,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
-JOIN polymeter_changed_1min AS bucket ON bucket.series_id = series.series_id
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started
     AND bucket.time >= job_node.started
     AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
 

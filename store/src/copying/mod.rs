@@ -9,7 +9,7 @@ mod tables;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use self::tables::{BUCKETS, LEDGER_LINE, QUARANTINE, ROLLUPS, SAMPLES, TABLES, Table};
+use self::tables::{BUCKETS, BUCKETS_OF_FILE, LEDGER_LINE, QUARANTINE, ROLLUPS, SAMPLES, TABLES, Table};
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::labels::{labels_json, parse_labels};
@@ -68,6 +68,11 @@ pub fn copy(
         ));
     }
     let cut_us = removed_before(&mut *source)?;
+    if cut_us.is_some() && mode.starts_with("TimescaleDB") {
+        return Err(unusable(
+            "retention has removed samples of the source, whose rollups TimescaleDB can only compute from samples; copy into a database without TimescaleDB",
+        ));
+    }
     target.begin().context(ACTION)?;
     let mut copying = Copying {
         source,
@@ -187,10 +192,11 @@ impl Copying<'_> {
         let mut written = 0;
         if let Some(cut_us) = cut_us {
             let cut = constant(cut_us);
-            written += self.numbers(&SAMPLES, "samples", &format!("WHERE time < {cut}"))?;
-            for (name, view) in ROLLUPS {
-                let table = Table { name, columns: BUCKETS, has_identity: false };
-                let rows = self.numbers(&table, view, &format!("WHERE time < {cut}"))?;
+            written += self.numbers(&SAMPLES, "samples", &format!("WHERE time < {cut}"), None)?;
+            for (name, view, width_us) in ROLLUPS {
+                let columns = if self.is_file { BUCKETS_OF_FILE } else { BUCKETS };
+                let table = Table { name, columns, has_identity: false };
+                let rows = self.numbers(&table, view, &format!("WHERE time < {cut}"), Some(width_us))?;
                 self.tables.push((name, rows));
             }
             let state = if self.is_file {
@@ -204,28 +210,43 @@ impl Copying<'_> {
                 (SELECT dropped_before FROM retention WHERE retention.relation =
                      CASE rollup.relation WHEN 'samples_10s' THEN 'samples' WHEN 'samples_1min' THEN 'samples_10s' ELSE 'samples_1min' END)";
             self.target.execute(last, &[]).context(ACTION)?;
-            let rest = format!("WHERE time >= {}", constant(cut_us));
-            written += self.numbers(&SAMPLES, "samples", &rest)?;
+            written += self.numbers(
+                &SAMPLES,
+                "samples",
+                &format!("WHERE time >= {cut}", cut = constant(cut_us)),
+                None,
+            )?;
         } else {
-            written += self.numbers(&SAMPLES, "samples", "")?;
+            written += self.numbers(&SAMPLES, "samples", "", None)?;
         }
         self.tables.push((SAMPLES.name, written));
-        let quarantined = self.numbers(&QUARANTINE, QUARANTINE.name, "")?;
+        let quarantined = self.numbers(&QUARANTINE, QUARANTINE.name, "", None)?;
         self.tables.push((QUARANTINE.name, quarantined));
         Ok(())
     }
 
-    /// Copies rows of numbers and times of a relation, and makes the partitions that they need.
-    fn numbers(&mut self, table: &Table, relation: &str, condition: &str) -> Result<u64, StoreError> {
-        let (is_file, read) = (self.is_file, table.columns);
+    /// Copies rows of numbers and times of a relation, and makes the partitions that they need. `width_us` is
+    /// the width of the intervals of a rollup.
+    fn numbers(
+        &mut self,
+        table: &Table,
+        relation: &str,
+        condition: &str,
+        width_us: Option<i64>,
+    ) -> Result<u64, StoreError> {
+        let is_file = self.is_file;
+        let read = if width_us.is_some() { BUCKETS } else { table.columns };
         let select = format!("SELECT {} FROM {relation} {condition}", names(read));
         let Self { source, target, progress, days, .. } = self;
         let mut writing = Writing::new(&mut **target, table, is_file);
         let mut failed = None;
         source.stream(&select, read, &mut |numbers| {
-            let row: Vec<Value<'static>> = numbers.iter().zip(read).map(number).collect();
+            let mut row: Vec<Value<'static>> = numbers.iter().zip(read).map(number).collect();
             let time_us = numbers.iter().zip(read).find(|(_, (name, _))| *name == "time");
             let time_us = time_us.map_or(0, |(number, _)| number.integer().div_euclid(1000));
+            if let Some(width_us) = width_us.filter(|_| is_file) {
+                row.extend([Value::Time(time_us), Value::Time(time_us + width_us - 1)]);
+            }
             let day = time_us.div_euclid(DAY_US);
             let made = if is_file || table.name == QUARANTINE.name || !days.insert(day) {
                 Ok(())
@@ -255,7 +276,7 @@ impl Copying<'_> {
         for (table, written) in &self.tables {
             let count = format!("SELECT count(*) FROM {table}");
             let found: i64 = self.target.select_one(&count, &[]).context(ACTION)?;
-            let is_rollup = ROLLUPS.iter().any(|(name, _)| name == table);
+            let is_rollup = ROLLUPS.iter().any(|(name, ..)| name == table);
             let expected: i64 = match is_rollup {
                 true => i64::try_from(*written).unwrap_or(i64::MAX),
                 false => self.source.select_one(&count, &[]).context(ACTION)?,

@@ -269,22 +269,36 @@ pub(super) const QUARANTINE: Table = table(
     &[("time", Time), ("series_id", Integer), ("value", Real), ("received", Time)],
 );
 
-/// The columns of rollups.
+/// The columns of rollups in a database, and those of a file.
 pub(super) const BUCKETS: &[Column] = &[
     ("series_id", Integer),
     ("time", Time),
     ("count", Integer),
     ("min", Real),
     ("max", Real),
-    ("integral", Real),
-    ("covered_s", Real),
+    ("sum", Real),
     ("first", Real),
     ("last", Real),
 ];
+pub(super) const BUCKETS_OF_FILE: &[Column] = &[
+    ("series_id", Integer),
+    ("time", Time),
+    ("count", Integer),
+    ("min", Real),
+    ("max", Real),
+    ("sum", Real),
+    ("first", Real),
+    ("last", Real),
+    ("first_time", Time),
+    ("last_time", Time),
+];
 
-/// The tables of rollups, and the views of their rows.
-pub(super) const ROLLUPS: [(&str, &str); 3] =
-    [("rollup_10s", "samples_10s"), ("rollup_1min", "samples_1min"), ("rollup_1h", "samples_1h")];
+/// The tables of rollups, the views of their rows, and the width of their intervals in microseconds.
+pub(super) const ROLLUPS: [(&str, &str, i64); 3] = [
+    ("rollup_10s", "samples_10s", 10_000_000),
+    ("rollup_1min", "samples_1min", 60_000_000),
+    ("rollup_1h", "samples_1h", 3_600_000_000),
+];
 
 #[cfg(test)]
 mod tests {
@@ -323,8 +337,8 @@ mod tests {
         for (table, column) in columns {
             let is_left_out =
                 [table.as_str(), &format!("{table}.{column}")].iter().any(|name| LEFT_OUT.contains(name));
-            let is_rollup = ROLLUPS.iter().any(|(name, _)| *name == table)
-                && BUCKETS.iter().any(|(name, _)| *name == column);
+            let is_rollup = ROLLUPS.iter().any(|(name, ..)| *name == table)
+                && BUCKETS_OF_FILE.iter().any(|(name, _)| *name == column);
             let is_copied = TABLES
                 .iter()
                 .chain([&SAMPLES, &QUARANTINE])

@@ -14,8 +14,8 @@ use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
 use super::slow_statements::{Watched, wait};
-use super::statement::{self, CITUS_DIALECT, DIALECT};
-use super::{citus, partitions, rollups, table_detection};
+use super::statement::{self, CITUS_DIALECT, CONTINUOUS_DIALECT, DIALECT};
+use super::{citus, partitions, rollup_tables, table_detection};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::bounds::stored_us;
@@ -44,11 +44,23 @@ pub(super) struct PostgresConnection {
     copy: Option<Statement>,
     /// The days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
+    /// True if the collector computes the rollups itself, so that writers record late samples; none if that
+    /// is not known yet.
+    has_rollup_tables: Option<bool>,
 }
 
 impl PostgresConnection {
     pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
-        Self { runtime, client, watched: None, table, dialect: &DIALECT, copy: None, days: BTreeSet::new() }
+        Self {
+            runtime,
+            client,
+            watched: None,
+            table,
+            dialect: &DIALECT,
+            copy: None,
+            days: BTreeSet::new(),
+            has_rollup_tables: None,
+        }
     }
 
     /// Lets the log tell what statements wait for.
@@ -56,9 +68,11 @@ impl PostgresConnection {
         Self { watched: Some(watched), ..self }
     }
 
-    /// Chooses the statements that read rollups.
-    pub(super) fn detect_citus(&mut self) -> Result<(), DatabaseError> {
-        if citus::has_functions(self)? {
+    /// Chooses the statements that read rollups by their form.
+    pub(super) fn detect_rollups(&mut self) -> Result<(), DatabaseError> {
+        if !rollup_tables::exist(self)? {
+            self.dialect = &CONTINUOUS_DIALECT;
+        } else if citus::has_functions(self)? {
             self.dialect = &CITUS_DIALECT;
         }
         Ok(())
@@ -156,7 +170,14 @@ impl Connection for PostgresConnection {
     }
 
     fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
-        rollups::record_late(self, frames)?;
+        let has_rollup_tables = match self.has_rollup_tables {
+            Some(known) => known,
+            None => rollup_tables::exist(self)?,
+        };
+        self.has_rollup_tables = Some(has_rollup_tables);
+        if has_rollup_tables {
+            rollup_tables::record_late(self, frames)?;
+        }
         let has_keys = self.table == Some(SampleTable::Distributed);
         let answer = copy_samples(&self.client, &mut self.copy, frames, has_keys);
         self.runtime.block_on(wait(self.watched.as_ref(), "COPY samples", answer))

@@ -6,7 +6,7 @@ use super::connect::{Access, Settings, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
-use super::{citus, partitions, reorder, retention, rollups, table_detection, timescale};
+use super::{citus, continuous, partitions, reorder, retention, rollup_tables, table_detection, timescale};
 use crate::StoreError;
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
@@ -17,8 +17,8 @@ use crate::schema_check;
 const PARTITIONS: [Task; 8] = [
     partitions::CREATE_AHEAD,
     partitions::SUMMARISE,
-    rollups::COMPUTE,
-    rollups::COMPUTE_LATE,
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
     metadata::REMOVE,
     requests::REMOVE,
@@ -29,8 +29,8 @@ const PARTITIONS: [Task; 8] = [
 const DISTRIBUTED: [Task; 9] = [
     partitions::CREATE_AHEAD,
     citus::SUMMARISE,
-    rollups::COMPUTE,
-    rollups::COMPUTE_LATE,
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
     metadata::REMOVE,
     requests::REMOVE,
@@ -38,31 +38,37 @@ const DISTRIBUTED: [Task; 9] = [
     citus::COMPRESS,
 ];
 
-/// The tasks for a hypertable whose rows are compressed on arrival.
+/// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
 const DIRECT_COMPRESS: [Task; 8] = [
-    rollups::COMPUTE,
-    rollups::COMPUTE_LATE,
+    continuous::REFRESH_ALL,
+    continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata::REMOVE,
     requests::REMOVE,
-    timescale::COMPRESS_ROLLUPS,
+    continuous::COMPRESS,
     reorder::REORDER,
     timescale::COMPRESS,
 ];
 
+/// The tasks for a hypertable with continuous aggregates.
 const HYPERTABLE: [Task; 7] = [
-    rollups::COMPUTE,
-    rollups::COMPUTE_LATE,
+    continuous::REFRESH_ALL,
+    continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata::REMOVE,
     requests::REMOVE,
-    timescale::COMPRESS_ROLLUPS,
+    continuous::COMPRESS,
     timescale::COMPRESS,
 ];
 
-/// The tasks for a hypertable without compression, which belongs to the community license.
-const PLAIN_HYPERTABLE: [Task; 5] =
-    [rollups::COMPUTE, rollups::COMPUTE_LATE, retention::REMOVE, metadata::REMOVE, requests::REMOVE];
+/// The tasks for a hypertable without continuous aggregates, which belong to the community license.
+const PLAIN_HYPERTABLE: [Task; 5] = [
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
+    retention::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
+];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
@@ -81,7 +87,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     let (running, settings) = (client.cancel_token(), settings.clone());
     let mut connection = PostgresConnection::new(runtime, client, Some(table));
     schema_check::check(&mut connection, || StoreError::WithoutTables)?;
-    let compresses = rollups::are_hypertables(&mut connection).context("prepare the maintenance")?;
+    let has_tables = rollup_tables::exist(&mut connection).context("prepare the maintenance")?;
     let obstacle = obstacle(&mut connection).context("prepare the maintenance")?;
     Ok(Some(MaintenanceSession {
         connection: Box::new(connection),
@@ -90,7 +96,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
             _ if obstacle.is_some() => &[],
             SampleTable::Partitions => &PARTITIONS,
             SampleTable::Distributed => &DISTRIBUTED,
-            SampleTable::DirectCompress | SampleTable::Hypertable if !compresses => &PLAIN_HYPERTABLE,
+            SampleTable::DirectCompress | SampleTable::Hypertable if has_tables => &PLAIN_HYPERTABLE,
             SampleTable::DirectCompress => &DIRECT_COMPRESS,
             SampleTable::Hypertable => &HYPERTABLE,
         },
@@ -100,7 +106,8 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
 }
 
 /// Returns the reason for which this user cannot maintain the database; none if it can. Most tasks are for
-/// the owner of the tables: no privilege lets others drop chunks or build indexes, and a procedure that commits cannot have the rights of its owner.
+/// the owner of the tables: no privilege lets others refresh continuous aggregates, drop chunks or build
+/// indexes, and a procedure that commits cannot have the rights of its owner.
 fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseError> {
     let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
          FROM pg_class WHERE oid = 'samples'::regclass";

@@ -6,7 +6,7 @@ use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, LevelSize, Storage, level_sizes};
 
 use super::sample_table::SampleTable;
-use super::{citus, parts, rollups};
+use super::{citus, parts, rollup_tables};
 
 /// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last
 /// analysis.
@@ -21,7 +21,7 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
         citus::add_sizes(connection, &mut parts)?;
     }
     let mut levels = level_sizes(&parts, now_us);
-    if !rollups::are_hypertables(connection)? {
+    if rollup_tables::exist(connection)? {
         let bytes = number(connection, "SELECT pg_total_relation_size('rollup_1h')")?;
         levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
     }

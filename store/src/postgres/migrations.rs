@@ -8,7 +8,7 @@ use super::partitions::{self, is_partitioned};
 use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
 use super::timescale::Offer;
-use super::{citus, rollups, timescale};
+use super::{citus, continuous, rollup_tables, timescale};
 use crate::error::Context;
 use crate::schema::{self, CREATE_VERSION, FIRST_VERSION};
 use crate::{OpenOptions, StoreError, StoreOrigin, limits};
@@ -85,10 +85,10 @@ async fn create(transaction: &Transaction<'_>, hypertable: bool, offer: &Offer) 
     let compresses = hypertable && offer.compresses();
     let samples = if hypertable { timescale::SCHEMA } else { partitions::SCHEMA };
     let compression = if compresses { timescale::COMPRESSION } else { "" };
-    let tables = if compresses { rollups::HYPERTABLES } else { rollups::PARTITIONS };
+    let rollups = if compresses { continuous::SCHEMA } else { rollup_tables::SCHEMA };
     transaction.batch_execute(CREATE_VERSION).await?;
     let parts = BEFORE_SAMPLES.into_iter().chain([samples, compression]).chain(BEFORE_ROLLUPS);
-    for statements in parts.chain([tables, rollups::VIEWS]).chain(AFTER_ROLLUPS) {
+    for statements in parts.chain([rollups]).chain(AFTER_ROLLUPS) {
         transaction.batch_execute(statements).await?;
     }
     add_version(transaction, FIRST_VERSION).await

@@ -6,6 +6,7 @@ mod cancellation;
 mod citus;
 mod connect;
 mod connection;
+mod continuous;
 mod copy;
 mod kept;
 mod maintenance;
@@ -15,7 +16,7 @@ mod partitions;
 mod parts;
 mod reorder;
 mod retention;
-mod rollups;
+mod rollup_tables;
 mod sample_table;
 mod server;
 mod slow_statements;
@@ -96,7 +97,7 @@ impl Backend for Postgres {
         let client = runtime.block_on(connect(&self.settings, Access::Read))?;
         let (running, settings) = (client.cancel_token(), self.settings.clone());
         let mut connection = PostgresConnection::new(runtime, client, None);
-        connection.detect_citus().context("read the form of the rollups")?;
+        connection.detect_rollups().context("read the form of the rollups")?;
         Ok(OpenedToRead {
             connection: Box::new(connection),
             cancel: Box::new(move || cancel_statement(&settings, &running)),

@@ -5,7 +5,7 @@ use crate::error::DatabaseError;
 use crate::retention::{Level, Part, PartKind};
 use crate::row::{FromRow, Row, TimeUs};
 
-use super::rollups;
+use super::rollup_tables;
 use super::statement::DIALECT;
 
 /// Returns the partitions. Their names end in a day or a month, in UTC.
@@ -22,9 +22,12 @@ const PARTITIONS: &str = "SELECT CASE parent.relname WHEN 'rollup_10s' THEN 'sam
 
 const CHUNKS: &str = "SELECT relation, format('%I.%I', chunk.chunk_schema, chunk.chunk_name), range_start, range_end, total_bytes, hypertable
      FROM (
-         SELECT replace(CAST(hypertable_name AS text), 'rollup', 'samples') AS relation, format('%I.%I', hypertable_schema, hypertable_name) AS hypertable
-         FROM timescaledb_information.hypertables
-         WHERE hypertable_schema = current_schema() AND hypertable_name IN ('samples', 'rollup_10s', 'rollup_1min', 'rollup_1h')
+         SELECT 'samples' AS relation, format('%I.%I', hypertable_schema, hypertable_name) AS hypertable
+         FROM timescaledb_information.hypertables WHERE hypertable_schema = current_schema() AND hypertable_name = 'samples'
+         UNION ALL
+         SELECT CAST(view_name AS text), format('%I.%I', materialization_hypertable_schema, materialization_hypertable_name)
+         FROM timescaledb_information.continuous_aggregates
+         WHERE view_schema = current_schema() AND view_name IN ('samples_10s', 'samples_1min', 'samples_1h')
      ) AS tables
      CROSS JOIN LATERAL chunks_detailed_size(hypertable::regclass) AS chunk
      JOIN timescaledb_information.chunks USING (chunk_schema, chunk_name)";
@@ -55,13 +58,13 @@ impl FromRow for Part {
     }
 }
 
-/// Returns the rows of the rollup of an hour before `before_us`, where it is one table; none if there are no
+/// Returns the rows of the rollup of an hour before `before_us`, where it is a table; none if there are no
 /// such rows.
 pub(super) fn rows_of_hours(
     connection: &mut dyn Connection,
     before_us: i64,
 ) -> Result<Option<Part>, DatabaseError> {
-    if rollups::are_hypertables(connection)? {
+    if !rollup_tables::exist(connection)? {
         return Ok(None);
     }
     // The transaction reads through indexes.

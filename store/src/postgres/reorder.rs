@@ -40,7 +40,7 @@ fn reorder(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
         ("timescaledb.max_tuples_decompressed_per_dml_transaction", "0"),
         ("work_mem", "64MB"),
     ] {
-        super::timescale::set(connection, name, value).context(ACTION)?;
+        super::continuous::set(connection, name, value).context(ACTION)?;
     }
     while !stop.is_requested() {
         let Some((begin, end, rows)) = next_period(connection)? else { break };
@@ -78,6 +78,9 @@ fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -
     // All statements see the same samples; those that others write meanwhile stay as they are.
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", &[]).context(ACTION)?;
     if rows > 0 {
+        // The samples stay the same, so that the rollups need no refresh.
+        let skip = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.skip_cagg_invalidation'";
+        connection.query(skip, &[]).context(ACTION)?;
         let mut run = |statement: &str| connection.execute(statement, &[]).context(ACTION);
         run(
             "CREATE TEMP TABLE reordered (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL) ON COMMIT DROP",

@@ -12,7 +12,7 @@ use crate::retention::{Cutoffs, Level, Part, PartKind};
 use crate::stop::Stop;
 use crate::value::Value;
 
-use super::{kept, parts, rollups};
+use super::{continuous, kept, parts, rollup_tables};
 
 /// Removes what the policy does not keep. A part that a query reads for long is tried again.
 pub(super) const REMOVE: Task = Task {
@@ -50,7 +50,11 @@ fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
                 .to_owned(),
         ));
     }
-    rollups::complete(connection, stop)
+    if rollup_tables::exist(connection).context(ACTION)? {
+        rollup_tables::complete(connection, stop)
+    } else {
+        continuous::complete(connection, stop)
+    }
 }
 
 /// Removes a part in one transaction, or rows of a table in several.
@@ -88,6 +92,8 @@ fn begin(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
         ("enable_hashjoin", "on"),
         ("lock_timeout", "2s"),
         ("work_mem", "64MB"),
+        // The rollups of this time are final.
+        ("timescaledb.skip_cagg_invalidation", "on"),
         ("timescaledb.enable_direct_compress_insert", "on"),
     ] {
         let set = "SELECT set_config(name, $2, true) FROM pg_settings WHERE name = $1";
@@ -98,11 +104,13 @@ fn begin(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Returns true if the next level contains the rows of `part`.
+/// Returns true if the next level contains the rows of `part`. Continuous aggregates do after [`prepare`].
 fn is_summarised(connection: &mut dyn Connection, part: &Part) -> Result<bool, DatabaseError> {
     let Some(next) = part.level.next() else { return Ok(true) };
-    let select = "SELECT computed_before >= $2 AND NOT EXISTS (SELECT FROM rollup_late WHERE time < $2 + interval '5 min')
-         FROM rollup WHERE relation = $1";
+    if !rollup_tables::exist(connection)? {
+        return Ok(true);
+    }
+    let select = "SELECT computed_before >= $2 AND NOT EXISTS (SELECT FROM rollup_late WHERE time < $2) FROM rollup WHERE relation = $1";
     connection.select_one(select, &[next.relation().into(), Value::Time(part.end_us)])
 }
 
@@ -111,9 +119,10 @@ fn is_summarised(connection: &mut dyn Connection, part: &Part) -> Result<bool, D
 fn drop_part(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
     let name = part.name.as_deref().unwrap_or_default();
     match &part.kind {
-        PartKind::Chunk(hypertable) => {
+        PartKind::Chunk(_) => {
             let drop = format!(
-                "SELECT CAST(drop_chunks('{hypertable}', older_than => {}, newer_than => {}) AS text)",
+                "SELECT CAST(drop_chunks('{}', older_than => {}, newer_than => {}) AS text)",
+                part.level.relation(),
                 parts::time(part.end_us),
                 parts::time(part.begin_us)
             );

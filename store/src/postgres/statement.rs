@@ -13,8 +13,13 @@ use crate::error::DatabaseError;
 use crate::row::{Row, unexpected};
 use crate::value::{Batch, ColumnType, Value};
 
-/// The dialect of a single server.
+/// The dialect where rollups are tables and partitions.
 pub(super) static DIALECT: Dialect = PARTITIONS;
+
+/// The dialect where rollups are continuous aggregates: their views have the times that the planner needs,
+/// and a function takes it seconds.
+pub(super) static CONTINUOUS_DIALECT: Dialect =
+    Dialect { buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
 
 /// The dialect where samples are distributed: a function takes the ids of the series, since conditions do not
 /// reach the shards.

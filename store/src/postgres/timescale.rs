@@ -6,7 +6,7 @@ use tracing::info;
 use super::partitions::is_partitioned;
 use super::sample_table::{ChosenTable, SampleTable};
 use crate::backend::{Connection, Task};
-use crate::error::{Context, DatabaseError, chain};
+use crate::error::{Context, chain};
 use crate::stop::Stop;
 use crate::{ExtensionMode, StoreError};
 
@@ -43,7 +43,7 @@ impl Offer {
         }
     }
 
-    /// Returns true if the licence includes compression.
+    /// Returns true if the licence includes compression and continuous aggregates.
     pub(super) fn compresses(&self) -> bool {
         self.licence.as_deref() == Some("timescale")
     }
@@ -180,10 +180,6 @@ fn choose_partitions(offer: &Offer, mode: ExtensionMode, is_new: bool) -> Result
     Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })
 }
 
-/// Compresses the chunks of rollups that no longer grow.
-pub(super) const COMPRESS_ROLLUPS: Task =
-    Task { name: "compress rollups", rounds: 60, run: compress_rollups };
-
 /// Compresses old chunks where the server does not.
 pub(super) const COMPRESS: Task = Task { name: "compress old chunks", rounds: 60, run: compress };
 
@@ -200,32 +196,4 @@ fn compress(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError>
         connection.execute(&format!("CALL run_job({policy})"), &[]).context(ACTION)?;
     }
     Ok(())
-}
-
-/// Compresses the chunks of rollups that no longer grow: those that are not compressed, and those to which
-/// late rows were added.
-fn compress_rollups(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    const ACTION: &str = "compress rollups";
-    let chunks = "SELECT format('%I.%I', chunk.schema_name, chunk.table_name)
-         FROM timescaledb_information.chunks
-         JOIN _timescaledb_catalog.chunk ON chunk.schema_name = chunk_schema AND chunk.table_name = chunk_name
-         WHERE hypertable_schema = current_schema() AND hypertable_name IN ('rollup_10s', 'rollup_1min', 'rollup_1h')
-             AND range_end < now() - interval '1 h' AND chunk.status IN (0, 9)
-         ORDER BY range_start";
-    // A query that has read a chunk for long must not make all others wait behind this task.
-    set(connection, "lock_timeout", "10s").context(ACTION)?;
-    for chunk in connection.select::<String>(chunks, &[]).context(ACTION)? {
-        if stop.is_requested() {
-            break;
-        }
-        connection.query(&format!("SELECT CAST(compress_chunk('{chunk}') AS text)"), &[]).context(ACTION)?;
-        info!("compressed the rollups in {chunk}");
-    }
-    set(connection, "lock_timeout", "0").context(ACTION)
-}
-
-/// Sets a parameter of the connection, if the server knows it.
-pub(super) fn set(connection: &mut dyn Connection, name: &str, value: &str) -> Result<(), DatabaseError> {
-    let set = "SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1";
-    connection.query(set, &[name.into(), value.into()]).map(drop)
 }

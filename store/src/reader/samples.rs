@@ -18,14 +18,13 @@ const SAMPLE: [Column; 3] =
     [("series_id", ColumnType::Integer), ("time", ColumnType::Time), ("value", ColumnType::Real)];
 
 /// The columns of an interval of a rollup.
-const BUCKET: [Column; 10] = [
+const BUCKET: [Column; 9] = [
     ("series_id", ColumnType::Integer),
     ("time", ColumnType::Time),
     ("count", ColumnType::Integer),
     ("min", ColumnType::Real),
     ("max", ColumnType::Real),
-    ("integral", ColumnType::Real),
-    ("covered_s", ColumnType::Real),
+    ("sum", ColumnType::Real),
     ("first", ColumnType::Real),
     ("last", ColumnType::Real),
     ("increase", ColumnType::Real),
@@ -125,11 +124,11 @@ impl Reader {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, &span_ns) {
             let select = format!(
-                "SELECT series_id, time, CAST(count AS bigint), min, max, integral, covered_s, first, last, increase FROM {source}
+                "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
                  WHERE {condition} ORDER BY series_id, time"
             );
             self.stream(&select, &BUCKET, |row| {
-                let [series_id, time_ns, count, min, max, integral, covered_s, first, last, increase] = row;
+                let [series_id, time_ns, count, min, max, sum, first, last, increase] = row;
                 let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
@@ -140,8 +139,7 @@ impl Reader {
                     count: to_count(count.integer())?,
                     min: min.real(),
                     max: max.real(),
-                    integral: integral.real(),
-                    covered_s: covered_s.real(),
+                    sum: sum.real(),
                     first: first.real(),
                     last: last.real(),
                     increase: increase.real(),

@@ -1,9 +1,9 @@
-//! The rollups of an SQLite store: tables of computed buckets, and views that compute the buckets of the
+//! The rollups of an SQLite store: tables to which the maintenance adds new samples, and views that add the
 //! samples behind them.
 //!
-//! Samples are added in the order of their rowids, which is the order in which they were inserted. A step
-//! computes the buckets that a bounded number of samples changes, however late they arrive, in a transaction,
-//! and lets the writer go first before the next one.
+//! Samples are added in the order of their rowids, which is the order in which they were inserted. Each
+//! sample is therefore added once, however late it arrives, and nothing is computed again. A step adds a
+//! bounded number of samples in a transaction, and lets the writer go first before the next one.
 
 use std::time::Duration;
 
@@ -14,21 +14,35 @@ use crate::stop::Stop;
 
 pub(super) const ADD: Task = Task { name: "add samples to the rollups", rounds: 1, run: add };
 
-/// The number of samples that a transaction adds: it delays the writer by some 200 ms.
+/// The number of samples that a transaction adds: it delays the writer by some 50 ms.
 const STEP_ROWS: i64 = 20_000;
 
 /// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// The wider rollups: the table, the width of its buckets in nanoseconds, and the table from which it is
-/// computed.
-const WIDER: [(&str, i64, &str); 2] =
-    [("1min", 60_000_000_000, "rollup_10s"), ("1h", 3_600_000_000_000, "rollup_1min")];
+/// Computes the buckets of the samples with rowids from `$1` to `$2`.
+const DELTA: &str = "INSERT INTO temp.delta
+     SELECT series_id, bucket, count, min, max, sum, first_time,
+            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = first_time
+                 AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid LIMIT 1),
+            last_time,
+            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = last_time
+                 AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid DESC LIMIT 1)
+     FROM (
+         SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max,
+                sum(value) AS sum, min(time) AS first_time, max(time) AS last_time
+         FROM samples NOT INDEXED WHERE rowid BETWEEN $1 AND $2 AND value IS NOT NULL GROUP BY series_id, bucket
+     ) AS buckets";
+
+/// The tables, with the width of their buckets in nanoseconds.
+const TABLES: [(&str, i64); 3] =
+    [("rollup_10s", 10_000_000_000), ("rollup_1min", 60_000_000_000), ("rollup_1h", 3_600_000_000_000)];
 
 pub(super) fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "add samples to the rollups";
-    let changed = "CREATE TEMP TABLE IF NOT EXISTS changed (series_id INTEGER, time INTEGER)";
-    connection.execute(changed, &[]).context(ACTION)?;
+    let delta = "CREATE TEMP TABLE IF NOT EXISTS delta (series_id INTEGER, time INTEGER, count INTEGER, min REAL, max REAL,
+         sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL)";
+    connection.execute(delta, &[]).context(ACTION)?;
     while !stop.is_requested() && add_step(connection).context(ACTION)? {
         if stop.is_requested_within(PAUSE) {
             break;
@@ -47,16 +61,12 @@ fn add_step(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
     connection.begin()?;
     let (done, last) = position(connection)?;
     let end = last.min(done + STEP_ROWS);
-    connection
-        .execute("UPDATE rollup SET samples_rowid = $1, step_rowid = $2", &[done.into(), end.into()])?;
-    connection.execute("DELETE FROM temp.changed", &[])?;
-    connection
-        .execute("INSERT INTO temp.changed SELECT series_id, time FROM polymeter_changed_bucket", &[])?;
-    connection.execute("INSERT OR REPLACE INTO rollup_10s SELECT * FROM polymeter_changed_10s", &[])?;
-    for (name, width_ns, finer) in WIDER {
-        connection.execute(&widen(name, width_ns, finer), &[])?;
+    connection.execute("DELETE FROM temp.delta", &[])?;
+    connection.execute(DELTA, &[(done + 1).into(), end.into()])?;
+    for (table, width_ns) in TABLES {
+        connection.execute(&merge(table, width_ns), &[])?;
     }
-    connection.execute("UPDATE rollup SET samples_rowid = $1, step_rowid = NULL", &[end.into()])?;
+    connection.execute("UPDATE rollup SET samples_rowid = $1", &[end.into()])?;
     connection.commit()?;
     Ok(end < last)
 }
@@ -69,18 +79,19 @@ fn position(connection: &mut dyn Connection) -> Result<(i64, i64), DatabaseError
     Ok((done.min(last), last))
 }
 
-/// Returns the statement that computes the changed buckets of `width_ns` from those of the table `finer`.
-fn widen(name: &str, width_ns: i64, finer: &str) -> String {
+/// Returns the statement that adds the computed buckets of 10 s to a table with buckets of `width_ns`.
+///
+/// Several buckets of 10 s may belong to one: they are added one after the other, in the order of their
+/// times.
+fn merge(table: &str, width_ns: i64) -> String {
     format!(
-        "INSERT OR REPLACE INTO rollup_{name}
-         SELECT series_id, wide, sum(count), min(min), max(max), sum(integral), sum(covered_s), min(first), min(last) FROM (
-             SELECT part.series_id, wide, count, min, max, integral, covered_s, first_value(first) OVER line AS first,
-                    last_value(last) OVER line AS last
-             FROM (SELECT DISTINCT series_id, time - time % {width_ns} AS wide FROM temp.changed) AS part
-             CROSS JOIN {finer} AS bucket ON bucket.series_id = part.series_id AND bucket.time >= wide AND bucket.time < wide + {width_ns}
-             WHERE wide >= coalesce((SELECT final_before FROM rollup WHERE relation = 'samples_{name}'), 0)
-             WINDOW line AS (PARTITION BY part.series_id, wide ORDER BY bucket.time
-                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
-         ) GROUP BY series_id, wide"
+        "INSERT INTO {table} SELECT series_id, time - time % {width_ns}, count, min, max, sum, first_time, first, last_time, last
+         FROM temp.delta WHERE true ORDER BY series_id, time
+         ON CONFLICT (series_id, time) DO UPDATE SET
+             count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max), sum = sum + excluded.sum,
+             first = CASE WHEN excluded.first_time < first_time THEN excluded.first ELSE first END,
+             first_time = min(first_time, excluded.first_time),
+             last = CASE WHEN excluded.last_time >= last_time THEN excluded.last ELSE last END,
+             last_time = max(last_time, excluded.last_time)"
     )
 }

@@ -1,14 +1,12 @@
-//! The rollups: tables of computed buckets, and views that add the samples behind them.
+//! The rollups of a server without continuous aggregates: tables of computed buckets, and views that add the
+//! samples behind them.
 //!
 //! The maintenance computes buckets in two transactions. The first one claims them: it waits for the writers
 //! whose samples are not committed yet, for milliseconds. The second one computes them. A writer with
 //! samples older than the claimed range records their time in the same transaction; the maintenance computes
 //! those hours again. Hence each committed sample was seen by the computation, or is recorded as late.
-//!
-//! How long a sample holds depends on the samples within [`HOLD_US`] of it. A sample is late if it changes a
-//! claimed bucket in this way, and the buckets around late samples are computed again, too.
 
-use super::timescale;
+use super::citus;
 use crate::StoreError;
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Task};
@@ -21,12 +19,8 @@ use crate::value::{Batch, Column, ColumnType, Value};
 /// The advisory lock between writers and the claim of buckets.
 const CLAIM_LOCK: i64 = super::server::SCHEMA_LOCK + 3;
 
-/// The statements that create the tables: with partitions, and as hypertables that are compressed.
-pub(super) const PARTITIONS: &str = include_str!("../../schema/postgres/rollups_partitions.sql");
-pub(super) const HYPERTABLES: &str = include_str!("../../schema/postgres/rollups_hypertables.sql");
-
-/// The statements that create the views of the tables.
-pub(super) const VIEWS: &str = include_str!("../../schema/postgres/rollups.sql");
+/// The statements that create the tables and the views.
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_tables.sql");
 
 /// Computes the buckets that were completed.
 pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 5, run: compute };
@@ -42,12 +36,8 @@ const MINUTE_US: i64 = 60 * 1_000_000;
 const HOUR_US: i64 = 60 * MINUTE_US;
 const DAY_US: usize = 86_400_000_000;
 
-/// The time within which other samples tell how long a sample holds, as in `rollups.sql`.
-const HOLD_US: i64 = 5 * MINUTE_US;
-
-/// The time after which buckets are computed: that, and a minute. Samples arrive within a minute, except for
-/// those from a spool.
-const DELAY: &str = "interval '6 min'";
+/// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
+const DELAY: &str = "interval '5 min'";
 
 /// A relation of rollups.
 struct Rollup {
@@ -58,6 +48,8 @@ struct Rollup {
     width_us: i64,
     /// The relation from which it is computed.
     source: &'static str,
+    /// The aggregated columns of the source, in the order of the table.
+    columns: &'static str,
     /// The range that one transaction computes.
     step_us: i64,
 }
@@ -70,6 +62,9 @@ const ROLLUPS: [Rollup; 3] = [
         width: "10 s",
         width_us: 10_000_000,
         source: "samples",
+        columns: "count(*), min(value), max(value), sum(value),
+             (min(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+             (max(ARRAY[extract(epoch FROM time)::float8, value]))[2]",
         step_us: 30 * MINUTE_US,
     },
     Rollup {
@@ -78,6 +73,7 @@ const ROLLUPS: [Rollup; 3] = [
         width: "1 min",
         width_us: MINUTE_US,
         source: "rollup_10s",
+        columns: OF_BUCKETS,
         step_us: 6 * HOUR_US,
     },
     Rollup {
@@ -86,17 +82,23 @@ const ROLLUPS: [Rollup; 3] = [
         width: "1 h",
         width_us: HOUR_US,
         source: "rollup_1min",
+        columns: OF_BUCKETS,
         step_us: 7 * 24 * HOUR_US,
     },
 ];
 
-/// Returns true if the tables are hypertables, which TimescaleDB compresses.
-pub(super) fn are_hypertables(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
-    connection.select_one("SELECT to_regclass('samples_order') IS NOT NULL", &[])
+/// The aggregated columns of buckets.
+const OF_BUCKETS: &str = "sum(count)::int8, min(min), max(max), sum(sum),
+     (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+     (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]";
+
+/// Returns true if the database has the tables.
+pub(super) fn exist(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
+    connection.select_one("SELECT to_regclass('rollup_late') IS NOT NULL", &[])
 }
 
-/// Records the times of samples that change buckets that are claimed already. Until the end of the
-/// transaction no further buckets are claimed.
+/// Records the times of samples whose buckets are claimed already. Until the end of the transaction no
+/// further buckets are claimed.
 pub(super) fn record_late(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
@@ -116,7 +118,7 @@ pub(super) fn record_late(
     connection.execute("SELECT pg_advisory_xact_lock_shared($1)", &[CLAIM_LOCK.into()])?;
     connection.execute_batch(
         "INSERT INTO rollup_late (time) SELECT oldest FROM {new}, rollup
-         WHERE relation = 'samples_10s' AND oldest < claimed_before + interval '5 min'",
+         WHERE relation = 'samples_10s' AND oldest < claimed_before",
         &Batch::new(&OLDEST, oldest.into_values().map(|time_us| [Value::Time(time_us)])),
     )?;
     Ok(())
@@ -130,7 +132,6 @@ pub(super) fn complete(connection: &mut dyn Connection, stop: &Stop) -> Result<(
 
 /// Computes the buckets that were completed since the last time, in steps, the oldest first.
 fn compute(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    prepare(connection).context(COMPUTING)?;
     if computed_before(connection, &ROLLUPS[0])?.is_none() && !begin(connection)? {
         return Ok(());
     }
@@ -267,36 +268,28 @@ fn replace(
     begin_us: i64,
     end_us: i64,
 ) -> Result<(), DatabaseError> {
-    let Rollup { table, width, source, .. } = rollup;
+    let Rollup { table, width, source, columns, .. } = rollup;
     let range = [Value::Time(begin_us), Value::Time(end_us)];
     for part_us in (begin_us..end_us).step_by(DAY_US).chain([end_us - 1]) {
         connection.execute("SELECT polymeter_create_rollup_partitions($1)", &[Value::Time(part_us)])?;
     }
     connection.execute(&format!("DELETE FROM {table} WHERE time >= $1 AND time < $2"), &range)?;
-    let buckets = if *source == "samples" {
-        "SELECT * FROM polymeter_sample_buckets($1, $2)".to_owned()
-    } else {
-        format!(
-            "SELECT series_id, date_bin('{width}', time, 'epoch'), sum(count)::int8, min(min), max(max), sum(integral), sum(covered_s),
-                 (min(ARRAY[date_part('epoch', time), first]))[2], (max(ARRAY[date_part('epoch', time), last]))[2]
-             FROM {source} WHERE time >= $1 AND time < $2 GROUP BY 1, 2"
-        )
-    };
-    connection.execute(&format!("INSERT INTO {table} {buckets}"), &range)?;
+    // Where samples are distributed, each shard computes the buckets of its nodes: Citus cannot combine these
+    // aggregates.
+    let is_distributed = *source == "samples" && citus::has_functions(connection)?;
+    let key = if is_distributed { "node_key, " } else { "" };
+    let insert = format!(
+        "INSERT INTO {table} SELECT series_id, date_bin('{width}', time, 'epoch'), {columns}
+         FROM {source} WHERE time >= $1 AND time < $2 GROUP BY {key}1, 2"
+    );
+    connection.execute(&insert, &range)?;
     Ok(())
-}
-
-/// Lets the connection sort many samples, and replace compressed buckets.
-fn prepare(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
-    timescale::set(connection, "work_mem", "64MB")?;
-    timescale::set(connection, "timescaledb.max_tuples_decompressed_per_dml_transaction", "0")
 }
 
 /// Computes the hours with late samples again.
 fn compute_late(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    prepare(connection).context(COMPUTING_LATE)?;
     let hours = "SELECT DISTINCT date_bin('1 h', time, 'epoch') FROM rollup_late
-         WHERE time < (SELECT computed_before + interval '5 min' FROM rollup WHERE relation = 'samples_10s') ORDER BY 1";
+         WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s') ORDER BY 1";
     for TimeUs(hour_us) in connection.select(hours, &[]).context(COMPUTING_LATE)? {
         if stop.is_requested() {
             break;
@@ -312,16 +305,12 @@ fn compute_hour(connection: &mut dyn Connection, hour_us: i64) -> Result<(), Dat
     let range = [Value::Time(hour_us), Value::Time(hour_us + HOUR_US)];
     connection.execute("DELETE FROM rollup_late WHERE time >= $1 AND time < $2", &range)?;
     for rollup in &ROLLUPS {
-        // The buckets to compute again; none if their samples were removed.
-        let begin_us = (hour_us - HOLD_US) / rollup.width_us * rollup.width_us;
-        let end_us = (hour_us + HOUR_US + HOLD_US + rollup.width_us - 1) / rollup.width_us * rollup.width_us;
-        let range = "SELECT greatest($2, final_before), least($3, computed_before) FROM rollup
-             WHERE relation = $1 AND greatest($2, final_before) < least($3, computed_before)";
-        let parameters = [rollup.relation.into(), Value::Time(begin_us), Value::Time(end_us)];
-        let Some((TimeUs(begin_us), TimeUs(end_us))) = connection.select_first(range, &parameters)? else {
-            break;
-        };
-        replace(connection, rollup, begin_us, end_us)?;
+        // The end of the buckets to compute again; none if their samples were removed.
+        let end = "SELECT least($2, computed_before) FROM rollup WHERE relation = $1 AND coalesce(final_before, '-infinity') <= $3
+             AND computed_before > $3";
+        let parameters = [rollup.relation.into(), Value::Time(hour_us + HOUR_US), Value::Time(hour_us)];
+        let Some(TimeUs(end_us)) = connection.select_first(end, &parameters)? else { break };
+        replace(connection, rollup, hour_us, end_us)?;
     }
     connection.commit()
 }

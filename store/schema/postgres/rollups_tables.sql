@@ -1,0 +1,152 @@
+-- Rollups on a server without continuous aggregates: tables of the buckets that are computed, and views that
+-- add those behind them. The collector computes buckets a few minutes after their end.
+--
+-- `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `increase` is for
+-- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
+-- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
+-- and left out.
+
+-- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
+-- removed their samples. Buckets that begin before `claimed_before` are being computed: a transaction that
+-- writes older samples records them in `rollup_late`. Those that begin before `computed_before` are in the
+-- table.
+CREATE TABLE rollup (
+    relation text PRIMARY KEY,
+    final_before timestamptz,
+    claimed_before timestamptz NOT NULL DEFAULT '-infinity',
+    computed_before timestamptz NOT NULL DEFAULT '-infinity'
+);
+INSERT INTO rollup (relation) VALUES ('samples_10s'), ('samples_1min'), ('samples_1h');
+
+-- The hours with samples that were written after their buckets were claimed.
+CREATE TABLE rollup_late (
+    time timestamptz NOT NULL
+);
+
+CREATE TABLE rollup_10s (
+    series_id int8 NOT NULL,
+    time timestamptz NOT NULL,
+    count int8 NOT NULL,
+    min float8 NOT NULL,
+    max float8 NOT NULL,
+    sum float8 NOT NULL,
+    first float8 NOT NULL,
+    last float8 NOT NULL,
+    PRIMARY KEY (series_id, time)
+) PARTITION BY RANGE (time);
+CREATE INDEX rollup_10s_by_time ON rollup_10s USING brin (time);
+
+CREATE TABLE rollup_1min (
+    series_id int8 NOT NULL,
+    time timestamptz NOT NULL,
+    count int8 NOT NULL,
+    min float8 NOT NULL,
+    max float8 NOT NULL,
+    sum float8 NOT NULL,
+    first float8 NOT NULL,
+    last float8 NOT NULL,
+    PRIMARY KEY (series_id, time)
+) PARTITION BY RANGE (time);
+CREATE INDEX rollup_1min_by_time ON rollup_1min USING brin (time);
+
+CREATE TABLE rollup_1h (
+    series_id int8 NOT NULL,
+    time timestamptz NOT NULL,
+    count int8 NOT NULL,
+    min float8 NOT NULL,
+    max float8 NOT NULL,
+    sum float8 NOT NULL,
+    first float8 NOT NULL,
+    last float8 NOT NULL,
+    PRIMARY KEY (series_id, time)
+);
+CREATE INDEX rollup_1h_by_time ON rollup_1h USING brin (time);
+
+-- Creates the partitions of `rollup_10s` (a day) and `rollup_1min` (a month) that contain `instant`, in UTC,
+-- unless they are there.
+CREATE FUNCTION polymeter_create_rollup_partitions(instant timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    part record;
+BEGIN
+    FOR part IN
+        SELECT parent, parent || '_' || to_char(begin_at, format) AS name, begin_at AT TIME ZONE 'UTC' AS begin_at,
+               (begin_at + length) AT TIME ZONE 'UTC' AS end_at
+        FROM (VALUES ('rollup_10s', 'day', 'YYYYMMDD', interval '1 day'),
+                     ('rollup_1min', 'month', 'YYYYMM', interval '1 month')) AS kind (parent, unit, format, length)
+        CROSS JOIN LATERAL (SELECT date_trunc(unit, instant AT TIME ZONE 'UTC') AS begin_at) AS begins
+    LOOP
+        IF to_regclass(part.name) IS NULL THEN
+            EXECUTE format('CREATE TABLE %I (LIKE %I)', part.name, part.parent);
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', part.parent, part.name,
+                           part.begin_at, part.end_at);
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- The relations of buckets: those that are computed, and behind them those of the finer relation. A function
+-- `samples_..._between` returns the buckets that begin from `begin_at` to `end_at`, which is excluded: the
+-- same as the view has. The planner knows the times of the samples behind the buckets, which the views hide
+-- from it, and leaves partitions out.
+DO $do$
+DECLARE
+    template CONSTANT text := $$
+SELECT series_id, time, count, min, max, sum, first, last,
+       CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
+            WHEN last = max THEN last
+            ELSE max - first + last END AS increase
+FROM (
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_LEVEL
+    WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
+    UNION ALL
+    SELECT series_id, BUCKET AS time, AGGREGATES,
+           (min(ARRAY[extract(epoch FROM time)::float8, FIRST]))[2] AS first,
+           (max(ARRAY[extract(epoch FROM time)::float8, LAST]))[2] AS last
+    FROM FINER WHERE BEHIND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
+    GROUP BY series_id, BUCKET
+) AS buckets
+$$;
+    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum';
+    of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum';
+    level record;
+    query text;
+BEGIN
+    FOR level IN
+        SELECT name, finer, aggregates, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
+               -- The sum of a time without time zone and an interval is immutable: the planner computes it.
+               format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
+        FROM (VALUES ('10s', '10 s', 'samples', of_samples, 'value', 'value'),
+                     ('1min', '1 min', 'samples_10s', of_buckets, 'first', 'last'),
+                     ('1h', '1 h', 'samples_1min', of_buckets, 'first', 'last'))
+            AS levels (name, width, finer, aggregates, first, last)
+    LOOP
+        query := replace(replace(template, 'LEVEL', level.name), 'BUCKET', level.bucket);
+        query := replace(replace(query, 'FIRST', level.first), 'LAST', level.last);
+        query := replace(query, 'AGGREGATES', level.aggregates);
+        EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
+            || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER', level.finer);
+        query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
+        query := replace(query, 'BEHIND', format('%s >= begin_at AND %1$s < end_at AND', level.bucket));
+        query := replace(query, 'FINER WHERE', CASE level.finer
+            WHEN 'samples' THEN format('samples WHERE time >= begin_at AND time < %s AND', level.behind_end)
+            ELSE format('%s_between(begin_at, %s) AS part WHERE', level.finer, level.behind_end) END);
+        EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_%1$s
+            LANGUAGE sql STABLE PARALLEL SAFE AS %L', level.name, query);
+    END LOOP;
+END
+$do$;
+
+-- The parts of which the buckets of `samples_1min` consist: buckets that are computed, those of 10 s, and
+-- samples. `part_time` is the partitions' own time: a statement that bounds it reads no others, also if the
+-- bounds are known only when it runs.
+CREATE VIEW polymeter_minute_part AS
+SELECT series_id, time, time AS part_time, count, max, sum FROM rollup_1min
+WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM rollup_10s
+WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+    AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, 1, value, value FROM samples
+WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');
