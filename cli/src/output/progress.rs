@@ -77,8 +77,8 @@ mod tests {
         for (samples, expected, elapsed_ns, shown) in [
             (0, 8_400_000, second, "0 of 8.40M samples  0/s  ? left"),
             (2_100_000, 8_400_000, 2 * second, "2.10M of 8.40M samples  1.05M/s  6 s left"),
-            (12, 10, second, "12.0 of 12.0 samples  12.0/s  0 s left"),
-            (0, 0, 0, "0 of 1.00 samples  0/s  ? left"),
+            (12, 10, second, "12 of 12 samples  12/s  0 s left"),
+            (0, 0, 0, "0 of 1 samples  0/s  ? left"),
         ] {
             let line = line(samples, expected, elapsed_ns);
             assert_eq!(line.split_once(" %  ").map(|(_, after)| after), Some(shown), "{line}");
