@@ -11,7 +11,7 @@ use serde_json::Value;
 tests![
     what_a_program_wastes_its_time_with_is_found,
     a_program_that_computes_has_no_finding,
-    the_process_that_others_wait_for_is_found,
+    exclusive the_process_that_others_wait_for_is_found,
     threads_that_sleep_for_a_lock_are_found,
     samples_of_a_rank_are_those_of_its_process,
     functions_of_a_running_job_are_shown,
