@@ -61,6 +61,22 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Freezes a collector that holds no lock of the store.
+    fn freeze_outside_of_transactions(&self, number: usize) {
+        // Longer than the transactions of the other one.
+        const IN_ONE: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
+            AND xact_start < now() - interval '400 ms' AND pid <> pg_backend_pid()";
+        wait_until("the collector is outside of transactions", || {
+            self.server(number).daemon.signal(Signal::STOP);
+            self.env.query("SELECT pg_sleep(0.8)");
+            let is_outside = self.env.query(IN_ONE) == "0";
+            if !is_outside {
+                self.server(number).daemon.signal(Signal::CONT);
+            }
+            is_outside
+        });
+    }
+
     fn new() -> Self {
         require(&NEEDS);
         let (env, cgroups) = (TestEnvironment::best_postgres(), TestCgroups::new());
@@ -178,7 +194,7 @@ fn a_request_reaches_the_nodes_of_all_collectors() {
 
 fn a_node_of_a_frozen_collector_receives_a_request_when_its_agent_moves() {
     let cluster = Cluster::new();
-    cluster.server(1).daemon.signal(Signal::STOP);
+    cluster.freeze_outside_of_transactions(1);
     let answer = cluster.server(0).ask(OWNER, &set("5ms"));
     assert_eq!(cluster.answer_of(&answer, 0)["answer"], "granted", "{answer}");
     assert_eq!(*cluster.answer_of(&answer, 1), Value::Null, "{answer}");
