@@ -607,8 +607,9 @@ fn waits_have_the_times_that_the_program_measures() {
         .collect();
     let described = format!("{shares:?}, {all_waited} us and {all_found} us: {:?}", sampled.shares());
     assert!(shares.iter().all(|(waited, found)| (waited - found).abs() < 3.0), "{described}");
-    // The program measures a little more than its waits, before the first read and after the last.
-    assert!((all_found / all_waited - 1.0).abs() < 0.1, "{described}");
+    // The program may wait before it measures, and measure before the first read and after the last: on a busy
+    // machine for a while.
+    assert!((all_found / all_waited - 1.0).abs() < 0.3, "{described}");
 }
 
 fn waits_of_a_cgroup_are_those_of_its_threads() {
