@@ -85,6 +85,20 @@ pub fn name_of(node: &Value) -> &str {
     node["name"]["value"].as_str().unwrap_or_default()
 }
 
+/// Checks that a page has no faults, and is no wider than its window, in wide and narrow windows with either scheme.
+pub fn assert_suits_all_windows(browser: &mut Browser) {
+    for scheme in ["light", "dark"] {
+        browser.set_media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
+        for width in [1280, 400] {
+            browser.resize(width, 900);
+            browser.wait_until(&format!("innerWidth === {width}"));
+            assert_eq!(faults(browser), Vec::<String>::new(), "{scheme}, {width} px");
+            let fits = "document.documentElement.scrollWidth <= innerWidth";
+            assert_eq!(browser.eval(fits), true, "{scheme}, {width} px");
+        }
+    }
+}
+
 /// Returns the faults of the present page: of its tree, and of its computed styles.
 pub fn faults(browser: &mut Browser) -> Vec<String> {
     let mut faults = Tree::of(browser).faults();

@@ -32,8 +32,8 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
 }
 
-/// Returns a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: an apostrophe is put in
-/// front of text that begins like a formula and is not a number.
+/// Returns a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: an apostrophe is put
+/// in front of text that begins like a formula and is not a number.
 pub fn csv_field(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);

@@ -13,8 +13,8 @@ use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
-/// The program: each of its threads goes round a number of call stacks, as deep as the last argument says. A stack
-/// is the number of its round, written with the ten functions as digits.
+/// The program: each of its threads goes round a number of call stacks, as deep as the second argument says. A
+/// stack is the number of its round, written with the ten functions as digits.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,9 +55,9 @@ const SETTLE_NS: i64 = 3_000_000_000;
 
 /// Measures the cost of call stacks: of a program with some call stacks and of one with thousands.
 ///
-/// Needs root, for cgroups, and a C compiler. `CPU per sample` is the CPU time of the agent beyond that of an agent that samples
-/// nothing, beside the same program, divided by the samples that were stored. A collector with SQLite stores them;
-/// `in the store` is the growth of its file.
+/// Needs root, for cgroups, and a C compiler. `CPU per sample` is the CPU time of the agent beyond that of an
+/// agent that samples nothing, beside the same program, divided by the samples that were stored. A collector
+/// with SQLite stores them; `in the store` is the growth of its file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Seconds of each run.

@@ -1,7 +1,7 @@
 //! The functions of a job on its page: of a range, of a process, and the differences of two choices and of
 //! two jobs, with the keyboard, in narrow windows and in each colour scheme.
 
-use polymeter_e2e::accessibility::faults;
+use polymeter_e2e::accessibility::assert_suits_all_windows;
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{stored, tests, wait_until};
 
@@ -75,16 +75,7 @@ fn functions_are_shown_by_range_and_process_and_compared() {
     wait_for(&mut browser, "solve", "After", 20.0);
     assert!((figure(&mut browser, "solve", "Before") - 55.0).abs() < 0.1);
     assert!((figure(&mut browser, "solve", "Change") + 35.0).abs() < 0.1);
-    for scheme in ["light", "dark"] {
-        browser.set_media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
-        for width in [1280, 400] {
-            browser.resize(width, 900);
-            browser.wait_until(&format!("innerWidth === {width}"));
-            assert_eq!(faults(&mut browser), Vec::<String>::new(), "{scheme}, {width} px");
-            let fits = "document.documentElement.scrollWidth <= innerWidth";
-            assert_eq!(browser.eval(fits), true, "{scheme}, {width} px");
-        }
-    }
+    assert_suits_all_windows(&mut browser);
     press(&mut browser, "Stop comparing");
     wait_for(&mut browser, "solve", "Itself", 20.0);
 

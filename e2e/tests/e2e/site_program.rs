@@ -1,6 +1,6 @@
 //! The regions and the roofline of a job on its page, in narrow windows and in each colour scheme.
 
-use polymeter_e2e::accessibility::faults;
+use polymeter_e2e::accessibility::assert_suits_all_windows;
 use polymeter_e2e::tests;
 
 use crate::site_fixture::{Ended, OWNER, assert_calm};
@@ -71,15 +71,6 @@ fn regions_and_the_roofline_are_on_the_page_of_the_job() {
          const [point, roof, all] = [box('svg.roofline circle'), box('svg.roofline .roof'), box('svg.roofline')]; \
          return point.top > roof.top && point.left > all.left && point.right < all.right && point.bottom < all.bottom; })()";
     assert_eq!(browser.eval(is_under), true);
-    for scheme in ["light", "dark"] {
-        browser.set_media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
-        for width in [1280, 400] {
-            browser.resize(width, 900);
-            browser.wait_until(&format!("innerWidth === {width}"));
-            assert_eq!(faults(&mut browser), Vec::<String>::new(), "{scheme}, {width} px");
-            let fits = "document.documentElement.scrollWidth <= innerWidth";
-            assert_eq!(browser.eval(fits), true, "{scheme}, {width} px");
-        }
-    }
+    assert_suits_all_windows(&mut browser);
     assert_calm(&site.proxy, &mut browser);
 }

@@ -183,8 +183,8 @@ impl Tables {
     }
 }
 
-/// The names of one function, as the libraries of C have several, by their places in the table of names; 0 where
-/// there is none.
+/// The names of one function, as the libraries of C have several, by their places in the table of names; 0
+/// where there is none.
 #[derive(Debug, Clone, Copy)]
 struct Aliases([u32; 8]);
 
