@@ -170,10 +170,6 @@ pub const SHUTDOWN_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Dur
 /// The time for the last acknowledgements to leave a stopping collector.
 pub const LINGER_MS: i32 = 1_000;
 
-/// TCP keep-alive: seconds of silence before the first probe, seconds between probes, and the number of
-/// probes before a connection is closed: 35 seconds for a node without power.
-pub const KEEPALIVE: (i32, i32, i32) = (20, 5, 3);
-
 /// Nodes that control keeps, and their jobs in total: about 100 MiB. The latest changes are kept.
 pub const NODES: usize = 16 * 1024;
 

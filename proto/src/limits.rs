@@ -9,6 +9,10 @@ pub const FRAME_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of one control message (dictionary, acknowledgement, refusal) in either direction.
 pub const MESSAGE_BYTES: usize = 1024 * 1024;
 
+/// TCP keep-alive: seconds of silence before the first probe, seconds between probes, and the number of
+/// probes before a connection is closed: 35 s for a machine without power.
+pub const KEEPALIVE: (i32, i32, i32) = (20, 5, 3);
+
 /// Values that the sampler collects before it flushes a batch early: 512 KiB of memory.
 pub const BATCH_VALUES: usize = 64 * 1024;
 

@@ -13,9 +13,7 @@ pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Soc
     socket.set_backlog(limits::BACKLOG)?;
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
     socket.set_linger(limits::LINGER_MS)?;
-    // TCP keep-alive replaces ZeroMQ's heartbeats, which search the timers of all connections for each
-    // answer.
-    let (idle_s, interval_s, probes) = limits::KEEPALIVE;
+    let (idle_s, interval_s, probes) = polymeter_proto::limits::KEEPALIVE;
     socket.set_tcp_keepalive(1)?;
     socket.set_tcp_keepalive_idle(idle_s)?;
     socket.set_tcp_keepalive_intvl(interval_s)?;

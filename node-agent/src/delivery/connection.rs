@@ -285,8 +285,13 @@ pub(super) fn connect(
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::MESSAGE_BYTES).unwrap_or(i64::MAX))?;
     socket.set_reconnect_ivl(100)?;
     socket.set_reconnect_ivl_max(5_000)?;
-    socket.set_heartbeat_ivl(10_000)?;
-    socket.set_heartbeat_timeout(30_000)?;
+    // Not ZeroMQ's heartbeats: libzmq aborts the collector if it has stopped reading, and finds a heartbeat
+    // among the messages of a connection that is gone.
+    let (idle_s, interval_s, probes) = polymeter_proto::limits::KEEPALIVE;
+    socket.set_tcp_keepalive(1)?;
+    socket.set_tcp_keepalive_idle(idle_s)?;
+    socket.set_tcp_keepalive_intvl(interval_s)?;
+    socket.set_tcp_keepalive_cnt(probes)?;
     if let (Some(own), Some(key)) = (&to.own, &to.collector.key) {
         socket.set_curve_serverkey(key.as_bytes())?;
         socket.set_curve_publickey(own.public.as_bytes())?;
@@ -305,6 +310,15 @@ pub(super) fn connect(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silence_is_noticed_by_tcp_and_not_by_heartbeats() {
+        let collector = CollectorAddress { endpoint: "tcp://127.0.0.1:1".to_owned(), key: None };
+        let to = Destination { collector, own: None, session: SessionId(1) };
+        let (socket, _monitor) = connect(&Context::new(), &to, 0).unwrap();
+        assert_eq!(socket.get_heartbeat_ivl(), Ok(0));
+        assert_eq!(socket.get_tcp_keepalive(), Ok(1));
+    }
 
     #[test]
     fn events_are_understood() {

@@ -28,9 +28,6 @@ const SETTLE_S: u64 = 600;
 /// The time without any answer after which the agents send unacknowledged frames again, in nanoseconds.
 const AGAIN_NS: u64 = 5 * SECOND_NS;
 
-/// The interval and the timeout of ZeroMQ's heartbeats, in milliseconds.
-const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
-
 /// The upper half of the session ids of this experiment; the lower half is the agent's number.
 const SESSIONS: u64 = 0x7363_616c << 32;
 
@@ -161,9 +158,6 @@ impl Fleet {
             }
             let socket = context.socket(zmq::DEALER)?;
             socket.set_linger(0)?;
-            // The agent's settings.
-            socket.set_heartbeat_ivl(HEARTBEAT_MS.0)?;
-            socket.set_heartbeat_timeout(HEARTBEAT_MS.1)?;
             socket.connect(endpoint)?;
             sockets.push(socket);
         }
