@@ -48,9 +48,8 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
 pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
     let intervals = buckets.iter().map(|bucket| {
         let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
-        let mean = bucket.sum / units::to_f64(bucket.count);
         let held =
-            Interval::of((bucket.time_ns, mean), until_ns.saturating_sub(bucket.time_ns.max(begin_ns)));
+            Interval::of((bucket.time_ns, bucket.mean), until_ns.saturating_sub(bucket.time_ns.max(begin_ns)));
         Interval { min: bucket.min, max: bucket.max, ..held }
     });
     Curve::of_intervals(intervals)
@@ -97,18 +96,19 @@ mod tests {
                     let grown = if value >= bucket.last { value - bucket.last } else { value };
                     bucket.increase += grown;
                     (bucket.min, bucket.max) = (bucket.min.min(value), bucket.max.max(value));
-                    (bucket.sum, bucket.last, bucket.count) = (bucket.sum + value, value, bucket.count + 1);
+                    bucket.mean += (value - bucket.mean) / units::to_f64(bucket.count + 1);
+                    (bucket.last, bucket.count) = (value, bucket.count + 1);
                 }
                 _ => {
                     let (count, increase) = (1, 0.0);
-                    let [min, max, sum, first, last] = [value; 5];
+                    let [min, max, mean, first, last] = [value; 5];
                     buckets.push(BucketRow {
                         series_id: 1,
                         time_ns,
                         count,
                         min,
                         max,
-                        sum,
+                        mean,
                         first,
                         last,
                         increase,

@@ -85,9 +85,8 @@ impl Cumulative {
 
     /// Returns the function of the intervals of a rate, which are `length_ns` long.
     pub(crate) fn of_rate_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
-        let mean = |bucket: &BucketRow| bucket.sum / units::to_f64(bucket.count.max(1));
         let begin = buckets.first().map(|first| (first.time_ns, 0.0));
-        let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), mean(bucket)));
+        let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), bucket.mean));
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
@@ -193,7 +192,7 @@ mod tests {
             count: 6,
             min: first,
             max: last,
-            sum: 0.0,
+            mean: 0.0,
             first,
             last,
             increase: last - first,

@@ -212,7 +212,7 @@ impl Downsampler {
         let row = BucketRow { time_ns: begin_ns, ..*row };
         let Some(factor) = self.rate_factor else {
             let held_ns = end_ns.min(self.span_ns.end).saturating_sub(row.time_ns);
-            let held = Interval::of((row.time_ns, row.sum / units::to_f64(row.count)), held_ns);
+            let held = Interval::of((row.time_ns, row.mean), held_ns);
             return self.hold(&Interval { min: row.min, max: row.max, ..held }, row.count);
         };
         let length_ns = length_ns.min(self.span_ns.end.saturating_sub(row.time_ns));
@@ -342,7 +342,7 @@ mod tests {
             count: 10,
             min: first,
             max: last,
-            sum: 5.0 * (first + last),
+            mean: (first + last) / 2.0,
             first,
             last,
             increase,
@@ -546,13 +546,13 @@ mod tests {
             let known = rolled.last_mut().filter(|last| last.time_ns == at_ns);
             if let Some(last) = known {
                 last.increase += value - last.last;
-                (last.last, last.max, last.sum, last.count) =
-                    (*value, *value, last.sum + value, last.count + 1);
+                last.mean += (value - last.mean) / units::to_f64(last.count + 1);
+                (last.last, last.max, last.count) = (*value, *value, last.count + 1);
             } else {
                 rolled.push(BucketRow {
                     time_ns: at_ns,
                     count: 1,
-                    sum: *value,
+                    mean: *value,
                     increase: 0.0,
                     ..interval(0, *value, *value)
                 });

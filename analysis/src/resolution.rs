@@ -102,7 +102,7 @@ fn note(rollup: Rollup, is_large: bool) -> String {
     };
     format!(
         "{reason}: the series are read as summaries of {length}; the rates of counters are means over {length}, and the \
-         samples of a gauge within {length} count the same, whatever their periods"
+         samples of a gauge within 10 s count the same, whatever their periods"
     )
 }
 
@@ -170,7 +170,7 @@ mod tests {
     fn the_note_names_the_length() {
         assert_eq!(
             note(Rollup::Minute, true),
-            "the job has more than 2000000 samples: the series are read as summaries of 60 s; the rates of counters are means over 60 s, and the samples of a gauge within 60 s count the same, whatever their periods"
+            "the job has more than 2000000 samples: the series are read as summaries of 60 s; the rates of counters are means over 60 s, and the samples of a gauge within 10 s count the same, whatever their periods"
         );
     }
 }

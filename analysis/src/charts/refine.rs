@@ -191,7 +191,7 @@ mod tests {
                     count: 2,
                     min: 1.0,
                     max: 3.0,
-                    sum: 4.0,
+                    mean: 2.0,
                     first: 1.0,
                     last: 3.0,
                     increase: 2.0,

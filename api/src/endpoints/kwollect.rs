@@ -211,9 +211,8 @@ impl Request {
         };
         if self.is_summary {
             return reader.buckets(Rollup::Minute, SeriesScope::from(of), &ids, span_ns, |bucket| {
-                let mean = bucket.sum / polymeter_proto::units::to_f64(bucket.count);
                 let value = |row: &SeriesRow, max, mean| if row.kind == "counter" { max } else { mean };
-                write(bucket.series_id, bucket.time_ns, value, (bucket.max, mean))
+                write(bucket.series_id, bucket.time_ns, value, (bucket.max, bucket.mean))
             });
         }
         reader.samples(SeriesScope::from(of), &ids, span_ns, |sample| {

@@ -68,8 +68,7 @@ pub(super) fn rollup(width_ns: i64, left: Option<Rollup>, has_few: bool) -> Opti
 }
 
 /// Returns the finest rollup that has few intervals of `series` in a time, if it is finer than [`rollup`]:
-/// all samples of an interval count the same, so that a change of the period distorts the mean of one
-/// interval.
+/// an interval counts evenly in the parts that it overlaps.
 pub(super) fn finest(
     rollup: Option<Rollup>,
     left: Option<Rollup>,

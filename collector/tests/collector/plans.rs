@@ -151,7 +151,7 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
     reader.record_plans();
     let read = reader.buckets(rollup, of, &ids, &job.sampled_ns, |bucket| {
         let is_one = [bucket.min, bucket.max, bucket.first, bucket.last].iter().all(|value| *value == 1.0);
-        assert!(is_one && bucket.increase == 0.0 && bucket.sum == bucket.count as f64, "{bucket:?}");
+        assert!(is_one && bucket.increase == 0.0 && bucket.mean == 1.0, "{bucket:?}");
         assert!(bucket.time_ns <= job.started_ns && job.started_ns < bucket.time_ns + rollup.length_ns());
         count += bucket.count;
         Ok::<_, StoreError>(())

@@ -112,18 +112,22 @@ fn summaries_of_a_job_on_sqlite() {
     );
     const VIEW: &str = "SELECT metric_id, timestamp, value FROM metrics_by_job_summary WHERE job_id = '20'";
     // An hour more of the job's own series, and the minutes of the node's in which it ran.
-    const EXPECTED: &str = "SELECT metric, time / 60000000000 * 60000000000 AS minute,
-             CASE metric WHEN 'cpu.usage' THEN max(value) ELSE avg(value) END
-         FROM samples JOIN series USING (series_id) GROUP BY series_id, minute
+    const EXPECTED: &str = "SELECT metric, ten / 60000000000 * 60000000000 AS minute,
+             CASE metric WHEN 'cpu.usage' THEN max(max) ELSE avg(mean) END
+         FROM (SELECT series_id, time / 10000000000 * 10000000000 AS ten, max(value) AS max, avg(value) AS mean
+               FROM samples GROUP BY series_id, ten) JOIN series USING (series_id) GROUP BY series_id, minute
          HAVING metric = 'cpu.usage' AND minute <= 10800000000000
              OR metric = 'node.load1' AND minute BETWEEN 3600000000000 AND 7140000000000";
     assert_eq!(environment.number(&format!("SELECT count(*) FROM ({EXPECTED})")), 181 + 60);
     for computed in [0, 1, 900, 2500, 4006] {
         environment.execute(&format!(
-            "DELETE FROM rollup_1min; UPDATE rollup SET samples_rowid = {computed};
-             INSERT INTO rollup_1min SELECT series_id, time / 60000000000 * 60000000000 AS minute, count(*), min(value), max(value), sum(value),
+            "DELETE FROM rollup_10s; DELETE FROM rollup_1min; UPDATE rollup SET samples_rowid = {computed};
+             INSERT INTO rollup_10s SELECT series_id, time / 10000000000 * 10000000000 AS ten, count(*), min(value), max(value), sum(value),
                  min(time), 0, max(time), 0
-             FROM samples WHERE rowid <= {computed} GROUP BY series_id, minute"
+             FROM samples WHERE rowid <= {computed} GROUP BY series_id, ten;
+             INSERT INTO rollup_1min SELECT series_id, time / 60000000000 * 60000000000 AS minute, sum(count), min(min), max(max),
+                 sum(sum / count), count(*), min(first_time), 0, max(last_time), 0
+             FROM rollup_10s GROUP BY series_id, minute"
         ));
         assert_eq!(environment.number(&format!("SELECT count(*) FROM ({VIEW})")), 181 + 60, "{computed}");
         for (all, others) in [(VIEW, EXPECTED), (EXPECTED, VIEW)] {

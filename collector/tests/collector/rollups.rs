@@ -16,8 +16,16 @@ pub(crate) const HOUR_US: i64 = 3600 * SECOND_US;
 const ROLLUPS: [(&str, i64); 3] =
     [("samples_10s", 10 * SECOND_US), ("samples_1min", 60 * SECOND_US), ("samples_1h", HOUR_US)];
 
-/// The time between two samples: some buckets have one, some two, and some none.
+/// The mean time between two samples.
 const PERIOD_US: i64 = 7 * SECOND_US + 13_000;
+
+/// Returns the time of a sample since the first one: of twenty, twelve are at each second and the others at
+/// each 16 s, so that buckets of 10 s have up to ten, and minutes have parts of both kinds.
+const fn offset_us(number: i64) -> i64 {
+    let (block, position) = (number.div_euclid(20), number.rem_euclid(20));
+    let seconds = if position < 12 { position } else { 12 + (position - 12) * 16 };
+    block * 20 * PERIOD_US + seconds * SECOND_US
+}
 
 /// A bucket: its series and its begin.
 type Key = (i64, i64);
@@ -29,6 +37,7 @@ struct Bucket {
     min: f64,
     max: f64,
     sum: f64,
+    parts: f64,
     first: f64,
     last: f64,
     increase: f64,
@@ -68,7 +77,7 @@ pub(crate) fn send(agent: &mut Agent, node: i64, numbers: impl Iterator<Item = i
         let rows: Vec<_> = part
             .iter()
             .zip(&values)
-            .map(|(number, values)| (&shape, begin_us + number * PERIOD_US, values.as_slice()))
+            .map(|(number, values)| (&shape, begin_us + offset_us(*number), values.as_slice()))
             .collect();
         let sequence = agent.frame(&rows, &[], &[]);
         agent.send(sequence);
@@ -92,13 +101,13 @@ fn time_column(environment: &TestEnvironment) -> &'static str {
 fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucket> {
     let time = time_column(environment);
     let query =
-        format!("SELECT series_id, {time}, count, min, max, sum, first, last, increase FROM {relation}");
-    let rows: Vec<[f64; 9]> = rows(environment, &query);
+        format!("SELECT series_id, {time}, count, min, max, sum, parts, first, last, increase FROM {relation}");
+    let rows: Vec<[f64; 10]> = rows(environment, &query);
     let number = rows.len();
     let buckets: BTreeMap<Key, Bucket> = rows
         .into_iter()
-        .map(|[series, time, count, min, max, sum, first, last, increase]| {
-            ((series as i64, time as i64), Bucket { count, min, max, sum, first, last, increase })
+        .map(|[series, time, count, min, max, sum, parts, first, last, increase]| {
+            ((series as i64, time as i64), Bucket { count, min, max, sum, parts, first, last, increase })
         })
         .collect();
     assert_eq!(buckets.len(), number, "{relation} has a bucket twice");
@@ -116,7 +125,8 @@ fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
     samples
 }
 
-/// Computes the buckets from the samples. The increase is the sum of the steps above the highest value, where
+/// Computes the buckets from the samples: those of more than 10 s have the sum of the means of 10 s. The
+/// increase is the sum of the steps above the highest value, where
 /// a step down to half or less is a restart from 0.
 fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap<Key, Bucket> {
     let mut buckets: BTreeMap<Key, Bucket> = BTreeMap::new();
@@ -128,6 +138,7 @@ fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap
                 min: value,
                 max: value,
                 sum: 0.0,
+                parts: 0.0,
                 first: value,
                 last: value,
                 increase: 0.0,
@@ -145,8 +156,15 @@ fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap
             bucket.count += 1.0;
             bucket.min = bucket.min.min(value);
             bucket.max = bucket.max.max(value);
-            bucket.sum += value;
+            (bucket.sum, bucket.parts) = (bucket.sum + value, bucket.parts + 1.0);
             bucket.last = value;
+        }
+    }
+    if width_us > 10 * SECOND_US {
+        buckets.values_mut().for_each(|bucket| (bucket.sum, bucket.parts) = (0.0, 0.0));
+        for ((series, begin_us), tens) in expected(samples, 10 * SECOND_US) {
+            let bucket = buckets.get_mut(&(series, begin_us.div_euclid(width_us) * width_us)).unwrap();
+            (bucket.sum, bucket.parts) = (bucket.sum + tens.sum / tens.count, bucket.parts + 1.0);
         }
     }
     buckets
@@ -233,7 +251,7 @@ fn rollups_equal_the_samples(environment: &mut TestEnvironment) {
 
 /// The functions for the buckets of a range return what the views have there, also at its ends.
 fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i64) {
-    const COLUMNS: &str = "series_id, time, count, min, max, first, last, increase";
+    const COLUMNS: &str = "series_id, time, count, min, max, parts, first, last, increase";
     let time = |time_us: i64| format!("to_timestamp({})", time_us / SECOND_US);
     let minute_us = 60 * SECOND_US;
     for (relation, _) in ROLLUPS {
@@ -256,10 +274,14 @@ fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i6
             assert_eq!(surplus, [0, 0], "{view}; {function}");
         }
     }
-    let of_parts = "SELECT series_id, time, sum(count) AS count, max(max) AS max FROM polymeter_minute_part GROUP BY series_id, time";
+    let of_parts = "SELECT series_id, time, max(max) AS max, sum(mean * parts) AS sum, sum(parts) AS parts FROM (
+             SELECT series_id, time, max(max) AS max, sum(sum) / sum(weight) AS mean, max(parts) AS parts
+             FROM polymeter_minute_part GROUP BY series_id, time, part
+         ) AS part GROUP BY series_id, time";
     let surplus = format!(
         "SELECT count(*) FROM samples_1min FULL JOIN ({of_parts}) AS part USING (series_id, time)
-         WHERE part.count IS DISTINCT FROM samples_1min.count OR part.max IS DISTINCT FROM samples_1min.max"
+         WHERE part.max IS DISTINCT FROM samples_1min.max
+             OR part.parts IS DISTINCT FROM samples_1min.parts OR abs(part.sum - samples_1min.sum) > 1e-9 * abs(part.sum)"
     );
     assert_eq!(environment.number(&surplus), 0);
 }

@@ -215,8 +215,8 @@ pub struct BucketRow {
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The sum of the values.
-    pub sum: f64,
+    /// Mean of the values; in a minute and an hour, of the means of 10 s, whatever their periods.
+    pub mean: f64,
     /// The earliest value.
     pub first: f64,
     /// The latest value.

@@ -74,17 +74,17 @@ BEGIN
     ORDER BY level.width LIMIT 1;
     step := greatest(step, width);
     IF relation = 'samples' THEN
-        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, value AS sum, 1 AS count,
+        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, value AS sum, 1 AS parts, 1 AS count,
             0 AS increase FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper);
     ELSE
         -- The nearest bucket: the buckets of nodes with different clocks begin at the same times then.
-        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, count, increase
+        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, parts, count, increase
             FROM %s_between(%L, %L) AS bucket WHERE true',
                           width, ahead - width / 2, relation, date_bin(width, lower, 'epoch') - width, upper);
     END IF;
     RETURN QUERY EXECUTE format($query$
 WITH change AS (
-    SELECT series_id, time, max, sum, count,
+    SELECT series_id, time, max, sum, parts, count,
            increase + coalesce(CASE WHEN first >= lag(last) OVER line THEN first - lag(last) OVER line
                                     WHEN first <= lag(last) OVER line / 2 THEN first END, 0) AS increase,
            -- Samples fill the first and the last bucket only in part, which their number tells.
@@ -97,7 +97,7 @@ WITH change AS (
     ) AS bucket
     WINDOW line AS (PARTITION BY series_id ORDER BY time)
 ), bin AS (
-    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, avg(sum / count) AS mean, sum(increase) AS increase,
+    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, avg(sum / parts) AS mean, sum(increase) AS increase,
            nullif(sum(seconds), 0) AS seconds
     FROM change WHERE time >= $3 GROUP BY 1, 2
 )

@@ -92,7 +92,7 @@ $$;
 -- The minutes of a series that begin from `lower` to `upper`, with the rows from `lower` on, for users, who
 -- see those of their jobs.
 CREATE FUNCTION polymeter_own_minutes(of_series int8, lower timestamptz, upper timestamptz)
-RETURNS TABLE ("time" timestamptz, count int8, max float8, sum float8)
+RETURNS TABLE ("time" timestamptz, max float8, sum float8, parts int8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL RESTRICTED COST 10000 ROWS 1000 SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -106,15 +106,16 @@ BEGIN
     END IF;
     SELECT computed_before INTO of_minutes FROM rollup WHERE relation = 'samples_1min';
     SELECT computed_before INTO of_samples FROM rollup WHERE relation = 'samples_10s';
-    RETURN QUERY SELECT part.time, sum(part.count)::int8, max(part.max), sum(part.sum) FROM (
-        SELECT time, count, max, sum FROM rollup_1min
+    RETURN QUERY SELECT part.time, max(part.max), sum(part.sum), sum(part.parts)::int8 FROM (
+        SELECT time, max, sum, parts FROM rollup_1min
         WHERE series_id = of_series AND time >= lower AND time < part_upper AND time < of_minutes
         UNION ALL
-        SELECT date_bin('1 min', time, 'epoch'), count, max, sum FROM rollup_10s
+        SELECT date_bin('1 min', time, 'epoch'), max, sum / count, 1 FROM rollup_10s
         WHERE series_id = of_series AND time >= lower AND time < part_upper AND time >= of_minutes AND time < of_samples
         UNION ALL
-        SELECT date_bin('1 min', time, 'epoch'), 1, value, value
+        SELECT date_bin('1 min', time, 'epoch'), max(value), avg(value), 1
         FROM polymeter_samples_of_node(of_node, of_series, greatest(lower, of_samples), part_upper) WHERE time < part_upper
+        GROUP BY date_bin('10 s', time, 'epoch'), 1
     ) AS part WHERE part.time >= lower AND part.time <= upper GROUP BY part.time;
 END
 $$;
@@ -154,36 +155,36 @@ $$;
 
 -- The relations of buckets of 10 s, of which the others are made.
 CREATE OR REPLACE VIEW samples_10s AS
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_10s
+    SELECT series_id, time, count, min, max, sum, count AS parts, first, last FROM rollup_10s
     WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
     UNION ALL
-    SELECT series_id, time, count, min, max, sum, first, last FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
+    SELECT series_id, time, count, min, max, sum, count, first, last FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
 ) AS buckets;
 
 -- As the functions `samples_..._between` with two arguments, of the series `ids` alone.
 DO $do$
 DECLARE
     template CONSTANT text := $$
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_LEVEL
+    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last FROM rollup_LEVEL
     WHERE OF_SERIES time >= begin_at AND time < end_at
         AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
     BEHIND
 ) AS buckets
 $$;
-    of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), sum(sum),
+    of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), SUM,
            (min(ARRAY[extract(epoch FROM time)::float8, first]))[2], (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
     FROM FINER_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval 'WIDTH') AT TIME ZONE 'UTC', ids)
     WHERE BUCKET >= begin_at AND BUCKET < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
@@ -192,10 +193,14 @@ $$;
     query text;
 BEGIN
     FOR level IN
-        SELECT * FROM (VALUES ('10s', '10 s', NULL), ('1min', '1 min', 'samples_10s'), ('1h', '1 h', 'samples_1min')) AS levels (name, width, finer)
+        SELECT * FROM (VALUES ('10s', '10 s', NULL, 'count', NULL),
+                              ('1min', '1 min', 'samples_10s', 'parts', 'sum(sum / parts), count(*)'),
+                              ('1h', '1 h', 'samples_1min', 'parts', 'sum(sum), sum(parts)::int8'))
+            AS levels (name, width, finer, parts, means)
     LOOP
         query := replace(template, 'BEHIND', coalesce(replace(of_finer, 'FINER', level.finer),
-            'SELECT * FROM polymeter_recent_buckets(ids, begin_at, end_at)'));
+            'SELECT series_id, time, count, min, max, sum, count, first, last FROM polymeter_recent_buckets(ids, begin_at, end_at)'));
+        query := replace(replace(query, 'PARTS', level.parts), 'SUM', coalesce(level.means, ''));
         query := replace(replace(query, 'BUCKET', format('date_bin(%L, time, ''epoch'')', level.width)), 'WIDTH', level.width);
         query := replace(query, 'LEVEL', level.name);
         EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz, ids int8[]) RETURNS SETOF samples_%1$s
@@ -210,14 +215,14 @@ END
 $do$;
 
 CREATE OR REPLACE VIEW polymeter_minute_part AS
-SELECT series_id, time, time AS part_time, count, max, sum FROM rollup_1min
+SELECT series_id, time, time AS part_time, time AS part, max, sum, parts AS weight, parts FROM rollup_1min
 WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM rollup_10s
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, time, max, sum, count, 1 FROM rollup_10s
 WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
     AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity');
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, time, max, sum, count, 1 FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity');
 
 -- The views for users, as in views.sql.
 CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
@@ -255,7 +260,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
 
 CREATE OR REPLACE VIEW metrics_by_job_summary WITH (security_barrier) AS
 SELECT run.job_id, bucket.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
@@ -273,7 +278,7 @@ CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, series.lower, series.
 CREATE OR REPLACE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
     SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM series JOIN metric ON metric.metric = series.metric
@@ -281,7 +286,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     WHERE (SELECT polymeter_reads_samples())
     UNION ALL
     SELECT bucket.time, series.node, series.metric,
-           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END, series.labels
     FROM polymeter_own_time AS run
     CROSS JOIN LATERAL (
         SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels

@@ -108,7 +108,7 @@ BEGIN
                    CASE WHEN is_gauge THEN coalesce(lag(time) OVER line + $11, time) ELSE time END AS begin_at,
                    CASE WHEN is_gauge THEN time + $11 ELSE coalesce(lead(time) OVER line, time + $11) END AS end_at,
                    CASE WHEN is_gauge
-                        THEN sum / count * extract(epoch FROM time + $11 - coalesce(lag(time) OVER line + $11, time))::float8
+                        THEN sum / parts * extract(epoch FROM time + $11 - coalesce(lag(time) OVER line + $11, time))::float8
                         WHEN lead(first) OVER line <= last / 2 AND lead(first) OVER line < last THEN increase + lead(first) OVER line
                         ELSE increase + greatest(lead(first) OVER line - last, 0) END AS increase
             FROM %6$s_between(%4$L, %5$L) AS bucket JOIN line USING (series_id)

@@ -5,6 +5,9 @@
 -- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
 -- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
 -- and left out.
+--
+-- The mean of a bucket is `sum / parts`: of 10 s over its samples, of longer ones over the means of their
+-- buckets of 10 s, so that a time with a shorter period weighs no more than another.
 
 -- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
 -- removed their samples.
@@ -17,7 +20,7 @@ INSERT INTO rollup (relation) VALUES ('samples_10s'), ('samples_1min'), ('sample
 CREATE MATERIALIZED VIEW samples_10s
 WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb.chunk_interval = '6 hours') AS
 SELECT series_id, time_bucket('10 s', time) AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-       first(value, time) AS first, last(value, time) AS last,
+       count(*) AS parts, first(value, time) AS first, last(value, time) AS last,
        CASE WHEN first(value, time) = min(value) AND last(value, time) = max(value) THEN last(value, time) - first(value, time)
             WHEN min(value) > max(value) / 2 THEN max(value) - first(value, time)
             WHEN last(value, time) = max(value) THEN last(value, time)
@@ -28,8 +31,8 @@ ALTER MATERIALIZED VIEW samples_10s SET (timescaledb.compress, timescaledb.compr
 
 CREATE MATERIALIZED VIEW samples_1min
 WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb.chunk_interval = '1 day') AS
-SELECT series_id, time_bucket('1 min', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum,
-       first(first, time) AS first, last(last, time) AS last,
+SELECT series_id, time_bucket('1 min', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max,
+       sum(sum / parts) AS sum, count(*) AS parts, first(first, time) AS first, last(last, time) AS last,
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
             WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
@@ -40,8 +43,8 @@ ALTER MATERIALIZED VIEW samples_1min SET (timescaledb.compress, timescaledb.comp
 
 CREATE MATERIALIZED VIEW samples_1h
 WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb.chunk_interval = '28 days') AS
-SELECT series_id, time_bucket('1 h', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum,
-       first(first, time) AS first, last(last, time) AS last,
+SELECT series_id, time_bucket('1 h', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max,
+       sum(sum) AS sum, CAST(sum(parts) AS int8) AS parts, first(first, time) AS first, last(last, time) AS last,
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
             WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
@@ -68,4 +71,4 @@ LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT * FROM samples_1h WHERE time >= beg
 
 -- What the views of a bucket per minute read. There are no parts here.
 CREATE VIEW polymeter_minute_part AS
-SELECT series_id, time, time AS part_time, count, max, sum FROM samples_1min;
+SELECT series_id, time, time AS part_time, time AS part, max, sum, parts AS weight, parts FROM samples_1min;

@@ -5,6 +5,9 @@
 -- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
 -- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
 -- and left out.
+--
+-- The mean of a bucket is `sum / parts`: of 10 s over its samples, of longer ones over the means of their
+-- buckets of 10 s, so that a time with a shorter period weighs no more than another.
 
 -- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
 -- removed their samples. Buckets that begin before `claimed_before` are being computed: a transaction that
@@ -43,6 +46,7 @@ CREATE TABLE rollup_1min (
     min float8 NOT NULL,
     max float8 NOT NULL,
     sum float8 NOT NULL,
+    parts int8 NOT NULL,
     first float8 NOT NULL,
     last float8 NOT NULL,
     PRIMARY KEY (series_id, time)
@@ -56,6 +60,7 @@ CREATE TABLE rollup_1h (
     min float8 NOT NULL,
     max float8 NOT NULL,
     sum float8 NOT NULL,
+    parts int8 NOT NULL,
     first float8 NOT NULL,
     last float8 NOT NULL,
     PRIMARY KEY (series_id, time)
@@ -91,13 +96,13 @@ $$;
 DO $do$
 DECLARE
     template CONSTANT text := $$
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_LEVEL
+    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last FROM rollup_LEVEL
     WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
     SELECT series_id, BUCKET AS time, AGGREGATES,
@@ -107,23 +112,25 @@ FROM (
     GROUP BY series_id, BUCKET
 ) AS buckets
 $$;
-    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum';
-    of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum';
+    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum, count(*) AS parts';
+    of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, ';
+    of_tens CONSTANT text := of_buckets || 'sum(sum / parts) AS sum, count(*) AS parts';
+    of_minutes CONSTANT text := of_buckets || 'sum(sum) AS sum, sum(parts)::int8 AS parts';
     level record;
     query text;
 BEGIN
     FOR level IN
-        SELECT name, finer, aggregates, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
+        SELECT name, finer, aggregates, parts, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
                -- The sum of a time without time zone and an interval is immutable: the planner computes it.
                format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
-        FROM (VALUES ('10s', '10 s', 'samples', of_samples, 'value', 'value'),
-                     ('1min', '1 min', 'samples_10s', of_buckets, 'first', 'last'),
-                     ('1h', '1 h', 'samples_1min', of_buckets, 'first', 'last'))
-            AS levels (name, width, finer, aggregates, first, last)
+        FROM (VALUES ('10s', '10 s', 'samples', of_samples, 'count', 'value', 'value'),
+                     ('1min', '1 min', 'samples_10s', of_tens, 'parts', 'first', 'last'),
+                     ('1h', '1 h', 'samples_1min', of_minutes, 'parts', 'first', 'last'))
+            AS levels (name, width, finer, aggregates, parts, first, last)
     LOOP
         query := replace(replace(template, 'LEVEL', level.name), 'BUCKET', level.bucket);
         query := replace(replace(query, 'FIRST', level.first), 'LAST', level.last);
-        query := replace(query, 'AGGREGATES', level.aggregates);
+        query := replace(replace(query, 'AGGREGATES', level.aggregates), 'PARTS', level.parts);
         EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
             || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER', level.finer);
         query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
@@ -138,15 +145,16 @@ END
 $do$;
 
 -- The parts of which the buckets of `samples_1min` consist: buckets that are computed, those of 10 s, and
--- samples. `part_time` is the partitions' own time: a statement that bounds it reads no others, also if the
--- bounds are known only when it runs.
+-- samples. Those with the same `part` are one, with `sum(sum) / sum(weight)` as their mean, and count as `parts`.
+-- `part_time` is the partitions' own time: a statement that bounds it reads no others, also if the bounds are
+-- known only when it runs.
 CREATE VIEW polymeter_minute_part AS
-SELECT series_id, time, time AS part_time, count, max, sum FROM rollup_1min
+SELECT series_id, time, time AS part_time, time AS part, max, sum, parts AS weight, parts FROM rollup_1min
 WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM rollup_10s
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, time, max, sum, count, 1 FROM rollup_10s
 WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
     AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), time, 1, value, value FROM samples
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, date_bin('10 s', time, 'epoch'), value, value, 1, 1 FROM samples
 WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');

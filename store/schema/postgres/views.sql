@@ -201,7 +201,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 -- functions with `summary`; conditions on the time reach the rollups.
 CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
 SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
@@ -221,17 +221,21 @@ CROSS JOIN LATERAL (
     WHERE series.job_key IS NULL AND series.node = run.node
 ) AS series
 CROSS JOIN LATERAL (
-    SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
-    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
-        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
-        AND run.clock_offset IS NULL
-    GROUP BY time
+    SELECT time, max(max) AS max, sum(sum) AS sum, sum(parts) AS parts FROM (
+        SELECT time, max(max) AS max, sum(sum) / sum(weight) * max(parts) AS sum, max(parts) AS parts FROM polymeter_minute_part AS part
+        WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+            AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+            AND run.clock_offset IS NULL
+        GROUP BY time, part
+    ) AS part GROUP BY time
     UNION ALL
-    SELECT time - run.clock_offset, sum(count), max(max), sum(sum) FROM polymeter_minute_part AS part
-    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
-        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
-        AND run.clock_offset IS NOT NULL
-    GROUP BY time
+    SELECT time - run.clock_offset, max(max), sum(sum), sum(parts) FROM (
+        SELECT time, max(max) AS max, sum(sum) / sum(weight) * max(parts) AS sum, max(parts) AS parts FROM polymeter_minute_part AS part
+        WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+            AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+            AND run.clock_offset IS NOT NULL
+        GROUP BY time, part
+    ) AS part GROUP BY time
     UNION ALL
     SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS bucket;
@@ -239,14 +243,14 @@ CROSS JOIN LATERAL (
 CREATE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
     SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
     WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
     SELECT bucket.time, series.node, series.metric,
-           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END, series.labels
     FROM polymeter_own_time AS run
     CROSS JOIN LATERAL (
         SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
@@ -258,10 +262,12 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
     ) AS series
     CROSS JOIN LATERAL (
-        SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
-        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.minute_upper
-            AND part.part_time >= run.lower AND part.part_time < run.minute_upper + interval '1 min'
-        GROUP BY time
+        SELECT time, max(max) AS max, sum(sum) AS sum, sum(parts) AS parts FROM (
+            SELECT time, max(max) AS max, sum(sum) / sum(weight) * max(parts) AS sum, max(parts) AS parts FROM polymeter_minute_part AS part
+            WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.minute_upper
+                AND part.part_time >= run.lower AND part.part_time < run.minute_upper + interval '1 min'
+            GROUP BY time, part
+        ) AS part GROUP BY time
         UNION ALL
         SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
     ) AS bucket

@@ -3,6 +3,9 @@
 -- it is counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is
 -- unknown and left out.
 --
+-- The mean of a bucket is `sum / parts`: of 10 s over its samples, of longer ones over the means of their
+-- buckets of 10 s, so that a time with a shorter period weighs no more than another.
+--
 -- The collector adds new rows of `samples` to the tables in the order in which they were inserted. The views
 -- add the rows behind them.
 
@@ -36,6 +39,7 @@ CREATE TABLE rollup_1min (
     min REAL NOT NULL,
     max REAL NOT NULL,
     sum REAL NOT NULL,
+    parts INTEGER NOT NULL,
     first_time INTEGER NOT NULL,
     first REAL NOT NULL,
     last_time INTEGER NOT NULL,
@@ -50,6 +54,7 @@ CREATE TABLE rollup_1h (
     min REAL NOT NULL,
     max REAL NOT NULL,
     sum REAL NOT NULL,
+    parts INTEGER NOT NULL,
     first_time INTEGER NOT NULL,
     first REAL NOT NULL,
     last_time INTEGER NOT NULL,
@@ -57,22 +62,35 @@ CREATE TABLE rollup_1h (
     PRIMARY KEY (series_id, time)
 ) WITHOUT ROWID;
 
+-- The buckets of 10 s of the samples behind, and how they change a sum of means: by the change of the mean of
+-- a bucket that is in the table, or by a part more.
+CREATE VIEW polymeter_recent_bucket AS
+SELECT recent.series_id, recent.time, recent.count, recent.min, recent.max, recent.sum, recent.first_time, recent.last_time,
+       coalesce((old.sum + recent.sum) / (old.count + recent.count) - old.sum / old.count, recent.sum / recent.count) AS mean_change,
+       old.series_id IS NULL AS parts_change
+FROM (
+    SELECT series_id, time - time % 10000000000 AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
+           min(time) AS first_time, max(time) AS last_time
+    FROM samples NOT INDEXED
+    WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AND value IS NOT NULL
+    GROUP BY series_id, time - time % 10000000000
+) AS recent
+LEFT JOIN rollup_10s AS old ON old.series_id = recent.series_id AND old.time = recent.time;
+
 CREATE VIEW samples_10s AS
 WITH new AS (
-    SELECT series_id, bucket AS time, count, min, max, sum, first_time, last_time,
+    SELECT series_id, time, count, min, max, sum, first_time, last_time,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = first_time AND samples.rowid > done
             ORDER BY samples.rowid LIMIT 1) AS first,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = last_time AND samples.rowid > done
             ORDER BY samples.rowid DESC LIMIT 1) AS last
     FROM (
-        SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-               min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AS done
-        FROM samples NOT INDEXED
-        WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AND value IS NOT NULL
-        GROUP BY series_id, bucket
+        SELECT series_id, time, count, min, max, sum, first_time, last_time,
+               (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AS done
+        FROM polymeter_recent_bucket
     ) AS buckets
 )
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, count AS parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
@@ -90,20 +108,19 @@ FROM (
 
 CREATE VIEW samples_1min AS
 WITH new AS (
-    SELECT series_id, bucket AS time, count, min, max, sum, first_time, last_time,
+    SELECT series_id, time, count, min, max, sum, parts, first_time, last_time,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = first_time AND samples.rowid > done
             ORDER BY samples.rowid LIMIT 1) AS first,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = last_time AND samples.rowid > done
             ORDER BY samples.rowid DESC LIMIT 1) AS last
     FROM (
-        SELECT series_id, time - time % 60000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-               min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min') AS done
-        FROM samples NOT INDEXED
-        WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min') AND value IS NOT NULL
-        GROUP BY series_id, bucket
+        SELECT series_id, time - time % 60000000000 AS time, sum(count) AS count, min(min) AS min, max(max) AS max,
+               sum(mean_change) AS sum, sum(parts_change) AS parts, min(first_time) AS first_time, max(last_time) AS last_time,
+               (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min') AS done
+        FROM polymeter_recent_bucket GROUP BY series_id, time - time % 60000000000
     ) AS buckets
 )
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
@@ -111,30 +128,30 @@ SELECT series_id, time, count, min, max, sum, first, last,
 FROM (
     SELECT old.series_id, old.time, old.count + coalesce(new.count, 0) AS count, min(old.min, coalesce(new.min, old.min)) AS min,
            max(old.max, coalesce(new.max, old.max)) AS max, old.sum + coalesce(new.sum, 0) AS sum,
+           old.parts + coalesce(new.parts, 0) AS parts,
            CASE WHEN new.first_time < old.first_time THEN new.first ELSE old.first END AS first,
            CASE WHEN new.last_time >= old.last_time THEN new.last ELSE old.last END AS last
     FROM rollup_1min AS old LEFT JOIN new ON new.series_id = old.series_id AND new.time = old.time
     UNION ALL
-    SELECT series_id, time, count, min, max, sum, first, last FROM new
+    SELECT series_id, time, count, min, max, sum, parts, first, last FROM new
     WHERE NOT EXISTS (SELECT 1 FROM rollup_1min AS old WHERE old.series_id = new.series_id AND old.time = new.time)
 );
 
 CREATE VIEW samples_1h AS
 WITH new AS (
-    SELECT series_id, bucket AS time, count, min, max, sum, first_time, last_time,
+    SELECT series_id, time, count, min, max, sum, parts, first_time, last_time,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = first_time AND samples.rowid > done
             ORDER BY samples.rowid LIMIT 1) AS first,
            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = last_time AND samples.rowid > done
             ORDER BY samples.rowid DESC LIMIT 1) AS last
     FROM (
-        SELECT series_id, time - time % 3600000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-               min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1h') AS done
-        FROM samples NOT INDEXED
-        WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1h') AND value IS NOT NULL
-        GROUP BY series_id, bucket
+        SELECT series_id, time - time % 3600000000000 AS time, sum(count) AS count, min(min) AS min, max(max) AS max,
+               sum(mean_change) AS sum, sum(parts_change) AS parts, min(first_time) AS first_time, max(last_time) AS last_time,
+               (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1h') AS done
+        FROM polymeter_recent_bucket GROUP BY series_id, time - time % 3600000000000
     ) AS buckets
 )
-SELECT series_id, time, count, min, max, sum, first, last,
+SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
@@ -142,10 +159,11 @@ SELECT series_id, time, count, min, max, sum, first, last,
 FROM (
     SELECT old.series_id, old.time, old.count + coalesce(new.count, 0) AS count, min(old.min, coalesce(new.min, old.min)) AS min,
            max(old.max, coalesce(new.max, old.max)) AS max, old.sum + coalesce(new.sum, 0) AS sum,
+           old.parts + coalesce(new.parts, 0) AS parts,
            CASE WHEN new.first_time < old.first_time THEN new.first ELSE old.first END AS first,
            CASE WHEN new.last_time >= old.last_time THEN new.last ELSE old.last END AS last
     FROM rollup_1h AS old LEFT JOIN new ON new.series_id = old.series_id AND new.time = old.time
     UNION ALL
-    SELECT series_id, time, count, min, max, sum, first, last FROM new
+    SELECT series_id, time, count, min, max, sum, parts, first, last FROM new
     WHERE NOT EXISTS (SELECT 1 FROM rollup_1h AS old WHERE old.series_id = new.series_id AND old.time = new.time)
 );

@@ -72,7 +72,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 -- One value per minute and series: of counters the greatest, of others the mean.
 CREATE VIEW metrics_summary AS
 SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
 FROM samples_1min AS bucket
@@ -86,9 +86,17 @@ SELECT series_id, time,
            SELECT max(value) FROM samples
            WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
                AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')), bucket.max)) AS max,
-       (SELECT (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) FROM samples
-           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
-               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+       coalesce((
+           SELECT CASE WHEN max(is_recent) THEN avg(mean) END FROM (
+               SELECT sum(sum) / sum(count) AS mean, max(is_recent) AS is_recent FROM (
+                   SELECT time, sum, count, 0 AS is_recent FROM rollup_10s
+                   WHERE rollup_10s.series_id = bucket.series_id AND rollup_10s.time >= bucket.time AND rollup_10s.time < bucket.time + 60000000000
+                   UNION ALL
+                   SELECT time - time % 10000000000, value, 1, 1 FROM samples
+                   WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+                       AND value IS NOT NULL AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+               ) GROUP BY time
+           )), bucket.sum / bucket.parts) AS mean
 FROM rollup_1min AS bucket;
 
 -- The minutes whose samples are all behind, each found by its first sample, whose time is `part_time`.
@@ -98,10 +106,12 @@ SELECT series_id, part.time AS part_time, part.time - part.time % 60000000000 AS
            WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
                AND samples.time < part.time - part.time % 60000000000 + 60000000000
                AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS max,
-       (SELECT avg(value) FROM samples
+       (SELECT avg(mean) FROM (
+           SELECT avg(value) AS mean FROM samples
            WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
                AND samples.time < part.time - part.time % 60000000000 + 60000000000
-               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+           GROUP BY samples.time - samples.time % 10000000000)) AS mean
 FROM samples AS part
 WHERE part.value IS NOT NULL AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
     AND NOT EXISTS (

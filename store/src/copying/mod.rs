@@ -9,7 +9,7 @@ mod tables;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use self::tables::{BUCKETS, BUCKETS_OF_FILE, LEDGER_LINE, QUARANTINE, ROLLUPS, SAMPLES, TABLES, Table};
+use self::tables::{LEDGER_LINE, QUARANTINE, ROLLUPS, RollupTable, SAMPLES, TABLES, Table};
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::labels::{labels_json, parse_labels};
@@ -193,11 +193,12 @@ impl Copying<'_> {
         if let Some(cut_us) = cut_us {
             let cut = constant(cut_us);
             written += self.numbers(&SAMPLES, "samples", &format!("WHERE time < {cut}"), None)?;
-            for (name, view, width_us) in ROLLUPS {
-                let columns = if self.is_file { BUCKETS_OF_FILE } else { BUCKETS };
-                let table = Table { name, columns, has_identity: false };
-                let rows = self.numbers(&table, view, &format!("WHERE time < {cut}"), Some(width_us))?;
-                self.tables.push((name, rows));
+            for rollup in &ROLLUPS {
+                let columns = rollup.columns(self.is_file);
+                let table = Table { name: rollup.name, columns, has_identity: false };
+                let rows =
+                    self.numbers(&table, rollup.view, &format!("WHERE time < {cut}"), Some(rollup))?;
+                self.tables.push((rollup.name, rows));
             }
             let state = if self.is_file {
                 "UPDATE rollup SET samples_rowid = (SELECT coalesce(max(rowid), 0) FROM samples)"
@@ -225,17 +226,16 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies rows of numbers and times of a relation, and makes the partitions that they need. `width_us` is
-    /// the width of the intervals of a rollup.
+    /// Copies rows of numbers and times of a relation, and makes the partitions that they need.
     fn numbers(
         &mut self,
         table: &Table,
         relation: &str,
         condition: &str,
-        width_us: Option<i64>,
+        of: Option<&RollupTable>,
     ) -> Result<u64, StoreError> {
         let is_file = self.is_file;
-        let read = if width_us.is_some() { BUCKETS } else { table.columns };
+        let read = of.map_or(table.columns, |rollup| rollup.columns(false));
         let select = format!("SELECT {} FROM {relation} {condition}", names(read));
         let Self { source, target, progress, days, .. } = self;
         let mut writing = Writing::new(&mut **target, table, is_file);
@@ -244,8 +244,8 @@ impl Copying<'_> {
             let mut row: Vec<Value<'static>> = numbers.iter().zip(read).map(number).collect();
             let time_us = numbers.iter().zip(read).find(|(_, (name, _))| *name == "time");
             let time_us = time_us.map_or(0, |(number, _)| number.integer().div_euclid(1000));
-            if let Some(width_us) = width_us.filter(|_| is_file) {
-                row.extend([Value::Time(time_us), Value::Time(time_us + width_us - 1)]);
+            if let Some(rollup) = of.filter(|_| is_file) {
+                row.extend([Value::Time(time_us), Value::Time(time_us + rollup.width_us - 1)]);
             }
             let day = time_us.div_euclid(DAY_US);
             let made = if is_file || table.name == QUARANTINE.name || !days.insert(day) {
@@ -276,7 +276,7 @@ impl Copying<'_> {
         for (table, written) in &self.tables {
             let count = format!("SELECT count(*) FROM {table}");
             let found: i64 = self.target.select_one(&count, &[]).context(ACTION)?;
-            let is_rollup = ROLLUPS.iter().any(|(name, ..)| name == table);
+            let is_rollup = ROLLUPS.iter().any(|rollup| rollup.name == *table);
             let expected: i64 = match is_rollup {
                 true => i64::try_from(*written).unwrap_or(i64::MAX),
                 false => self.source.select_one(&count, &[]).context(ACTION)?,

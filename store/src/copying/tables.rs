@@ -269,18 +269,9 @@ pub(super) const QUARANTINE: Table = table(
     &[("time", Time), ("series_id", Integer), ("value", Real), ("received", Time)],
 );
 
-/// The columns of rollups in a database, and those of a file.
-pub(super) const BUCKETS: &[Column] = &[
-    ("series_id", Integer),
-    ("time", Time),
-    ("count", Integer),
-    ("min", Real),
-    ("max", Real),
-    ("sum", Real),
-    ("first", Real),
-    ("last", Real),
-];
-pub(super) const BUCKETS_OF_FILE: &[Column] = &[
+/// Columns of rollups in a file; a database lacks the last two, and buckets of 10 s lack the first.
+const BUCKETS: &[Column] = &[
+    ("parts", Integer),
     ("series_id", Integer),
     ("time", Time),
     ("count", Integer),
@@ -292,12 +283,28 @@ pub(super) const BUCKETS_OF_FILE: &[Column] = &[
     ("first_time", Time),
     ("last_time", Time),
 ];
+const TENS: &[Column] = BUCKETS.split_at(1).1;
 
-/// The tables of rollups, the views of their rows, and the width of their intervals in microseconds.
-pub(super) const ROLLUPS: [(&str, &str, i64); 3] = [
-    ("rollup_10s", "samples_10s", 10_000_000),
-    ("rollup_1min", "samples_1min", 60_000_000),
-    ("rollup_1h", "samples_1h", 3_600_000_000),
+/// A table of rollups.
+pub(super) struct RollupTable {
+    pub(super) name: &'static str,
+    /// The view of its rows.
+    pub(super) view: &'static str,
+    /// The width of its buckets.
+    pub(super) width_us: i64,
+    columns_of_file: &'static [Column],
+}
+
+impl RollupTable {
+    pub(super) const fn columns(&self, is_file: bool) -> &'static [Column] {
+        if is_file { self.columns_of_file } else { self.columns_of_file.split_at(self.columns_of_file.len() - 2).0 }
+    }
+}
+
+pub(super) const ROLLUPS: [RollupTable; 3] = [
+    RollupTable { name: "rollup_10s", view: "samples_10s", width_us: 10_000_000, columns_of_file: TENS },
+    RollupTable { name: "rollup_1min", view: "samples_1min", width_us: 60_000_000, columns_of_file: BUCKETS },
+    RollupTable { name: "rollup_1h", view: "samples_1h", width_us: 3_600_000_000, columns_of_file: BUCKETS },
 ];
 
 #[cfg(test)]
@@ -337,8 +344,9 @@ mod tests {
         for (table, column) in columns {
             let is_left_out =
                 [table.as_str(), &format!("{table}.{column}")].iter().any(|name| LEFT_OUT.contains(name));
-            let is_rollup = ROLLUPS.iter().any(|(name, ..)| *name == table)
-                && BUCKETS_OF_FILE.iter().any(|(name, _)| *name == column);
+            let is_rollup = ROLLUPS.iter().any(|rollup| {
+                rollup.name == table && rollup.columns(true).iter().any(|(name, _)| *name == column)
+            });
             let is_copied = TABLES
                 .iter()
                 .chain([&SAMPLES, &QUARANTINE])

@@ -73,7 +73,9 @@ const ROLLUPS: [Rollup; 3] = [
         width: "1 min",
         width_us: MINUTE_US,
         source: "rollup_10s",
-        columns: OF_BUCKETS,
+        columns: "sum(count)::int8, min(min), max(max), sum(sum / count), count(*),
+             (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]",
         step_us: 6 * HOUR_US,
     },
     Rollup {
@@ -82,15 +84,12 @@ const ROLLUPS: [Rollup; 3] = [
         width: "1 h",
         width_us: HOUR_US,
         source: "rollup_1min",
-        columns: OF_BUCKETS,
+        columns: "sum(count)::int8, min(min), max(max), sum(sum), sum(parts)::int8,
+             (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]",
         step_us: 7 * 24 * HOUR_US,
     },
 ];
-
-/// The aggregated columns of buckets.
-const OF_BUCKETS: &str = "sum(count)::int8, min(min), max(max), sum(sum),
-     (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-     (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]";
 
 /// Returns true if the database has the tables.
 pub(super) fn exist(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {

@@ -24,7 +24,7 @@ const BUCKET: [Column; 9] = [
     ("count", ColumnType::Integer),
     ("min", ColumnType::Real),
     ("max", ColumnType::Real),
-    ("sum", ColumnType::Real),
+    ("mean", ColumnType::Real),
     ("first", ColumnType::Real),
     ("last", ColumnType::Real),
     ("increase", ColumnType::Real),
@@ -124,11 +124,11 @@ impl Reader {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, &span_ns) {
             let select = format!(
-                "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
+                "SELECT series_id, time, CAST(count AS bigint), min, max, sum / parts, first, last, increase FROM {source}
                  WHERE {condition} ORDER BY series_id, time"
             );
             self.stream(&select, &BUCKET, |row| {
-                let [series_id, time_ns, count, min, max, sum, first, last, increase] = row;
+                let [series_id, time_ns, count, min, max, mean, first, last, increase] = row;
                 let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
@@ -139,7 +139,7 @@ impl Reader {
                     count: to_count(count.integer())?,
                     min: min.real(),
                     max: max.real(),
-                    sum: sum.real(),
+                    mean: mean.real(),
                     first: first.real(),
                     last: last.real(),
                     increase: increase.real(),

@@ -20,19 +20,22 @@ const STEP_ROWS: i64 = 20_000;
 /// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// Computes the buckets of the samples with rowids from `$1` to `$2`.
+/// Computes the buckets of 10 s of the samples with rowids from `$1` to `$2`, and how they change a sum of
+/// means, as `polymeter_recent_bucket` does.
 const DELTA: &str = "INSERT INTO temp.delta
-     SELECT series_id, bucket, count, min, max, sum, first_time,
-            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = first_time
+     SELECT buckets.series_id, bucket, buckets.count, buckets.min, buckets.max, buckets.sum, buckets.first_time,
+            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = buckets.first_time
                  AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid LIMIT 1),
-            last_time,
-            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = last_time
-                 AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid DESC LIMIT 1)
+            buckets.last_time,
+            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = buckets.last_time
+                 AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid DESC LIMIT 1),
+            coalesce((old.sum + buckets.sum) / (old.count + buckets.count) - old.sum / old.count, buckets.sum / buckets.count),
+            old.series_id IS NULL
      FROM (
          SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max,
                 sum(value) AS sum, min(time) AS first_time, max(time) AS last_time
          FROM samples NOT INDEXED WHERE rowid BETWEEN $1 AND $2 AND value IS NOT NULL GROUP BY series_id, bucket
-     ) AS buckets";
+     ) AS buckets LEFT JOIN rollup_10s AS old ON old.series_id = buckets.series_id AND old.time = bucket";
 
 /// The tables, with the width of their buckets in nanoseconds.
 const TABLES: [(&str, i64); 3] =
@@ -41,7 +44,7 @@ const TABLES: [(&str, i64); 3] =
 pub(super) fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "add samples to the rollups";
     let delta = "CREATE TEMP TABLE IF NOT EXISTS delta (series_id INTEGER, time INTEGER, count INTEGER, min REAL, max REAL,
-         sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL)";
+         sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL, mean_change REAL, parts_change INTEGER)";
     connection.execute(delta, &[]).context(ACTION)?;
     while !stop.is_requested() && add_step(connection).context(ACTION)? {
         if stop.is_requested_within(PAUSE) {
@@ -84,11 +87,18 @@ fn position(connection: &mut dyn Connection) -> Result<(i64, i64), DatabaseError
 /// Several buckets of 10 s may belong to one: they are added one after the other, in the order of their
 /// times.
 fn merge(table: &str, width_ns: i64) -> String {
+    let (parts, sum, more) = if table == "rollup_10s" {
+        ("", "sum", "")
+    } else {
+        (", parts", "mean_change, parts_change", ", parts = parts + excluded.parts")
+    };
     format!(
-        "INSERT INTO {table} SELECT series_id, time - time % {width_ns}, count, min, max, sum, first_time, first, last_time, last
+        "INSERT INTO {table} (series_id, time, count, min, max, sum{parts}, first_time, first, last_time, last)
+         SELECT series_id, time - time % {width_ns}, count, min, max, {sum}, first_time, first, last_time, last
          FROM temp.delta WHERE true ORDER BY series_id, time
          ON CONFLICT (series_id, time) DO UPDATE SET
-             count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max), sum = sum + excluded.sum,
+             count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),
+             sum = sum + excluded.sum{more},
              first = CASE WHEN excluded.first_time < first_time THEN excluded.first ELSE first END,
              first_time = min(first_time, excluded.first_time),
              last = CASE WHEN excluded.last_time >= last_time THEN excluded.last ELSE last END,

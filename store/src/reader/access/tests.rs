@@ -299,7 +299,7 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
                     count: 1,
                     min: 1.0,
                     max: 1.0,
-                    sum: 1.0,
+                    mean: 1.0,
                     first: 1.0,
                     last: 1.0,
                     increase: 0.0,
