@@ -19,7 +19,7 @@ const ROOT = new URL('../../', import.meta.url);
 const SCHEMA = new URL('store/schema/postgres/', ROOT);
 // As in store/src/postgres/migrations.rs, for a server whose licence includes compression.
 const FILES = ['jobs', 'series', 'samples_hypertable', 'samples_compression', 'samples_quarantine', 'sessions',
-    'plans', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
+    'plans', 'stacks', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
 const OF_OTHER_STORES = ['citus', 'rollups_tables', 'samples_partitions'];
 const SECONDS = 3 * 86_400;
 const BEGIN = Date.UTC(2026, 0, 10) / 1000;

@@ -81,6 +81,12 @@ fn fill(environment: &mut TestEnvironment) {
         Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({})", end_us / SECOND_US),
     };
     environment.execute(&format!("UPDATE job SET ended = {end}; UPDATE job_node SET ended = {end}"));
+    if environment.kind == Kind::Timescale {
+        // The maintenance may have begun among the samples, and adds later ones ten minutes later.
+        for relation in ["samples_10s", "samples_1min", "samples_1h"] {
+            environment.execute(&format!("CALL refresh_continuous_aggregate('{relation}', NULL, NULL)"));
+        }
+    }
 }
 
 /// Sends samples of a day.
