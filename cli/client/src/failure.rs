@@ -7,16 +7,16 @@ use std::process::ExitCode;
 use polymeter_proto::control::{Answer, Refusal};
 use polymeter_service::log::chain;
 
-/// The reason for which a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
+/// A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command failed: exit status 1.
+    /// Exit status 1.
     Failed(String),
     /// An agent or the collector refused the request: exit status 1.
     Refused(Box<Refusal>),
-    /// The request failed on some nodes, and the result of each was printed: exit status 1.
+    /// Some nodes failed, and the result of each was printed: exit status 1.
     Partial(String),
-    /// The arguments are wrong: exit status 2, as for clap's own errors.
+    /// Exit status 2, as for clap's own errors.
     Usage(String),
     /// The agent or the collector does not answer: exit status 3.
     Unreachable(String),
@@ -24,18 +24,12 @@ pub enum Failure {
     NotRunning(String),
     /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126,
     /// as in a shell.
-    NotStarted {
-        /// The cause.
-        message: String,
-        /// True if the program was not found.
-        not_found: bool,
-    },
+    NotStarted { message: String, not_found: bool },
 }
 
-/// The format in which a failure is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorFormat {
-    /// Text on stderr.
+    /// On stderr.
     Text,
     /// Text on stderr, and JSON on stdout like any other answer.
     Json,
@@ -44,7 +38,7 @@ pub enum ErrorFormat {
 }
 
 impl ErrorFormat {
-    /// The format for a command with or without `--json`, which may be `run`.
+    /// `is_run`: the command is `run`.
     #[must_use]
     pub const fn of(json: bool, is_run: bool) -> Self {
         match (json, is_run) {
@@ -56,12 +50,10 @@ impl ErrorFormat {
 }
 
 impl Failure {
-    /// A failed action with all causes of the error.
     pub fn because(action: &str, error: &(dyn Error + 'static)) -> Self {
         Self::Failed(format!("{action}: {}", chain(error)))
     }
 
-    /// The exit status of the program.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -73,7 +65,7 @@ impl Failure {
         })
     }
 
-    /// Formats the failure as one line of JSON; none if the answer was already printed.
+    /// One line; none if the answer was already printed.
     pub fn json(&self) -> Option<String> {
         let refusal = match self {
             Self::Refused(refusal) => Refusal::clone(refusal),

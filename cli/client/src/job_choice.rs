@@ -13,15 +13,15 @@ use crate::connection::agent::{JOB_VARIABLE, ask_status, run_socket};
 use crate::failure::Failure;
 use crate::own_cgroups::OwnCgroups;
 
-/// The variables in which schedulers pass a job its id.
+/// Variables in which schedulers pass a job its id.
 const VARIABLES: [&str; 2] = ["SLURM_JOB_ID", "OAR_JOB_ID"];
 
-/// Returns the job that a scheduler started this command in.
+/// Job that a scheduler started this command in.
 pub fn scheduler_job() -> Option<String> {
     VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
 }
 
-/// Returns the job of the `polymeter run` in which this command runs, if its agent is the one at `socket`.
+/// Job of the `polymeter run` in which this command runs, if its agent is the one at `socket`.
 fn run_job(socket: &Path) -> Option<String> {
     run_socket().filter(|of_run| of_run == socket)?;
     std::env::var(JOB_VARIABLE).ok().filter(|id| !id.is_empty())
@@ -41,13 +41,13 @@ pub struct JobChoice {
 }
 
 impl JobChoice {
-    /// Returns true if a job is chosen, and not the node.
+    /// False for the node.
     pub const fn is_job(&self) -> bool {
         !self.node
     }
 
-    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at
-    /// `socket` determines it.
+    /// Id of the chosen job; none for the node. Without an option and a variable, the agent at `socket`
+    /// determines it.
     pub fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
         if self.node {
             return Ok(None);
@@ -87,10 +87,6 @@ pub struct LevelChoice {
 }
 
 impl LevelChoice {
-    /// Returns the chosen level; none without a choice.
-    ///
-    /// # Errors
-    /// Returns an error if the target is the node.
     pub fn level(self, job: &JobChoice) -> Result<Option<StepLevel>, Failure> {
         let level = match (self.steps, self.tasks) {
             (true, _) => StepLevel::Step,
@@ -105,13 +101,13 @@ impl LevelChoice {
     }
 }
 
-/// Returns the cgroup directories of this process; none if they cannot be read.
+/// Cgroup directories of this process; none if they cannot be read.
 fn own_directories() -> Vec<PathBuf> {
     let Ok(mounts) = Mounts::read(Path::new("/")) else { return Vec::new() };
     OwnCgroups::read(&mounts.proc).map_or_else(|_| Vec::new(), |own| own.directories(&mounts))
 }
 
-/// Returns the job in whose cgroups a process with the directories `own` runs; of nested jobs the innermost.
+/// Finds the job in whose cgroups a process with the directories `own` runs; of nested jobs the innermost.
 fn innermost_job<'a>(subjects: &'a [SubjectStatus], own: &[PathBuf]) -> Option<&'a str> {
     let depth = |subject: &SubjectStatus| {
         let around = subject.cgroups.iter().filter(|cgroup| own.iter().any(|own| own.starts_with(cgroup)));

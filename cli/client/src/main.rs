@@ -12,7 +12,7 @@ use polymeter_client::program;
 const NO_DAEMONS: &str = "this build contains no agent and no collector";
 const NO_STORES: &str = "this build has no store access";
 
-/// The commands of the full program alone: the name, the action, and the reason why it is not possible.
+/// Commands of the full program alone: the name, the action, and why it is not possible here.
 const LEFT_OUT: [(&str, &str, &str); 16] = [
     ("run", "run the command", NO_DAEMONS),
     ("report", "report", NO_STORES),

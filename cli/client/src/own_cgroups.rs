@@ -11,14 +11,12 @@ use procfs::{FromBufRead, ProcessCGroups};
 pub struct OwnCgroups(ProcessCGroups);
 
 impl OwnCgroups {
-    /// Reads the cgroups from the procfs at `proc`.
     pub fn read(proc: &Path) -> io::Result<Self> {
         let file = File::open(proc.join("self/cgroup"))?;
         ProcessCGroups::from_buf_read(BufReader::new(file)).map(Self).map_err(io::Error::other)
     }
 
-    /// Returns the path below the root of a hierarchy: the one of a version 1 controller, or version 2
-    /// without a controller.
+    /// Path below the root of a hierarchy: of a version 1 controller, or of version 2 without a controller.
     pub fn path(&self, controller: Option<&str>) -> PathBuf {
         let in_hierarchy = self.0.0.iter().find(|cgroup| match controller {
             None => cgroup.hierarchy == 0,
@@ -28,7 +26,7 @@ impl OwnCgroups {
         PathBuf::from(path.trim_start_matches('/'))
     }
 
-    /// Returns the directories in all mounted hierarchies.
+    /// In all mounted hierarchies.
     pub fn directories(&self, mounts: &Mounts) -> Vec<PathBuf> {
         let v2 = mounts.v2.iter().map(|root| root.join(self.path(None)));
         let v1 = mounts.v1.iter().map(|(controller, root)| root.join(self.path(Some(controller))));

@@ -30,13 +30,12 @@ struct CommandLine<C: Subcommand> {
     command: Option<C>,
 }
 
-/// Defines the command line of a program with the commands `C`.
 #[must_use]
 pub fn definition<C: Subcommand>() -> clap::Command {
     CommandLine::<C>::command()
 }
 
-/// Parses the command line, executes its command, and reports a failure. The full program has `local`.
+/// Parses the command line, executes its command, and reports a failure.
 pub fn main<C: Subcommand>(
     execute: fn(C, &Program) -> Result<ExitCode, Failure>,
     local: Option<&'static Local>,
@@ -60,14 +59,14 @@ pub fn main<C: Subcommand>(
     result.unwrap_or_else(|failure| report(&failure, format))
 }
 
-/// Returns the command line, and the format in which its command reports a failure.
+/// Parses the command line, and finds the format in which its command reports a failure.
 fn parse<C: Subcommand>() -> Result<(CommandLine<C>, ErrorFormat), clap::Error> {
     let matches = definition::<C>().try_get_matches()?;
     let format = ErrorFormat::of(wants_json(&matches), matches.subcommand_name() == Some("run"));
     Ok((CommandLine::from_arg_matches(&matches)?, format))
 }
 
-/// Returns true if the innermost command has the option `--json`.
+/// True if the innermost command has the option `--json`.
 fn wants_json(matches: &ArgMatches) -> bool {
     match matches.subcommand() {
         Some((_, of_command)) => wants_json(of_command),
@@ -75,14 +74,13 @@ fn wants_json(matches: &ArgMatches) -> bool {
     }
 }
 
-/// Prints a failure, and returns its exit status.
 #[must_use]
 pub fn report(failure: &Failure, format: ErrorFormat) -> ExitCode {
     terminal::print_failure(failure, format);
     failure.exit_code()
 }
 
-/// Returns the format in which a failure is reported if the arguments of the command cannot be parsed.
+/// Format in which a failure is reported if the arguments of the command cannot be parsed.
 #[must_use]
 pub fn unparsed_format() -> ErrorFormat {
     // The arguments after `--` belong to the command of `polymeter run`.

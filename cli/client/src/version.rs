@@ -7,59 +7,49 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::wire;
 use serde::{Deserialize, Serialize};
 
-/// The description of a build by Nix, relative to the directory of the program.
+/// Describes a build by Nix; relative to the directory of the program.
 const BUILD: &str = "../share/polymeter/build.json";
 
-/// The maximum size of the description of a build.
+/// Maximum size of the description of a build.
 const BUILD_BYTES: u64 = 4096;
 
-/// The directory of the Nix store.
 const NIX_STORE: &str = "/nix/store";
 
-/// The version of this program and the origin of its build.
 #[derive(Debug, Serialize)]
 pub struct Version {
     pub(crate) program: &'static str,
     pub(crate) version: &'static str,
-    /// The processor and operating system for which it was compiled.
+    /// Processor and operating system for which it was compiled.
     target: String,
-    /// The version of the protocol between agent and collector.
     protocol: u8,
-    /// The libraries and formats of the full program.
     #[serde(flatten)]
     local: Option<LocalVersion>,
-    /// The origin of a build by Nix.
     #[serde(flatten)]
     pub build: Build,
-    /// The path of the closure in the Nix store.
+    /// Path of the closure in the Nix store.
     #[serde(skip_serializing_if = "Option::is_none")]
     closure: Option<PathBuf>,
 }
 
-/// The versions of the store and of libzmq.
 #[derive(Debug, Serialize)]
 pub struct LocalVersion {
-    /// The version of the store's schema.
     pub schema: i32,
-    /// The version of libzmq.
     pub zeromq: String,
-    /// True if libzmq supports CURVE.
     pub curve: bool,
 }
 
-/// The origin of a build by Nix. Absent for other builds.
+/// Origin of a build by Nix; all absent for other builds.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// The revision of the sources; none if they had uncommitted changes.
+    /// Revision of the sources; none if they had uncommitted changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The SHA-256 of `flake.lock`.
+    /// SHA-256 of `flake.lock`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_sha256: Option<String>,
 }
 
 impl Version {
-    /// Returns the version of this program, which has the libraries `local`.
     #[must_use]
     pub fn of_this_program(local: Option<LocalVersion>) -> Self {
         let program = std::env::current_exe().unwrap_or_default();
@@ -75,14 +65,14 @@ impl Version {
     }
 }
 
-/// Reads the description of a build; none if there is none or it is invalid.
+/// None if the description is missing or invalid.
 fn build(path: &Path) -> Option<Build> {
     let mut text = String::new();
     File::open(path).ok()?.take(BUILD_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Returns the closure in the Nix store that contains `program`.
+/// Finds the closure in the Nix store that contains `program`.
 fn closure(program: &Path) -> Option<PathBuf> {
     let name = program.strip_prefix(NIX_STORE).ok()?.components().next()?;
     Some(Path::new(NIX_STORE).join(name))

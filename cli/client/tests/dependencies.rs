@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-/// The crates that the client must not contain.
+/// Crates that the client must not contain.
 const EXCLUDED: [&str; 9] = [
     "polymeter-agent",
     "polymeter-collector",
@@ -17,7 +17,6 @@ const EXCLUDED: [&str; 9] = [
     "parquet",
 ];
 
-/// Returns the names of the crates that a crate depends on.
 fn dependencies(package: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])

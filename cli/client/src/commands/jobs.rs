@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 
-/// Prints the jobs that the agent tracks.
 pub fn print_tracked(agent: &AgentOptions) -> Result<(), Failure> {
     let mut status = ask_status(&agent.socket, &Request::Jobs(JobsRequest {}))?;
     status.subjects.retain(|subject| subject.job.is_some());
@@ -20,7 +19,6 @@ pub fn print_tracked(agent: &AgentOptions) -> Result<(), Failure> {
     }
 }
 
-/// Lays out the jobs as a table.
 fn text(jobs: &[SubjectStatus], limit: Option<usize>) -> String {
     if jobs.is_empty() {
         return "no job is tracked on this node\n".to_owned();

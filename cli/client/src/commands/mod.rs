@@ -71,7 +71,6 @@ pub enum ClientCommand {
 }
 
 impl ClientCommand {
-    /// Executes the command.
     pub fn execute(self, program: &Program) -> Result<ExitCode, Failure> {
         match self {
             // The first group has exit statuses of its own.

@@ -38,7 +38,7 @@ pub struct SetArguments {
 }
 
 impl SetArguments {
-    /// Returns the requested periods by selector.
+    /// Requested periods by selector.
     fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
         let mut plan = BTreeMap::new();
         for text in &self.periods {
@@ -50,13 +50,12 @@ impl SetArguments {
         Ok(plan)
     }
 
-    /// Returns true if a metric was named in full, and not selected by a pattern.
+    /// True if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.periods.iter().any(|text| text.split('=').next() == Some(metric))
     }
 }
 
-/// Returns a row for each metric: its period, and the reason where that is longer than requested.
 fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) -> Vec<Vec<String>> {
     let row = |(metric, period): (&String, &String)| {
         let reason = (!reasons.is_empty()).then(|| reasons.get(metric).cloned().unwrap_or_default());

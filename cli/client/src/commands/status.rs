@@ -16,10 +16,10 @@ pub struct StatusArguments {
     agent: AgentOptions,
 }
 
-/// The width of the output where it is no terminal, in columns.
+/// Width of the output where it is no terminal.
 const COLUMNS: usize = 80;
 
-/// The width of the labels of the lines about the agent, in columns.
+/// Width of the labels of the lines about the agent, in columns.
 const LABEL: usize = 11;
 
 pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
@@ -30,7 +30,6 @@ pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
     terminal::print(&text(&status, terminal::width_limit(&std::io::stdout()).unwrap_or(COLUMNS)))
 }
 
-/// Lays out the status within `columns`.
 fn text(status: &StatusReport, columns: usize) -> String {
     let mut text = summary(status, columns);
     text.push('\n');
@@ -46,7 +45,7 @@ fn text(status: &StatusReport, columns: usize) -> String {
     text
 }
 
-/// Formats the lines about the agent as a whole.
+/// Lines about the agent as a whole.
 fn summary(status: &StatusReport, columns: usize) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
@@ -90,7 +89,7 @@ fn summary(status: &StatusReport, columns: usize) -> String {
     lines.into_iter().filter_map(line).collect()
 }
 
-/// Formats the versions if they differ; `own` is that of this command.
+/// None if the versions are equal; `own` is that of this command.
 fn version_skew(status: &StatusReport, own: &str) -> Option<String> {
     let versions = [("agent", Some(&status.agent_version)), ("collector", status.collector.version.as_ref())];
     let differs = |(name, version): (&str, Option<&String>)| {
@@ -117,7 +116,7 @@ fn clause_lines(text: &str, columns: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Formats the state of the connection to the collector, and the data that wait for it.
+/// State of the connection to the collector, and the data that wait for it.
 fn collector_text(collector: &CollectorStatus) -> String {
     let age = |us: i64| {
         let age_us = u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0);
@@ -135,7 +134,6 @@ fn collector_text(collector: &CollectorStatus) -> String {
     format!("{}{version}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address)
 }
 
-/// Formats the number of jobs that are not tracked, if there are any.
 fn untracked_jobs(status: &StatusReport) -> Option<String> {
     let counts = &status.counts;
     let left_out = counts.jobs_left_out.filter(|left_out| *left_out > 0)?;
@@ -146,18 +144,17 @@ fn untracked_jobs(status: &StatusReport) -> Option<String> {
     ))
 }
 
-/// Formats the number of lines of kernel files that have no series, if there are any.
+/// Lines of kernel files that have no series, if there are any.
 fn unknown_lines(status: &StatusReport) -> Option<String> {
     let lines = status.counts.unknown_lines;
     (lines > 0).then(|| format!("{lines} lines of kernel files are not known: see the agent's log"))
 }
 
-/// Formats the target of sources: the node or a job.
 fn target_name(subject: &SubjectStatus) -> String {
     subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"))
 }
 
-/// Returns a row for each source of the node and of each job, behind one with the name of the target.
+/// A row for each source of the node and of each job, behind one with the name of the target.
 fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let mut rows =
         vec![head(["SOURCE", "TAKEN", "LATE", "MISSED", "ABSENT", "DROPPED", "MEAN READ", "LONGEST"])];
@@ -174,8 +171,7 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Returns the metrics that the node and each job lack, with the reasons below them, in lines of at most
-/// `columns`.
+/// Metrics that the node and each job lack, with the reasons below them, in lines of at most `columns`.
 fn unavailable_lines(subjects: &[SubjectStatus], columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for subject in subjects.iter().filter(|subject| !subject.unavailable.is_empty()) {

@@ -5,7 +5,6 @@ use crate::local::Local;
 use crate::output::terminal;
 use crate::version::Version;
 
-/// Prints the version as text or as JSON.
 pub(crate) fn execute(json: bool, local: Option<&Local>) -> Result<(), Failure> {
     let version = Version::of_this_program(local.map(|local| (local.version)()));
     if json {

@@ -11,13 +11,12 @@ use polymeter_proto::control::{Answer, JobsRequest, Request};
 use super::beginning_with;
 use crate::connection::agent::{SOCKET, ask_within};
 
-/// The maximum time for finding ids.
+/// Maximum time for finding ids.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Finds the jobs that run on any node. The full program sets it.
 static RUNNING: OnceLock<fn() -> Vec<CompletionCandidate>> = OnceLock::new();
 
-/// Sets the function that finds the jobs that run on any node.
 pub fn set_running(find: fn() -> Vec<CompletionCandidate>) {
     RUNNING.get_or_init(|| find);
 }
@@ -40,14 +39,13 @@ pub fn within_patience(find: fn() -> Vec<CompletionCandidate>) -> Vec<Completion
     receiver.recv_timeout(PATIENCE).unwrap_or_default()
 }
 
-/// Returns the user whose jobs are shown; none for root, who sees all.
+/// User whose jobs are shown; none for root, who sees all.
 #[must_use]
 pub fn shown_user() -> Option<u32> {
     let user = rustix::process::geteuid();
     (!user.is_root()).then(|| user.as_raw())
 }
 
-/// Returns the jobs that this node's agent tracks.
 fn tracked() -> Vec<CompletionCandidate> {
     let answer = ask_within(SOCKET.as_ref(), &Request::Jobs(JobsRequest {}), PATIENCE);
     let Ok(Answer::Status(status)) = answer else { return Vec::new() };

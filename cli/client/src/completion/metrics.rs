@@ -8,7 +8,6 @@ use polymeter_proto::catalogue::{self, derived};
 use super::beginning_with;
 use super::periods;
 
-/// Completes a metric.
 pub fn metric(current: &OsStr) -> Vec<CompletionCandidate> {
     let candidate = |metric: &'static catalogue::Metric| {
         CompletionCandidate::new(metric.name).help(Some(metric.help.into()))
@@ -20,7 +19,7 @@ pub fn metric(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(current, named.map(candidate).chain(derived))
 }
 
-/// Completes a metric with a period, such as `cpu.usage=10ms`.
+/// Such as `cpu.usage=10ms`.
 pub fn metric_with_period(current: &OsStr) -> Vec<CompletionCandidate> {
     let text = current.to_string_lossy();
     let Some((selector, period)) = text.split_once('=') else {

@@ -12,20 +12,18 @@ const PERIODS: [&str; 9] = ["100us", "1ms", "10ms", "100ms", "1s", "10s", "1min"
 /// Usual durations of a lease.
 const DURATIONS: [&str; 6] = ["1min", "10min", "30min", "1h", "8h", "24h"];
 
-/// The units of periods and durations, the shortest first.
+/// Units of periods and durations, the shortest first.
 const UNITS: [&str; 5] = ["us", "ms", "s", "min", "h"];
 
-/// Completes a period.
 pub fn period(current: &OsStr) -> Vec<CompletionCandidate> {
     usual(current, &PERIODS)
 }
 
-/// Completes a duration.
 pub fn duration(current: &OsStr) -> Vec<CompletionCandidate> {
     usual(current, &DURATIONS)
 }
 
-/// Returns the usual values that begin with `current`; if there are none, `current` with each unit.
+/// Usual values that begin with `current`; if there are none, `current` with each unit.
 fn usual(current: &OsStr, values: &[&'static str]) -> Vec<CompletionCandidate> {
     let found = beginning_with(current, values.iter().map(CompletionCandidate::new));
     let number = current.to_string_lossy();

@@ -10,32 +10,31 @@ use polymeter_service::log::chain;
 use super::stream::{Stream, read_line};
 use crate::failure::Failure;
 
-/// The default path of the agent's control socket.
+/// Default path of the agent's control socket.
 pub const SOCKET: &str = "/run/polymeter/agent.sock";
 
-/// The variable in which `polymeter run` passes its command the socket of the agent within it.
+/// Variable in which `polymeter run` passes its command the socket of the agent within it.
 pub const SOCKET_VARIABLE: &str = "POLYMETER_SOCKET";
 
-/// The variable in which it passes the id of its job.
+/// Variable in which it passes the id of its job.
 pub const JOB_VARIABLE: &str = "POLYMETER_JOB_ID";
 
-/// The variable in which it passes the file with its samples.
+/// Variable in which it passes the file with its samples.
 pub const STORE_VARIABLE: &str = "POLYMETER_RUN_STORE";
 
-/// Returns the socket of the agent of the `polymeter run` in which this command runs; none outside of one.
+/// Socket of the agent of the `polymeter run` in which this command runs; none outside of one.
 pub fn run_socket() -> Option<PathBuf> {
     std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Returns the default of `--socket`: the agent of the `polymeter run` around this command, else the node's.
+/// Default of `--socket`: the agent of the `polymeter run` around this command, else the node's.
 pub fn default_socket() -> PathBuf {
     run_socket().unwrap_or_else(|| SOCKET.into())
 }
 
-/// The maximum time until an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum size of an answer: that of an agent with thousands of jobs has a tenth of it.
+/// Ten times the answer of an agent with thousands of jobs.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Options of a command that asks this node's agent.
@@ -51,30 +50,26 @@ pub struct AgentOptions {
 }
 
 impl AgentOptions {
-    /// Returns true if the socket is the default one.
     pub fn is_default(&self) -> bool {
         self.socket == Path::new(SOCKET)
     }
 }
 
-/// Sends a request and reads the answer.
 pub fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     ask_within(socket, verb, TIMEOUT)
 }
 
-/// Sends a request and reads the answer, which must arrive within `timeout`.
+/// The answer must arrive within `timeout`.
 pub fn ask_within(socket: &Path, verb: &Request, timeout: Duration) -> Result<Answer, Failure> {
     let stream = Stream::unix(socket, timeout).map_err(|error| unreachable(socket, &error))?;
     ask_on(stream, socket, verb)
 }
 
-/// Asks for the status of the agent, or for its jobs.
 pub fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure> {
     let answer = ask(socket, verb)?;
     if let Answer::Status(status) = answer { Ok(status) } else { Err(unexpected(answer)) }
 }
 
-/// Sends a request on an open connection, and reads the answer.
 pub(super) fn ask_on(mut stream: Stream, socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     let failed = |error| unreachable(socket, &error);
     match stream.write_all(&request_line(verb)?) {
@@ -91,7 +86,7 @@ pub(super) fn ask_on(mut stream: Stream, socket: &Path, verb: &Request) -> Resul
     serde_json::from_str(&answer).map_err(|error| unreadable(&error))
 }
 
-/// Encodes a request as one line.
+/// One line.
 pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     let mut line =
         serde_json::to_vec(verb).map_err(|error| Failure::because("cannot write the request", &error))?;
@@ -99,7 +94,7 @@ pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// Returns the failure for an answer that is a refusal, or that belongs to another request.
+/// Failure for an answer that is a refusal, or that belongs to another request.
 pub fn unexpected(answer: Answer) -> Failure {
     if let Answer::Refused(refusal) = answer {
         return Failure::Refused(Box::new(refusal));
@@ -109,7 +104,6 @@ pub fn unexpected(answer: Answer) -> Failure {
     )
 }
 
-/// Returns the failure for an answer that cannot be parsed.
 pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::Failed(format!(
         "cannot read the agent's answer: {}; check that agent and command have the same version",
@@ -117,12 +111,12 @@ pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
     ))
 }
 
-/// Returns true if a read or write timed out.
+/// True if a read or write timed out.
 pub fn is_timeout(error: &std::io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind())
 }
 
-/// Returns true if an error means that no agent listens.
+/// True if no agent listens.
 pub fn is_not_running(error: &std::io::Error) -> bool {
     let kinds = [
         ErrorKind::NotFound,
@@ -133,12 +127,11 @@ pub fn is_not_running(error: &std::io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// Returns the failure for an agent that does not answer.
 pub fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     unreachable_with(socket, error, "")
 }
 
-/// Returns the failure for an agent that does not answer, with the command's own remedy.
+/// Failure for an agent that does not answer, with the command's own remedy.
 pub fn unreachable_with(socket: &Path, error: &std::io::Error, remedy: &str) -> Failure {
     let socket = socket.display();
     if is_not_running(error) {

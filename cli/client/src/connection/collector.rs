@@ -16,37 +16,34 @@ use super::munge;
 use super::stream::{Stream, read_line};
 use crate::failure::Failure;
 
-/// The maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum time until the greeting, which the collector sends first.
+/// The collector sends its greeting first.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum time until the answer. The collector waits about five seconds for the nodes.
+/// The collector waits about five seconds for the nodes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The first byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1,
-/// "signature".
+/// First byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1, "signature".
 const ZMTP_SIGNATURE: u8 = 0xff;
 
-/// The maximum size of the greeting.
 const GREETING_BYTES: u64 = 1024;
 
-/// The maximum size of an answer; the collector limits its own to a quarter of it.
+/// Four times the collector's own limit on its answers.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The cause if a peer does not greet as a collector does.
+/// Cause if a peer does not greet as a collector does.
 const NOT_A_COLLECTOR: &str =
     "the peer does not answer as a collector of this version; check the port and the versions";
 
-/// The collectors of one store.
+/// Collectors of one store.
 #[derive(Debug)]
 pub struct Collector {
     config: CollectorConfig,
 }
 
 impl Collector {
-    /// Returns the collector at `endpoint`, else the configured one; none if none is configured.
+    /// The collector at `endpoint`, else the configured one; none if none is configured.
     pub fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,
@@ -78,7 +75,6 @@ impl Collector {
         }
     }
 
-    /// Sends a request about tokens.
     pub fn tokens(&self, request: &TokenRequest) -> Result<Vec<TokenInfo>, Failure> {
         match self.answer(&request.to_line())? {
             CollectorAnswer::Tokens(list) => Ok(list.tokens),
@@ -108,12 +104,12 @@ impl Collector {
         &self.config.endpoints
     }
 
-    /// Returns the socket of munged, if it is not munge's default.
+    /// None for munge's default socket.
     pub fn munge_socket(&self) -> Option<&Path> {
         self.config.munge_socket.as_deref()
     }
 
-    /// Returns the addresses of the collectors.
+    /// Addresses of the collectors.
     pub fn name(&self) -> String {
         let names: Vec<String> = self.config.endpoints.iter().map(ToString::to_string).collect();
         names.join(", ")
@@ -123,7 +119,7 @@ impl Collector {
         self.answer_on(line).map(|(answer, _)| answer)
     }
 
-    /// Returns the answer to a request, and the connection.
+    /// Answer to a request, and the connection.
     fn answer_on(&self, line: &str) -> Result<(CollectorAnswer, BufReader<Stream>), Failure> {
         let mut failures = Vec::new();
         for endpoint in &self.config.endpoints {
@@ -211,7 +207,6 @@ fn unexpected() -> Failure {
     Failure::Failed(message.to_owned())
 }
 
-/// Reads the greeting of a collector.
 fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
     let bytes = stream.fill_buf().map_err(|error| match timed_out(error, GREETING_TIMEOUT) {
         error if error.kind() == io::ErrorKind::TimedOut => {
@@ -247,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the error for a peer that sends `words` and then waits.
+    /// Error for a peer that sends `words` and then waits.
     fn error_for_peer(words: &'static [u8]) -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

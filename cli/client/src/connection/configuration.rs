@@ -9,25 +9,22 @@ use polymeter_service::document::{Faults, Reporter};
 
 use crate::failure::Failure;
 
-/// The environment variable with the address of the collector.
+/// Variable with the address of the collector.
 const VARIABLE: &str = "POLYMETER_COLLECTOR";
 
-/// The configuration of login nodes.
+/// Configuration of login nodes.
 const FILE: &str = "/etc/polymeter/client.toml";
 
-/// The default socket of a collector on this machine.
+/// Default socket of a collector on this machine.
 const SOCKET: &str = "/run/polymeter/collector.sock";
 
-/// The address of a collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CollectorEndpoint {
-    /// A socket on this machine.
     Socket(PathBuf),
     /// HOST:PORT.
     Tcp(String),
 }
 
-/// An invalid address of a collector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid collector address `{0}`: expected tcp://HOST:PORT or the absolute path of its socket")]
 pub struct InvalidEndpoint(String);
@@ -57,16 +54,16 @@ impl fmt::Display for CollectorEndpoint {
     }
 }
 
-/// The contents of `client.toml`.
+/// Contents of `client.toml`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ClientFile {
-    /// The addresses of the collectors; none if the file names none.
+    /// Empty if the file names none.
     collectors: Vec<CollectorEndpoint>,
-    /// The socket of munged, if it is not munge's default.
+    /// None for munge's default socket.
     munge_socket: Option<PathBuf>,
 }
 
-/// The collectors of one store, any of which answers requests, and the way to authenticate to them.
+/// Collectors of one store, any of which answers requests, and the way to authenticate to them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CollectorConfig {
     /// At least one, in the order in which they are tried.
@@ -75,8 +72,8 @@ pub(super) struct CollectorConfig {
 }
 
 impl CollectorConfig {
-    /// Returns the collector at `endpoint`, else those in the environment or the configuration; none if there
-    /// are none.
+    /// The collector at `endpoint`, else those in the environment or the configuration; none if there are
+    /// none.
     pub(super) fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,
@@ -101,7 +98,7 @@ impl CollectorConfig {
     }
 }
 
-/// Reads `client.toml`. A file that does not exist is empty.
+/// A file that does not exist is empty.
 fn read(path: &Path) -> Result<ClientFile, Failure> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(path, &text).map_err(|faults| Failure::Usage(faults.to_string())),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns a credential that signs `payload`, as one line.
+/// Gets a credential that signs `payload`, as one line.
 pub fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec<u8>> {
     let mut command = Command::new("munge");
     if let Some(socket) = socket {

@@ -15,20 +15,18 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// The deadline, on the monotonic clock.
+    /// On the monotonic clock.
     until_ns: u64,
 }
 
 #[derive(Debug)]
 enum Socket {
-    /// On this machine.
     Unix(UnixStream),
-    /// To another machine.
     Tcp(TcpStream),
 }
 
 impl Stream {
-    /// Connects to the socket at `path`. The connecting, the reads and the writes must end within `timeout`.
+    /// The connecting, the reads and the writes must end within `timeout`.
     pub fn unix(path: &Path, timeout: Duration) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // A listener that accepts nothing would keep connect(2) waiting.
@@ -37,7 +35,7 @@ impl Stream {
         Ok(Self::new(Socket::Unix(socket.into()), timeout))
     }
 
-    /// Connects to `address`. The reads and writes must end within another `timeout`.
+    /// The reads and writes must end within another `timeout` after connecting.
     pub fn tcp(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         // Each query is one short segment, and its answer is waited for.
@@ -57,7 +55,7 @@ impl Stream {
         self.until_ns = clock::monotonic_ns().saturating_add(timeout_ns);
     }
 
-    /// Returns the time until the deadline.
+    /// Time until the deadline.
     fn left(&self) -> io::Result<Duration> {
         match self.until_ns.saturating_sub(clock::monotonic_ns()) {
             0 => Err(ErrorKind::TimedOut.into()),
@@ -90,7 +88,6 @@ impl Write for Stream {
     }
 }
 
-/// Reads a line of at most `limit` bytes.
 pub(super) fn read_line(stream: &mut impl BufRead, limit: u64) -> io::Result<String> {
     let mut line = String::new();
     stream.take(limit).read_line(&mut line)?;

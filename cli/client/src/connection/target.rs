@@ -11,7 +11,7 @@ use super::configuration::CollectorEndpoint;
 use super::stream::Stream;
 use crate::failure::Failure;
 
-/// The end of the message that no agent runs here, where the collector can be asked instead.
+/// End of the message that no agent runs here, where the collector can be asked instead.
 pub const ALL_NODES_REMEDY: &str = ", or query all nodes of a job with --collector";
 
 /// Options of a command that can reach all nodes of a job.
@@ -36,44 +36,40 @@ pub struct ControlTarget {
     pub json: bool,
 }
 
-/// The answer of a control target.
 #[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 #[derive(Debug)]
 pub enum TargetAnswer {
-    /// The answer of this node's agent.
     Agent(Answer),
-    /// The answers of all nodes of the job.
     Nodes(JobAnswer),
 }
 
 impl ControlTarget {
-    /// Returns the control socket of the agent that is asked first: this node's, or that of the `polymeter
-    /// run` around this command.
+    /// Control socket of the agent that is asked first: this node's, or that of the `polymeter run` around
+    /// this command.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(default_socket)
     }
 
-    /// Returns the control socket of this node's agent, if the agent of a `polymeter run` is asked first.
+    /// Control socket of this node's agent, if the agent of a `polymeter run` is asked first.
     pub fn node_socket(&self) -> Option<&'static Path> {
         (self.socket.is_none() && run_socket().is_some()).then(|| Path::new(SOCKET))
     }
 
-    /// Returns true if the user wants the collector to be asked.
+    /// True if the user wants the collector to be asked.
     pub const fn prefers_collector(&self) -> bool {
         self.collector.is_some()
     }
 
-    /// Returns true if the collector may be asked where no agent here tracks the job.
+    /// True if the collector may be asked where no agent here tracks the job.
     pub const fn allows_collector(&self) -> bool {
         self.socket.is_none()
     }
 
-    /// Returns the collector that is chosen or configured; none if there is none.
+    /// The collector that is chosen or configured; none if there is none.
     pub fn collector(&self) -> Result<Option<Collector>, Failure> {
         Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())
     }
 
-    /// Sends a request that is about a job or about this node.
     pub fn ask(&self, verb: &Request, is_about_job: bool) -> Result<TargetAnswer, Failure> {
         let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());
         if self.collector.is_some()
@@ -107,7 +103,7 @@ impl ControlTarget {
     }
 }
 
-/// Asks an agent. The inner error means that none runs there.
+/// The inner error means that no agent runs there.
 fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
     let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
     match Stream::unix(socket, TIMEOUT) {
@@ -118,7 +114,7 @@ fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, F
     }
 }
 
-/// Returns the failure for an agent whose socket this user may not use, as that of another user's run.
+/// Failure for an agent whose socket this user may not use, as that of another user's run.
 fn not_permitted(socket: &Path, error: &std::io::Error) -> Failure {
     let remedy = if run_socket().is_some_and(|of_run| of_run == socket) {
         "only the user of the `polymeter run` around this command reaches its agent"

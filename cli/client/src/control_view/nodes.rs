@@ -10,7 +10,7 @@ use crate::output::printable::printable_name;
 use crate::output::table::table_within;
 use crate::output::{terminal, units};
 
-/// The maximum number of metrics that a line names; of the others it states the number.
+/// Metrics that a line names; of the others it states the number.
 const NAMED: usize = 4;
 
 /// Prints the answer of each node. Fails if a node refused or did not answer.
@@ -31,12 +31,11 @@ pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     Err(Failure::Partial(format!("succeeded on {succeeded} of {}", units::counted(answers.len(), "node"))))
 }
 
-/// Returns true if all nodes have executed the request.
 pub(crate) fn have_succeeded(answer: &JobAnswer) -> bool {
     answer.nodes.iter().all(|node| matches!(parsed(node), Some(Ok(answer)) if is_success(&answer)))
 }
 
-/// The answer of a node: none, an answer, or one that cannot be parsed.
+/// An answer, or one that cannot be parsed.
 type Parsed = Option<Result<Answer, Unreadable>>;
 
 /// An answer that cannot be parsed, as from an agent of another version.
@@ -51,7 +50,7 @@ const fn is_success(answer: &Answer) -> bool {
     !matches!(answer, Answer::Refused(_))
 }
 
-/// Lays out plans by node, and a table of the other answers.
+/// Plans by node, and a table of the other answers.
 fn text(answers: &[(&NodeAnswer, Parsed)], now_us: i64, limit: Option<usize>) -> String {
     let mut plans = String::new();
     let mut rows = Vec::new();
@@ -67,7 +66,7 @@ fn text(answers: &[(&NodeAnswer, Parsed)], now_us: i64, limit: Option<usize>) ->
     plans + &table_within(&rows, limit)
 }
 
-/// Returns the result of a node in a word, and the details.
+/// Result of a node in a word, and the details.
 fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
     let (result, detail) = match answer {
         None => ("no answer", String::new()),
@@ -103,7 +102,7 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
     (result.to_owned(), detail)
 }
 
-/// Formats a grant that the collector has shortened because the job has very many nodes.
+/// A grant that the collector has shortened because the job has very many nodes.
 fn abbreviated(node: &NodeAnswer, now_us: i64) -> Option<(String, String)> {
     let answer = node.answer.as_ref()?;
     let word = answer.get("answer")?.as_str().filter(|word| *word == "granted")?;

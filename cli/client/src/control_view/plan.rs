@@ -6,8 +6,8 @@ use polymeter_proto::step_level::StepLevel;
 use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
-/// Lays out a plan as a table, and below it the reasons for periods that are longer than requested, and the
-/// refused requests of the submission.
+/// A plan as a table, and below it the reasons for periods that are longer than requested, and the refused
+/// requests of the submission.
 pub(crate) fn plan_text(
     plan: &[PlanLine],
     refused: &[RefusedLine],
@@ -39,7 +39,7 @@ pub(crate) fn plan_text(
     text
 }
 
-/// Returns the name of the parts of a job that a line concerns.
+/// Parts of a job that a line concerns.
 const fn level_name(level: Option<StepLevel>) -> &'static str {
     match level {
         None => "job",
@@ -48,14 +48,14 @@ const fn level_name(level: Option<StepLevel>) -> &'static str {
     }
 }
 
-/// Formats the number of steps or tasks that a lease concerns now; none for a lease of the job as a whole.
+/// Steps or tasks that a lease concerns now; none for a lease of the job as a whole.
 pub(crate) fn targets_text(granted: &LeaseAnswer) -> Option<String> {
     let (level, targets) = (granted.level?, granted.targets?);
     let later = level_name(Some(level));
     Some(format!("applies to {} now, and to {later} that begin later", level.counted(targets)))
 }
 
-/// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
+/// Reason for a metric's period: the layer of the plan, and the owner of a lease.
 pub(crate) fn reason(line: &PlanLine) -> String {
     let actor = line.actor.as_deref().map_or_else(String::new, |actor| format!(" of {}", person(actor)));
     let derived =
@@ -63,23 +63,22 @@ pub(crate) fn reason(line: &PlanLine) -> String {
     format!("{}{actor}{derived}", line.cause)
 }
 
-/// Returns the name of an actor for the reader: `you`, or the name that agents give to others.
+/// Name of an actor for the reader: `you`, or the name that agents give to others.
 pub fn person(actor: &str) -> &str {
     if is_user(actor, rustix::process::geteuid().as_raw()) { "you" } else { actor }
 }
 
-/// Returns true for the name that agents give to the actor with this numeric id.
+/// True for the name that agents give to the actor with this numeric id.
 pub(crate) fn is_user(actor: &str, uid: u32) -> bool {
     actor.strip_prefix("uid ").and_then(|id| id.parse().ok()) == Some(uid)
 }
 
-/// Formats the predicted cost of sampling a job.
+/// Predicted cost of sampling a job.
 pub(crate) fn cost_text(cost: &PredictedCost) -> String {
     let samples = units::number(cost.samples_per_s);
     format!("{:.2} % of a CPU, {samples} samples/s, {:.0} bytes/s", cost.cpu_percent, cost.bytes_per_s)
 }
 
-/// Describes a release.
 pub(crate) fn released_text(released: &PmuReleaseAnswer, now_us: i64) -> String {
     let PmuReleaseAnswer { until_us, metrics } = released;
     let remaining = units::remaining(now_us, *until_us);

@@ -2,10 +2,9 @@
 
 use super::units;
 
-/// Bars by height.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Returns the values of the lowest and the highest bar; none without values.
+/// Values of the lowest and the highest bar; none without values.
 pub fn scale(means: &[Option<f64>]) -> Option<(f64, f64)> {
     let max = means.iter().flatten().copied().reduce(f64::max)?;
     let min = means.iter().flatten().copied().reduce(f64::min)?;
@@ -13,7 +12,7 @@ pub fn scale(means: &[Option<f64>]) -> Option<(f64, f64)> {
     Some((min.min(0.0), max))
 }
 
-/// Draws a bar for each value, and a blank for each absent one.
+/// A bar for each value, and a blank for each absent one.
 pub fn bars(means: &[Option<f64>]) -> String {
     let (base, max) = scale(means).unwrap_or((0.0, 0.0));
     let bar = |mean: Option<f64>| match mean {

@@ -2,15 +2,15 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The character that replaces text that was cut off. It takes one column.
+/// Replaces text that was cut off. It takes one column.
 const ELLIPSIS: char = '…';
 
-/// Returns the number of terminal columns that a text takes.
+/// Terminal columns that a text takes.
 pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// Returns the longest beginning of a text that takes at most `columns`.
+/// Longest beginning of a text that takes at most `columns`.
 pub fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let end = text.char_indices().find_map(|(at, character)| {
@@ -20,7 +20,7 @@ pub fn head(text: &str, columns: usize) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// Returns the longest end of a text that takes at most `columns`.
+/// Longest end of a text that takes at most `columns`.
 fn tail(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let begin = text.char_indices().rev().find_map(|(at, character)| {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use unicode_width::UnicodeWidthChar;
 
-/// The variables that name the locale of characters, the first that is set counts.
+/// Variables that name the locale of characters; the first that is set counts.
 const VARIABLES: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
 
 /// Replaces characters that the locale of this process cannot show: those with which this program draws and
@@ -19,7 +19,7 @@ pub fn replaced(text: &str, for_terminal: bool) -> Cow<'_, str> {
     if *is_utf8 || text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(ascii(text, for_terminal)) }
 }
 
-/// Returns true for the name of a locale with UTF-8: `de_DE.UTF-8`, `C.utf8`.
+/// True for the name of a locale with UTF-8: `de_DE.UTF-8`, `C.utf8`.
 fn is_utf8(locale: &str) -> bool {
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")

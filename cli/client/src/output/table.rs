@@ -4,25 +4,24 @@ use super::layout::{left_aligned, shortened, width, without_middle, wrapped};
 use super::printable::printable;
 use super::terminal;
 
-/// The blanks between two columns of a table.
+/// Blanks between two columns of a table.
 const GAP: &str = "  ";
 
-/// The minimum width to which a cell is shortened.
+/// Minimum width to which a cell is shortened.
 const CELL_MIN: usize = 6;
 
-/// The minimum width of a last column whose text is wrapped; a narrower one is shortened like any other.
+/// Minimum width of a last column whose text is wrapped; a narrower one is shortened like any other.
 const TEXT_MIN: usize = 16;
 
-/// Lays out rows as a table that fits standard output.
+/// Fits the table to standard output.
 pub fn table(rows: &[Vec<String>]) -> String {
     table_within(rows, terminal::width_limit(&std::io::stdout()))
 }
 
-/// The text of a value that is not known.
 const UNKNOWN: &str = "-";
 
-/// Lays out rows as a table, the first of which is its head. Columns are as wide as their widest cell. With
-/// a `limit` on the whole width, first columns without a known value are left out, then the last column is
+/// Lays out rows as a table, the first of which is its head. Columns are as wide as their widest cell. With a
+/// `limit` on the whole width, first columns without a known value are left out, then the last column is
 /// wrapped, then the widest cells are shortened.
 pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
     let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
@@ -48,7 +47,7 @@ fn with_gaps(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1)
 }
 
-/// Returns the rows without the columns that have nothing but unknown values below their head.
+/// Leaves out the columns that have nothing but unknown values below their head.
 fn without_unknown(rows: &[Vec<String>]) -> Vec<Vec<String>> {
     let is_known = |column: usize| {
         let mut cells = rows.iter().skip(1).filter_map(|row| row.get(column));
@@ -61,17 +60,16 @@ fn without_unknown(rows: &[Vec<String>]) -> Vec<Vec<String>> {
     rows.iter().map(known).collect()
 }
 
-/// Returns the head of a table as a row.
 pub fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
-/// Formats a value; `-` for one that is not known.
+/// `-` for a value that is not known.
 pub fn figure<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
-/// Returns the width of the widest cell of a column.
+/// Width of the widest cell of a column.
 pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
     rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
 }
@@ -90,7 +88,7 @@ fn narrow(widths: &mut [usize], limit: usize) {
     }
 }
 
-/// Lays out one row: one line, or more where the text of the last cell is wrapped.
+/// One line, or more where the text of the last cell is wrapped.
 fn table_row(row: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     let before: usize = widths.iter().rev().skip(1).map(|width| width + GAP.len()).sum();

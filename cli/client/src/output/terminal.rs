@@ -9,65 +9,63 @@ use super::locale::replaced;
 use super::printable::{printable_json, printable_lines};
 use crate::failure::{ErrorFormat, Failure};
 
-/// The width assumed for a terminal that does not know its own, and for charts in a file.
+/// Width assumed for a terminal that does not know its own, and for charts in a file.
 pub const COLUMNS: usize = 100;
 
-/// The minimum width to which output is fitted.
+/// Minimum width to which output is fitted.
 const COLUMNS_MIN: usize = 20;
 
-/// Returns the width that a terminal reports; one that does not know it reports 0.
+/// Terminals that do not know their width report 0.
 fn reported_width(columns: u16) -> Option<usize> {
     (columns > 0).then(|| usize::from(columns).max(COLUMNS_MIN))
 }
 
-/// Returns the width to which output to `stream` is fitted: that of a terminal; none for a file or a pipe.
+/// Width to which output to `stream` is fitted: that of a terminal; none for a file or a pipe.
 pub fn width_limit(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let width = || tcgetwinsize(stream).ok().and_then(|size| reported_width(size.ws_col)).unwrap_or(COLUMNS);
     stream.is_terminal().then(width)
 }
 
-/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not
-/// set.
+/// True for a terminal that understands colours if NO_COLOR is not set.
 pub fn has_colours(stream: &impl IsTerminal) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// Prints lines of text on stdout. A closed pipe, as after `head`, is not an error.
+/// A closed pipe, as after `head`, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(text).map(drop)
 }
 
-/// Prints lines of text on stdout, and returns whether a reader was still there.
+/// Returns whether a reader was still there.
 pub fn print_to_reader(text: &str) -> Result<bool, Failure> {
     let shown = replaced(text, io::stdout().is_terminal());
     has_reader(write_all(printable_lines(&shown).as_bytes()))
 }
 
-/// Prints JSON on stdout, and returns whether a reader was still there.
+/// Returns whether a reader was still there.
 pub fn print_json_to_reader(json: &str) -> Result<bool, Failure> {
     has_reader(write_all(printable_json(json).as_bytes()))
 }
 
-/// Prints a value as indented JSON on stdout.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::because("cannot write the answer as JSON", &error))?;
     print_json_to_reader(&(text + "\n")).map(drop)
 }
 
-/// Prints text with colours, whose parts were made printable one by one, on stdout.
+/// Prints text with colours, whose parts were made printable one by one.
 pub fn print_styled(text: &str) -> Result<(), Failure> {
     print_raw(replaced(text, io::stdout().is_terminal()).as_bytes())
 }
 
-/// Prints bytes that this program made itself on stdout, such as a shell script.
+/// Prints bytes that this program made itself, such as a shell script.
 pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
     has_reader(write_all(bytes)).map(drop)
 }
 
-/// Writes to stdout, and flushes the standard library's buffer.
+/// Flushes the standard library's buffer.
 fn write_all(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
@@ -82,18 +80,16 @@ fn has_reader(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// Prints lines of text on stderr. An error is ignored: there is no other place to report it.
+/// An error is ignored: there is no other place to report it.
 pub fn print_error(text: &str) {
     let shown = replaced(text, io::stderr().is_terminal());
     io::stderr().lock().write_all(printable_lines(&shown).as_bytes()).ok();
 }
 
-/// Prints JSON on stderr.
 pub fn print_error_json(json: &str) {
     io::stderr().lock().write_all(printable_json(json).as_bytes()).ok();
 }
 
-/// Prints the reason for which a command failed.
 pub fn print_failure(failure: &Failure, format: ErrorFormat) {
     let json = failure.json().filter(|_| format != ErrorFormat::Text);
     match (format, &json) {

@@ -10,13 +10,13 @@ use clap_complete::env::{CompleteEnv, Shells};
 use crate::failure::Failure;
 use crate::output::terminal;
 
-/// The environment variable with which a script asks for candidates; its value is the name of the shell.
+/// Variable with which a script asks for candidates; its value is the name of the shell.
 const VARIABLE: &str = "_POLYMETER_COMPLETE";
 
-/// The program that scripts ask, found by the shell.
+/// Program that scripts ask, found by the shell.
 const PROGRAM: &str = "polymeter";
 
-/// The script for bash. It joins the words that bash splits at = and :, which that of clap does not.
+/// Joins the words that bash splits at = and :, which the script of clap does not.
 const BASH: &str = include_str!("polymeter.bash");
 
 #[derive(Debug, clap::Args)]
@@ -25,12 +25,11 @@ pub struct CompletionsArguments {
     shell: Shell,
 }
 
-/// The end of the script for zsh. From a directory of `fpath`, zsh loads the script as the function
-/// `_polymeter` when something is completed for the first time, and expects candidates from that call.
+/// End of the script for zsh. From a directory of `fpath`, zsh loads the script as the function `_polymeter`
+/// when something is completed for the first time, and expects candidates from that call.
 const ZSH_AUTOLOAD: &str =
     "\n[ \"$funcstack[1]\" = _polymeter ] && _clap_dynamic_completer_polymeter \"$@\"\n";
 
-/// Prints the completion script.
 pub(crate) fn execute(arguments: &CompletionsArguments) -> Result<(), Failure> {
     if arguments.shell == Shell::Bash {
         return terminal::print_raw(BASH.as_bytes());
@@ -50,7 +49,7 @@ pub(crate) fn execute(arguments: &CompletionsArguments) -> Result<(), Failure> {
     terminal::print_raw(&script)
 }
 
-/// Prints the candidates that a script asks for. Returns false if none does.
+/// Prints the candidates that a script asks for; false if none does.
 pub(crate) fn answer(command: fn() -> Command) -> bool {
     let directory = std::env::current_dir().ok();
     let complete = CompleteEnv::with_factory(command).var(VARIABLE);

@@ -14,7 +14,7 @@ use super::problem::report;
 use crate::connection::agent::ask_within;
 use crate::failure::Failure;
 
-/// The maximum time until an answer. The job's start is delayed meanwhile.
+/// Maximum time until an answer. The job's start is delayed meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for starting an agent if none runs.
@@ -41,16 +41,14 @@ pub(crate) struct StartOptions {
     exit_when_idle: bool,
 }
 
-/// The result of a request to an agent that may not run.
+/// Result of a request to an agent that may not run.
 #[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 enum Attempt {
-    /// The agent answered.
     Answered(Answer),
     /// No agent runs, or it is about to stop: a new one may be started.
     NotRunning(Failure),
 }
 
-/// Sends a request to the agent at `socket`.
 fn attempt(socket: &Path, verb: &Request) -> Result<Attempt, Failure> {
     match ask_within(socket, verb, TIMEOUT) {
         Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
@@ -62,7 +60,7 @@ fn attempt(socket: &Path, verb: &Request) -> Result<Attempt, Failure> {
     }
 }
 
-/// Sends a request to the running agent at `socket`.
+/// Fails if no agent runs at `socket`.
 pub(super) fn ask_running(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     match attempt(socket, verb)? {
         Attempt::Answered(answer) => Ok(answer),
@@ -70,7 +68,7 @@ pub(super) fn ask_running(socket: &Path, verb: &Request) -> Result<Answer, Failu
     }
 }
 
-/// Sends a request to the agent at `socket`; starts one if none runs.
+/// Starts an agent if none runs.
 pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions) -> Result<Answer, Failure> {
     match attempt(socket, verb)? {
         Attempt::Answered(answer) => return Ok(answer),
@@ -92,7 +90,7 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions
     ask_running(socket, verb)
 }
 
-/// Returns the file that is locked while an agent is started at `socket`.
+/// Locked while an agent is started at `socket`.
 fn start_lock(socket: &Path) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".starting");
@@ -100,7 +98,6 @@ fn start_lock(socket: &Path) -> PathBuf {
 }
 
 impl StartOptions {
-    /// Starts an agent and waits until it is ready.
     fn start(&self, socket: &Path) -> Result<(), Failure> {
         let in_own_directory = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
         let program =
@@ -135,9 +132,8 @@ impl StartOptions {
     }
 }
 
-/// Returns true for a log line of the agent, in either format, whose level is below warning.
+/// True for a log line of the agent, in either format, whose level is below warning.
 fn is_informative(line: &str) -> bool {
-    /// The field of a JSON log line.
     #[derive(serde::Deserialize)]
     struct Leveled {
         level: String,

@@ -74,14 +74,13 @@ impl DetailOptions {
     }
 }
 
-/// Returns the scheduler whose script this is.
 fn scheduler(environment: &impl SchedulerEnvironment) -> Option<Identifier> {
     let schedulers = [("SLURM_JOB_ID", "slurm"), ("OAR_JOB_ID", "oar"), ("OAR_JOBID", "oar")];
     let (_, name) = schedulers.into_iter().find(|(variable, _)| environment.get(variable).is_some())?;
     Identifier::try_from(name).ok()
 }
 
-/// Returns the id of a task of an array, or of a component of a heterogeneous job.
+/// Id of a task of an array, or of a component of a heterogeneous job.
 fn composed_id(environment: &impl SchedulerEnvironment) -> Option<String> {
     let composed = |job: &str, separator: &str, part: &str| {
         Some(format!("{}{separator}{}", environment.printable(job)?, environment.printable(part)?))

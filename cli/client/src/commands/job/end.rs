@@ -14,8 +14,8 @@ use super::said::{self, Said, Unread, printable};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
 
-/// The signal with which Slurm reports that a job ran out of memory (its SIG_OOM, 253, without the bit of a
-/// core dump), and Slurm's name of that state.
+/// Signal with which Slurm reports that a job ran out of memory (its SIG_OOM, 253, without the bit of a core
+/// dump), and Slurm's name of that state.
 const OUT_OF_MEMORY: (u32, &str) = (125, "OUT_OF_MEMORY");
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ pub(super) fn execute(arguments: &EndArguments) -> Result<ExitCode, Failure> {
 }
 
 impl EndDescription {
-    /// Returns the announcement of the end, and what of it could not be read.
+    /// Builds the announcement of the end, and notes the fields that could not be read.
     fn end(&self, environment: &impl SchedulerEnvironment) -> Result<(EndRequest, Unread), Failure> {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();

@@ -6,12 +6,11 @@ use polymeter_proto::text::escape;
 
 use crate::failure::Failure;
 
-/// The variables of a scheduler's script.
 pub(super) trait SchedulerEnvironment {
-    /// Returns a variable that is set and not empty.
+    /// None if the variable is not set or empty.
     fn get(&self, name: &str) -> Option<String>;
 
-    /// Returns a variable that is set and not empty, made printable.
+    /// Like [`Self::get`], but made printable.
     fn printable(&self, name: &str) -> Option<String> {
         self.get(name).map(|text| escape(text.as_bytes().trim_ascii()))
     }
@@ -31,7 +30,7 @@ impl SchedulerEnvironment for ProcessEnvironment {
     }
 }
 
-/// Returns the id of the job: the one of an option, else the scheduler's.
+/// Id of the job: that of an option, else the scheduler's.
 pub(super) fn job_id(
     option: Option<&String>,
     environment: &impl SchedulerEnvironment,
@@ -52,7 +51,6 @@ pub(super) mod fixed {
 
     use super::SchedulerEnvironment;
 
-    /// An environment with fixed variables, for tests.
     pub(crate) struct FixedEnvironment(BTreeMap<&'static str, &'static str>);
 
     impl FixedEnvironment {

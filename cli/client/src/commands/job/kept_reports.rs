@@ -16,31 +16,30 @@ use super::problem::report;
 use crate::connection::collector::Collector;
 use crate::failure::Failure;
 
-/// The number of reports that are kept: those of a night on a large cluster. Further ones are lost.
+/// Reports that are kept: those of a night on a large cluster. Further ones are lost.
 const REPORTS_MAX: usize = 20_000;
 
-/// The refusals of a report, one for each delivery, after which it is lost.
+/// Refusals of a report, one for each delivery, after which it is lost.
 const REFUSALS_MAX: u32 = 30;
 
-/// The longest request that is read from a file.
+/// Longest request that is read from a file.
 const REPORT_BYTES: u64 = 64 * 1024;
 
-/// A directory of reports, which belongs to this user alone.
+/// Directory of reports, which belongs to this user alone.
 #[derive(Debug)]
 pub(super) struct KeptReports {
     directory: PathBuf,
 }
 
-/// The file of a report.
 struct Kept {
     path: PathBuf,
-    /// Its name without the number of refusals.
+    /// Name of the file without the number of refusals.
     name: String,
     refusals: u32,
 }
 
 impl KeptReports {
-    /// Opens a directory, and creates it if it is missing.
+    /// Creates the directory if it is missing.
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
         let failed = |cause: &dyn std::fmt::Display| {
             let shown = directory.display();
@@ -59,7 +58,6 @@ impl KeptReports {
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// Keeps a request.
     pub(super) fn keep(&self, line: &str) -> Result<(), Failure> {
         let failed = |error: io::Error| {
             Failure::Failed(format!("cannot keep a report in {}: {error}", self.directory.display()))
@@ -113,7 +111,7 @@ impl KeptReports {
         Ok(self.list().map_err(failed)?.len())
     }
 
-    /// Lists the reports. Other files, such as one that locks the directory, are left alone.
+    /// Leaves other files alone, such as one that locks the directory.
     fn list(&self) -> io::Result<Vec<Kept>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -129,7 +127,7 @@ impl KeptReports {
     }
 }
 
-/// Returns true for a directory that only this user can change.
+/// True for a directory that only this user can change.
 fn is_own(metadata: &Metadata) -> bool {
     let is_closed = metadata.mode() & 0o022 == 0;
     metadata.is_dir() && is_closed && metadata.uid() == rustix::process::geteuid().as_raw()

@@ -48,13 +48,13 @@ pub(crate) fn execute(arguments: &JobArguments) -> ExitCode {
     })
 }
 
-/// Returns true if `arguments` belong to a scheduler's script, which wrong usage must not fail.
+/// True if `arguments` belong to a scheduler's script, which wrong usage must not fail.
 pub(crate) fn tolerates_wrong_usage(mut arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.nth(1).is_some_and(|command| command == "job")
         && !arguments.any(|argument| argument == "--strict")
 }
 
-/// Reports an error on stderr and to syslog.
+/// Reports on stderr and to syslog.
 pub(crate) fn report_error(message: &str) {
     problem::report(Severity::Error, message);
 }

@@ -4,7 +4,7 @@ use polymeter_service::log::{Severity, syslog};
 
 use crate::output::terminal;
 
-/// Reports a problem on stderr and to syslog, where administrators look for it.
+/// Reports on stderr and to syslog, where administrators look for it.
 pub(super) fn report(severity: Severity, message: &str) {
     terminal::print_error(&format!("polymeter: {message}\n"));
     syslog::send("polymeter", severity, message);

@@ -11,7 +11,7 @@ use polymeter_proto::text::escape;
 
 use super::environment::SchedulerEnvironment;
 
-/// Words of schedulers for a value that is not known or not set.
+/// What schedulers write for a value that is not known or not set.
 const NOTHING: [&str; 10] = [
     "N/A",
     "NOT_SET",
@@ -25,7 +25,7 @@ const NOTHING: [&str; 10] = [
     "NOT SET",
 ];
 
-/// The parser of an option whose value a scheduler provides: any bytes, made printable.
+/// Parses an option whose value a scheduler provides: any bytes, made printable.
 pub(super) fn printable() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|text| escape(text.as_bytes().trim_ascii()))
 }
@@ -39,7 +39,7 @@ fn says_nothing(text: &str) -> bool {
 pub(super) struct Unread(Vec<(String, String)>);
 
 impl Unread {
-    /// Reads the field `name`; none if it says nothing or cannot be read.
+    /// None if the field says nothing or cannot be read.
     pub(super) fn read<T, E: Display>(
         &mut self,
         name: &str,
@@ -53,18 +53,15 @@ impl Unread {
         parse(said).map_err(|error| self.note(name, said, &error)).ok()
     }
 
-    /// Keeps the text of a field that could not be read.
     pub(super) fn note(&mut self, name: &str, text: &str, error: &dyn Display) {
         let kept = format!("{name} {text}");
         self.0.push((format!("cannot read `{text}` of {name}: {error}; it counts as unknown"), kept));
     }
 
-    /// Returns a warning for each field that could not be read.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(warning, _)| warning.as_str())
     }
 
-    /// Returns the texts of the fields that could not be read.
     pub(super) fn texts(&self) -> Option<String> {
         let texts: Vec<&str> = self.0.iter().map(|(_, text)| text.as_str()).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
@@ -90,14 +87,14 @@ impl<E: SchedulerEnvironment> Said<'_, E> {
         self.unread.read(&name, &text, parse)
     }
 
-    /// Reads a name, which is shortened if it is long; none for a blank one.
+    /// Shortens a long name; none for a blank one.
     pub(super) fn name(&mut self, option: (&str, Option<&String>), variables: &[&str]) -> Option<Identifier> {
         let (_, text) = self.text(option, variables)?;
         let text = text.trim();
         Identifier::try_from(text).ok().or_else(|| Identifier::escaped(text.as_bytes()))
     }
 
-    /// Returns an option, or the first of the variables that is set in its place, with its name.
+    /// An option, or the first of the variables that is set in its place, with its name.
     fn text(&self, (name, option): (&str, Option<&String>), variables: &[&str]) -> Option<(String, String)> {
         if let Some(text) = option {
             return Some((name.to_owned(), text.clone()));
@@ -106,30 +103,24 @@ impl<E: SchedulerEnvironment> Said<'_, E> {
     }
 }
 
-/// The reason for which a field cannot be read.
+/// Why a field cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
-    /// A number.
     #[error("expected a whole number below 4294967296")]
     Number,
-    /// An amount of memory.
     #[error("expected a number with a unit of K, M, G, T, P or E, below 8E")]
     Size,
-    /// A time.
     #[error("expected a time such as 90, 1:30, 2:00:00, 1-12, 1-12:30:00 or UNLIMITED")]
     Time,
-    /// An item of a list of resources.
     #[error("expected NAME=COUNT")]
     Item,
-    /// A list of GPUs.
     #[error("expected numbers or UUIDs such as 0,1")]
     Gpus,
-    /// A text.
     #[error("it has more than 256 bytes")]
     TooLong,
 }
 
-/// Parses a list of nodes, of which a shortened one would be wrong.
+/// Refuses a list that is too long: a shortened one would be wrong.
 pub(super) fn nodes(text: &str) -> Result<String, InvalidField> {
     Identifier::try_from(text).map(String::from).map_err(|_invalid| InvalidField::TooLong)
 }
@@ -146,11 +137,8 @@ pub(super) fn exit_status(text: &str) -> Result<(u32, Option<u32>), InvalidField
     }
 }
 
-/// Parses a time limit, in seconds; none if there is no limit. `1-12:30` has hours and minutes behind the
-/// days.
-///
-/// # Errors
-/// Returns an error if it is no time.
+/// Parses a time limit in Slurm's notation; none if there is no limit. `1-12:30` has hours and minutes behind
+/// the days.
 pub fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
     if ["UNLIMITED", "INFINITE"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return Ok(None);
@@ -182,11 +170,8 @@ pub fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
     sum.filter(|sum| i64::try_from(*sum).is_ok()).map(Some).ok_or(InvalidField::Time)
 }
 
-/// Parses a quantity: a number, also with decimals, with an optional binary unit up to E (`4.69P`), which
-/// `B` or `iB` may follow. Numbers that a store cannot hold are refused.
-///
-/// # Errors
-/// Returns an error if it is no quantity.
+/// Parses a number, also with decimals, with an optional binary unit up to E (`4.69P`), which `B` or `iB` may
+/// follow. Refuses numbers that a store cannot hold.
 pub fn quantity(text: &str) -> Result<u64, InvalidField> {
     let text = text.strip_suffix(['B', 'b']).map_or(text, |text| text.strip_suffix('i').unwrap_or(text));
     let last = text.chars().next_back().ok_or(InvalidField::Size)?;
@@ -209,8 +194,7 @@ pub(super) fn memory(text: &str) -> Result<u64, InvalidField> {
     quantity(text.strip_suffix('n').unwrap_or(text))
 }
 
-/// Parses the cores of nodes in Slurm's notation, `16(x2),8`: a number, and that of the nodes in a row that
-/// have it.
+/// Parses Slurm's notation `16(x2),8` into pairs: a number of cores, and how many nodes in a row have it.
 fn cores_in_rows(per_node: &str) -> impl Iterator<Item = Result<(u32, u32), InvalidField>> {
     per_node.split(',').map(|part| match part.split_once("(x") {
         None => Ok((number(part)?, 1)),
@@ -228,8 +212,8 @@ pub(super) fn cores(per_node: &str) -> Result<u32, InvalidField> {
     })
 }
 
-/// Returns the cores of one node in Slurm's notation; the place of the node in the list of nodes counts only
-/// where they differ.
+/// Cores of one node in Slurm's notation; the place of the node in the list of nodes counts only where they
+/// differ.
 pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) -> Option<u32> {
     let rows: Vec<(u32, u32)> = cores_in_rows(per_node).collect::<Result<_, _>>().ok()?;
     let (first, _) = *rows.first()?;
@@ -246,7 +230,7 @@ pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) ->
     None
 }
 
-/// The most GPUs of a node that a range of numbers stands for.
+/// Most GPUs of a node that a range of numbers stands for.
 const GPUS_MAX: u32 = 1024;
 
 /// Parses a list of GPUs such as `0,2-4`, and writes its ranges out. Only numbers and UUIDs count:
@@ -278,7 +262,7 @@ pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
     is_list.then_some(devices).ok_or(InvalidField::Gpus)
 }
 
-/// The resources of a job on all its nodes.
+/// Resources of a job on all its nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tres {
     pub(super) memory_bytes_per_node: Option<u64>,
@@ -286,7 +270,6 @@ pub(super) struct Tres {
     pub(super) cores: Option<u32>,
 }
 
-/// The amount of one resource.
 #[derive(Debug, Clone, Copy, Default)]
 enum Amount {
     #[default]
@@ -296,7 +279,7 @@ enum Amount {
 }
 
 impl Amount {
-    /// Reads the amount of an item. Slurm counts memory in megabytes where it writes no unit.
+    /// Slurm counts memory in megabytes where it writes no unit.
     fn read(item: &str, value: &str, (option, unread): (&str, &mut Unread)) -> Self {
         let in_megabytes =
             item.starts_with("mem") && value.trim_end().ends_with(|c: char| c.is_ascii_digit());
@@ -326,7 +309,7 @@ impl Amount {
 }
 
 impl Tres {
-    /// Reads Slurm's notation, each item by itself. Other resources are ignored. GPUs are counted as
+    /// Reads Slurm's notation, each item by itself, and ignores other resources. GPUs are counted as
     /// `gres/gpu`, by type as `gres/gpu:TYPE`, or both, depending on what Slurm tracks.
     pub(super) fn read(option: &str, text: &str, unread: &mut Unread) -> Self {
         let (mut memory, mut nodes, mut gpus, mut typed_gpus, mut cores) = Default::default();

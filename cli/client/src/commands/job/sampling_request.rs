@@ -6,34 +6,31 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::step_level::StepLevel;
 
-/// The prefix of the request in the comment of a job.
+/// Prefix of the request in the comment of a job.
 const PREFIX: &str = "polymeter:";
 
-/// The maximum size of a request: a comment can contain anything.
+/// Maximum size of a request: a comment can contain anything.
 const BYTES_MAX: usize = 4096;
 
-/// A parsed request. The agent checks its metrics and periods.
+/// The agent checks its metrics and periods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SamplingRequest {
-    /// Periods by selector.
+    /// Periods by selector, here and for each step and task.
     pub(super) plan: BTreeMap<String, String>,
-    /// Those of each step.
     pub(super) steps: BTreeMap<String, String>,
-    /// Those of each task.
     pub(super) tasks: BTreeMap<String, String>,
-    /// True if the hardware events of the job are to be closed.
+    /// Close the hardware events of the job.
     pub(super) pmu_release: bool,
-    /// The duration of the lease and of the release.
+    /// Duration of the lease and of the release.
     pub(super) duration: Option<String>,
 }
 
-/// Returns the request in a comment, up to a semicolon or the end of the line.
+/// Finds the request in a comment, up to a semicolon or the end of the line.
 pub(super) fn in_comment(comment: &str) -> Option<&str> {
     let (_, rest) = comment.split_once(PREFIX)?;
     rest.split([';', '\n']).next()
 }
 
-/// The invalid part of a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidRequest {
     #[error("it has more than {BYTES_MAX} bytes")]
@@ -42,7 +39,6 @@ pub(super) enum InvalidRequest {
     NoDuration,
     #[error("`pmu` is not followed by `release`; write `pmu release`")]
     NoRelease,
-    /// A selector.
     #[error("`{0}` has no period; write {0}=10ms")]
     NoPeriod(String),
 }

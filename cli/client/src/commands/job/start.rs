@@ -18,10 +18,10 @@ use super::sampling_request::{self, SamplingRequest};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
 
-/// The variables of Slurm's versions with the nodes of the job.
+/// Variables of Slurm's versions with the nodes of the job.
 const NODE_LISTS: [&str; 2] = ["SLURM_NODELIST", "SLURM_JOB_NODELIST"];
 
-/// The variables with the GPUs of the job on this node: Slurm's, NVIDIA's, AMD's, and that of OpenCL.
+/// GPUs of the job on this node: variables of Slurm, NVIDIA, AMD and OpenCL.
 const GPU_LISTS: [&str; 5] = [
     "SLURM_JOB_GPUS",
     "CUDA_VISIBLE_DEVICES",
@@ -30,10 +30,10 @@ const GPU_LISTS: [&str; 5] = [
     "GPU_DEVICE_ORDINAL",
 ];
 
-/// The time after which a job without a time limit ends for Slurm: a year.
+/// Time after which a job without a time limit ends for Slurm: a year.
 const UNLIMITED_S: u64 = 365 * 86_400;
 
-/// The exit status of a refusal, as for every command.
+/// Exit status of a refusal, as for every command.
 const REFUSED: u8 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -128,7 +128,7 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
 }
 
 impl JobDescription {
-    /// Returns the announcement of the job, and a warning for each field that cannot be read: the job is
+    /// Builds the announcement of the job, and a warning for each field that cannot be read: the job is
     /// tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
@@ -195,7 +195,7 @@ impl JobDescription {
         details.time_limit_s = details.time_limit_s.or(limit_s);
     }
 
-    /// Returns the owner's sampling request, as it was written.
+    /// Owner's sampling request, as it was written.
     fn request_text(&self, environment: &impl SchedulerEnvironment) -> Option<String> {
         if self.request.is_some() {
             return self.request.clone();
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
     }
 
-    /// The variables of slurmd 22.05, and those that later versions add, on one of three nodes.
+    /// Variables of slurmd 22.05, and those that later versions add, on one of three nodes.
     #[test]
     fn a_prolog_alone_tells_what_slurm_gave_on_its_node() {
         let prolog = |per_node, more: [(&'static str, &'static str); 3]| {

@@ -108,11 +108,11 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The exit status while reports are left.
+/// Exit status while reports are left.
 const LEFT: u8 = 3;
 
 impl StateDescription {
-    /// Returns the report, and what of it could not be read.
+    /// Builds the report, and notes the fields that could not be read.
     fn request(&self, environment: &impl SchedulerEnvironment) -> Result<(StateRequest, Unread), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
         let (details, cores) = self.details.details(&mut said);

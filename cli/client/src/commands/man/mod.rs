@@ -16,10 +16,10 @@ use crate::local::Program;
 use crate::output::terminal;
 pub use supplements::{SUPPLEMENTS, Supplement};
 
-/// The manual's section of user commands.
+/// Section of the manual.
 pub const USER_COMMANDS: &str = "1";
 
-/// The manual's section of daemons.
+/// Section of the manual.
 const DAEMONS: &str = "8";
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,6 @@ pub struct ManArguments {
     out: Option<PathBuf>,
 }
 
-/// Prints the page of the program, or writes those of all commands.
 pub(crate) fn execute(arguments: &ManArguments, program: &Program) -> Result<(), Failure> {
     let commands =
         with_subcommands((program.definition)()).into_iter().map(|command| (command, USER_COMMANDS));
@@ -55,7 +54,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a command and its subcommands with their full names.
+/// A command and its subcommands with their full names.
 #[must_use]
 pub fn with_subcommands(command: Command) -> Vec<Command> {
     let mut command = command.disable_help_subcommand(true);
@@ -71,7 +70,7 @@ pub fn with_subcommands(command: Command) -> Vec<Command> {
     commands
 }
 
-/// Returns the name and the text of a page.
+/// Name and text of a page.
 pub fn page(command: Command, section: &str) -> Result<(String, String), Failure> {
     let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned();
     // The name of a subcommand has hyphens here, as that of its page.

@@ -13,8 +13,8 @@ pub(super) fn sections(supplement: Option<&Supplement>) -> String {
     .concat()
 }
 
-/// Returns a section with a paragraph for each entry: its term in bold, and its description. Of command lines
-/// the description comes first.
+/// A paragraph for each entry: its term in bold, and its description. Of command lines the description comes
+/// first.
 fn section(title: &str, entries: &[Entry], are_commands: bool) -> String {
     let mut text = String::new();
     for (term, description) in entries {

@@ -1,23 +1,19 @@
 //! The parts of the manual pages that do not follow from the definitions of the commands, as data.
 
-/// The parts of one page.
 #[derive(Debug)]
 pub struct Supplement {
-    /// The command with its full name.
+    /// With its full name.
     pub command: &'static str,
-    /// Exit statuses, if they are not the usual ones.
+    /// Empty if they are the usual ones.
     pub exit_status: &'static [Entry],
-    /// Environment variables.
     pub environment: &'static [Entry],
     pub files: &'static [Entry],
     /// Command lines, and their effects.
     pub examples: &'static [Entry],
 }
 
-/// A term, and its description.
 pub(super) type Entry = (&'static str, &'static str);
 
-/// The exit statuses of most commands.
 pub(super) const EXIT_STATUS: &[Entry] = &[
     ("0", "Success."),
     ("1", "The request was refused, or failed."),
@@ -88,14 +84,13 @@ const RULES: Entry = ("/etc/polymeter/advice.d", "The site's rules for findings.
 const FILE: Entry = ("polymeter.db", "The store in the working directory, if no collector is configured.");
 const SCRIPTS: Entry = ("/usr/libexec/polymeter", "The scripts that schedulers call.");
 
-/// The environment of commands that ask agents and collectors.
+/// Of commands that ask agents and collectors.
 const REMOTE_ENVIRONMENT: &[Entry] = &[RUN, JOB, COLLECTOR];
-/// The files of commands that ask agents and collectors.
+/// Of commands that ask agents and collectors.
 const REMOTE_FILES: &[Entry] = &[SOCKET, CLIENT, COLLECTOR_SOCKET];
-/// The files of commands that read stored jobs.
+/// Of commands that read stored jobs.
 const READING_FILES: &[Entry] = &[CLIENT, COLLECTOR_SOCKET, FILE];
 
-/// The supplements of all pages.
 pub const SUPPLEMENTS: &[Supplement] = &[
     Supplement {
         command: "polymeter",

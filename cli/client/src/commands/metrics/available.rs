@@ -26,7 +26,6 @@ pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Sele
     }
 }
 
-/// Lays out the available metrics, and below them the unavailable ones.
 fn text(metrics: &[MetricLine], limit: Option<usize>) -> String {
     let cell = |known: &Option<String>| figure(known.as_deref(), str::to_owned);
     let mut rows = vec![head(["METRIC", "UNIT", "PERIOD", "READ COST", "SOURCE"])];

@@ -9,14 +9,12 @@ use serde::Serialize;
 
 use crate::output::table::{head, table};
 
-/// Lays out metrics as a table.
 pub(super) fn text(metrics: &[&Metric], derived: &[&Derived]) -> String {
     let computed = (!derived.is_empty()).then(|| derived_text(derived));
     let sampled = (!metrics.is_empty()).then(|| sampled_text(metrics));
     sampled.into_iter().chain(computed).collect::<Vec<_>>().join("\n")
 }
 
-/// Lays out derived metrics with their formulas.
 fn derived_text(derived: &[&Derived]) -> String {
     let mut rows = vec![head(["DERIVED METRIC", "UNIT", "MACHINE", "FORMULA"])];
     for derived in derived {
@@ -60,7 +58,6 @@ fn sampled_text(metrics: &[&Metric]) -> String {
     table(&rows)
 }
 
-/// A metric as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct MetricDescription {
     name: &'static str,
@@ -72,7 +69,6 @@ pub(super) struct MetricDescription {
     origins: Vec<String>,
 }
 
-/// Describes metrics for JSON.
 pub(super) fn json(metrics: &[&'static Metric], derived: &[&'static Derived]) -> Vec<MetricDescription> {
     let descriptions = metrics.iter().map(|metric| MetricDescription {
         name: metric.name,
@@ -99,7 +95,7 @@ pub(super) fn json(metrics: &[&'static Metric], derived: &[&'static Derived]) ->
     descriptions.chain(computed).collect()
 }
 
-/// Formats the time within which the values are accurate; empty if every read is exact.
+/// Time within which the values are accurate; empty if every read is exact.
 fn granularity(metric: &Metric) -> String {
     metric.granularity().map_or_else(String::new, |time| time.to_string())
 }
@@ -112,10 +108,10 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The cost of a read of each kind of sources, which `polymeter-bench read-cost --write` measures.
+/// Cost of a read of each kind of sources, which `polymeter-bench read-cost --write` measures.
 const READ_COST: &str = include_str!("read_cost.md");
 
-/// Returns the page docs/reference/metrics.md.
+/// The page docs/reference/metrics.md.
 pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\
@@ -187,7 +183,7 @@ pub(super) fn markdown() -> String {
     page
 }
 
-/// Returns the part of the page about regions of programs.
+/// Part of the page about regions of programs.
 fn regions() -> String {
     let mut part = String::from(
         "\n`region.*` are counted by [instrumented programs](../how-to/regions.md), by the labels `region`, `process` and `rank`. The agent reads\n`process.rank` in the environment of a process, where a launcher numbers processes; its labels are `process` and `rank`:\n\n\
@@ -200,7 +196,6 @@ fn regions() -> String {
     part
 }
 
-/// Returns the section about derived metrics.
 fn derived_page() -> String {
     let mut page = String::from(
         "\n## Derived metrics\n\n\
@@ -236,7 +231,6 @@ const fn is_v1(origin: &Origin) -> bool {
     matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V1(_), .. }, .. })
 }
 
-/// Describes an origin of a metric.
 fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Text { file, field } => place(file, field),

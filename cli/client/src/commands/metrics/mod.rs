@@ -35,7 +35,7 @@ pub struct MetricsArguments {
     agent: AgentOptions,
 }
 
-/// Returns true if a selector names a derived metric; any glob that matches does.
+/// True if a selector names a derived metric; any glob that matches does.
 fn is_listed(derived: &Derived, selector: &Selector) -> bool {
     selector.matches(derived.name) || derived.is_selected(selector)
 }

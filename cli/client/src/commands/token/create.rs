@@ -41,7 +41,6 @@ pub(super) struct CreateArguments {
     collector: CollectorOptions,
 }
 
-/// A created token.
 #[derive(Debug, Serialize)]
 struct Created {
     token: String,

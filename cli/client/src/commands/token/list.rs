@@ -29,7 +29,6 @@ pub(super) fn execute(arguments: &ListArguments) -> Result<(), Failure> {
     terminal::print(&table(&rows(&tokens, all_users)))
 }
 
-/// Returns the rows of a table of tokens.
 pub(super) fn rows(tokens: &[TokenInfo], has_users: bool) -> Vec<Vec<String>> {
     let mut heading = head(["ID", "SCOPE", "CREATED", "EXPIRES", "LAST USE", "NAME"]);
     if has_users {

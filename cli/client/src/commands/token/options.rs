@@ -27,7 +27,6 @@ pub(super) struct CollectorOptions {
 }
 
 impl CollectorOptions {
-    /// Sends a request, and returns the tokens of the answer.
     pub(super) fn ask(&self, request: &TokenRequest) -> Result<Vec<TokenInfo>, Failure> {
         let collector = Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())?;
         let collector = collector.ok_or_else(|| {
@@ -39,7 +38,7 @@ impl CollectorOptions {
     }
 }
 
-/// Returns a time to the minute, in UTC.
+/// A time to the minute, in UTC.
 pub(super) fn minute(time_us: i64) -> String {
     rfc3339(time_us).chars().take(16).collect::<String>() + "Z"
 }

@@ -67,7 +67,6 @@ pub struct WatchArguments {
 }
 
 impl WatchArguments {
-    /// Returns true if lines are printed instead of the live view.
     fn prints_lines(&self) -> bool {
         let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
         let is_requested = self.plain || self.target.json || self.duration.is_some() || self.count.is_some();
@@ -113,7 +112,6 @@ fn watch_functions(
     })
 }
 
-/// The lines, and what belongs to them.
 struct Watched {
     lines: WatchSource,
     target: RequestTarget,
@@ -145,8 +143,8 @@ async fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins to watch: this node's agent, or all nodes of the job if the user wants that, or no agent here
-/// tracks it. Returns the first line, so that a refusal is reported before the screen changes.
+/// Watches this node's agent, or all nodes of the job if the user wants that, or no agent here tracks it.
+/// Returns the first line, so that a refusal is reported before the screen changes.
 async fn begin(
     arguments: &WatchArguments,
     job: Option<&str>,
@@ -209,7 +207,7 @@ async fn begin_agent(
     Ok((first, Watched { lines: WatchSource::Agent(stream), target, facts }))
 }
 
-/// Begins to watch all nodes of a job. Returns none for the node, and if no collector is configured.
+/// Watches all nodes of a job. None for the node, and if no collector is configured.
 async fn begin_nodes(
     arguments: &WatchArguments,
     job: Option<&str>,

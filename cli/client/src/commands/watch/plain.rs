@@ -8,12 +8,11 @@ use crate::local::WatchLine;
 use crate::output::printable::printable;
 use crate::output::terminal;
 
-/// Options of the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineOptions {
     /// Print the agent's lines unchanged.
     pub(super) json: bool,
-    /// The number of samples after which the output ends.
+    /// Samples after which the output ends.
     pub(super) count: Option<u64>,
 }
 
@@ -55,13 +54,12 @@ pub(super) async fn print(
     }
 }
 
-/// Returns the number of samples in an answer.
 fn samples(answer: &Answer) -> u64 {
     if let Answer::Samples(SamplesLine { values, .. }) = answer { values.len() as u64 } else { 0 }
 }
 
-/// Formats a line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if
-/// there is one.
+/// A line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if there is
+/// one.
 fn text(answer: &Answer, limit: u64) -> String {
     let Answer::Samples(SamplesLine { metric, labels, unit, times_us, values, .. }) = answer else {
         return String::new();

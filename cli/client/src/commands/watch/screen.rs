@@ -27,10 +27,10 @@ use crate::local::WatchLine;
 use crate::output::layout::width;
 use crate::output::locale::replaced;
 
-/// The interval at which the view is redrawn. Keys take effect immediately.
+/// Keys take effect immediately.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The capacity of the queue of keys.
+/// Capacity of the queue of keys.
 const KEYS_MAX: usize = 64;
 
 /// Shows the view until the user or a signal ends it, and returns the exit status.
@@ -83,7 +83,7 @@ pub(super) async fn show(
     }
 }
 
-/// Sends a request on a connection of its own.
+/// Uses a connection of its own.
 fn send(target: RequestTarget, request: Request) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || target.ask(&request))
 }
@@ -109,10 +109,10 @@ fn events() -> mpsc::Receiver<Event> {
     receiver
 }
 
-/// The terminal in the mode of the view. It is restored on drop and on a panic.
+/// Terminal in the mode of the view. It is restored on drop and on a panic.
 #[derive(Debug, Default)]
 struct Screen {
-    /// The columns and lines of the terminal when it was drawn last.
+    /// Columns and lines of the terminal when it was drawn last.
     size: (u16, u16),
     shown: Vec<ScreenLine>,
 }
@@ -172,27 +172,23 @@ impl Drop for Screen {
     }
 }
 
-/// Switches the terminal to the mode of the view.
 fn take() -> io::Result<()> {
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, DisableLineWrap, Hide)
 }
 
-/// Returns the terminal as it was.
 fn restore() -> io::Result<()> {
     terminal::disable_raw_mode()?;
     execute!(io::stdout(), LeaveAlternateScreen, EnableLineWrap, Show)
 }
 
-/// The effect of a signal.
 enum SignalAction {
-    /// Exit with this status.
     Exit(u8),
     /// Stop until continued.
     Suspend,
 }
 
-/// The signals whose effect follows the restoration of the terminal.
+/// Signals that take effect once the terminal is restored.
 struct ScreenSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

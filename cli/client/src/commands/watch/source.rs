@@ -12,7 +12,6 @@ use crate::connection::collector::Collector;
 use crate::failure::Failure;
 use crate::local::WatchLine;
 
-/// The source of the lines.
 #[derive(Debug)]
 pub(super) enum WatchSource {
     /// An agent, as it takes samples.
@@ -22,7 +21,7 @@ pub(super) enum WatchSource {
 }
 
 impl WatchSource {
-    /// Returns the next line. Cancel-safe.
+    /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<WatchLine, Failure> {
         match self {
             Self::Agent(stream) => stream.next().await,
@@ -33,17 +32,16 @@ impl WatchSource {
     }
 }
 
-/// The receiver of the requests that keys of the view cause.
+/// Receives the requests that keys of the view cause.
 #[derive(Debug, Clone)]
 pub(super) enum RequestTarget {
-    /// The agent at this socket.
     Agent(PathBuf),
     /// All nodes of the job.
     Collector(Arc<Collector>),
 }
 
 impl RequestTarget {
-    /// Sends a request. Of several nodes, a refusal is returned if there is one.
+    /// Of several nodes, a refusal is returned if there is one.
     pub(super) fn ask(&self, request: &Request) -> Result<Answer, Failure> {
         match self {
             Self::Agent(socket) => ask(socket, request),
@@ -52,7 +50,7 @@ impl RequestTarget {
     }
 }
 
-/// Sends a request to all nodes of a job. Returns the first refusal, else the answer of the first node.
+/// Returns the first refusal, else the answer of the first node.
 fn ask_nodes(collector: &Collector, request: &Request) -> Result<Answer, Failure> {
     let answers = collector.ask(request)?.nodes.into_iter().filter_map(|node| node.answer);
     let mut answers: Vec<Answer> = answers.filter_map(|answer| serde_json::from_value(answer).ok()).collect();

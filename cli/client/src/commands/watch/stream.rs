@@ -12,25 +12,24 @@ use crate::connection::agent::{request_line, unreachable, unreadable};
 use crate::failure::Failure;
 use crate::local::WatchLine;
 
-/// The maximum size of a line: several times the agent's limit on the data that wait for a client.
+/// Several times the agent's limit on the data that wait for a client.
 const LINE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The maximum time without a line; the agent reports its progress every second.
+/// Maximum time without a line; the agent reports its progress every second.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection on which the agent sends samples.
+/// Connection on which the agent sends samples.
 #[derive(Debug)]
 pub(super) struct WatchStream {
     socket: PathBuf,
     stream: BufReader<UnixStream>,
-    /// The received part of an incomplete line.
+    /// Received part of an incomplete line.
     partial: Vec<u8>,
-    /// The time at which the next line must be complete.
+    /// When the next line must be complete.
     due: Instant,
 }
 
 impl WatchStream {
-    /// Sends the request to the agent at `socket`.
     pub(super) async fn open(socket: &Path, watch: WatchRequest) -> Result<Self, Failure> {
         let failed = |error| unreachable(socket, &error);
         let line = request_line(&Request::Watch(watch))?;
@@ -40,7 +39,7 @@ impl WatchStream {
         Ok(Self { socket: socket.to_owned(), stream, partial, due })
     }
 
-    /// Returns the next line. Cancel-safe: a partial line and its deadline are kept.
+    /// Cancel-safe: a partial line and its deadline are kept.
     pub(super) async fn next(&mut self) -> Result<WatchLine, Failure> {
         let room = LINE_BYTES.saturating_sub(self.partial.len() as u64);
         let mut limited = (&mut self.stream).take(room);

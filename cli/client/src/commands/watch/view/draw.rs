@@ -11,28 +11,27 @@ use crate::output::printable::{printable, printable_name};
 use crate::output::table::figure;
 use crate::output::{chart, units};
 
-/// The widths of a value and of a period, and the minimum width of a name.
+/// Widths of a value and of a period, and the minimum width of a name.
 const VALUE: usize = 11;
 const PERIOD: usize = 6;
 const NAME_MIN: usize = 12;
-/// The width of a reason, and the minimum and maximum widths of a chart, if there is room.
+/// Width of a reason, and the minimum and maximum widths of a chart, if there is room.
 const REASON: usize = 16;
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// The additional width that is required for a reason or a chart in the rows.
+/// Additional width that is required for a reason or a chart in the rows.
 const SPARE: usize = 12;
 
-/// The minimum height for a chart of the selected row below the table.
+/// Minimum height for a chart of the selected row below the table.
 const CHART_LINES: usize = 12;
 
-/// The limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
+/// Limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
 const MEMORY_LIMIT_MAX: f64 = 4.6e18;
 
-/// The width of the keys in the help page.
+/// Width of the keys in the help page.
 const KEYS: usize = 17;
 
-/// The keys of the help page.
 const HELP: [(&str, &str); 7] = [
     ("up, down, j, k", "select a metric"),
     ("+", "sample it at a shorter period, for 10 min"),
@@ -43,7 +42,7 @@ const HELP: [(&str, &str); 7] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-/// The widths of the table's columns; 0 for columns that are left out.
+/// Widths of the table's columns; 0 for columns that are left out.
 #[derive(Debug, Clone, Copy)]
 struct Widths {
     name: usize,
@@ -71,7 +70,7 @@ impl Widths {
 pub(in crate::commands::watch) type ScreenLine = StyledContent<String>;
 
 impl View {
-    /// Returns at most `height` lines of at most `columns`, from the top of the screen.
+    /// At most `height` lines of at most `columns`, from the top of the screen.
     pub(in crate::commands::watch) fn lines(&self, columns: usize, height: usize) -> Vec<ScreenLine> {
         let plain = ContentStyle::new();
         let bar = |text: String| plain.reverse().apply(left_aligned(&text, columns));
@@ -111,7 +110,6 @@ impl View {
         lines
     }
 
-    /// The parts of the title line.
     fn title(&self) -> Vec<String> {
         let job =
             self.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {}", printable_name(job)));
@@ -122,7 +120,7 @@ impl View {
         [Some(job), state, since, self.cores(), self.memory(), cost, time].into_iter().flatten().collect()
     }
 
-    /// The cores that the job uses, of those that it has.
+    /// Cores that the job uses, of those that it has.
     fn cores(&self) -> Option<String> {
         let used = units::number(self.job_total("cpu.usage")? / 1e9);
         Some(match self.facts.cores {
@@ -131,7 +129,7 @@ impl View {
         })
     }
 
-    /// The memory that the job uses, and its limit.
+    /// Memory that the job uses, and its limit.
     fn memory(&self) -> Option<String> {
         let used = self.job_total("memory.current")?;
         let limit = self.job_total("memory.limit").filter(|limit| *limit < MEMORY_LIMIT_MAX);
@@ -141,19 +139,19 @@ impl View {
         Some(format!("{}{of}", units::value("bytes", used)))
     }
 
-    /// Returns a style with a colour, if it is wanted and the terminal has colours.
+    /// A style with a colour, if it is wanted and the terminal has colours.
     fn coloured(&self, colour: Color, is_wanted: bool) -> ContentStyle {
         let plain = ContentStyle::new();
         if is_wanted && self.has_colours { plain.with(colour) } else { plain }
     }
 
-    /// Returns true if samples were lost, or not shown.
+    /// True if samples were lost, or not shown.
     fn has_losses(&self) -> bool {
         let is_lossy = |Progress { tally, .. }: Progress| tally.missed + tally.dropped > 0;
         self.not_shown > 0 || self.progress.is_some_and(is_lossy)
     }
 
-    /// The chart of a series within `columns`, and the values of its lowest and highest bars.
+    /// Chart of a series within `columns`, and the values of its lowest and highest bars.
     fn chart_with_scale(&self, metric: &str, series: &RecentSeries, columns: usize) -> String {
         let mut scale = String::new();
         if let Some((base, max)) = chart::scale(&series.columns(self.now_us, columns)) {
@@ -166,7 +164,7 @@ impl View {
         format!("{bars}{scale}")
     }
 
-    /// The parts of the line about completeness.
+    /// Parts of the line about completeness.
     fn completeness(&self) -> Vec<String> {
         let Some(Progress { tally, .. }) = self.progress else {
             // Only the agent of a node reports progress.
@@ -193,7 +191,7 @@ impl View {
         parts
     }
 
-    /// The head of the table, and the page of rows that contains the selected one, in `height` lines.
+    /// Head of the table, and the page of rows that contains the selected one, in `height` lines.
     fn table(&self, rows: &[Row<'_>], columns: usize, height: usize) -> Vec<ScreenLine> {
         let longest = rows.iter().map(|row| width(&name(&row.key))).max().unwrap_or(0);
         let widths = Widths::fit(columns, longest);
@@ -218,7 +216,6 @@ impl View {
         lines
     }
 
-    /// The line of a row.
     fn row(&self, row: &Row<'_>, widths: Widths) -> String {
         let now = figure(row.series, |series| series.current_text(&row.key.0));
         let bars = row.series.map(|series| chart::bars(&series.columns(self.now_us, widths.chart)));
@@ -227,14 +224,14 @@ impl View {
         cells(widths, [&name(&row.key), &printable(&now), &period, &reason, &bars.unwrap_or_default()])
     }
 
-    /// The full name and reason of the selected row.
+    /// Full name and reason of the selected row.
     fn detail(&self, row: &Row<'_>) -> String {
         let reason =
             row.plan.map(|line| format!(": {}", reason(line, Some(self.now_us)))).unwrap_or_default();
         format!("{}{reason}", name(&row.key))
     }
 
-    /// The last line: a message, or the keys.
+    /// Last line of the screen: a message, or the keys.
     fn foot(&self, columns: usize) -> String {
         match self.mode {
             Mode::Filter => format!("/{}_", self.filter),
@@ -253,7 +250,7 @@ impl View {
     }
 }
 
-/// Formats the reason for a period, with the time until the end of a lease if `now_us` is given.
+/// Reason for a period, with the time until the end of a lease if `now_us` is given.
 fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     let ends = line.until_us.zip(now_us).map(|(until_us, now_us)| units::remaining(now_us, until_us));
     let ends = ends.map_or_else(String::new, |time| format!(", ends in {time}"));
@@ -262,13 +259,12 @@ fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     printable(&format!("{}{ends}{longer}", plan::reason(line))).into_owned()
 }
 
-/// Returns true for a lease of the user.
 fn is_own_lease(line: &PlanLine) -> bool {
     let you = rustix::process::geteuid().as_raw();
     line.actor.as_ref().is_some_and(|actor| plan::is_user(actor, you))
 }
 
-/// Formats the time since the start of a job as schedulers print it.
+/// Time since the start of a job as schedulers print it.
 fn elapsed(us: i64) -> String {
     let seconds = us.max(0) / 1_000_000;
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
@@ -276,7 +272,7 @@ fn elapsed(us: i64) -> String {
     if days > 0 { format!("{days}-{clock}") } else { clock }
 }
 
-/// Lays out the help page in lines of at most `columns`.
+/// Help page in lines of at most `columns`.
 fn help(columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for (keys, text) in HELP {
@@ -293,7 +289,6 @@ fn help(columns: usize) -> Vec<String> {
     lines
 }
 
-/// Lays out a line of the table.
 fn cells(widths: Widths, [name, now, period, reason, chart]: [&str; 5]) -> String {
     let mut cells = vec![
         left_aligned(&without_middle(name, widths.name), widths.name),

@@ -12,14 +12,13 @@ use super::state::{Mode, View, ViewAction, plan_key};
 use crate::failure::Failure;
 use crate::output::units;
 
-/// The duration of a lease that a key requests.
+/// Duration of a lease that a key requests.
 pub(super) const LEASE: &str = "10min";
 
-/// The rows that a page key moves.
+/// Rows that a page key moves.
 const PAGE: usize = 10;
 
 impl View {
-    /// Processes a key.
     pub(in crate::commands::watch) fn handle_key(&mut self, key: KeyEvent) -> ViewAction {
         if !keys::is_press(key) {
             return ViewAction::None;

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// The action of a key while rows are shown.
+/// Action of a key while rows are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Quit,
@@ -44,18 +44,17 @@ const KEYS: [(KeyCode, KeyAction); 19] = [
 ];
 
 impl KeyAction {
-    /// Returns the action of a key, if it has one.
     pub(super) fn of(code: KeyCode) -> Option<Self> {
         KEYS.iter().find(|(of, _)| *of == code).map(|(_, action)| *action)
     }
 }
 
-/// Returns true if a key is pressed and not released. Some terminals report both.
+/// Some terminals report the release of a key, too.
 pub(super) fn is_press(key: KeyEvent) -> bool {
     key.kind != KeyEventKind::Release
 }
 
-/// Returns the key that is pressed together with Ctrl.
+/// Key that is pressed together with Ctrl.
 pub(super) fn with_control(key: KeyEvent) -> Option<KeyCode> {
     key.modifiers.contains(KeyModifiers::CONTROL).then_some(key.code)
 }

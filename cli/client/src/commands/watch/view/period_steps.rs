@@ -2,7 +2,7 @@
 
 use polymeter_proto::period::Period;
 
-/// The steps from the shortest period to the longest, in microseconds.
+/// From the shortest period to the longest.
 const STEPS_US: [u64; 21] = [
     100,
     200,
@@ -27,13 +27,11 @@ const STEPS_US: [u64; 21] = [
     86_400_000_000,
 ];
 
-/// Returns the next shorter period, if there is one.
 pub(super) fn shorter(period: Period) -> Option<Period> {
     let step = STEPS_US.into_iter().rev().find(|step| *step < period.as_micros());
     step.and_then(|step| Period::from_micros(step).ok())
 }
 
-/// Returns the next longer period, if there is one.
 pub(super) fn longer(period: Period) -> Option<Period> {
     let step = STEPS_US.into_iter().find(|step| *step > period.as_micros());
     step.and_then(|step| Period::from_micros(step).ok())

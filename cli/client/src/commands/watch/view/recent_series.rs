@@ -5,27 +5,26 @@ use std::collections::VecDeque;
 use crate::output::table::figure;
 use crate::output::units;
 
-/// The time that the chart covers, in microseconds.
+/// Time that the chart covers.
 pub(super) const WINDOW_US: i64 = 60_000_000;
 
-/// The interval whose samples form one point of the chart, in microseconds.
+/// Interval whose samples form one point of the chart.
 const POINT_US: i64 = 250_000;
 
-/// The samples of one interval.
 #[derive(Debug, Clone, Copy)]
 struct Point {
-    /// The time and value of the last sample.
+    /// Time and value of the last sample.
     last: (i64, f64),
     sum: f64,
     count: u32,
 }
 
-/// The last minute of a series.
+/// Last minute of a series.
 #[derive(Debug)]
 pub(super) struct RecentSeries {
     pub(super) unit: String,
     pub(super) is_counter: bool,
-    /// The last period; none for values that a user pushes.
+    /// Last period; none for values that a user pushes.
     pub(super) period: Option<String>,
     points: VecDeque<Point>,
 }
@@ -38,7 +37,7 @@ impl RecentSeries {
         Self { unit, is_counter, period: None, points: VecDeque::new() }
     }
 
-    /// Adds a sample. A sample older than the last one is ignored: the clock was set back.
+    /// Ignores a sample that is older than the last one: the clock was set back.
     pub(super) fn add(&mut self, time_us: i64, value: f64) {
         let interval = |time_us: i64| time_us.div_euclid(POINT_US);
         match self.points.back_mut() {
@@ -56,12 +55,12 @@ impl RecentSeries {
         }
     }
 
-    /// Returns the time of the last sample, in microseconds since the epoch.
+    /// Time of the last sample, in microseconds since the epoch.
     pub(super) fn last_us(&self) -> Option<i64> {
         self.points.back().map(|point| point.last.0)
     }
 
-    /// Returns the last value of a gauge, or the last rate of a counter.
+    /// Last value of a gauge, or last rate of a counter.
     pub(super) fn current(&self) -> Option<f64> {
         if !self.is_counter {
             return self.points.back().map(|point| point.last.1);
@@ -70,7 +69,6 @@ impl RecentSeries {
         Some(rate)
     }
 
-    /// Formats the last value or rate.
     pub(super) fn current_text(&self, metric: &str) -> String {
         figure(self.current(), |value| self.text(metric, value))
     }
@@ -85,8 +83,7 @@ impl RecentSeries {
         if is_plain { text } else { format!("{text} {}", self.unit) }
     }
 
-    /// Returns the rates of a counter between successive points. A decrease means that the counter was
-    /// restarted.
+    /// Rates of a counter between successive points. A decrease means that the counter was restarted.
     fn rates(&self) -> impl Iterator<Item = Span> {
         let pairs = self.points.iter().zip(self.points.iter().skip(1));
         pairs.filter_map(|(before, after)| {
@@ -96,7 +93,7 @@ impl RecentSeries {
         })
     }
 
-    /// Returns the values of a gauge, each of which holds until the next.
+    /// Values of a gauge, each of which holds until the next.
     fn levels(&self, now_us: i64) -> impl Iterator<Item = Span> {
         let nexts = self.points.iter().skip(1).map(|point| point.last.0).chain([now_us]);
         self.points.iter().zip(nexts).map(|(point, next_us)| {
@@ -104,8 +101,7 @@ impl RecentSeries {
         })
     }
 
-    /// Returns the mean value or rate in each of `width` columns of the last minute; none where there is no
-    /// value.
+    /// Mean value or rate in each of `width` columns of the last minute; none where there is no value.
     pub(super) fn columns(&self, now_us: i64, width: usize) -> Vec<Option<f64>> {
         let spans: Vec<Span> =
             if self.is_counter { self.rates().collect() } else { self.levels(now_us).collect() };
@@ -120,7 +116,7 @@ impl RecentSeries {
     }
 }
 
-/// Returns the mean of the values between two times, weighted by their durations.
+/// Mean of the values between two times, weighted by their durations.
 fn mean(spans: &[Span], from_us: i64, to_us: i64) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for (begin_us, end_us, value) in spans {

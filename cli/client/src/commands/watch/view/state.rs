@@ -13,7 +13,7 @@ use super::recent_series::{RecentSeries, WINDOW_US};
 use crate::local::JobFacts;
 use crate::output::printable::printable;
 
-/// The maximum number of series in the view. Selectors choose among more.
+/// Series in the view at most. Selectors choose among more.
 const SERIES_MAX: usize = 4096;
 
 /// A metric and its labels, `key=value,...`.
@@ -22,10 +22,8 @@ pub(super) type SeriesKey = (String, String);
 /// A metric, and the level of its steps or tasks; none for the job as a whole, or the node.
 pub(super) type PlanKey = (String, Option<StepLevel>);
 
-/// An action that the view requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::commands::watch) enum ViewAction {
-    /// No action.
     None,
     Quit,
     /// Stop the process until it is continued.
@@ -34,7 +32,6 @@ pub(in crate::commands::watch) enum ViewAction {
     Ask(Box<Request>),
 }
 
-/// The meaning of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Rows,
@@ -42,7 +39,6 @@ pub(super) enum Mode {
     Help,
 }
 
-/// The progress of sampling.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     pub(super) seconds: f64,
@@ -50,25 +46,24 @@ pub(super) struct Progress {
     pub(super) cpu_percent: f64,
 }
 
-/// The metrics of the title, which are received in any case.
+/// Metrics of the title, which are received in any case.
 pub(in crate::commands::watch) const SUMMARY: [&str; 3] = ["cpu.usage", "memory.current", "memory.limit"];
 
-/// The live view.
 #[derive(Debug)]
 pub(in crate::commands::watch) struct View {
     pub(super) job: Option<String>,
     selectors: Vec<Selector>,
     series: BTreeMap<SeriesKey, RecentSeries>,
-    /// The lines of the plan, by metric and level.
+    /// Lines of the plan, by metric and level.
     pub(super) plan: BTreeMap<PlanKey, PlanLine>,
     pub(super) progress: Option<Progress>,
-    /// The number of samples that arrived faster than they were read.
+    /// Samples that arrived faster than they were read.
     pub(super) not_shown: u64,
     selected: Option<SeriesKey>,
     pub(super) filter: String,
     pub(super) mode: Mode,
     pub(super) message: String,
-    /// The request that has no answer yet.
+    /// Request that has no answer yet.
     pub(super) pending: Option<Request>,
     pub(super) has_ended: bool,
     pub(super) now_us: i64,
@@ -76,7 +71,7 @@ pub(in crate::commands::watch) struct View {
     pub(super) has_colours: bool,
 }
 
-/// A row: a series, or a metric of the plan without samples.
+/// A series, or a metric of the plan without samples.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) key: SeriesKey,
@@ -85,7 +80,6 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The period of its metric.
     pub(super) fn period(&self) -> Option<&str> {
         let planned = self.plan.map(|line| line.period.as_str());
         planned.or_else(|| self.series.and_then(|series| series.period.as_deref()))
@@ -93,7 +87,6 @@ impl Row<'_> {
 }
 
 impl View {
-    /// An empty view of a job, or of the node.
     pub(in crate::commands::watch) fn new(job: Option<String>, selectors: Vec<Selector>) -> Self {
         Self {
             job,
@@ -114,13 +107,12 @@ impl View {
         }
     }
 
-    /// Sets the facts about the job, and whether the terminal has colours.
     pub(in crate::commands::watch) const fn set_facts(&mut self, facts: JobFacts, has_colours: bool) {
         self.facts = facts;
         self.has_colours = has_colours;
     }
 
-    /// Returns true if the job has ended, so that no more samples arrive.
+    /// True if no more samples arrive.
     pub(in crate::commands::watch) const fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -192,14 +184,14 @@ impl View {
         self.selected = rows.get(at).map(|row| row.key.clone());
     }
 
-    /// Returns the index of the selected row; the first if it no longer exists.
+    /// Index of the selected row; the first if it no longer exists.
     pub(super) fn position(&self, rows: &[Row<'_>]) -> Option<usize> {
         let selected = self.selected.as_ref();
         let found = rows.iter().position(|row| Some(&row.key) == selected);
         found.or_else(|| (!rows.is_empty()).then_some(0))
     }
 
-    /// Returns the rows that match the filter, by metric and labels.
+    /// Rows that match the filter, by metric and labels.
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
         let of_series = self.series.iter().map(|(key, series)| Row {
             key: key.clone(),
@@ -224,8 +216,8 @@ impl View {
 }
 
 impl View {
-    /// Returns the sum of the current values of a metric over the nodes of the job, without steps and tasks;
-    /// none if a node has none.
+    /// Sum of the current values of a metric over the nodes of the job, without steps and tasks; none if a
+    /// node has none.
     pub(super) fn job_total(&self, metric: &str) -> Option<f64> {
         let of_job = |(name, labels): &SeriesKey| {
             name == metric && labels.split(',').all(|label| label.is_empty() || label.starts_with("node="))
@@ -235,20 +227,20 @@ impl View {
         values.filter(|values| !values.is_empty()).map(|values| values.iter().sum())
     }
 
-    /// Returns the time of the newest sample, in microseconds since the epoch.
+    /// Time of the newest sample, in microseconds since the epoch.
     pub(super) fn newest_us(&self) -> Option<i64> {
         self.series.values().filter_map(RecentSeries::last_us).max()
     }
 }
 
-/// Returns the key of the line of the plan that determines the period of a series.
+/// Key of the line of the plan that determines the period of a series.
 pub(super) fn plan_key((metric, labels): &SeriesKey) -> PlanKey {
     let mut keys = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
     let labels: Vec<&str> = keys.by_ref().collect();
     (metric.clone(), StepLevel::of_labels(|label| labels.contains(&label)))
 }
 
-/// Returns the key of a row without samples: the labels of a step or task, without values.
+/// Key of a row without samples: the labels of a step or task, without values.
 fn key_of_line(line: &PlanLine) -> SeriesKey {
     let labels = match line.level {
         None => "",
@@ -258,7 +250,6 @@ fn key_of_line(line: &PlanLine) -> SeriesKey {
     (line.metric.clone(), labels.to_owned())
 }
 
-/// Formats a metric and its labels.
 pub(super) fn name((metric, labels): &SeriesKey) -> String {
     let name = if labels.is_empty() { metric.clone() } else { format!("{metric}{{{labels}}}") };
     printable(&name).into_owned()

@@ -30,7 +30,6 @@ fn plan(metric: &str, period: &str) -> Value {
     json!({"metric": metric, "period": period, "cause": "baseline"})
 }
 
-/// A view of a job with a few series.
 fn view() -> View {
     let mut view = View::new(Some("4711".to_owned()), Vec::new());
     view.tick(NOW_US);
@@ -58,7 +57,6 @@ fn press(view: &mut View, code: KeyCode) -> ViewAction {
     view.handle_key(code.into())
 }
 
-/// The action when a letter is pressed.
 fn letter(view: &mut View, letter: char) -> ViewAction {
     press(view, KeyCode::Char(letter))
 }
