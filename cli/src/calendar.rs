@@ -5,17 +5,15 @@ use std::str::FromStr;
 use polymeter_proto::text::Text;
 use polymeter_service::time_text::{rfc3339, time_us};
 
-/// The microseconds of a day.
 pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// The begin of a day in UTC, written as `2026-11-22`.
+/// Begin of a day in UTC, written as `2026-11-22`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Date {
     /// Microseconds since the epoch.
     pub(crate) begin_us: i64,
 }
 
-/// A text that is no date or time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTime {
     #[error("invalid date `{0}`: expected YYYY-MM-DD, such as 2026-11-22")]
@@ -45,7 +43,7 @@ pub(crate) enum PointInTime {
 }
 
 impl PointInTime {
-    /// Returns the time, in nanoseconds since the epoch.
+    /// In nanoseconds since the epoch.
     pub(crate) const fn time_ns(self, now_us: i64) -> i64 {
         let time_us = match self {
             Self::At(time_us) => time_us,
@@ -69,7 +67,7 @@ impl FromStr for PointInTime {
     }
 }
 
-/// Returns the date of a time in UTC.
+/// Date in UTC.
 pub(crate) fn date(time_us: i64) -> String {
     rfc3339(time_us).chars().take(10).collect()
 }

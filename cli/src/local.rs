@@ -9,7 +9,7 @@ use crate::client::job_completion;
 use crate::commands::{watch, watch_functions};
 use crate::version::libraries;
 
-/// The additions of this program to the commands of the client.
+/// What this program adds to the commands of the client.
 pub(crate) static LOCAL: Local = Local {
     version: libraries,
     daemons,
@@ -45,7 +45,7 @@ mod tests {
         words
     }
 
-    /// All commands with their full names.
+    /// With their full names.
     fn commands() -> Vec<(String, Command)> {
         let commands = with_subcommands(program::definition::<commands::Command>());
         commands

@@ -5,8 +5,7 @@ use polymeter_store::StoreError;
 
 use crate::failure::Failure;
 
-/// Returns the failure of `action`, such as "cannot read the store". An error that is a whole sentence is
-/// left as it is.
+/// Failure of `action`, such as "cannot read the store". An error that is a whole sentence is left as it is.
 pub(crate) fn store_failure(action: &str, error: &StoreError) -> Failure {
     let remedy = if error.is_unreachable() {
         "; check the address of the store, and that its server runs"

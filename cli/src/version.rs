@@ -2,7 +2,6 @@
 
 use polymeter_client::version::LocalVersion;
 
-/// Returns the versions of the store's schema and of libzmq.
 pub(crate) fn libraries() -> LocalVersion {
     let (major, minor, patch) = zmq::version();
     LocalVersion {

@@ -27,7 +27,7 @@ fn help(command: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// The subcommands that a help text lists.
+/// Subcommands that a help text lists.
 fn subcommands(help: &str) -> Vec<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());

@@ -7,17 +7,17 @@ use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Reader};
 use polymeter_store::{OpenOptions, Store, StoreError, StoreUrl};
 
-/// The beginning of the ids of runs: `run-PID-SECONDS`.
+/// Ids of runs are `run-PID-SECONDS`.
 pub(crate) const RUN_PREFIX: &str = "run-";
 
-/// The silence after which a run counts as killed if its process is gone. Runs send every second.
+/// Silence after which a run counts as killed if its process is gone. Runs send every second.
 const SILENCE_WITHOUT_PROCESS: Duration = Duration::from_secs(5);
 
-/// The silence after which a run counts as killed whose process may be on another machine: agents send at
-/// least every 30 s.
+/// Silence after which a run counts as killed whose process may be on another machine: agents send at least
+/// every 30 s.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// The maximum number of running jobs that are examined.
+/// Running jobs that are examined at most.
 const JOBS_MAX: u32 = 100;
 
 /// Ends the killed runs of a file. A store with other running jobs belongs to a collector, and is left alone.
@@ -29,7 +29,7 @@ pub(crate) fn end_killed(store: &StoreUrl) {
 }
 
 fn try_end(store: &StoreUrl) -> Result<(), StoreError> {
-    /// The time until which the samples of the ended sessions count as lost: none.
+    /// Time until which the samples of the ended sessions count as lost: none.
     const LOST_UNTIL_US: i64 = 0;
     let running = JobFilter { is_ended: Some(false), limit: JOBS_MAX, ..JobFilter::default() };
     let running = Reader::open(store)?.jobs(&running)?;
@@ -44,14 +44,14 @@ fn try_end(store: &StoreUrl) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the process of a run; none for other jobs.
+/// Process of a run; none for other jobs.
 fn process(job_id: &str) -> Option<u32> {
     let (pid, started_s) = job_id.strip_prefix(RUN_PREFIX)?.split_once('-')?;
     started_s.parse::<u64>().ok()?;
     pid.parse().ok()
 }
 
-/// Returns true if a run was on this machine, and its process does not exist any more.
+/// True if a run was on this machine, and its process does not exist any more.
 fn is_gone(job: &JobRow) -> bool {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let exists = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();

@@ -6,16 +6,14 @@ use std::net::ToSocketAddrs;
 use polymeter_client::connection::collector::greeted;
 use polymeter_service::clock;
 
-/// The greeting of a collector, and the difference of the clocks.
 #[derive(Debug)]
 pub(crate) struct Greeted {
-    /// The version of the collector.
     pub(crate) version: String,
     /// This machine's clock less the collector's, and the most by which that may be wrong, in microseconds.
     pub(crate) clock_us: (i64, i64),
 }
 
-/// Reads the greeting of the collector at HOST:PORT, without a request and without authentication.
+/// Needs neither a request nor authentication; `address` is HOST:PORT.
 pub(crate) fn greet(address: &str) -> io::Result<Greeted> {
     let mut last = io::Error::other("the host name does not resolve to an address");
     for address in address.to_socket_addrs()? {

@@ -11,7 +11,6 @@ use polymeter_store::reader::{JobFilter, JobRow};
 
 use super::read_source::ReadSource;
 
-/// The maximum number of jobs.
 const JOBS_MAX: u32 = 100;
 
 /// Completes the id of a stored job, the one that started last first.
@@ -29,7 +28,7 @@ pub(crate) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(current, within_patience(names))
 }
 
-/// Returns the jobs that run on any node.
+/// Jobs that run on any node.
 pub(crate) fn running() -> Vec<CompletionCandidate> {
     jobs(Some(false))
 }

@@ -16,10 +16,10 @@ use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
 use crate::store_failure::store_failure;
 
-/// The store that is read if neither an option nor a configuration names a source.
+/// Store that is read if neither an option nor a configuration names a source.
 const DEFAULT_FILE: &str = "polymeter.db";
 
-/// The pause between two looks for the first samples of a run, and their number: 5 s.
+/// Pause between two looks for the first samples of a run, and their number: 5 s.
 const FIRST_SAMPLES_PAUSE: Duration = Duration::from_millis(100);
 const FIRST_SAMPLES_TRIES: u32 = 50;
 
@@ -41,29 +41,25 @@ pub(crate) struct ReadSource {
     munge_socket: Option<PathBuf>,
 }
 
-/// An open source.
 pub(crate) struct Source {
     pub(crate) reader: Box<dyn Read>,
-    /// Its address, without a password.
+    /// Address without a password.
     pub(crate) name: String,
     is_remote: bool,
-    /// The jobs that can be seen.
     pub(crate) visible: Visible,
-    /// The job of the `polymeter run` around this command, if the source is its file.
+    /// Job of the `polymeter run` around this command, if the source is its file.
     pub(crate) of_run: Option<String>,
 }
 
-/// The jobs that a source shows.
+/// Which jobs a source shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visible {
-    /// All jobs.
     All,
-    /// The user's jobs. A database may hide others, a collector does.
+    /// A database may hide the jobs of others, a collector does.
     Own,
 }
 
 impl ReadSource {
-    /// Returns true if an option chooses a source.
     pub(crate) const fn is_given(&self) -> bool {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
     }
@@ -82,7 +78,6 @@ impl ReadSource {
         }
     }
 
-    /// Returns the options that choose a collector.
     pub(crate) fn collector_options(&self) -> (Option<&CollectorEndpoint>, Option<&Path>) {
         (self.collector.as_ref(), self.munge_socket.as_deref())
     }
@@ -104,17 +99,16 @@ impl ReadSource {
 }
 
 impl Source {
-    /// Returns what contains the jobs, for messages.
+    /// What contains the jobs, for messages.
     pub(crate) const fn place(&self) -> &'static str {
         if self.is_remote { "the collector's store" } else { "the store" }
     }
 
-    /// Returns true if the series of nodes are hidden: a collector shows them to administrators only.
+    /// A collector shows the series of nodes to administrators only.
     pub(crate) fn hides_nodes(&self) -> bool {
         self.is_remote && self.visible == Visible::Own
     }
 
-    /// Opens a store.
     pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
         end_killed(store);
         let reader = Reader::open(store).map_err(|error| store_failure("cannot read the store", &error))?;
@@ -130,7 +124,7 @@ impl Source {
         })
     }
 
-    /// Opens the file of a run, and waits a while for the first samples of its job.
+    /// Waits a while for the first samples of the job.
     fn of_run(store: &StoreUrl, job: &str) -> Result<Self, Failure> {
         let failed = |error| store_failure("cannot read the store", &error);
         let mut source = Self::of_store(store)?;
@@ -144,7 +138,6 @@ impl Source {
         Ok(source)
     }
 
-    /// Begins to read through a collector.
     pub(crate) fn of_collector(collector: &Collector) -> Result<Self, Failure> {
         let (reader, access) = RemoteReader::connect(collector)?;
         let visible = match access {

@@ -15,24 +15,23 @@ use polymeter_store::reader::Read;
 
 use crate::failure::Failure;
 
-/// The maximum time until the next rows: the database may have to sort all samples of a job first.
+/// Maximum time until the next rows: the database may have to sort all samples of a job first.
 const ROWS_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The maximum time of one answer, whatever it contains: a link of 10 Mbit/s carries a billion samples in it.
+/// Maximum time of one answer, whatever it contains: a link of 10 Mbit/s carries a billion samples in it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// A session of reading.
 #[derive(Debug)]
 pub(crate) struct RemoteReader {
     stream: BufReader<Stream>,
-    /// The collector's address, for messages.
+    /// For messages.
     endpoint: String,
-    /// The content of the last frame, whose memory is reused.
+    /// Content of the last frame, whose memory is reused.
     content: Vec<u8>,
 }
 
 impl RemoteReader {
-    /// Connects to a collector. Returns the reader, and the jobs that it sees.
+    /// Also returns the jobs that the reader sees.
     pub(super) fn connect(collector: &Collector) -> Result<(Self, ReadAccess), Failure> {
         let (stream, access) = collector.read()?;
         Ok((Self { stream, endpoint: collector.name(), content: Vec::new() }, access))
@@ -83,7 +82,6 @@ impl RemoteReader {
         Frame::decode(&self.content).map_err(|error| self.garbled(&error))
     }
 
-    /// Returns the error for a broken connection.
     fn broken(&self, error: &io::Error) -> StoreError {
         let cause = if error.kind() == io::ErrorKind::UnexpectedEof {
             "it closed the connection".to_owned()
@@ -96,7 +94,7 @@ impl RemoteReader {
         ))
     }
 
-    /// Returns the error for bytes that are no frame.
+    /// Error for bytes that are no frame.
     fn garbled(&self, error: &dyn std::error::Error) -> StoreError {
         let endpoint = &self.endpoint;
         StoreError::Unusable(format!(
@@ -104,7 +102,6 @@ impl RemoteReader {
         ))
     }
 
-    /// Reads the jobs page by page.
     fn jobs(
         &mut self,
         filter: &JobFilter,

@@ -13,7 +13,7 @@ use polymeter_store::StoreUrl;
 use crate::failure::Failure;
 use crate::output::terminal;
 
-/// The store of a machine without a collector.
+/// Store of a machine without a collector.
 const DEFAULT_FILE: &str = "polymeter.db";
 
 /// The option that names a store.
@@ -26,7 +26,7 @@ pub(crate) struct StoreChoice {
 }
 
 impl StoreChoice {
-    /// Returns the store, and says on stderr which one it is unless the user named it.
+    /// Finds the store, and says on stderr which one it is unless the user named it.
     pub(crate) fn resolve(&self) -> Result<StoreUrl, Failure> {
         match &self.store {
             Some(store) => Ok(store.clone()),
@@ -35,7 +35,7 @@ impl StoreChoice {
     }
 }
 
-/// Returns the store of the collector of this machine, whose configuration is at `path`.
+/// Store of the collector of this machine, whose configuration is at `path`.
 fn of_machine(path: &Path) -> Result<StoreUrl, Failure> {
     let shown = path.display();
     let reason = match File::open(path) {

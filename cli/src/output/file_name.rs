@@ -1,6 +1,5 @@
 //! Names of files that contain the id of a job.
 
-/// Converts a job's id to a part of a file name.
 pub(crate) fn file_name_of(job_id: &str) -> String {
     let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_' | '+');
     job_id.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect()

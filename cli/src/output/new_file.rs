@@ -9,7 +9,7 @@ use tempfile::TempPath;
 
 use crate::failure::Failure;
 
-/// The mode of a new file, before the user's mask applies.
+/// Mode of a new file, before the user's mask applies.
 const MODE: u32 = 0o666;
 
 /// A file that has a temporary name in its directory until it is kept, and is removed if it is not.
@@ -21,10 +21,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Creates the file. `remedy` says how to avoid an existing one.
-    ///
-    /// # Errors
-    /// Returns an error if the file exists and is not to be replaced, or if it cannot be created.
+    /// Fails if the file exists, unless it is to be replaced; `remedy` says how to avoid that.
     pub(crate) fn create(path: PathBuf, is_replaced: bool, remedy: &str) -> Result<(Self, File), Failure> {
         if !is_replaced && path.symlink_metadata().is_ok() {
             let path = path.display();
@@ -39,10 +36,8 @@ impl NewFile {
         Ok((Self { path, is_replaced, incomplete }, file))
     }
 
-    /// Gives the complete file its name.
-    ///
-    /// # Errors
-    /// Returns an error if a file has appeared there meanwhile that is not to be replaced.
+    /// Gives the complete file its name. Fails if a file has appeared there meanwhile that is not to be
+    /// replaced.
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let Self { path, is_replaced, incomplete } = self;
         let kept = if is_replaced { incomplete.persist(&path) } else { incomplete.persist_noclobber(&path) };
@@ -50,7 +45,6 @@ impl NewFile {
     }
 }
 
-/// Returns the failure of a write to the file `path`.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let kind = error.kind();
     let message = error.to_string();

@@ -6,30 +6,30 @@ use std::io::{IsTerminal, Write};
 use polymeter_proto::units;
 use polymeter_service::clock;
 
-/// The time between two forms of the line, in nanoseconds.
+/// Time between two forms of the line.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// The characters of the bar.
+/// Characters of the bar.
 const BAR: usize = 24;
 
-/// The progress of an export or an import. Without a terminal nothing is shown.
+/// Progress of an export or an import. Without a terminal nothing is shown.
 #[derive(Debug)]
 pub(crate) struct Progress {
     expected: u64,
     begin_ns: u64,
-    /// The time of the next form of the line; none without a terminal.
+    /// When the next form of the line is due; none without a terminal.
     next_ns: Cell<Option<u64>>,
 }
 
 impl Progress {
-    /// Shows progress towards `samples`, the expected number.
+    /// `samples` is the expected number.
     pub(crate) fn new(samples: u64) -> Self {
         let begin_ns = clock::monotonic_ns();
         let next_ns = std::io::stderr().is_terminal().then_some(begin_ns.saturating_add(INTERVAL_NS));
         Self { expected: samples, begin_ns, next_ns: Cell::new(next_ns) }
     }
 
-    /// Shows that `samples` were read, since the begin.
+    /// `samples` counts from the begin.
     pub(crate) fn show(&self, samples: u64) {
         let Some(next_ns) = self.next_ns.get() else { return };
         let now_ns = clock::monotonic_ns();
@@ -39,7 +39,6 @@ impl Progress {
         }
     }
 
-    /// Removes the line.
     pub(crate) fn finish(&self) {
         if self.next_ns.get().is_some() {
             write("");
@@ -53,7 +52,7 @@ fn write(line: &str) {
     write!(terminal, "\r\x1b[K{line}").and_then(|()| terminal.flush()).ok();
 }
 
-/// Returns the line: `[=====     ]  50 %  4.2M of 8.4M samples  1.05M/s  4 s left`.
+/// Such as `[=====     ]  50 %  4.2M of 8.4M samples  1.05M/s  4 s left`.
 fn line(samples: u64, expected: u64, elapsed_ns: u64) -> String {
     // Samples may arrive after the number was determined.
     let [read, all] = [samples, expected.max(samples).max(1)].map(units::to_f64);

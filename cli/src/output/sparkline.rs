@@ -5,7 +5,7 @@ use polymeter_client::output::chart::bars;
 
 use super::units;
 
-/// Draws a curve into `width` columns. A column shows the mean of its points, or a blank if it has none.
+/// Draws a curve into `width` columns: the mean of the points of each, or a blank.
 pub(crate) fn sparkline(curve: &Curve, width: usize) -> String {
     let Some((begin, end)) = curve.ends_ns() else { return String::new() };
     let length = units::seconds_between(begin, end);

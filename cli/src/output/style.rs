@@ -2,7 +2,6 @@
 
 use super::printable::printable;
 
-/// The style of a part of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -14,7 +13,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Returns the sequence that selects the style: ECMA-48, SGR.
+    /// Sequence that selects the style: ECMA-48, SGR.
     const fn sequence(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -27,20 +26,18 @@ impl Style {
     }
 }
 
-/// The sequence that selects the terminal's default.
+/// Sequence that selects the terminal's default.
 const RESET: &str = "\u{1b}[0m";
 
-/// A line of parts with styles.
+/// Parts with styles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Line(Vec<(Style, String)>);
 
 impl Line {
-    /// Returns a line of one part.
     pub(crate) fn of(style: Style, text: impl Into<String>) -> Self {
         Self(vec![(style, text.into())])
     }
 
-    /// Returns the line with a further part.
     pub(crate) fn with(mut self, style: Style, text: impl Into<String>) -> Self {
         self.0.push((style, text.into()));
         self

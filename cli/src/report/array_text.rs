@@ -7,10 +7,10 @@ use super::summary;
 use crate::output::printable::printable;
 use crate::output::table::{figure, head, table_within};
 
-/// The most tasks that are listed.
+/// Tasks that are listed at most.
 const TASKS: usize = 1000;
 
-/// Lays out the figures of an array, and a table of its tasks.
+/// Figures of an array, and a table of its tasks.
 pub(crate) fn array_text(array: &ArrayReport, limit: Option<usize>) -> String {
     let states: Vec<String> = array.states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let mut text = format!(

@@ -14,30 +14,29 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// The maximum number of ids that a refusal suggests.
+/// Ids that a refusal suggests at most.
 const SUGGESTIONS: usize = 3;
 
-/// The maximum number of jobs that a refusal lists.
+/// Jobs that a refusal lists at most.
 const LISTED: usize = 10;
 
-/// The maximum number of jobs that an id may stand for: the tasks of an array with their runs.
+/// Jobs that an id may stand for at most: the tasks of an array with their runs.
 const NAMED: u32 = 10_000;
 
-/// A stored job.
 #[derive(Debug)]
 pub(crate) struct ChosenJob {
     pub(crate) job: JobRow,
-    /// The step that the id names, as in `4009.batch`.
+    /// Step that the id names, as in `4009.batch`.
     pub(crate) step: Option<String>,
-    /// The note on what else the id stands for.
+    /// What else the id stands for.
     pub(crate) note: Option<String>,
 }
 
-/// The jobs that an id stands for.
+/// What an id stands for.
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Job(Box<ChosenJob>),
-    /// The tasks of an array, or the components of a heterogeneous job.
+    /// Tasks of an array, or components of a heterogeneous job.
     Array {
         id: String,
         jobs: Vec<JobRow>,
@@ -50,9 +49,9 @@ impl Chosen {
     }
 }
 
-/// Returns the job with the id `wanted`, in any form in which schedulers print it, or with a key of the
-/// store: `key:17`. Of several runs of a job it is the last, and a note says so. If no id is wanted, returns
-/// the job in which the command runs, else the last job of the user.
+/// Finds the job with the id `wanted`, in any form in which schedulers print it, or with a key of the store:
+/// `key:17`. Of several runs of a job it is the last, and a note says so. If no id is wanted, finds the job
+/// in which the command runs, else the last job of the user.
 pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
     match choose_any(source, wanted)? {
         Chosen::Job(chosen) => {
@@ -65,7 +64,7 @@ pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<Chosen
     }
 }
 
-/// Returns the failure for an array where one of its tasks must be named.
+/// Failure for an array where one of its tasks must be named.
 pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
     let ids = ids_of_tasks(jobs);
     Failure::Failed(format!(
@@ -76,7 +75,7 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
     ))
 }
 
-/// Returns what an id stands for, without a note on other runs.
+/// Finds what an id stands for, without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let around = || source.of_run.clone().or_else(scheduler_job);
@@ -101,7 +100,7 @@ pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Ch
     }
 }
 
-/// Returns the user's job that started last. Root, and a user without a job in a store that shows all jobs,
+/// Finds the user's job that started last. Root, and a user without a job in a store that shows all jobs,
 /// gets the last of all.
 fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
     let uid = rustix::process::geteuid();
@@ -115,7 +114,6 @@ fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
     source.reader.last_job(None)
 }
 
-/// The result of a search.
 enum Found {
     None,
     Chosen(Chosen),
@@ -163,12 +161,11 @@ fn find_job(reader: &mut dyn Read, id: &str, step: Option<&str>) -> Result<Found
     })
 }
 
-/// Returns the ids of tasks as the scheduler prints them.
 fn ids_of_tasks(jobs: &[JobRow]) -> Vec<&str> {
     last_runs(jobs).iter().map(|(job, _)| job.display_id.as_deref().unwrap_or(&job.job_id)).collect()
 }
 
-/// Returns the failure for an id that jobs of several clusters or users have.
+/// Failure for an id that jobs of several clusters or users have.
 fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
     let names: Vec<String> = jobs.iter().map(selector).collect();
     Failure::Failed(format!(
@@ -179,7 +176,7 @@ fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
     ))
 }
 
-/// Returns the failure for an id without a job.
+/// Failure for an id without a job.
 fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
     let own = || JobsOf::user(rustix::process::geteuid().as_raw());
     // A collector offers the ids of the jobs that the user may see.

@@ -7,7 +7,7 @@ use polymeter_analysis::model::Report;
 
 use crate::output::terminal;
 
-/// Adds the findings. Faults of the site's rules are warnings: a user cannot correct them.
+/// Faults of the site's rules are warnings: a user cannot correct them.
 pub(crate) fn add_findings(report: &mut Report, directory: &Path) {
     let (advice, faults) = Advice::load(directory);
     for fault in &faults.0 {

@@ -5,10 +5,9 @@ use polymeter_analysis::model::Report;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 
-/// The maximum number of steps that a refusal lists.
+/// Steps that a refusal lists at most.
 const STEPS: usize = 10;
 
-/// Keeps the series of one step.
 pub(crate) fn keep_step(report: &mut Report, step: &str) -> Result<(), Failure> {
     let mut steps: Vec<String> =
         report.series.iter().filter_map(|series| step_of(&series.labels).map(str::to_owned)).collect();
@@ -31,7 +30,7 @@ pub(crate) fn keep_step(report: &mut Report, step: &str) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Returns the step in labels in the form `key=value,...`.
+/// Step in labels of the form `key=value,...`.
 fn step_of(labels: &str) -> Option<&str> {
     labels.split(',').find_map(|label| label.strip_prefix("step="))
 }

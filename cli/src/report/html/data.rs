@@ -28,8 +28,7 @@ pub(super) fn printable_charts(mut charts: Charts) -> Charts {
     charts
 }
 
-/// Returns the elements with the data: a JSON object, and values, which are compressed (zlib) and encoded in
-/// Base64.
+/// Elements with the data: a JSON object, and values, which are compressed (zlib) and encoded in Base64.
 pub(super) fn scripts(charts: &Charts) -> String {
     let packed = pack(charts);
     let json = serde_json::to_string(&packed.charts).unwrap_or_else(|_| "null".to_owned());

@@ -26,26 +26,24 @@ pub(super) fn name(name: &str) -> String {
     format!("<bdi>{}</bdi>", text(name))
 }
 
-/// A cell of a table.
 #[derive(Debug, Clone)]
 pub(super) enum Cell<'a> {
-    /// A name at the begin of a row.
+    /// At the begin of a row.
     Name(&'a str),
     Text(Cow<'a, str>),
-    /// A number with its unit, aligned to the right.
+    /// With its unit, aligned to the right.
     Number(String),
-    /// A time: seconds since the start, and microseconds since the epoch.
+    /// Seconds since the start, and microseconds since the epoch.
     Time(f64, i64),
 }
 
-/// A table with a caption.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) caption: &'a str,
-    /// The names of the columns; those of numbers are aligned to the right.
+    /// Names of the columns; those of numbers are aligned to the right.
     pub(super) head: Vec<(&'a str, bool)>,
     pub(super) rows: Vec<Vec<Cell<'a>>>,
-    /// Remarks below.
+    /// Below the table.
     pub(super) remarks: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn section(page: &mut String, charts: &Charts) {
     page.push_str("</section>\n");
 }
 
-/// Returns the table of the quantities: their extent and distribution.
+/// Extent and distribution of the quantities.
 pub(super) fn table(charts: &Charts) -> Table<'_> {
     let over = if charts.is_of_one_node { "over time" } else { "over nodes and time" };
     Table {
@@ -58,7 +58,6 @@ fn row(chart: &Chart) -> Vec<Cell<'_>> {
     cells
 }
 
-/// Formats a value of a chart.
 fn value_text(unit: &str, value: f64) -> String {
     match unit {
         "s/s" => units::value("percent", value * 100.0),

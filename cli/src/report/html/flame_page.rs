@@ -5,7 +5,7 @@ use polymeter_page::flame;
 
 use super::{data, document, element};
 
-/// Returns the page of a tree, or of a difference of trees.
+/// Page of a tree, or of a difference of trees.
 pub(crate) fn flame_page(
     title: &str,
     remarks: &[String],

@@ -7,7 +7,6 @@ use polymeter_proto::text::abridged_list;
 use super::element::{name, text};
 use crate::report::summary::{self, Level, Meter, NODES_MAX};
 
-/// The title of the page.
 pub(super) fn title(report: &Report) -> String {
     let name = report.submission.name.as_ref().map_or_else(String::new, |name| format!(": {name}"));
     format!("Job {}{name}", report.job)
@@ -60,7 +59,7 @@ pub(super) fn header(page: &mut String, report: &Report) {
     page.push_str("</dl>\n</header>\n");
 }
 
-/// Writes a name; none for a blank one.
+/// Escapes a name; none for a blank one.
 fn known(value: Option<&str>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty()).map(name)
 }
@@ -71,7 +70,6 @@ fn clock_time(time_us: i64) -> String {
     format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))
 }
 
-/// Writes the meters.
 pub(super) fn meters(page: &mut String, report: &Report, facts: &Facts) {
     page.push_str("<section aria-labelledby=\"usage\">\n<h2 id=\"usage\">Use of the resources</h2>\n<ul class=\"meters\">\n");
     summary::meters(report, facts).iter().for_each(|row| meter(page, row));
@@ -98,7 +96,6 @@ fn meter(page: &mut String, meter: &Meter) {
     ));
 }
 
-/// Draws a bar for a share.
 fn bar(share: f64, class: &str) -> String {
     let width = share.clamp(0.0, 1.0) * 100.0;
     format!(
@@ -107,7 +104,6 @@ fn bar(share: f64, class: &str) -> String {
     )
 }
 
-/// Writes the findings.
 pub(super) fn findings(page: &mut String, report: &Report) {
     page.push_str("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n");
     if report.findings.is_empty() {
@@ -132,7 +128,7 @@ fn finding(page: &mut String, finding: &Finding, report: &Report) {
     page.push_str("</li>\n");
 }
 
-/// Returns the markup of a text whose parts between backticks are code.
+/// Marks up a text whose parts between backticks are code.
 fn with_code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let markup = parts.map(|(number, part)| match number % 2 {

@@ -15,10 +15,9 @@ use crate::report::summary::{
     stack_activities, stack_remarks, stack_sums,
 };
 
-/// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
+/// Of a longer table the rows at both ends are shown.
 const ROWS_MAX: usize = 1000;
 
-/// Writes the tables that have rows.
 pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {
     let usage = vec![steps(report), nodes(report), tasks(report)];
     section(page, "tables", "Parts of the job", usage, None);
@@ -160,7 +159,6 @@ fn cores(value: Option<f64>) -> Cell<'static> {
     Cell::Number(summary::cores(value))
 }
 
-/// The columns of used resources.
 const USED: [(&str, bool); 8] = [
     ("CPU time", true),
     ("cores used", true),
@@ -267,7 +265,6 @@ fn phase_totals(report: &Report) -> Table<'_> {
     Table { caption: "Totals of the phases", head, rows, remarks: Vec::new() }
 }
 
-/// The sampling of a metric on all nodes.
 #[derive(Debug, Default)]
 struct MetricSampling<'a> {
     series: u64,
@@ -276,7 +273,7 @@ struct MetricSampling<'a> {
     periods: Vec<(&'a str, f64)>,
 }
 
-/// The periods of each metric, with the time for which they were in force on all nodes.
+/// Periods of each metric, with the time for which they were in force on all nodes.
 fn periods(report: &Report) -> Table<'_> {
     let head = vec![("metric", false), ("series", true), ("samples", true), ("periods in force", false)];
     let mut metrics: BTreeMap<&str, MetricSampling<'_>> = BTreeMap::new();
@@ -326,7 +323,7 @@ fn plan(report: &Report) -> Table<'_> {
     Table { caption: "Changes of the sampling plan", head, rows: rows.collect(), remarks: Vec::new() }
 }
 
-/// Returns the name of the parts of a job that a change of the plan concerns.
+/// Parts of a job that a change of the plan concerns.
 fn level_name(level: Option<&str>) -> &'static str {
     match level {
         None => "job",

@@ -8,18 +8,14 @@ use crate::failure::Failure;
 use crate::output::new_file::{NewFile, cannot_write};
 use crate::output::terminal;
 
-/// The output of a page.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// The file; none for the standard output.
+    /// None for the standard output.
     file: Option<(PathBuf, NewFile, File)>,
 }
 
 impl Output {
-    /// Opens the output.
-    ///
-    /// # Errors
-    /// Returns an error if the file exists and is not to be replaced, or if it cannot be created.
+    /// Fails if the file exists and is not to be replaced.
     pub(crate) fn open(path: &Path, is_replaced: bool) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self { file: None });
@@ -30,9 +26,6 @@ impl Output {
     }
 
     /// Writes the page, and gives the file its name.
-    ///
-    /// # Errors
-    /// Returns an error if the page cannot be written.
     pub(crate) fn write(self, page: &str) -> Result<(), Failure> {
         let Some((path, incomplete, mut file)) = self.file else {
             return terminal::print_raw(page.as_bytes());

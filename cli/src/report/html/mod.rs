@@ -22,7 +22,7 @@ use polymeter_page::report as assets;
 pub(crate) use flame_page::flame_page;
 pub(crate) use markup::Output;
 
-/// Returns the page of a report, which is made at a time in microseconds since the epoch.
+/// `now_us`: when the page is made, in microseconds since the epoch.
 pub(crate) fn page(report: &Report, now_us: i64) -> String {
     let facts = Facts::of(report);
     let charts = data::printable_charts(charts::of(report));
@@ -45,7 +45,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     document(&title, &(assets::style(), assets::script()), &format!("{body}{data}"))
 }
 
-/// Returns a page that loads nothing, with its style and script. The title and the body are HTML.
+/// A page that loads nothing, with its style and script. The title and the body are HTML.
 fn document(title: &str, (style, script): &(String, String), body: &str) -> String {
     let policy = assets::policy(style, script);
     format!(

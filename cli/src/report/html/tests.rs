@@ -14,7 +14,7 @@ use crate::report::summary;
 const HOSTILE: &str = "</script><img src=x onerror=\"alert('1')\">&amp;\u{202e}\u{0}";
 const START_S: i64 = 1_795_348_800;
 
-/// A series of 1000 points of noise around waves, up to `most`.
+/// A thousand points of noise around waves, up to `most`.
 fn series(
     seed: usize,
     node: &str,
@@ -145,8 +145,8 @@ fn report(nodes: usize, others: usize, name: &str) -> Report {
     report
 }
 
-/// Returns the names of the elements that are open at the end; panics if elements are not nested, or an
-/// attribute is not quoted.
+/// Names of the elements that are open at the end; panics if elements are not nested, or an attribute is not
+/// quoted.
 fn open_elements(html: &str) -> Vec<String> {
     const VOID: [&str; 3] = ["meta", "br", "rect"];
     let mut open: Vec<String> = Vec::new();

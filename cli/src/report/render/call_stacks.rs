@@ -9,7 +9,7 @@ use crate::report::summary::{
     FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
 };
 
-/// Lays out the functions of each metric, and those of phases, nodes and processes.
+/// Functions of each metric, and those of phases, nodes and processes.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.call_stacks.is_empty() {
         return paragraph::remark("no call stacks were sampled; sample stacks.cpu", limit);
@@ -54,7 +54,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Returns a report with all parts.
+    /// A report with all parts.
     pub(in crate::report::render) fn report() -> StackReport {
         let function = |name: &str, self_s: f64, total_s: f64, is_spread: bool| FunctionReport {
             function: name.to_owned(),

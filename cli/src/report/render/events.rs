@@ -7,23 +7,21 @@ use crate::report::summary::{figure, plan_changes};
 use polymeter_analysis::model::{PlanChange, RefusedRequest, Report};
 use polymeter_client::control_view::plan::person;
 
-/// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     marks(report, detail, limit) + &plan(report, detail, limit)
 }
 
-/// Lays out the marks; empty if there are none.
 pub(super) fn marks(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     table(mark_rows(report, report.nodes.len() > 1), detail, limit)
 }
 
-/// Lays out the changes of the plan and the refused requests; empty if there are none.
+/// Changes of the plan and refused requests; empty if there are none.
 pub(super) fn plan(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let changes = change_rows(&report.plan_changes, detail, report.nodes.len() > 1);
     table(changes, detail, limit) + &table(refused_rows(&report.refused_requests), detail, limit)
 }
 
-/// Lays out rows below a head; empty if there are none.
+/// Rows below a head; empty if there are none.
 fn table(rows: Vec<Vec<String>>, detail: Detail, limit: Option<usize>) -> String {
     if rows.len() < 2 {
         return String::new();

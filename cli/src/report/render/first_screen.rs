@@ -7,21 +7,21 @@ use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{Finding, Report, Severity};
 use polymeter_proto::units;
 
-/// The lines of the smallest terminal that shows the whole screen; it has 80 columns.
+/// Lines of the smallest terminal that shows the whole screen; it has 80 columns.
 pub(crate) const LINES: usize = 24;
 
-/// The columns of a label, and of a meter.
+/// Columns of a label, and of a meter.
 const LABEL: usize = 10;
 const METER: usize = 20;
 
-/// The maximum number of notes of a screen with a limited number of lines.
+/// Notes of a screen with a limited number of lines, at most.
 const NOTES: usize = 2;
 
-/// The minimum width of wrapped text.
+/// Minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// Lays out the first screen. Lines are wrapped if the number of columns is limited. Findings that do not fit
-/// `lines_max` lines are counted.
+/// Wraps lines if the number of columns is limited, and counts the findings that do not fit `lines_max`
+/// lines.
 pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -> Vec<Line> {
     let columns = columns.unwrap_or(usize::MAX);
     let facts = Facts::of(report);
@@ -116,7 +116,7 @@ fn meter(meter: &Meter, columns: usize) -> Vec<Line> {
     std::iter::once(first).chain(others).collect()
 }
 
-/// Returns the full columns of a meter.
+/// Full columns of a meter.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

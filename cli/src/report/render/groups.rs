@@ -8,13 +8,13 @@ use super::detail::Detail;
 use super::paragraph;
 use crate::report::summary::{self, Imbalance};
 
-/// The number of rows at each end of a table.
+/// Rows at each end of a table.
 const ENDS: usize = 10;
 
-/// A row of a table: its name cells, and the resources.
+/// Row of a table: its name cells, and the resources.
 struct Group<'a> {
     names: Vec<String>,
-    /// The time to which the mean of the cores in use refers, in seconds.
+    /// Time to which the mean of the cores in use refers, in seconds.
     time_s: f64,
     energy_joules: Option<f64>,
     used: &'a Resources,
@@ -40,7 +40,7 @@ impl Group<'_> {
     }
 }
 
-/// Lays out all nodes, and the steps, tasks and phases if there are any.
+/// All nodes, and the steps, tasks and phases if there are any.
 pub(super) fn all(report: &Report, limit: Option<usize>) -> String {
     let tables = [
         Some(nodes(report, Detail::All, limit)),
@@ -51,7 +51,6 @@ pub(super) fn all(report: &Report, limit: Option<usize>) -> String {
     tables.into_iter().flatten().map(|table| table + "\n").collect()
 }
 
-/// Lays out the nodes.
 pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let mut groups = Vec::new();
     for node in &report.by_node {
@@ -70,7 +69,6 @@ pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> St
     text
 }
 
-/// Lays out the steps.
 pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.steps.is_empty() {
         return paragraph::remark("no step was sampled", limit);
@@ -89,7 +87,7 @@ pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> St
     table(&["step", "nodes", "tasks", "time"], groups, detail, limit)
 }
 
-/// Lays out the tasks of steps, and the imbalance of each step with several.
+/// Tasks of steps, and the imbalance of each step with several.
 pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.tasks.is_empty() {
         return paragraph::remark("no task was sampled", limit);
@@ -112,7 +110,7 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
     text
 }
 
-/// Lays out the totals of the phases.
+/// Totals of the phases.
 pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let (names, totals) = summary::phase_totals(report);
     if totals.is_empty() {
@@ -123,8 +121,7 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
     paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
 
-/// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution
-/// of all.
+/// Sorts groups by their CPU time. Of many it lists the first and the last, and the distribution of all.
 fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
     let has_energy = groups.iter().any(|group| group.energy_joules.is_some());
     let columns = ["cores used", "memory", "cache", "read", "written"];
@@ -147,10 +144,10 @@ fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Opti
     text
 }
 
-/// The points of a distribution: percent of the values, and a name.
+/// Points of a distribution: percent of the values, and a name.
 const POINTS: [(usize, &str); 5] = [(0, "min"), (10, "10 %"), (50, "median"), (90, "90 %"), (100, "max")];
 
-/// Describes the distribution of the cores in use and of the memory over groups.
+/// Distribution of the cores in use and of the memory over groups.
 fn distribution(groups: &[Group<'_>], limit: Option<usize>) -> String {
     let cores = groups.iter().filter_map(Group::cores).collect();
     let memory = groups.iter().filter_map(|group| group.used.memory_bytes).collect();
@@ -158,7 +155,7 @@ fn distribution(groups: &[Group<'_>], limit: Option<usize>) -> String {
         + &points("memory", memory, limit, |bytes| summary::bytes(Some(bytes)))
 }
 
-/// Describes a distribution; empty without values.
+/// Empty without values.
 fn points(name: &str, mut values: Vec<f64>, limit: Option<usize>, text: impl Fn(f64) -> String) -> String {
     if values.is_empty() {
         return String::new();

@@ -24,13 +24,11 @@ pub(crate) use sections::Sections;
 /// What is shown of a report without a choice of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// The first screen.
     Screen,
-    /// The first screen, with all findings, the totals and the series that changed.
+    /// First screen, with all findings, the totals and the series that changed.
     Run,
 }
 
-/// Writes everything.
 pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> String {
     let mut text = style::painted(&first_screen::lines(report, limit, usize::MAX), has_colours);
     text.push('\n');
@@ -53,7 +51,6 @@ pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> S
     text + &printable_lines(&completeness::sources(report, limit))
 }
 
-/// Writes the totals, the series and the events.
 fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let usage = usage::text(report, limit);
     let series = series::text(report, detail, limit);

@@ -4,16 +4,15 @@ use crate::output::layout::wrapped;
 use crate::output::printable::printable;
 use crate::output::table::table_within;
 
-/// The blanks in front of each line.
+/// In front of each line.
 const INDENT: &str = "  ";
 
-/// The minimum width of wrapped text.
+/// Minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// The width of the labels in front of the lines of a report.
+/// Width of the labels in front of the lines of a report.
 pub(crate) const LABEL: usize = 18;
 
-/// Lays out rows as a table whose lines are indented.
 pub(super) fn indented_table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
     let text = table_within(rows, limit.map(|limit| limit.saturating_sub(INDENT.len())));
     text.lines().map(|line| format!("{INDENT}{line}\n")).collect()

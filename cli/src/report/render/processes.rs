@@ -11,16 +11,15 @@ use super::paragraph;
 use crate::output::table::head;
 use crate::report::summary;
 
-/// The start of the names of their metrics.
+/// Prefix of the names of their metrics.
 const METRICS: &str = "busiest.";
 
-/// The quantities of one process.
 #[derive(Debug, Default)]
 struct Process<'a> {
     by_metric: BTreeMap<&'a str, &'a SeriesReport>,
 }
 
-/// Lays out the busiest processes, those with the most CPU time first.
+/// Busiest processes, those with the most CPU time first.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let mut processes: BTreeMap<(&str, &str), Process<'_>> = BTreeMap::new();
     for series in &report.series {
@@ -56,7 +55,6 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
 
-/// Returns true if processes were sampled.
 pub(super) fn are_sampled(report: &Report) -> bool {
     report.series.iter().any(|series| series.metric.starts_with(METRICS))
 }
@@ -75,8 +73,8 @@ impl Process<'_> {
     }
 }
 
-/// Returns the value of a label of a process. A program's name may contain anything, and comes first: the
-/// others are behind the last `,pid=`.
+/// Value of a label of a process. A program's name may contain anything, and comes first: the others are
+/// behind the last `,pid=`.
 fn label<'a>(labels: &'a str, key: &str) -> &'a str {
     let Some((name, others)) = labels.rsplit_once(",pid=") else { return "-" };
     let (pid, started) = others.split_once(",started=").unwrap_or((others, "-"));

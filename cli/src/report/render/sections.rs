@@ -52,12 +52,10 @@ pub(crate) struct Sections {
 }
 
 impl Sections {
-    /// Returns true for everything.
     pub(super) fn are_all(&self) -> bool {
         self.chosen.contains(&Section::All)
     }
 
-    /// Returns true if no part was chosen.
     pub(super) const fn is_empty(&self) -> bool {
         self.chosen.is_empty()
     }

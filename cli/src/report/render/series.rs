@@ -14,23 +14,22 @@ use polymeter_analysis::rates;
 use polymeter_analysis::regions::METRICS as REGIONS;
 use polymeter_proto::catalogue::PROCESS_RANK;
 
-/// The minimum and maximum widths of a chart.
+/// Minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// The width of the indentation, and of the gap between two columns.
+/// Width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
 
-/// The maximum number of periods of a series that are listed; of the others it states the number.
+/// Periods of a series that are listed at most; of the others it states the number.
 const PERIODS: usize = 3;
 
-/// The maximum number of metrics that a remark names; of the others it states the number.
+/// Metrics that a remark names at most; of the others it states the number.
 const NAMED: usize = 4;
 
-/// The beginning of the names of metrics of the measurement itself.
+/// Prefix of the names of metrics of the measurement itself.
 const OWN: &str = "agent.";
 
-/// Lays out the table of the series, and remarks on it.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     // The table of regions has their sums, and that of functions the ranks.
     let is_elsewhere =
@@ -125,7 +124,7 @@ fn rows(listed: &[&SeriesReport], periods_max: usize) -> Vec<Vec<String>> {
     rows
 }
 
-/// Returns minimum, mean and maximum. The unit of numbers of cores stands once.
+/// Minimum, mean and maximum. The unit of numbers of cores stands once.
 fn figures(series: &SeriesReport) -> [String; 3] {
     let [min, mean, max] = [series.min, series.mean, series.max].map(|value| series.point_text(value));
     if series.rate_unit != Some("cores") {
@@ -183,12 +182,11 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
     remarks
 }
 
-/// The window of the rates of counters.
+/// Window of the rates of counters.
 struct Window<'a> {
     length_s: f64,
-    /// True if it is long enough for the counters.
+    /// Long enough for the counters.
     is_long: bool,
-    /// The metrics.
     names: Vec<&'a str>,
 }
 

@@ -5,7 +5,6 @@ use polymeter_proto::units;
 
 use super::figures::on_nodes;
 
-/// Joules in a kilowatt-hour.
 const KWH: f64 = 3.6e6;
 
 /// Describes the energy of the job and its origin; none if it is unknown on all nodes.
@@ -24,7 +23,7 @@ pub(crate) fn energy(report: &Report) -> Option<String> {
     ))
 }
 
-/// Returns the name of a part in a sentence.
+/// Name of a part in a sentence.
 fn name(part: &str) -> &str {
     match part {
         "node" => "whole nodes",

@@ -47,7 +47,7 @@ pub(super) fn on_nodes(known: u64, report: &Report) -> String {
     }
 }
 
-/// The totals of the phases: the names of the columns, and a row for each phase, the longest first.
+/// Totals of the phases: the names of the columns, and a row for each phase, the longest first.
 pub(crate) fn phase_totals(report: &Report) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let totals = phases::totals(report);
     let has_energy = totals.iter().any(|phase| phase.energy_joules.is_some());
@@ -71,23 +71,22 @@ pub(crate) fn phase_totals(report: &Report) -> (Vec<&'static str>, Vec<Vec<Strin
     (head, rows)
 }
 
-/// The imbalance of CPU time between the parts of a job.
+/// Imbalance of CPU time between the parts of a job.
 pub(crate) struct Imbalance<'a> {
-    /// The largest time over the mean.
+    /// Largest time over the mean.
     pub(crate) ratio: f64,
-    /// The name of the part with the largest time, and this time.
+    /// Part with the largest time, and this time.
     pub(crate) most: (&'a str, String),
-    /// The name of the part with the smallest time, and this time.
+    /// Part with the smallest time, and this time.
     pub(crate) least: (&'a str, String),
 }
 
 impl<'a> Imbalance<'a> {
-    /// Returns the imbalance between the nodes of a job.
     pub(crate) fn of_nodes(report: &'a Report) -> Option<Self> {
         Self::of(report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s)))
     }
 
-    /// Returns the imbalance between the tasks of each step, with the name of the step.
+    /// Imbalance between the tasks of each step, with the name of the step.
     pub(crate) fn of_steps(report: &'a Report) -> impl Iterator<Item = (&'a str, Option<Self>)> {
         report.tasks.chunk_by(|one, other| one.step == other.step).map(|tasks| {
             let step = tasks.first().map_or("", |task| task.step.as_str());
@@ -95,8 +94,8 @@ impl<'a> Imbalance<'a> {
         })
     }
 
-    /// Returns the imbalance between parts, given as names and CPU times in seconds; none for fewer than two
-    /// parts whose times are known, and for idle ones.
+    /// Takes names and CPU times in seconds; none for fewer than two parts whose times are known, and for
+    /// idle ones.
     fn of(parts: impl Iterator<Item = (&'a str, Option<f64>)>) -> Option<Self> {
         let known: Vec<(&str, f64)> = parts.filter_map(|(name, cpu_s)| Some((name, cpu_s?))).collect();
         let (most, most_s) = known.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;

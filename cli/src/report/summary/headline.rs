@@ -5,10 +5,10 @@ use polymeter_proto::text::abridged_list;
 
 use crate::output::printable::{printable, printable_name};
 
-/// The maximum number of nodes that a line names.
+/// Nodes that a line names at most.
 pub(crate) const NODES_MAX: usize = 8;
 
-/// The job, its owner and its nodes.
+/// Names the job, its owner and its nodes.
 pub(crate) fn headline(report: &Report) -> String {
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
     let (job, owner) = (printable_name(&report.job), printable(&owner));

@@ -30,7 +30,7 @@ pub(crate) use stacks::{
 };
 pub(crate) use traffic::{file_systems, network};
 
-/// The name of the job, its account, queue and cluster; none if nothing is known.
+/// Name of the job, its account, queue and cluster; none if nothing is known.
 pub(crate) fn names(report: &Report) -> Option<String> {
     let submission = &report.submission;
     let known = |label: &str, value: Option<&str>| {
@@ -48,7 +48,7 @@ pub(crate) fn names(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The id as the scheduler displays it, if it differs from the job's own.
+/// Id as the scheduler displays it, if it differs from the job's own.
 pub(crate) fn display_id(report: &Report) -> Option<&str> {
     report.submission.display_id.as_deref().filter(|id| *id != report.job)
 }
@@ -58,13 +58,13 @@ pub(crate) fn command(run: &Run) -> Option<String> {
     run.command_line().map(|line| line + more)
 }
 
-/// The working directory of a run, and its host.
+/// Working directory of a run, and its host.
 pub(crate) fn place(run: &Run) -> Option<String> {
     let host = run.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
     run.directory.as_ref().map(|directory| format!("{directory}{host}"))
 }
 
-/// The nodes with their cores, GPUs and memory, as far as they are known.
+/// Nodes with their cores, GPUs and memory, as far as they are known.
 pub(crate) fn resources(report: &Report) -> String {
     let submission = &report.submission;
     let nodes = report.nodes.len() as u64;
@@ -85,26 +85,24 @@ pub(crate) fn resources(report: &Report) -> String {
     format!("{}{with}{}", units::counted(nodes, "node"), known.join(", "))
 }
 
-/// The elapsed time, and the limit if it is known.
+/// Elapsed time, and the limit if it is known.
 pub(crate) fn elapsed(report: &Report) -> String {
     let limit = report.submission.time_limit_s.map(units::to_f64).map(units::elapsed);
     let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
     format!("{}{limit}", units::elapsed(report.wall_s))
 }
 
-/// The start, the end and the elapsed time.
 pub(crate) fn times(report: &Report) -> String {
     let end = report.ended_us.map_or_else(|| "now".to_owned(), time);
     format!("{} to {end} UTC, {}", time(report.started_us), elapsed(report))
 }
 
-/// Formats a time in UTC, to the second.
+/// In UTC, to the second.
 pub(crate) fn time(time_us: i64) -> String {
     let text = rfc3339(time_us);
     text.get(..19).unwrap_or(&text).replace('T', " ")
 }
 
-/// Formats a share as percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = match percent {

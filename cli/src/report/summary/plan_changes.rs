@@ -2,7 +2,7 @@
 
 use polymeter_analysis::model::PlanChange;
 
-/// Returns the groups of successive changes that differ in the metric only.
+/// Groups successive changes that differ in the metric only.
 pub(crate) fn groups<'a>(
     changes: impl IntoIterator<Item = &'a PlanChange>,
 ) -> Vec<(&'a PlanChange, Vec<&'a str>)> {

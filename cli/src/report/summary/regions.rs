@@ -5,14 +5,13 @@ use polymeter_proto::units;
 
 use super::figure;
 
-/// The head of [`region_row`].
+/// Head of [`region_row`].
 pub(crate) const REGION_HEAD: [&str; 8] =
     ["self", "time", "of run", "entries", "threads", "self by rank", "most", "region"];
 
-/// The first column of names; those before it are numbers.
+/// First column of names; those before it are numbers.
 pub(crate) const REGION_NAMES_FROM: usize = 6;
 
-/// Returns the cells of a region.
 pub(crate) fn region_row(region: &RegionReport) -> [String; 8] {
     let elapsed = |time_s: f64| units::elapsed(time_s);
     let threads = match region.thread_imbalance {
@@ -37,7 +36,7 @@ pub(crate) fn region_row(region: &RegionReport) -> [String; 8] {
     ]
 }
 
-/// Returns remarks that explain the columns which occur.
+/// Explains the columns which occur.
 pub(crate) fn region_remarks(report: &Report) -> Vec<String> {
     let mut remarks = vec![
         "times are summed over threads; self: without regions inside; of run: time / (time of the job x threads)"

@@ -5,11 +5,11 @@ use polymeter_proto::units;
 
 use super::figure;
 
-/// The head of [`roofline_row`]: a name, and numbers.
+/// Head of [`roofline_row`]: a name, and numbers.
 pub(crate) const ROOFLINE_HEAD: [&str; 7] =
     ["phase", "time", "FLOP/s", "memory", "FLOP/byte", "bound by", "of the roof"];
 
-/// Returns the cells of a phase, or of the whole job.
+/// Cells of a phase, or of the whole job.
 pub(crate) fn roofline_row(part: &RooflinePart) -> [String; 7] {
     [
         part.phase.clone().unwrap_or_else(|| "(whole job)".to_owned()),
@@ -22,7 +22,7 @@ pub(crate) fn roofline_row(part: &RooflinePart) -> [String; 7] {
     ]
 }
 
-/// Returns the roofs, and the nodes that are left out.
+/// Roofs, and the nodes that are left out.
 pub(crate) fn roofline_remarks(report: &Report) -> Vec<String> {
     let Some(roofline) = &report.roofline else { return Vec::new() };
     let mut remarks = Vec::new();

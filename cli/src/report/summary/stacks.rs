@@ -17,7 +17,7 @@ pub(crate) fn stack_sums(report: &StackReport) -> String {
     )
 }
 
-/// Returns remarks on what is missing.
+/// Says what is missing.
 pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
     let mut remarks = Vec::new();
     if report.lost > 0 {
@@ -43,14 +43,13 @@ pub(crate) fn stack_activities(report: &StackReport) -> Option<String> {
     (!shares.is_empty()).then(|| shares.join(", "))
 }
 
-/// The least share of an activity that is described.
+/// Least share of an activity that is described.
 const SHOWN_PERCENT: f64 = 1.0;
 
-/// The head of [`function_row`].
+/// Head of [`function_row`].
 pub(crate) const FUNCTION_HEAD: [&str; 6] =
     ["self", "total", "self time", "by process", "function", "module"];
 
-/// Returns the cells of a function.
 pub(crate) fn function_row(function: &FunctionReport) -> [String; 6] {
     let percent = |percent: f64| format!("{percent:.1} %");
     let spread = function.processes.as_ref().map_or_else(
@@ -67,7 +66,7 @@ pub(crate) fn function_row(function: &FunctionReport) -> [String; 6] {
     ]
 }
 
-/// Describes the functions of a part of a job with their shares.
+/// Functions of a part of a job with their shares.
 pub(crate) fn part_functions(part: &StackPart) -> String {
     let function = |share: &polymeter_analysis::model::FunctionShare| {
         format!("{} {:.1} %", share.function, share.self_percent)

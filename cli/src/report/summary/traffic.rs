@@ -31,7 +31,7 @@ fn part(report: &Report, traffic: &Traffic, received: &str, sent: &str) -> Strin
     )
 }
 
-/// Returns the usual name of a network or file system.
+/// Usual name of a network or file system.
 fn name(name: &str) -> &str {
     match name {
         "infiniband" => "InfiniBand",
