@@ -18,7 +18,7 @@ use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// The maximum number of jobs of a group.
+/// Maximum number of jobs of a group.
 const GROUP_MAX: usize = 1000;
 
 /// Compare two stored jobs, or two groups of jobs, by metric and phase.
@@ -56,7 +56,7 @@ pub(crate) struct CompareArguments {
 }
 
 impl CompareArguments {
-    /// Returns true for rows of the selected metrics.
+    /// True for rows of the selected metrics.
     fn selects(&self, row: &Difference) -> bool {
         let name = row.metric.split('{').next().unwrap_or_default();
         self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(name))
@@ -109,7 +109,7 @@ fn subjects(source: &mut Source, ids: &[String], known: &mut BTreeSet<i64>) -> R
     Ok(subjects)
 }
 
-/// Lays out a comparison: shown differences, or `all`.
+/// Shows the differences that [`is_shown`] tells, or `all`.
 fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     let has_phases = comparison.rows.iter().any(|row| row.phase.is_some());
     let shown: Vec<&Difference> = comparison.rows.iter().filter(|row| all || is_shown(row)).collect();
@@ -141,7 +141,7 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     text
 }
 
-/// Returns the cells of a row, of which two are the difference and its interval.
+/// Cells of a row, of which two are the difference and its interval.
 fn cells(row: &Difference, [difference, interval]: [String; 2]) -> Vec<String> {
     let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
     let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
@@ -150,7 +150,7 @@ fn cells(row: &Difference, [difference, interval]: [String; 2]) -> Vec<String> {
     vec![metric, mean(row.a), mean(row.b), difference, interval, verdict(row.verdict).to_owned()]
 }
 
-/// Returns a difference with its share, and its interval.
+/// Difference with its share, and its interval.
 fn both_differences(row: &Difference) -> [String; 2] {
     let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
     let interval =
@@ -158,7 +158,7 @@ fn both_differences(row: &Difference) -> [String; 2] {
     [figure(row.difference, |by| signed(row, by)) + &percent, interval]
 }
 
-/// Returns a difference and its interval as shares of A, where they are known.
+/// Difference and its interval as shares of A, where they are known.
 fn short_differences(row: &Difference) -> [String; 2] {
     let (Some(percent), Some(a)) = (row.percent, row.a) else { return both_differences(row) };
     let share = |value: f64| 100.0 * value / a.abs();
@@ -166,7 +166,7 @@ fn short_differences(row: &Difference) -> [String; 2] {
     [format!("{percent:+.1} %"), interval]
 }
 
-/// Returns true for a difference, for the time from begin to end, and for energy.
+/// True for a difference, for the time from begin to end, and for energy.
 fn is_shown(row: &Difference) -> bool {
     matches!(row.verdict, Verdict::Higher | Verdict::Lower)
         || ["elapsed", "cpu_time", "energy"].contains(&row.metric.as_str())

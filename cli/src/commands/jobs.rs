@@ -82,17 +82,15 @@ struct StoredJobs {
     source: ReadSource,
 }
 
-/// The number of jobs that are listed without `--limit`.
+/// Jobs that are listed without `--limit`.
 const LIMIT: u32 = 100;
 
-/// A job in JSON.
 #[derive(Debug, Serialize)]
 struct StoredJob<'a> {
-    /// The id, as the scheduler prints it.
+    /// As the scheduler prints it.
     job: &'a str,
-    /// The job's own id.
     job_id: &'a str,
-    /// The store's key.
+    /// Key in the store.
     key: i64,
     name: Option<&'a str>,
     user: Option<&'a str>,
@@ -112,7 +110,6 @@ struct StoredJob<'a> {
 }
 
 impl StoredJobs {
-    /// Returns true if stored jobs are wanted.
     const fn is_wanted(&self) -> bool {
         self.running || self.ended || self.source.is_given()
     }
@@ -149,7 +146,7 @@ pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns true if a collector is configured, which knows the jobs of all nodes.
+/// True if a collector is configured, which knows the jobs of all nodes.
 fn has_collector() -> bool {
     Collector::find(None, None).is_ok_and(|collector| collector.is_some())
 }
@@ -165,12 +162,12 @@ fn print_stored(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
     terminal::print(&text(&jobs, source.visible, limit, (!arguments.ended).then(realtime_us)))
 }
 
-/// Returns the name of a job, else the command of a run.
+/// Name of a job, else the command of a run.
 fn name(job: &JobRow) -> Option<String> {
     job.name.clone().or_else(|| job.run.as_ref()?.command_line())
 }
 
-/// Returns the final state with the exit status or signal, unless that says no more.
+/// Final state with the exit status or signal, unless that says no more.
 fn final_state(job: &JobRow) -> Option<String> {
     let state = job.state.as_deref();
     if state.is_some_and(Outcome::is_cause) {
@@ -210,7 +207,7 @@ fn json(job: &JobRow) -> StoredJob<'_> {
     }
 }
 
-/// Lays out the jobs as a table. Of running jobs, the time since their start until `now_us` is shown.
+/// Of running jobs, the time since their start until `now_us` is shown.
 fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<i64>) -> String {
     if jobs.is_empty() {
         let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };
@@ -247,13 +244,13 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
     table_within(&rows, limit)
 }
 
-/// Returns the month, day, hour and minute of a time.
+/// Month, day, hour and minute.
 fn minute(time_ns: i64) -> String {
     let text = rfc3339(time_ns / 1000);
     text.chars().skip(5).take(11).map(|c| if c == 'T' { ' ' } else { c }).collect()
 }
 
-/// Returns a duration as schedulers print it: days, hours, minutes and seconds.
+/// Duration as schedulers print it: days, hours, minutes and seconds.
 fn elapsed(ns: i64) -> String {
     let seconds = ns.max(0) / 1_000_000_000;
     let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);

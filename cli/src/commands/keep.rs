@@ -42,14 +42,13 @@ pub(crate) struct KeepArguments {
     json: bool,
 }
 
-/// The result of the command.
 #[derive(Debug, Serialize)]
 struct Kept {
     job: String,
     job_key: i64,
     is_kept: bool,
     until: Option<String>,
-    /// The day before which samples of the job were removed already.
+    /// Day before which samples of the job were removed already.
     dropped_before: Option<String>,
 }
 
@@ -91,7 +90,6 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
     if arguments.json { terminal::print_json(&kept) } else { terminal::print(&text(&kept)) }
 }
 
-/// Returns the job that the arguments name.
 fn choose_one(url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failure> {
     let Some(key) = arguments.job_key else {
         let mut source = Source::of_store(url)?;

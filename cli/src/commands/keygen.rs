@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::output::printable::printable;
 use crate::output::terminal;
 
-/// The maximum size of a name: file systems allow 255 bytes including the suffix.
+/// Maximum size of a name: file systems allow 255 bytes including the suffix.
 const NAME_BYTES: usize = 250;
 
-/// The mode of the secret key's file: readable by its owner only.
+/// Readable by its owner only.
 const SECRET_MODE: u32 = 0o600;
 
-/// The mode of the public key's file: writable by its owner only.
+/// Writable by its owner only.
 const PUBLIC_MODE: u32 = 0o644;
 
 #[derive(Debug, clap::Args)]
@@ -47,13 +47,10 @@ pub(crate) fn execute(arguments: &KeygenArguments) -> Result<(), Failure> {
     }
 }
 
-/// The files of a pair of keys.
 pub(crate) struct KeyFiles {
-    /// The file of both keys.
+    /// File of both keys.
     pub(crate) secret: PathBuf,
-    /// The file of the public key.
     public: PathBuf,
-    /// The public key.
     key: String,
 }
 
@@ -83,7 +80,6 @@ pub(crate) fn make(directory: &Path, name: &str) -> Result<KeyFiles, Failure> {
     Ok(KeyFiles { secret, public, key: pair.public.to_string() })
 }
 
-/// The created files as JSON.
 #[derive(Debug, Serialize)]
 struct CreatedKeys<'a> {
     name: &'a str,
@@ -93,7 +89,7 @@ struct CreatedKeys<'a> {
     public: String,
 }
 
-/// Returns the name of a key pair: the one that is given, else the host's.
+/// Name of a key pair: the one that is given, else the host's.
 pub(crate) fn key_name(given: Option<&str>) -> Result<String, Failure> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -125,7 +121,6 @@ fn new_pair() -> zmq::Result<KeyPair> {
     }
 }
 
-/// Writes a new file.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         let remedy = if error.kind() == ErrorKind::AlreadyExists {

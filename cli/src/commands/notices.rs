@@ -12,7 +12,7 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// The rule that stands for all.
+/// Stands for all rules.
 const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,6 @@ pub(crate) struct NoticesArguments {
     json: bool,
 }
 
-/// A notice in JSON.
 #[derive(Debug, Serialize)]
 struct Notice<'a> {
     time: String,

@@ -16,7 +16,7 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// The number of changes that the text has.
+/// Changes that the text has at most.
 const CHANGES_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -83,7 +83,7 @@ pub(crate) fn execute(arguments: &TrendArguments) -> Result<(), Failure> {
     terminal::print(&text(&found, &quantities, terminal::width_limit(&std::io::stdout())))
 }
 
-/// Lays out a trend: the changes, the latest first, then the present levels.
+/// Lays out the changes of a trend, the latest first, then the present levels.
 fn text(of: &Trend, quantities: &[&Quantity], limit: Option<usize>) -> String {
     let owner = of.user.clone().or_else(|| of.uid.map(|uid| format!("uid {uid}")));
     let owner = owner.map_or_else(String::new, |owner| format!(" of {}", printable_name(&owner)));
@@ -161,7 +161,7 @@ fn percent(level: &Level) -> String {
     )
 }
 
-/// Returns a time in UTC, to the minute.
+/// UTC, to the minute.
 fn minute(time_us: i64) -> String {
     let text = rfc3339(time_us);
     text.get(..16).unwrap_or(&text).replace('T', " ")

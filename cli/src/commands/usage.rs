@@ -13,7 +13,7 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// The days about which the command is without an option.
+/// Days about which the command is without an option.
 const DAYS: i64 = 7;
 
 /// The attributes by which jobs are added up.
@@ -68,12 +68,11 @@ pub(crate) struct UsageArguments {
     json: bool,
 }
 
-/// A group in JSON.
 #[derive(Debug, Serialize)]
 struct Group<'a> {
-    /// The user, account, queue, array or job; none for the jobs without one.
+    /// User, account, queue, array or job; none for the jobs without one.
     group: Option<&'a str>,
-    /// The owner of an array or job.
+    /// Owner of an array or job.
     user: Option<&'a str>,
     jobs: u64,
     failed: u64,
@@ -86,7 +85,6 @@ struct Group<'a> {
     memory_efficiency: Option<f64>,
 }
 
-/// The output in JSON.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     from: String,
@@ -166,7 +164,7 @@ fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Lays out the groups as a table. Columns about GPUs and failures are left out where there are none.
+/// Leaves out columns about GPUs and failures where there are none.
 fn text(by: By, rows: &[UsageRow], visible: Visible, limit: Option<usize>) -> String {
     if rows.is_empty() {
         let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };

@@ -20,25 +20,25 @@ use crate::output::printable::printable_name;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// The interval at which new samples are read.
+/// Interval at which new samples are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The number of polls after which the job, its series and its plan are read again.
+/// Polls after which the job, its series and its plan are read again.
 const REFRESH_POLLS: u64 = 5;
 
-/// The time before now whose samples are shown first.
+/// How far back the first samples lie.
 const FIRST_NS: i64 = 10_000_000_000;
 
-/// The time by which the samples of a series may be behind those of others, so that they are still shown.
+/// How far the samples of a series may be behind those of others, and still be shown.
 const BEHIND_NS: i64 = 15_000_000_000;
 
-/// The maximum number of series. Selectors choose among more.
+/// Series at most. Selectors choose among more.
 const SERIES_MAX: usize = 4096;
 
-/// The capacity of the queue of lines.
+/// Capacity of the queue of lines.
 const LINES_MAX: usize = 1024;
 
-/// Begins to read the samples of a job that the selectors choose, in a thread.
+/// Reads the samples of a job that the selectors choose, in a thread.
 pub(crate) fn watch(
     collector: Collector,
     job: &str,
@@ -61,19 +61,16 @@ pub(crate) fn watch(
     Ok(WatchedNodes { lines, collector, facts })
 }
 
-/// The queue of lines.
 type Lines<'a> = &'a mpsc::Sender<Result<WatchLine, Failure>>;
 
-/// The reading of one job.
 struct JobReader {
     source: Source,
     collector: Arc<Collector>,
     job: JobRow,
     selectors: Vec<Selector>,
     series: BTreeMap<i64, SeriesRow>,
-    /// The time of the last sample of each series.
+    /// Time of the last sample of each series.
     last_ns: HashMap<i64, i64>,
-    /// The time from which samples are shown.
     since_ns: i64,
     plan: Option<PlanAnswer>,
 }
@@ -118,7 +115,6 @@ impl JobReader {
         Ok(())
     }
 
-    /// Reads the job and its series again.
     fn refresh(&mut self) -> Result<(), Failure> {
         let failed = |error| store_failure("cannot read the job", &error);
         let filter = JobFilter { job_key: Some(self.job.job_key), limit: 1, ..JobFilter::default() };
@@ -139,8 +135,7 @@ impl JobReader {
         Ok(())
     }
 
-    /// Returns the plan of the first node of each metric, if it has changed. Without answers of nodes it
-    /// stays as it was.
+    /// Plan of the first node of each metric, if it has changed. Without answers of nodes it stays as it was.
     fn changed_plan(&mut self) -> Option<PlanAnswer> {
         let request = Request::Plan(PlanRequest { job: Some(self.job.job_id.clone()) });
         let nodes = self.collector.ask(&request).ok()?.nodes;
@@ -159,7 +154,7 @@ impl JobReader {
         is_new.then_some(merged)
     }
 
-    /// Returns the samples that were committed since the last poll.
+    /// Samples that were committed since the last poll.
     fn new_samples(&mut self) -> Result<Vec<SamplesLine>, StoreError> {
         let ids: Vec<i64> = self.series.keys().copied().collect();
         if ids.is_empty() {
@@ -185,7 +180,7 @@ impl JobReader {
         Ok(lines)
     }
 
-    /// The span from the oldest of the last samples. A series that has stopped does not extend it.
+    /// Span from the oldest of the last samples. A series that has stopped does not extend it.
     fn span_ns(&self, now_ns: i64) -> Range<i64> {
         let last_ns = |id| self.last_ns.get(id).copied().unwrap_or(self.since_ns);
         let from_ns = self.series.keys().map(last_ns).min().unwrap_or(self.since_ns);
@@ -193,14 +188,14 @@ impl JobReader {
     }
 }
 
-/// Sends a line. Without a receiver it has no effect.
+/// Without a receiver it has no effect.
 fn send(lines: Lines<'_>, answer: Answer) -> Result<(), Failure> {
     let text = String::from_utf8_lossy(&answer.to_line()).trim_end().to_owned();
     lines.blocking_send(Ok(WatchLine { text, answer })).ok();
     Ok(())
 }
 
-/// Returns the line of the new samples of a series, with its node as a label.
+/// Line of the new samples of a series, with its node as a label.
 fn samples_line(series: &SeriesRow, rows: &[SampleRow]) -> SamplesLine {
     let mut labels: BTreeMap<String, String> =
         series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

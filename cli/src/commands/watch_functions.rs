@@ -21,13 +21,12 @@ use crate::report::choice::choose;
 use crate::report::summary::{stack_remarks, stack_sums};
 use crate::store_failure::store_failure;
 
-/// The time between two views.
+/// Time between two views.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The number of functions.
 const FUNCTIONS: usize = 15;
 
-/// The columns of text that is not for a terminal.
+/// Width of text that is not for a terminal.
 const COLUMNS: usize = 80;
 
 /// Moves to the top of the screen, and clears it.
@@ -72,7 +71,7 @@ pub(crate) fn watch(view: &FunctionsView) -> Result<(), Failure> {
     }
 }
 
-/// Returns the command that starts the sampling.
+/// Command that starts the sampling.
 fn remedy(job: &str) -> String {
     format!("polymeter set --job {job} stacks.cpu=10ms --for 1min")
 }
@@ -87,7 +86,7 @@ fn line(view: &FunctionsView, now_us: i64, report: Option<&StackReport>) -> serd
     })
 }
 
-/// Lays out the functions with the most time of their own in lines of at most `limit` columns.
+/// Functions with the most time of their own, in lines of at most `limit` columns.
 fn text(job: &str, last: Period, report: Option<&StackReport>, limit: usize) -> String {
     let last = units::duration(last.as_nanos());
     let mut lines = vec![format!("job {job}, functions of the last {last}")];

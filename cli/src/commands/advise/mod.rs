@@ -28,10 +28,10 @@ use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// The number of jobs of the user that are searched, those that started last.
+/// Jobs of the user that are searched, those that started last.
 const SEARCHED: u32 = 5_000;
 
-/// The maximum size of a script: Slurm's usual limit is 4 MiB.
+/// Slurm's usual limit on scripts is 4 MiB.
 const SCRIPT_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -59,14 +59,13 @@ pub(crate) struct AdviseArguments {
     json: bool,
 }
 
-/// The output in JSON.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     scheduler: Scheduler,
     request: &'a Request,
     /// What the jobs have in common with the request.
     like_by: &'a str,
-    /// The jobs, and those that finished.
+    /// Jobs, and those of them that finished.
     jobs: usize,
     finished: usize,
     proposals: &'a [Proposal],
@@ -119,8 +118,8 @@ pub(crate) fn execute(arguments: &AdviseArguments) -> Result<(), Failure> {
     terminal::print(&text(&output, terminal::width_limit(&std::io::stdout())))
 }
 
-/// Returns true for a proposal that a program can follow: one that uses more cores or GPUs than it will have
-/// adapts itself to their number.
+/// True for a proposal that a program can follow: one that uses more cores or GPUs than it will have adapts
+/// itself to their number.
 fn is_possible(of: &Proposal) -> bool {
     let is_counted = matches!(of.resource, Resource::Cpu | Resource::Gpu);
     !is_counted || of.requested.is_some_and(|requested| of.proposed <= requested)
@@ -150,7 +149,7 @@ fn read_script(path: &Path, unread: &mut Unread) -> Result<Script, Failure> {
     })
 }
 
-/// Returns the ended jobs of the user, or of the owner of `model`, the one that started last first.
+/// Ended jobs of the user, or of the owner of `model`, the one that started last first.
 fn own_jobs(source: &mut Source, model: Option<&JobRow>) -> Result<Vec<JobRow>, Failure> {
     let own = i64::from(rustix::process::geteuid().as_raw());
     let filter = JobFilter {
@@ -175,7 +174,6 @@ fn notes(unread: &Unread, like: usize, finished: usize, searched: usize, wanted:
     notes
 }
 
-/// Formats an amount of a resource.
 fn amount(resource: Resource, value: f64) -> String {
     match resource {
         Resource::Time => elapsed(value),

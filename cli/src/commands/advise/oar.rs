@@ -11,19 +11,18 @@ use super::words::{Known, directives, options};
 const KNOWN: &[Known] =
     &[("name", Some('n')), ("project", None), ("queue", Some('q')), ("resource", Some('l'))];
 
-/// The names of the level of nodes.
+/// Names of the level of nodes.
 const NODES: [&str; 4] = ["nodes", "host", "network_address", "node"];
 
-/// A request of OAR.
 #[derive(Debug, Default)]
 pub(super) struct Oar {
     pub(super) request: Request,
-    /// The value of `-l`.
+    /// Value of `-l`.
     resource: String,
 }
 
 impl Oar {
-    /// Reads a script; none without a line of OAR.
+    /// None without a line of OAR.
     pub(super) fn of_script(script: &str, unread: &mut Unread) -> Option<Self> {
         let lines = directives(script, "#OAR", false);
         if lines.is_empty() {
@@ -43,7 +42,7 @@ impl Oar {
         Some(Self { request, resource })
     }
 
-    /// Returns the line of a request that an earlier job made.
+    /// Request that an earlier job made.
     pub(super) fn of_job(request: &Request) -> Self {
         let nodes = request.nodes.unwrap_or(1.0);
         let cores =
@@ -80,7 +79,7 @@ fn quoted(resource: &str) -> String {
     }
 }
 
-/// Returns the request with another time.
+/// Request with another time.
 fn with_walltime(resource: &str, time: &str) -> String {
     match resource.split_once("walltime=") {
         Some((before, after)) => {
@@ -92,8 +91,7 @@ fn with_walltime(resource: &str, time: &str) -> String {
     }
 }
 
-/// Returns the request with another number at a level, of which it has `all` in total; none if it would not
-/// be less.
+/// Request with another number at a level, of which it has `all` in total; none if it would not be less.
 fn scaled(resource: &str, level: &str, all: f64, proposed: f64) -> Option<String> {
     let (before, after) = resource.split_once(level)?;
     let end = after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len());

@@ -7,7 +7,7 @@ use super::oar::Oar;
 use super::slurm::Slurm;
 use super::values::Unread;
 
-/// A request, in the form of its scheduler.
+/// Request in the form of its scheduler.
 #[derive(Debug)]
 pub(super) enum Script {
     Slurm(Slurm),
@@ -15,14 +15,14 @@ pub(super) enum Script {
 }
 
 impl Script {
-    /// Reads a script; none if it has no line of a scheduler.
+    /// None without a line of a scheduler.
     pub(super) fn read(text: &str, file_name: Option<&str>, unread: &mut Unread) -> Option<Self> {
         Slurm::of_script(text, file_name, unread)
             .map(Self::Slurm)
             .or_else(|| Oar::of_script(text, unread).map(Self::Oar))
     }
 
-    /// Returns the request of an earlier job, whose final state tells its scheduler.
+    /// Request of an earlier job, whose final state tells its scheduler.
     pub(super) fn of_job(request: &Request, state: Option<&str>) -> Self {
         if state.is_some_and(|state| ["Terminated", "Error"].contains(&state)) {
             Self::Oar(Oar::of_job(request))
@@ -45,7 +45,7 @@ impl Script {
         }
     }
 
-    /// Returns the lines that request what is proposed, where that differs from the request.
+    /// Lines that request what is proposed, where that differs from the request.
     pub(super) fn lines(&self, proposals: &[Proposal]) -> Vec<String> {
         let changes = proposals.iter().filter(|of| of.requested != Some(of.proposed));
         let changes: Vec<(Resource, f64)> = changes.map(|of| (of.resource, of.proposed)).collect();

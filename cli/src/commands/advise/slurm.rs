@@ -27,7 +27,7 @@ const KNOWN: &[Known] = &[
     ("time", Some('t')),
 ];
 
-/// A request of Slurm: the options from which it is computed.
+/// Options from which a request is computed.
 #[derive(Debug, Default)]
 pub(super) struct Slurm {
     pub(super) request: Request,
@@ -35,12 +35,12 @@ pub(super) struct Slurm {
     cpus_per_task: Option<f64>,
     nodes: f64,
     memory: Option<&'static str>,
-    /// The option of the GPUs, and their type.
+    /// Option of the GPUs, and their type.
     gpus: Option<(&'static str, Option<String>)>,
 }
 
 impl Slurm {
-    /// Reads a script; none without a line of Slurm.
+    /// None without a line of Slurm.
     pub(super) fn of_script(script: &str, file_name: Option<&str>, unread: &mut Unread) -> Option<Self> {
         let lines = directives(script, "#SBATCH", true);
         if lines.is_empty() {
@@ -74,7 +74,7 @@ impl Slurm {
         Some(slurm)
     }
 
-    /// Returns the lines of a request that an earlier job made.
+    /// Request that an earlier job made.
     pub(super) fn of_job(request: &Request) -> Self {
         let nodes = request.nodes.unwrap_or(1.0);
         let gpus = request.gpus.map(|_| ("gpus", None));
@@ -126,7 +126,7 @@ impl Slurm {
         }
     }
 
-    /// Returns the parts of a node for each of which an option of memory is.
+    /// Parts of a node for each of which an option of memory is.
     fn parts(&self, name: &str) -> Option<f64> {
         match name {
             "mem-per-cpu" => self.request.cores.map(|cores| cores / self.nodes),
@@ -135,7 +135,7 @@ impl Slurm {
         }
     }
 
-    /// Returns the line that requests so much; none if it would not change.
+    /// Line that requests so much; none if it would not change.
     pub(super) fn line(&self, resource: Resource, proposed: f64) -> Option<String> {
         let option = match resource {
             Resource::Time => format!("time={}", time_text(proposed)),

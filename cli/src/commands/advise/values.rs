@@ -7,7 +7,7 @@ use std::fmt::Display;
 pub(super) struct Unread(pub(super) Vec<String>);
 
 impl Unread {
-    /// Reads a value; none if it cannot be read.
+    /// None if the value cannot be read.
     pub(super) fn read<T, E: Display>(
         &mut self,
         name: &str,
@@ -17,7 +17,7 @@ impl Unread {
         parse().map_err(|error| self.0.push(format!("cannot read `{text}` of {name}: {error}"))).ok()
     }
 
-    /// Reads a number above 0.
+    /// Above 0.
     pub(super) fn number(&mut self, name: &str, text: &str) -> Option<f64> {
         self.read(name, text, || match text.parse::<u32>() {
             Ok(number) if number > 0 => Ok(f64::from(number)),

@@ -1,7 +1,7 @@
 //! The directives of a job script, as words of a command line. Pure.
 
-/// Returns the words of the lines that begin with `prefix`, such as `#SBATCH`, each line's for itself. With
-/// `ends` they end at the first command, behind which Slurm reads no further ones.
+/// Words of each line that begins with `prefix`, such as `#SBATCH`. With `ends` they end at the first
+/// command, behind which Slurm reads no further ones.
 pub(super) fn directives(script: &str, prefix: &str, ends: bool) -> Vec<Vec<String>> {
     let is_command = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let lines = script.lines().take_while(|line| !ends || !is_command(line));
@@ -29,11 +29,11 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// An option: its long name, and its letter if it has one.
+/// Long name of an option, and its letter if it has one.
 pub(super) type Known = (&'static str, Option<char>);
 
-/// Returns the values of the known options in the words of a line, with their long names. A long name may be
-/// shortened as long as no other known one begins so; an option without a value has an empty one.
+/// Values of the known options in the words of a line, with their long names. A long name may be shortened as
+/// long as no other known one begins so; an option without a value has an empty one.
 pub(super) fn options(words: &[String], known: &[Known]) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let mut words = words.iter().peekable();

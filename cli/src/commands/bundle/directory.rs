@@ -12,10 +12,9 @@ use super::manifest::{self, BYTES_MAX, Manifest};
 use crate::failure::Failure;
 use crate::output::printable::printable_json;
 
-/// The maximum depth of directories in a bundle. It ends the search in a loop of mounts.
+/// Ends the search in a loop of mounts.
 const DEPTH_MAX: usize = 8;
 
-/// The directory of a bundle that is being made.
 #[derive(Debug)]
 pub(super) struct BundleDirectory {
     path: PathBuf,
@@ -52,27 +51,24 @@ impl BundleDirectory {
         own_file::create(&path).map_err(|error| io_failure("write", &path, &error))
     }
 
-    /// Adds a text file.
     pub(super) fn add_text(&self, name: &str, text: &str) -> Result<(), Failure> {
         let written = self.create_file(name)?.write_all(text.as_bytes());
         written.map_err(|error| io_failure("write", &self.file(name), &error))
     }
 
-    /// Adds a value as a JSON file. Invisible characters are escaped.
+    /// Escapes invisible characters.
     pub(super) fn add_json(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::because(&format!("cannot write {name}"), &error))?;
         self.add_text(name, &(printable_json(&text).into_owned() + "\n"))
     }
 
-    /// Adds the manifest of all files.
     pub(super) fn add_manifest(&self) -> Result<(), Failure> {
         let files = hash_files(&self.path).map_err(|error| io_failure("read", &self.path, &error))?;
         self.add_text(manifest::NAME, &files.to_string())
     }
 }
 
-/// Reads the manifest of the bundle at `path`.
 pub(super) fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
     let path = path.join(manifest::NAME);
     let mut text = String::new();
@@ -90,7 +86,7 @@ pub(super) fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
         .map_err(|line| Failure::Failed(format!("{}:{}: expected a hash and a path", path.display(), line.0)))
 }
 
-/// Returns all files of the directory at `path`, with their hashes.
+/// Hashes all files of the directory at `path`.
 pub(super) fn hash_files(path: &Path) -> io::Result<Manifest> {
     let mut files = BTreeMap::new();
     walk(path, "", DEPTH_MAX, &mut files)?;

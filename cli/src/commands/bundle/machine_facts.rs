@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polymeter_service::cgroup_mounts::Mounts;
 use serde::Serialize;
 
-/// The machine on which a bundle is made. Unknown values are absent.
+/// Machine on which a bundle is made. Unknown values are absent.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct MachineInfo {
     name: Option<String>,
@@ -19,7 +19,6 @@ pub(super) struct MachineInfo {
     clock_source: Option<String>,
     frequency_governor: Option<String>,
     perf_event_paranoid: Option<i64>,
-    /// The mounted cgroup hierarchies.
     cgroups: CgroupInfo,
 }
 
@@ -27,12 +26,11 @@ pub(super) struct MachineInfo {
 struct CgroupInfo {
     v1: BTreeMap<String, PathBuf>,
     v2: Option<PathBuf>,
-    /// The controllers of version 2.
     v2_controllers: Vec<String>,
 }
 
 impl MachineInfo {
-    /// Reads the information below the root directory `root`.
+    /// Reads below the root directory `root`.
     pub(super) fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let line = |path: &str| Some(text(path)?.trim().to_owned());
@@ -55,7 +53,7 @@ impl MachineInfo {
     }
 }
 
-/// Returns the value of the first line `name : value`.
+/// Value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())

@@ -28,7 +28,6 @@ use polymeter_analysis::gather::gather;
 use polymeter_analysis::stacks::profile::{Choice, Profile};
 use polymeter_analysis::stacks::{collapsed, summary};
 
-/// The job to export, and the options.
 pub(super) struct BundleRequest<'a> {
     pub(super) job: &'a str,
     pub(super) source: &'a ReadSource,
@@ -36,7 +35,7 @@ pub(super) struct BundleRequest<'a> {
     pub(super) description: Option<&'a Path>,
 }
 
-/// The contents of `job.json`.
+/// Contents of `job.json`.
 #[derive(Debug, Serialize)]
 struct JobInfo<'a> {
     job_id: &'a str,
@@ -48,7 +47,7 @@ struct JobInfo<'a> {
     run: Option<&'a Run>,
     started_ns: i64,
     ended_ns: Option<i64>,
-    /// The number of rows in `samples.parquet`.
+    /// Rows in `samples.parquet`.
     samples: u64,
 }
 

@@ -8,31 +8,27 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// The manifest's name. The manifest does not list itself.
+/// The manifest does not list itself.
 pub(super) const NAME: &str = "MANIFEST.sha256";
 
-/// The maximum size of a manifest: some 20,000 files, where a bundle has a dozen.
+/// Some 20,000 files, where a bundle has a dozen.
 pub(super) const BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// The size of the read buffer.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The hashes of the files of a bundle, by path.
+/// Hashes of the files of a bundle, by path.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Manifest(pub(super) BTreeMap<String, String>);
 
-/// The number of a line that is not valid in a manifest.
+/// Number of the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidLine(pub(super) usize);
 
-/// A difference between a bundle and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
-    /// A file has other contents.
     Changed(String),
-    /// A file is missing.
     Missing(String),
-    /// A file is not listed in the manifest.
+    /// Not listed in the manifest.
     Unknown(String),
 }
 
@@ -53,7 +49,7 @@ impl Manifest {
         files.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the differences to a directory with the files `found`.
+    /// Differences to a directory with the files `found`.
     pub(super) fn differences(&self, found: &Self) -> Vec<Difference> {
         let listed = self.0.iter().filter_map(|(path, hash)| match found.0.get(path) {
             None => Some(Difference::Missing(path.clone())),
@@ -81,7 +77,7 @@ fn line_parts(line: &str) -> Option<(String, String)> {
     (is_hash && !path.is_empty()).then(|| (path.to_owned(), hash.to_owned()))
 }
 
-/// Returns the hash of the file at `path` in hexadecimal digits.
+/// Hash of the file at `path` in hexadecimal digits.
 pub(super) fn hash(path: &Path) -> io::Result<String> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {

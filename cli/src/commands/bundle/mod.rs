@@ -76,7 +76,6 @@ pub(crate) fn execute(arguments: &BundleArguments) -> Result<(), Failure> {
     }
 }
 
-/// Turns a directory with results into a bundle.
 fn seal(results: &Path) -> Result<(), Failure> {
     let directory = BundleDirectory::of_results(results)?;
     make::add_origin(&directory, None, readme::of_results)?;

@@ -7,23 +7,22 @@ use crate::output::units::{counted, part, seconds_between, to_f64};
 use polymeter_analysis::curve::Interval;
 use polymeter_analysis::model::{Report, SeriesReport};
 
-/// The file's name.
 pub(super) const NAME: &str = "plot.svg";
 
-/// The maximum number of series in the plot; the samples contain all.
+/// Series in the plot at most; the samples contain all.
 const SERIES_MAX: usize = 100;
 
-/// The number of columns into which the points of a series are sorted.
+/// Columns into which the points of a series are sorted.
 const COLUMNS: usize = 400;
 
-/// The plot's width, the width of the names and values to the left of the curves, and a row's height with and
-/// without the room below its curve. In pixels.
+/// In pixels: width of the plot, width of the names and values to the left of the curves, height of a row
+/// with and without the room below its curve.
 const WIDTH: f64 = 1000.0;
 const NAMES_WIDTH: f64 = 330.0;
 const ROW_HEIGHT: f64 = 64.0;
 const CURVE_HEIGHT: f64 = 50.0;
 
-/// The room above the first curve, below the last one, and at the sides.
+/// Room above the first curve, below the last one, and at the sides.
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 const MARGIN: f64 = 10.0;

@@ -10,34 +10,32 @@ use super::directory::BundleDirectory;
 use super::manifest;
 use crate::version::libraries;
 
-/// The name of the experiment's description in a bundle.
+/// Name of the experiment's description in a bundle.
 pub(super) const DESCRIPTION: &str = "description.toml";
 
-/// The name of the lock file that pins the programs of an experiment.
+/// Name of the lock file that pins the programs of an experiment.
 const LOCK: &str = "flake.lock";
 
-/// The origin of a bundle.
 #[derive(Debug, Serialize)]
 pub(super) struct Provenance {
     pub(super) program: Version,
-    /// The time when the bundle was made, in microseconds since the epoch.
+    /// When the bundle was made, in microseconds since the epoch.
     pub(super) made_us: i64,
-    /// The store that contained the job, without a password.
+    /// Store that contained the job, without a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
-    /// The name of the experiment's description in the bundle.
+    /// Name of the experiment's description in the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<&'static str>,
-    /// The seed of the experiment's random numbers, from its description.
+    /// Seed of the experiment's random numbers, from its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<i64>,
-    /// The hash of the lock file in the bundle.
+    /// Hash of the lock file in the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) flake_lock_sha256: Option<String>,
 }
 
 impl Provenance {
-    /// Returns the provenance of the bundle in `directory`.
     pub(super) fn of(directory: &BundleDirectory, store: Option<String>) -> Self {
         let description = fs::read_to_string(directory.file(DESCRIPTION)).ok();
         Self {

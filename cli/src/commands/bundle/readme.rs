@@ -10,7 +10,7 @@ use super::manifest;
 use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
-/// The files of a job's bundle.
+/// Files of a job's bundle.
 const FILES: [(&str, &str); 13] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
@@ -36,10 +36,10 @@ const FILES: [(&str, &str); 13] = [
     ("description.toml", "the description of the experiment, if one was given"),
 ];
 
-/// The escapes in CSV files, which keep spreadsheets from running formulas.
+/// Escapes in CSV files keep spreadsheets from running formulas.
 const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return is prefixed with an apostrophe, since a spreadsheet would run it as a formula. Characters that control a terminal, change the direction of text or are invisible are escaped as `\\u{202e}`. report.json and samples.parquet contain the original marks and labels.\n";
 
-/// Returns the page of a job's bundle.
+/// Page of a job's bundle.
 pub(super) fn of_job(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
     // Viewers of Markdown pass elements of HTML on.
     let job_id = printable_name(&job.job_id).replace('&', "&amp;").replace('<', "&lt;");
@@ -67,8 +67,8 @@ pub(super) fn of_job(job: &JobRow, provenance: &Provenance, changes: &[PlanChang
     text + "\n" + &verification()
 }
 
-/// Returns the shell commands that repeat a run: its directory, the environment variables that were stored,
-/// the options of `polymeter run` and the command.
+/// Shell commands that repeat a run: its directory, the environment variables that were stored, the options
+/// of `polymeter run` and the command.
 fn repetition(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
     let mut text = String::new();
     let mut options = period_options(changes);
@@ -93,7 +93,7 @@ fn repetition(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) 
     text + &format!("{} run -o again.db{options} -- {command}", program(provenance))
 }
 
-/// Returns the page of an experiment's results.
+/// Page of an experiment's results.
 pub(super) fn of_results(provenance: &Provenance) -> String {
     let mut text = "# Results of an experiment\n\nprovenance.json states the program and revision that made this bundle and the time; machine.json describes the machine.\n\n## Repeat the experiment\n\n".to_owned();
     match (&provenance.description, flake(provenance)) {
@@ -110,7 +110,6 @@ pub(super) fn of_results(provenance: &Provenance) -> String {
     text + &verification()
 }
 
-/// The section on verification.
 fn verification() -> String {
     let name = manifest::NAME;
     format!(
@@ -118,18 +117,18 @@ fn verification() -> String {
     )
 }
 
-/// Returns the command that runs this version of the program.
+/// Command that runs this version of the program.
 fn program(provenance: &Provenance) -> String {
     flake(provenance).map_or_else(|| "polymeter".to_owned(), |flake| format!("nix run '{flake}' --"))
 }
 
-/// Returns the flake of the revision, if it is known.
+/// Flake of the revision, if it is known.
 fn flake(provenance: &Provenance) -> Option<String> {
     let revision = provenance.program.build.revision.as_ref()?;
     Some(format!("git+{}?rev={revision}", env!("CARGO_PKG_REPOSITORY")))
 }
 
-/// Returns the options of `polymeter run` for the initial periods.
+/// Options of `polymeter run` for the initial periods.
 fn period_options(changes: &[PlanChangeRow]) -> String {
     let mut metrics: Vec<&str> = Vec::new();
     let mut options = String::new();
@@ -176,7 +175,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The commands of the page are run by a shell, in which `polymeter` prints its arguments.
+    /// A shell runs the commands of the page; in it `polymeter` prints its arguments.
     #[test]
     fn a_shell_repeats_a_run_with_the_arguments_that_it_had() {
         let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,6 @@ use std::fs::File;
 use polymeter_samples_file::{Format, SamplesError, WrittenSeries, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesScope};
 
-/// The file's name.
 pub(super) const NAME: &str = "samples.parquet";
 
 /// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all

@@ -10,13 +10,13 @@ use crate::output::printable::csv_field;
 use crate::output::table::head;
 use polymeter_analysis::model::SourceReport;
 
-/// The name of a file, and its text.
+/// Name of a file, and its text.
 pub(super) type Table = (&'static str, String);
 
 /// A head and rows.
 type Rows = Vec<Vec<String>>;
 
-/// Returns all tables of a job with `written` series.
+/// All tables of a job with `written` series.
 pub(super) fn tables(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -110,12 +110,12 @@ fn losses(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-/// Formats a number; an unknown one is an empty field.
+/// Empty for an unknown number.
 fn optional(number: Option<i64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Returns rows as CSV with line feeds.
+/// CSV with line feeds.
 fn csv_text(rows: &Rows) -> String {
     let mut text = String::new();
     for row in rows {

@@ -4,14 +4,13 @@ use std::hint::black_box;
 
 use serde::Serialize;
 
-/// The precision of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
     Double,
     Single,
 }
 
-/// The instructions of the loop.
+/// Instructions of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Instructions {
     /// Fused multiply-add of 512 bits.
@@ -26,7 +25,7 @@ pub(super) enum Instructions {
 }
 
 impl Instructions {
-    /// Returns those that this processor has.
+    /// Those that this processor has.
     pub(super) fn available() -> Vec<Self> {
         let mut all = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
@@ -64,7 +63,7 @@ impl Instructions {
     }
 }
 
-/// The chains of the portable loop, as numbers of double precision: as many as the registers hold.
+/// Chains of the portable loop, as numbers of double precision: as many as the registers hold.
 const CHAINS: usize = if cfg!(target_arch = "aarch64") { 32 } else { 20 };
 
 /// [`CHAINS`] as a number of operations.
@@ -104,7 +103,7 @@ mod vectors {
 
     use super::{Instructions, Precision};
 
-    /// The chains of a loop: more than the latency of an instruction times those that begin in a cycle.
+    /// Chains of a loop: more than the latency of an instruction times those that begin in a cycle.
     const CHAINS: f64 = 12.0;
 
     /// Returns the number of chains of numbers.
@@ -190,7 +189,7 @@ mod vectors {
         };
     }
 
-    /// The factor and the summand as bits: the values stay near 2.
+    /// Factor and summand as bits: the values stay near 2.
     const DOUBLE: [u64; 2] = [0.5_f64.to_bits(), 1.0_f64.to_bits()];
     const SINGLE: [u64; 2] = [pair(0.5), pair(1.0)];
 

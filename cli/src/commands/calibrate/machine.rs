@@ -8,23 +8,23 @@ use std::time::Duration;
 use polymeter_proto::units;
 use polymeter_service::clock;
 
-/// The size that the last-level caches are taken to have if the kernel does not say.
+/// Assumed size of the last-level caches if the kernel does not say.
 const UNKNOWN_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How much larger than the last-level caches an array is.
 const CACHES: u64 = 4;
 
-/// The share of the available memory that the three arrays may take.
+/// Share of the available memory that the three arrays may take.
 const MEMORY_SHARE: u64 = 2;
 
-/// The time over which the load is measured.
+/// Time over which the load is measured.
 const LOAD_TIME: Duration = Duration::from_millis(500);
 
 fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// Returns a size such as `32768K`, in bytes.
+/// Parses a size such as `32768K`.
 fn size_bytes(text: &str) -> Option<u64> {
     let (number, factor) = match text.strip_suffix('K') {
         Some(number) => (number, 1024),
@@ -33,7 +33,7 @@ fn size_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Returns the size of all last-level caches of some CPUs; none if the kernel does not say.
+/// Size of all last-level caches of some CPUs; none if the kernel does not say.
 pub(super) fn cache_bytes(root: &Path, cpus: &[usize]) -> Option<u64> {
     let mut caches: BTreeMap<(u32, String), u64> = BTreeMap::new();
     for cpu in cpus {
@@ -52,31 +52,28 @@ pub(super) fn cache_bytes(root: &Path, cpus: &[usize]) -> Option<u64> {
     Some(of_last.map(|(_, size)| *size).fold(0, u64::saturating_add))
 }
 
-/// The sizes for the triad, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// Of each array, on all CPUs together.
     pub(super) array_bytes: u64,
-    /// True if that is as much larger than the caches as it should be.
+    /// As much larger than the caches as it should be.
     pub(super) is_enough: bool,
 }
 
-/// Returns the sizes for last-level caches of this size on a machine with this much available memory.
+/// Sizes for the triad, for last-level caches of this size on a machine with this much available memory.
 pub(super) fn sizes(cache_bytes: Option<u64>, available_bytes: Option<u64>) -> Sizes {
     let wanted = cache_bytes.unwrap_or(UNKNOWN_CACHE_BYTES).saturating_mul(CACHES);
     let room = available_bytes.map_or(u64::MAX, |available| available / MEMORY_SHARE / 3);
     Sizes { array_bytes: wanted.min(room), is_enough: wanted <= room }
 }
 
-/// Returns the memory that is available, in bytes.
 pub(super) fn available_bytes(root: &Path) -> Option<u64> {
     let text = text(&root.join("proc/meminfo"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the time for which all CPUs were idle, and all of the time: the first line of `/proc/stat`
-/// (proc_stat(5)).
+/// Time for which all CPUs were idle, and all of the time: the first line of `/proc/stat` (proc_stat(5)).
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let words = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
     // Times of guests are contained in those of users.
@@ -85,7 +82,7 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((idle + waiting, ticks.iter().sum()))
 }
 
-/// Measures the share of all CPUs that is in use, in percent.
+/// Measures the share of all CPUs that is in use.
 pub(super) fn load_percent(root: &Path) -> Option<f64> {
     let now = || ticks(&fs::read_to_string(root.join("proc/stat")).ok()?);
     let (idle_before, all_before) = now()?;

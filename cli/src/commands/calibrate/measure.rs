@@ -9,24 +9,21 @@ use polymeter_service::clock;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-/// The repetitions, and their length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repetitions {
     pub(super) count: usize,
     pub(super) length_ns: u64,
 }
 
-/// The results of some repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Rate {
-    /// The best rate, per second.
     pub(super) best_per_s: f64,
-    /// The difference between the best and the worst, in percent of the best.
+    /// Difference between the best and the worst, in percent of the best.
     pub(super) spread_percent: f64,
 }
 
 impl Rate {
-    /// Returns the result; none without repetitions, or if nothing was done in one.
+    /// None without repetitions, or if nothing was done in one.
     fn of(rates: &[f64]) -> Option<Self> {
         let best_per_s = rates.iter().copied().reduce(f64::max)?;
         let worst = rates.iter().copied().reduce(f64::min)?;
@@ -35,14 +32,13 @@ impl Rate {
     }
 }
 
-/// Returns the CPUs on which this process may run.
 pub(super) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
 /// Runs a piece of work again and again on each CPU at the same time, after one repetition that does not
-/// count. `make` prepares the work of a thread, which returns what it did. Returns none if nothing was done.
+/// count. `make` prepares the work of a thread, which returns what it did. None if nothing was done.
 pub(super) fn rate<W: FnMut() -> f64>(
     cpus: &[usize],
     repetitions: Repetitions,
@@ -77,7 +73,7 @@ fn stay_on(cpu: usize) {
     sched_setaffinity(None, &set).ok();
 }
 
-/// Returns what the work does per second.
+/// What the work does per second.
 fn rate_of(work: &mut impl FnMut() -> f64, length_ns: u64) -> f64 {
     let begin_ns = clock::monotonic_ns();
     let mut done = 0.0;

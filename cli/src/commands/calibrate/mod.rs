@@ -24,20 +24,20 @@ use arithmetic::{Instructions, Precision};
 use measure::{Rate, Repetitions, allowed_cpus, rate};
 use triad::Triad;
 
-/// The load from which on the figures count as disturbed, in percent of all CPUs.
+/// Load from which on the figures count as disturbed, in percent of all CPUs.
 const LOAD_MAX_PERCENT: f64 = 5.0;
 
-/// The spread from which on the figures count as disturbed, in percent.
+/// Spread from which on the figures count as disturbed.
 const SPREAD_MAX_PERCENT: f64 = 10.0;
 
-/// The repetitions of each measurement: together they take some 12 s.
+/// Repetitions of each measurement: together they take some 12 s.
 const TRIAD: Repetitions = Repetitions { count: 7, length_ns: 700_000_000 };
 const ARITHMETIC: Repetitions = Repetitions { count: 5, length_ns: 400_000_000 };
 
-/// The trial that chooses the instructions.
+/// Chooses the instructions.
 const TRIAL: Repetitions = Repetitions { count: 1, length_ns: 100_000_000 };
 
-/// The rounds of the loop between two looks at the clock: some 10 µs.
+/// Rounds of the loop between two looks at the clock: some 10 µs.
 const ROUNDS: u32 = 4096;
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ pub(crate) struct CalibrateArguments {
     json: bool,
 }
 
-/// The result, as it is in the file. The agent uses `roofs`.
+/// Result as it is in the file. The agent uses `roofs`.
 #[derive(Debug, Serialize)]
 struct Calibration {
     node: String,
@@ -77,7 +77,7 @@ struct Calibration {
     warnings: Vec<String>,
 }
 
-/// The bandwidth of the memory, in bytes per second.
+/// Bandwidth of the memory, in bytes per second.
 #[derive(Debug, Serialize)]
 struct Bandwidth {
     #[serde(flatten)]
@@ -87,7 +87,7 @@ struct Bandwidth {
     last_level_cache_bytes: Option<u64>,
 }
 
-/// A peak of floating-point operations.
+/// Peak of floating-point operations.
 #[derive(Debug, Serialize)]
 struct Peak {
     #[serde(flatten)]
@@ -185,7 +185,6 @@ fn calibrate(root: &Path, mut warnings: Vec<String>) -> Result<Calibration, Fail
     })
 }
 
-/// Returns the failure of a measurement that did nothing.
 fn nothing_done() -> Failure {
     Failure::Failed("cannot calibrate: a thread did nothing; give the command more memory".to_owned())
 }

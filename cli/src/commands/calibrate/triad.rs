@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use polymeter_proto::units;
 
-/// A part of the arrays that is computed between two looks at the clock, in elements.
+/// Part of the arrays that is computed between two looks at the clock, in elements.
 const PIECE: usize = 16 * 1024;
 
-/// The bytes that an element moves, 16 of each array: two are read, one is written. The writes bypass the
-/// caches, which would read the old values first.
+/// Bytes that an element moves, 16 of each array: two are read, one is written. The writes bypass the caches,
+/// which would read the old values first.
 const ELEMENT_BYTES: f64 = 48.0;
 
 /// Two numbers, which are stored together.
@@ -18,7 +18,6 @@ struct Element([f64; 2]);
 
 const FACTOR: f64 = 3.0;
 
-/// The arrays of a thread.
 pub(super) struct Triad {
     sums: Vec<Element>,
     first: Vec<Element>,

@@ -10,27 +10,25 @@ use super::role::Role;
 use crate::output::layout::width;
 use crate::output::printable::printable;
 
-/// The columns of the levels.
+/// Columns of the levels.
 const LABEL: usize = 13;
 
-/// The result of an examination. The order of the fields is that of the JSON.
+/// Result of an examination. The order of the fields is that of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// The name of the host.
     host: String,
-    /// The version of this command.
+    /// Version of this command.
     version: &'static str,
-    /// The user that ran it.
+    /// User that ran it.
     user: String,
-    /// The roles in which the machine was examined.
+    /// Roles in which the machine was examined.
     roles: Vec<Role>,
-    /// The number of findings of each level.
+    /// Findings of each level.
     counts: Counts,
-    /// The findings, the most serious first.
+    /// The most serious first.
     findings: Vec<Finding>,
 }
 
-/// The number of findings of each level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Counts {
     problem: usize,
@@ -61,12 +59,10 @@ impl Report {
         Self { host, version, user, roles, counts: Counts::of(&findings), findings }
     }
 
-    /// Returns true if there is a finding of the level.
     pub(super) fn has(&self, level: Level) -> bool {
         self.findings.iter().any(|finding| finding.level == level)
     }
 
-    /// Lays out the report within `limit` columns.
     pub(super) fn text(&self, limit: Option<usize>) -> String {
         let roles: Vec<&str> = self.roles.iter().map(|role| role.name()).collect();
         let mut text = format!("{} as {}, examined by {}\n\n", self.host, roles.join(" and "), self.user);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::role::Role;
 
-/// The level of a finding, the most serious first.
+/// The most serious first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
@@ -23,7 +23,6 @@ pub(super) enum Level {
 impl Level {
     pub(super) const ALL: [Self; 4] = [Self::Problem, Self::Warning, Self::NotChecked, Self::Ok];
 
-    /// Its name for users.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Problem => "problem",
@@ -37,16 +36,16 @@ impl Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    /// The role of the machine to which it belongs.
+    /// Role of the machine to which it belongs.
     pub(super) role: Role,
     pub(super) level: Level,
-    /// The state that was found, in one line.
+    /// State that was found, in one line.
     pub(super) text: String,
-    /// The remedy in one line, a command where possible; none if there is nothing to do.
+    /// One line, a command where possible; none if there is nothing to do.
     pub(super) remedy: Option<String>,
 }
 
-/// Collects the findings of one check.
+/// Findings of one check.
 #[derive(Debug)]
 pub(super) struct Findings {
     check: &'static str,
@@ -55,7 +54,6 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Returns an empty collection.
     pub(super) const fn new(check: &'static str, role: Role) -> Self {
         Self { check, role, list: Vec::new() }
     }
@@ -65,7 +63,6 @@ impl Findings {
         self.add(Level::Ok, text.into(), None);
     }
 
-    /// Adds the reason for which something was not examined.
     pub(super) fn not_checked(&mut self, reason: impl fmt::Display) {
         self.add(Level::NotChecked, reason.to_string(), None);
     }
@@ -86,7 +83,7 @@ impl Findings {
         self.problem(text, remedy.unwrap_or(otherwise));
     }
 
-    /// Returns true if there is a problem or a warning.
+    /// True if there is a problem or a warning.
     pub(super) fn has_any(&self) -> bool {
         self.list.iter().any(|finding| finding.level <= Level::Warning)
     }

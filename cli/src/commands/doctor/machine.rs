@@ -25,7 +25,7 @@ use super::store_state::StoreState;
 use super::unit::Unit;
 use crate::failure::Failure;
 
-/// The port for users that `polymeter setup collector` sets.
+/// Port for users that `polymeter setup collector` sets.
 const USERS_PORT: u16 = 7718;
 
 pub(super) const AGENT_UNIT: &str = "polymeter-agent";
@@ -53,13 +53,11 @@ pub(super) struct Configured<T> {
 }
 
 impl<T> Configured<T> {
-    /// Returns the configuration if it is valid.
     pub(super) fn valid(&self) -> Option<&T> {
         self.content.as_ref().ok()
     }
 }
 
-/// The reason for which something cannot be examined.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unexamined {
     #[error("only root {others}may {action}", others = match uid {
@@ -76,7 +74,6 @@ pub(super) enum Unexamined {
 }
 
 impl Machine {
-    /// Reads the configurations.
     pub(super) fn new(roles: Vec<Role>, agent: &Path, collector: &Path) -> io::Result<Self> {
         let root = Path::new("/");
         Ok(Self {
@@ -94,8 +91,8 @@ impl Machine {
         })
     }
 
-    /// Returns the addresses at which collectors may answer users: those of `client.toml`, else the agent's
-    /// collectors at the usual port.
+    /// Addresses at which collectors may answer users: those of `client.toml`, else the agent's collectors at
+    /// the usual port.
     pub(super) fn user_endpoints(&self) -> Vec<CollectorEndpoint> {
         if let Ok(Some(collector)) = Collector::find(None, None) {
             return collector.endpoints().to_vec();
@@ -106,24 +103,22 @@ impl Machine {
         hosts.map(|host| CollectorEndpoint::Tcp(format!("{host}:{USERS_PORT}"))).collect()
     }
 
-    /// Returns the agent's control socket; none if it has none, or its configuration is invalid.
+    /// None if the agent has no control socket, or its configuration is invalid.
     pub(super) fn agent_socket(&self) -> Option<&Path> {
         self.agent.valid()?.control_socket.as_deref()
     }
 
-    /// Returns the running agent.
     pub(super) fn agent_daemon(&self) -> Option<&Daemon> {
         self.daemon.get_or_init(|| Daemon::at(self.agent_socket()?)).as_ref()
     }
 
-    /// Returns the status of the running agent.
     pub(super) fn status(&self) -> Option<Result<&StatusReport, &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
         let status = || ask_status(socket, &Request::Status(StatusRequest {}));
         Some(self.status.get_or_init(status).as_ref())
     }
 
-    /// Returns the metrics of the node, with their availability, as the running agent lists them.
+    /// Metrics of the node, with their availability, as the running agent lists them.
     pub(super) fn metrics(&self) -> Option<Result<&[MetricLine], &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
         let metrics = || {
@@ -133,22 +128,19 @@ impl Machine {
         Some(self.metrics.get_or_init(metrics).as_deref())
     }
 
-    /// Returns the user of the agent: that of the running one, else that of its unit, else root, as which
-    /// prologs start it.
+    /// User of the agent: that of the running one, else that of its unit, else root, as which prologs start
+    /// it.
     pub(super) fn agent_uid(&self) -> Result<u32, Unexamined> {
         self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
     }
 
-    /// Returns the user of the collector, as its unit names it, else root.
+    /// User of the collector, as its unit names it, else root.
     pub(super) fn collector_uid(&self) -> Result<u32, Unexamined> {
         uid_of_unit(self.collector_unit.as_ref())
     }
 
     /// Calls `act` with the rights of the collector's user, and with the configuration as that user reads it:
     /// the password file of a database is that of the user.
-    ///
-    /// # Errors
-    /// Returns the reason if this user may not do that, or the configuration has faults.
     pub(super) fn as_collector<T: Send>(
         &self,
         action: &'static str,
@@ -160,14 +152,14 @@ impl Machine {
         result.map_err(|faults| Unexamined::Faults { uid, faults })
     }
 
-    /// Returns the state of the collector's store, read with the rights of the collector's user.
+    /// State of the collector's store, read with the rights of the collector's user.
     pub(super) fn store(&self) -> Result<&StoreState, &Unexamined> {
         let state = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
         self.store.get_or_init(|| self.as_collector("examine the store", state)?).as_ref()
     }
 }
 
-/// Returns the name of a user, else the number.
+/// Name of a user, else the number.
 pub(super) fn user_name(uid: u32) -> String {
     users::name_of(uid).unwrap_or_else(|| uid.to_string())
 }
@@ -177,12 +169,12 @@ fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, Unexamined> {
     users::uid_of(user).ok_or_else(|| Unexamined::NoUser(user.to_owned()))
 }
 
-/// Loads the agent's configuration; without a file, the agent's defaults.
+/// Without a file, the agent's defaults.
 fn agent_config(path: &Path) -> Result<AgentConfig, Faults> {
     if path.exists() { AgentConfig::load(path) } else { Ok(AgentConfig::standard()) }
 }
 
-/// Loads the collector's configuration; without a file, the collector's defaults.
+/// Without a file, the collector's defaults.
 fn collector_config(path: &Path) -> Result<CollectorConfig, Faults> {
     let file = path.exists().then(|| ["--config".into(), path.as_os_str().to_owned()]);
     let words = std::iter::once("polymeter-collector".into()).chain(file.into_iter().flatten());

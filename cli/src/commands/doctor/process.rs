@@ -6,24 +6,23 @@ use std::path::Path;
 use procfs::process::Process;
 use rustix::net::sockopt::socket_peercred;
 
-/// The number of the policy `SCHED_FIFO`, sched(7).
+/// Policy of sched(7).
 const SCHED_FIFO: u32 = 1;
 
-/// A running daemon.
 #[derive(Debug)]
 pub(super) struct Daemon {
-    /// The numeric id of its user.
+    /// Numeric id of the daemon's user.
     pub(super) uid: u32,
-    /// Its effective capabilities, one bit each; none if they are not known.
+    /// Effective capabilities, one bit each; none if they are not known.
     pub(super) capabilities: Option<u64>,
-    /// The highest real-time priority of its threads; none if none has one or that is not known.
+    /// Highest real-time priority of its threads; none if none has one or that is not known.
     pub(super) rt_priority: Option<u32>,
-    /// True if its program was replaced since it started.
+    /// Its program was replaced since it started.
     pub(super) is_outdated: bool,
 }
 
 impl Daemon {
-    /// Returns the daemon that listens at a Unix socket; none if there is none.
+    /// Finds the daemon that listens at a Unix socket; none if there is none.
     pub(super) fn at(socket: &Path) -> Option<Self> {
         let peer = socket_peercred(UnixStream::connect(socket).ok()?).ok()?;
         let process = Process::new(peer.pid.as_raw_nonzero().get()).ok();
@@ -39,7 +38,7 @@ impl Daemon {
         })
     }
 
-    /// Returns true if the daemon has a capability, by its number in capabilities(7).
+    /// `number` is that of capabilities(7).
     pub(super) fn has_capability(&self, number: u32) -> bool {
         self.capabilities.is_some_and(|bits| bits & (1 << number) != 0)
     }

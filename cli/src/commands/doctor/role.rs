@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// A role of a machine.
+/// What a machine is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Role {
@@ -18,7 +18,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Returns the roles that the command line names, else those for which there are configuration files.
+    /// Roles that the command line names, else those for which there are configuration files.
     pub(super) fn of_machine(named: &[Self], agent: &Path, collector: &Path) -> Vec<Self> {
         let mut roles = named.to_vec();
         if roles.is_empty() {
@@ -33,7 +33,6 @@ impl Role {
         roles
     }
 
-    /// Its name for users.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Node => "node",

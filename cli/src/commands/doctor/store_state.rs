@@ -7,22 +7,21 @@ use polymeter_store::{Administration, ClockJump, LevelState, Storage, StoreError
 
 use crate::disk::{Disk, UnknownSpace, disk_of};
 
-/// The time in which an agent must have sent something to be examined.
+/// Agents must have sent something within this time to be examined.
 const DAY_NS: i64 = 86_400_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct StoreState {
     pub(super) storage: Storage,
     pub(super) retention: Vec<LevelState>,
-    /// The roles of the database that are missing.
     pub(super) missing_roles: Vec<String>,
-    /// The jump of the clock for which no rows are removed.
+    /// Jump of the clock for which no rows are removed.
     pub(super) clock_jump: Option<ClockJump>,
-    /// The agents that sent something in the last day.
+    /// Agents that sent something in the last day.
     pub(super) agents: Vec<AgentRow>,
-    /// The disk that contains it, or the reason for which it is not known.
+    /// Disk that contains the store.
     pub(super) disk: Result<Disk, UnknownSpace>,
-    /// The days until the disk is full; none if it lasts for years, or the growth is not known.
+    /// None if the disk lasts for years, or the growth is not known.
     pub(super) days_until_full: Option<u32>,
 }
 

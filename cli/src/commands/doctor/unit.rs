@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The directories of units, in their order of precedence.
+/// Directories of units, in their order of precedence.
 const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -12,15 +12,14 @@ const DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// The unit of a daemon.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// The user of the service; none for root.
+    /// None for root.
     pub(super) user: Option<String>,
     pub(super) capabilities: Vec<String>,
-    /// The limit of real-time priorities; none if it is not set.
+    /// Limit of real-time priorities; none if it is not set.
     pub(super) rt_priority: Option<u64>,
-    /// True if it starts with the machine.
+    /// It starts with the machine.
     pub(super) is_enabled: bool,
 }
 
@@ -60,7 +59,7 @@ impl Unit {
     }
 }
 
-/// Returns the drop-ins of a unit, by their names.
+/// Drop-ins of a unit, by their names.
 fn drop_ins(directories: &[PathBuf], file: &str) -> Vec<PathBuf> {
     let of_directory = |directory: &PathBuf| fs::read_dir(directory.join(format!("{file}.d"))).ok();
     let entries = directories.iter().filter_map(of_directory).flatten().flatten().map(|entry| entry.path());

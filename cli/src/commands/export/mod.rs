@@ -74,10 +74,10 @@ pub(crate) struct ExportArguments {
     json: bool,
 }
 
-/// The property of a file with the roles of devices.
+/// Property of a file with the roles of devices.
 pub(crate) const DEVICES: &str = "polymeter.devices";
 
-/// The roles of devices, by node and by the label that names the device, `device=8:0`.
+/// Roles of devices, by node and by the label that names the device, `device=8:0`.
 pub(crate) type Roles = BTreeMap<String, BTreeMap<String, String>>;
 
 impl ExportArguments {
@@ -93,7 +93,6 @@ impl ExportArguments {
     }
 }
 
-/// The result, as JSON.
 #[derive(Debug, Serialize)]
 struct Exported<'a> {
     job: &'a str,
@@ -197,8 +196,7 @@ fn check_chosen(
     Ok(())
 }
 
-/// Returns those of the names that are inputs of the derived metric that is selected; none for another
-/// metric.
+/// Those of the names that are inputs of the derived metric that is selected; none for another metric.
 fn inputs_of<'a>(metric: &Selector, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let derived = derived::find(metric.as_str())?;
     let inputs: BTreeSet<&str> = derived.inputs_of_all().collect();
@@ -233,8 +231,8 @@ fn fill(
     Ok(())
 }
 
-/// Returns the properties of the file. One of call stacks has another name for the job, so that they are not
-/// imported as series.
+/// Properties of the file. One of call stacks has another name for the job, so that they are not imported as
+/// series.
 fn properties(
     arguments: &ExportArguments,
     reader: &mut dyn Read,
@@ -248,7 +246,7 @@ fn properties(
     Ok(vec![("polymeter.job".to_owned(), described), (DEVICES.to_owned(), roles)])
 }
 
-/// Returns the roles of the devices of the job, and of its nodes if they are exported.
+/// Roles of the devices of the job, and of its nodes if they are exported.
 fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Roles, StoreError> {
     let of_nodes = arguments.with_nodes.then_some(SeriesScope::NodesOf(job.job_key));
     let mut roles = Roles::new();
@@ -262,19 +260,18 @@ fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Re
     Ok(roles)
 }
 
-/// Returns the label that names a device, as `key=value`; none if no label does.
+/// Label that names a device, as `key=value`; none if no label does.
 pub(crate) fn device_label(labels: &Labels) -> Option<String> {
     let mut pairs = labels.iter().filter(|(key, _)| ["device", "interface"].contains(key));
     pairs.next().map(|(key, value)| format!("{key}={value}"))
 }
 
-/// Returns the processors of the job's nodes.
 fn processors(reader: &mut dyn Read, job: &JobRow) -> Result<BTreeMap<String, Processors>, StoreError> {
     let known = reader.cpus(job.job_key)?.into_iter();
     Ok(known.map(|row| (row.node.clone(), row.processors())).collect())
 }
 
-/// Returns the description of the job that is stored in the file.
+/// Description of the job that is stored in the file.
 fn job_properties(job: &JobRow, processors: &BTreeMap<String, Processors>) -> serde_json::Value {
     json!({
         "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,

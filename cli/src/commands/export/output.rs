@@ -11,22 +11,18 @@ use crate::output::file_name::file_name_of;
 use crate::output::new_file::NewFile;
 use crate::output::printable::printable;
 
-/// The output of an export.
 #[derive(Debug)]
 pub(super) struct Output {
     format: Format,
-    /// The path; none for the standard output.
+    /// None for the standard output.
     path: Option<PathBuf>,
     incomplete: Option<NewFile>,
     file: Option<File>,
 }
 
 impl Output {
-    /// Opens the output `given`, or the default one for a job.
-    ///
-    /// # Errors
-    /// Returns an error if the file exists and is not to be replaced, if it cannot be created, if no format has
-    /// its extension, or if Parquet would be written to a terminal.
+    /// Opens the output `given`, or the default one for a job. Fails if the file exists and is not to be
+    /// replaced, if no format has its extension, or if Parquet would be written to a terminal.
     pub(super) fn open(
         given: Option<&Path>,
         format: Option<Format>,
@@ -57,7 +53,6 @@ impl Output {
         self.path.is_none()
     }
 
-    /// Returns the name for messages.
     pub(super) fn name(&self) -> String {
         let path = self.path.as_ref().map(|path| path.display().to_string());
         path.map_or_else(|| "to the standard output".to_owned(), |path| printable(&path).into_owned())
@@ -77,7 +72,7 @@ impl Output {
     }
 }
 
-/// Returns the format of a file according to its extension; Parquet without one.
+/// Format of a file according to its extension; Parquet without one.
 fn format_of(path: Option<&Path>) -> Result<Format, Failure> {
     let Some((path, extension)) = path.and_then(|path| Some((path, path.extension()?))) else {
         return Ok(Format::Parquet);

@@ -16,10 +16,10 @@ use crate::output::progress::Progress;
 use crate::report::choice::ChosenJob;
 use crate::store_failure::store_failure;
 
-/// The maximum number of stacks of processes whose texts are kept, about a kilobyte each.
+/// Stacks of processes whose texts are kept at most, about a kilobyte each.
 const TEXTS_MAX: usize = 20_000;
 
-/// The metrics and the nodes of the exported call stacks; an empty list is all.
+/// Metrics and nodes of the exported call stacks; an empty list is all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) metrics: &'a [Selector],
@@ -33,7 +33,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the number of samples; refuses a job without call stacks, and a step.
+/// Number of samples; refuses a job without call stacks, and a step.
 pub(super) fn check(
     wanted: Wanted<'_>,
     reader: &mut dyn Read,
@@ -59,7 +59,6 @@ pub(super) fn check(
     Err(Failure::Failed(format!("cannot export {what}: job {job_id} has none; {remedy}")))
 }
 
-/// Adds the rows of a job.
 pub(super) fn fill(
     wanted: Wanted<'_>,
     reader: &mut dyn Read,

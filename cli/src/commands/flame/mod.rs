@@ -43,7 +43,7 @@ enum Format {
     Firefox,
 }
 
-/// The extensions of files, and their formats.
+/// Extensions of files, and their formats.
 const EXTENSIONS: [(&str, Format); 6] = [
     (".html", Format::Html),
     (".folded", Format::Collapsed),
@@ -53,10 +53,10 @@ const EXTENSIONS: [(&str, Format); 6] = [
     (".txt", Format::Text),
 ];
 
-/// The columns of text that is not for a terminal.
+/// Width of text that is not for a terminal.
 const COLUMNS: usize = 80;
 
-/// The maximum number of processes in the Firefox profiler, those with the most time.
+/// Processes in the Firefox profiler at most, those with the most time.
 const THREADS: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -136,7 +136,7 @@ impl FlameArguments {
         Ok(format)
     }
 
-    /// Returns the file; none for the standard output.
+    /// None for the standard output.
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
     }
@@ -188,7 +188,7 @@ fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result
     )))
 }
 
-/// Returns the processes of a rank, each with its node.
+/// Processes of a rank, each with its node.
 fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(String, u32)>, Failure> {
     let of_rank = ranks.iter().filter(|(_, known)| **known == rank);
     let processes: BTreeSet<(String, u32)> = of_rank.map(|(process, _)| process.clone()).collect();
@@ -208,7 +208,7 @@ fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(Stri
     )))
 }
 
-/// Returns the spans of time of the chosen samples, each with its node.
+/// Spans of time of the chosen samples, each with its node.
 fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Spans, Failure> {
     let now_us = clock::realtime_us();
     let bound = |time: Option<TimeInJob>, otherwise| time.map_or(otherwise, |time| time.time_ns(job, now_us));

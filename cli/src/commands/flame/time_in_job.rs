@@ -7,7 +7,6 @@ use polymeter_store::reader::JobRow;
 
 use crate::calendar::PointInTime;
 
-/// A time, or a time after the start of the job, such as `+90s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeInJob {
     Point(PointInTime),
@@ -15,7 +14,6 @@ pub(super) enum TimeInJob {
     After(i64),
 }
 
-/// A text that is no such time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid time `{0}`: expected a time after the start of the job, such as +90s or +5min, YYYY-MM-DDTHH:MM in UTC, or an age such as 12h"
@@ -42,7 +40,7 @@ impl FromStr for TimeInJob {
 }
 
 impl TimeInJob {
-    /// Returns the time in nanoseconds since the epoch.
+    /// In nanoseconds since the epoch.
     pub(super) const fn time_ns(self, job: &JobRow, now_us: i64) -> i64 {
         match self {
             Self::Point(point) => point.time_ns(now_us),

@@ -10,24 +10,24 @@ use crate::output::table::table_within;
 /// Functions with a smaller share of the time are left out.
 const SHARE_MIN: f64 = 0.005;
 
-/// The maximum number of lines of the tree.
+/// Lines of the tree at most.
 const LINES: usize = 200;
 
-/// The number of functions in the table of a comparison.
+/// Functions in the table of a comparison.
 const COMPARED: usize = 30;
 
-/// The width of the columns with shares, and the blanks for each caller.
+/// Width of the columns with shares, and the blanks for each caller.
 const SHARE: usize = 8;
 const STEP: usize = 2;
 
-/// The maximum width of the blanks, as a share of the line.
+/// Maximum width of the blanks, as a share of the line.
 const BLANKS_MAX: usize = 3;
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Returns a function with its module.
+/// A function with its module.
 fn name(function: &Function) -> String {
     let module = if function.has_symbol() && !function.module.is_empty() {
         format!(" ({})", function.module)
@@ -37,7 +37,7 @@ fn name(function: &Function) -> String {
     printable(&format!("{}{module}", function.label())).into_owned()
 }
 
-/// Lays out the tree: each function below its caller, the one with the most time first.
+/// Each function below its caller, the one with the most time first.
 pub(super) fn tree(tree: &Tree, columns: usize) -> String {
     let total = tree.total();
     let callees = tree.callees();
@@ -73,7 +73,7 @@ pub(super) fn tree(tree: &Tree, columns: usize) -> String {
     text
 }
 
-/// Lays out the functions whose share changed most.
+/// Functions whose share changed most.
 pub(super) fn changes(difference: &Difference, limit: Option<usize>) -> String {
     let total = difference.total;
     let mut functions: Vec<_> = difference.functions.iter().collect();

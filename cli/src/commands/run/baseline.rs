@@ -6,7 +6,7 @@ use polymeter_proto::period::Period;
 
 use crate::failure::Failure;
 
-/// The standard metrics. Those that a machine does not have are left out.
+/// Standard metrics. Those that a machine does not have are left out.
 const STANDARD: [&str; 16] = [
     "cpu.usage",
     "cpu.user",
@@ -26,11 +26,11 @@ const STANDARD: [&str; 16] = [
     "perf.task_clock",
 ];
 
-/// The standard metrics of a command without a cgroup.
+/// Standard metrics of a command without a cgroup.
 const OF_PROCESSES: &str = "process.*";
 
-/// Returns the rules for the standard metrics at the period `every`, and for the requested ones,
-/// `SELECTOR[=PERIOD]`. A request replaces the standard rule of a metric.
+/// Rules for the standard metrics at the period `every`, and for the requested ones, `SELECTOR[=PERIOD]`. A
+/// request replaces the standard rule of a metric.
 pub(super) fn rules(every: Period, requested: &[String], has_cgroup: bool) -> Result<Vec<Rule>, Failure> {
     let every = every.to_string();
     let (mut rules, mut faults) = (Vec::new(), Vec::new());

@@ -11,17 +11,17 @@ use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
 
-/// The controllers of version 1 in which a directory is created. `cpu` is excluded: a group there changes the
+/// Controllers of version 1 in which a directory is created. `cpu` is excluded: a group there changes the
 /// scheduling, and therefore the measurement.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "cpuacct", "blkio", "pids", "perf_event"];
 
-/// The prefix of the names of these directories.
+/// Prefix of the names of these directories.
 const PREFIX: &str = "polymeter-run-";
 
-/// The maximum number of attempts to create a directory. Another run may remove it as that of a dead run.
+/// Attempts to create a directory. Another run may remove it as that of a dead run.
 const ATTEMPTS: usize = 5;
 
-/// The maximum depth to which the cgroups within the command's cgroup are searched.
+/// Depth to which the cgroups within the command's cgroup are searched.
 const DEPTH_MAX: usize = 16;
 
 /// The command's cgroup. Dropping it moves the remaining processes back to their original cgroup, and removes
@@ -31,22 +31,22 @@ pub(crate) struct RunCgroup {
     directories: Vec<RunDirectory>,
 }
 
-/// The directory of the command's cgroup in one hierarchy.
+/// Directory of the command's cgroup in one hierarchy.
 #[derive(Debug)]
 struct RunDirectory {
     path: PathBuf,
-    /// The original cgroup of the processes.
+    /// Original cgroup of the processes.
     origin: PathBuf,
-    /// The lock that keeps other runs from removing the directory.
+    /// Keeps other runs from removing the directory.
     _lock: File,
 }
 
-/// The cgroup of a dead run that still contains processes.
+/// Cgroup of a dead run that still contains processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OccupiedCgroup {
-    /// The directory in each hierarchy.
+    /// One in each hierarchy.
     directories: Vec<PathBuf>,
-    /// The processes; empty if the kernel does not list them.
+    /// Empty if the kernel does not list them.
     processes: Vec<String>,
 }
 
@@ -105,7 +105,6 @@ impl RunCgroup {
         group
     }
 
-    /// Returns the directories that were created.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.path.clone()).collect()
     }
@@ -167,7 +166,6 @@ impl Drop for RunCgroup {
     }
 }
 
-/// Sleeps for 2 ms.
 fn pause() {
     let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
     // A signal shortens the pause.
@@ -193,7 +191,7 @@ fn create(parent: &Path, name: &str, origin: &Path) -> Option<RunDirectory> {
     None
 }
 
-/// Returns true if `path` is the opened directory, and not a new one in its place.
+/// True if `path` is the opened directory, and not a new one in its place.
 fn is_same_directory(path: &Path, opened: &File) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let current = fs::symlink_metadata(path).map(identity);
@@ -222,7 +220,7 @@ fn remove_if_dead(directory: &Path) -> Option<OccupiedCgroup> {
     }
 }
 
-/// Returns the processes of a cgroup and of its descendants.
+/// Processes of a cgroup and of its descendants.
 fn processes(directory: &Path, depth: usize) -> io::Result<Vec<String>> {
     let mut found: Vec<String> =
         fs::read_to_string(directory.join("cgroup.procs"))?.lines().map(str::to_owned).collect();
@@ -240,7 +238,7 @@ fn remove_tree(directory: &Path, depth: usize) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
-/// Returns the child cgroups; none at the maximum depth.
+/// Child cgroups; none at the maximum depth.
 fn cgroups_within(directory: &Path, depth: usize) -> Vec<PathBuf> {
     if depth == 0 {
         return Vec::new();

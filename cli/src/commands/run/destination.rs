@@ -15,21 +15,19 @@ use crate::failure::Failure;
 use crate::output::terminal;
 use crate::report::render::LABEL;
 
-/// The destination of the report. Stdout belongs to the command.
+/// Stdout belongs to the command.
 pub(super) enum ReportDestination {
     Stderr,
     File(PathBuf, File),
 }
 
 impl ReportDestination {
-    /// Opens the file at `path`, if there is one.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::Stderr) };
         let file = own_file::create(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Self::File(path.to_owned(), file))
     }
 
-    /// Returns the width to which the report is fitted.
     pub(super) fn width_limit(&self) -> Option<usize> {
         match self {
             Self::Stderr => terminal::width_limit(&std::io::stderr()),
@@ -61,7 +59,7 @@ pub(super) fn private_directory(parent: &Path) -> io::Result<TempDir> {
 
 pub(super) struct SampleFile {
     pub(super) path: PathBuf,
-    /// The directory of a temporary file; removed with its contents at the end.
+    /// Directory of a temporary file; removed with its contents at the end.
     temporary: Option<TempDir>,
 }
 
@@ -79,7 +77,7 @@ impl SampleFile {
         Ok(Self { path: directory.path().join("run.db"), temporary: Some(directory) })
     }
 
-    /// Returns the line of the report on the samples of a job.
+    /// Line of the report on the samples of a job.
     pub(super) fn note(&self, store: &StoreUrl, job_id: &str) -> String {
         if self.temporary.is_some() {
             return format!("  {:<LABEL$}not kept; keep them with -o FILE\n", "samples");

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use super::signals::Dispositions;
 use crate::failure::Failure;
 
-/// The exit status of a held command whose `polymeter run` died.
+/// Exit status of a held command whose `polymeter run` died.
 const ABANDONED: libc::c_int = 125;
 
 /// A process that does not execute its program before it is released. Dropping it ends it.
@@ -20,13 +20,13 @@ const ABANDONED: libc::c_int = 125;
 pub(crate) struct HeldCommand {
     pid: u32,
     release: PipeWriter,
-    /// The thread that waits for `spawn`, which returns when the program is executed.
+    /// Waits for `spawn`, which returns when the program is executed.
     spawning: JoinHandle<io::Result<Child>>,
     program: OsString,
 }
 
-/// Creates a process for `command`, whose environment is that of this process and `environment`. When it is released, it writes itself to the files `entrances` of its
-/// cgroup, and executes its program.
+/// Creates a process for `command`, whose environment is that of this process and `environment`. When it is
+/// released, it writes itself to the files `entrances` of its cgroup, and executes its program.
 pub(crate) fn hold(
     command: &[OsString],
     entrances: Vec<File>,
@@ -91,7 +91,6 @@ impl HeldCommand {
     }
 }
 
-/// Waits for `spawn`.
 fn spawned(spawning: JoinHandle<io::Result<Child>>, program: &OsStr) -> Result<Child, Failure> {
     let spawned = spawning.join().unwrap_or_else(|_panic| Err(io::Error::other("its thread panicked")));
     spawned.map_err(|error| Failure::NotStarted {

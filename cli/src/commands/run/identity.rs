@@ -53,7 +53,7 @@ fn variable(name: &str) -> Result<String, String> {
 }
 
 impl IdentityOptions {
-    /// Returns the identity of a command, and remarks on variables that are not set.
+    /// Identity of a command, and remarks on variables that are not set.
     pub(super) fn details(&self, command: &[OsString], mounts: &Mounts) -> (JobDetails, Vec<String>) {
         let set = self.env.iter().filter_map(|name| Some((name.as_str(), std::env::var_os(name)?)));
         let missing = self.env.iter().filter(|name| std::env::var_os(name).is_none());
@@ -79,13 +79,13 @@ impl IdentityOptions {
     }
 }
 
-/// Returns the CPUs on which the command may run.
+/// CPUs on which the command may run.
 pub(super) fn facts() -> JobFacts {
     let cpus = sched_getaffinity(None).ok().map(|cpus| cpus.count());
     JobFacts { cores: cpus.filter(|cpus| *cpus > 0), ..JobFacts::default() }
 }
 
-/// Returns the memory that the command may use: that of the machine, or the lowest limit of its cgroups.
+/// Memory that the command may use: that of the machine, or the lowest limit of its cgroups.
 fn memory_bytes(root: &Path, mounts: &Mounts, own: Option<OwnCgroups>) -> Option<u64> {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok();
@@ -107,8 +107,8 @@ fn memory_bytes(root: &Path, mounts: &Mounts, own: Option<OwnCgroups>) -> Option
     lowest
 }
 
-/// Returns the number of GPUs that the command sees: those that a variable of its environment names, else
-/// those of the machine that have a driver.
+/// GPUs that the command sees: those that a variable of its environment names, else those of the machine that
+/// have a driver.
 fn gpus(root: &Path, variable: impl Fn(&str) -> Option<OsString>) -> u32 {
     let devices = |path: &str, is_device: fn(&OsStr) -> bool| {
         let entries = fs::read_dir(root.join(path)).into_iter().flatten().flatten();

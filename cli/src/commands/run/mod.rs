@@ -57,10 +57,10 @@ pub(crate) use signals::ignore_file_size_signal;
 use totals::Before;
 use unstored_end::CommandEnd;
 
-/// The address at which agent and collector connect within the process.
+/// Address at which agent and collector connect within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
 
-/// The maximum time for committing the last samples at the end.
+/// Maximum time for committing the last samples at the end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -105,14 +105,13 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Returns the requests `SELECTOR[=PERIOD]`.
+    /// Requests of the form `SELECTOR[=PERIOD]`.
     fn requested(&self) -> Vec<String> {
         let stacks = self.stacks.map(|period| format!("stacks.cpu={period}"));
         self.metrics.iter().cloned().chain(stacks).collect()
     }
 }
 
-/// The result of the command.
 struct CommandOutcome {
     status: u8,
     end: CommandEnd,
@@ -207,7 +206,6 @@ fn cannot_sample(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::because("cannot sample the command", error)
 }
 
-/// Describes the run to its agent.
 fn job_spec(job_id: &Identifier, cgroup: &RunCgroup, held: &HeldCommand, details: JobDetails) -> JobSpec {
     let (uid, cgroups) = (rustix::process::getuid().as_raw(), cgroup.paths());
     JobSpec {
@@ -294,7 +292,7 @@ fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), 
     Ok(())
 }
 
-/// Returns the report as text or JSON: what `polymeter report` shows, and notes that are not stored.
+/// What `polymeter report` shows, and notes that are not stored; as text or JSON.
 fn report(
     arguments: &RunArguments,
     store: &StoreUrl,

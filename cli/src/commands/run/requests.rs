@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::destination::private_directory;
 
-/// The maximum length of a socket's path (`sun_path` of unix(7), less the lock's suffix).
+/// Maximum length of a socket's path (`sun_path` of unix(7), less the lock's suffix).
 const PATH_MAX: usize = 100;
 
-/// The private directory of the control socket; removed at the end.
+/// Private directory of the control socket; removed at the end.
 #[derive(Debug)]
 pub(super) struct ControlSocket {
     directory: TempDir,
@@ -23,8 +23,7 @@ pub(super) struct ControlSocket {
 
 impl ControlSocket {
     /// Creates the directory among the temporary files, or in /tmp where their path is too long for a socket.
-    /// Returns none where neither is possible: requests of commands within the run then fail as outside of
-    /// it.
+    /// None where neither is possible: requests of commands within the run then fail as outside of it.
     pub(super) fn create() -> Option<Self> {
         let parents = [std::env::temp_dir(), PathBuf::from("/tmp")];
         parents.iter().find_map(|parent| {
@@ -38,8 +37,7 @@ impl ControlSocket {
         self.directory.path().join("agent.sock")
     }
 
-    /// Returns the variables of the command's environment that name the agent, the job, and the file with its
-    /// samples.
+    /// Variables of the command's environment that name the agent, the job, and the file with its samples.
     pub(super) fn environment(&self, job_id: &str, samples: &Path) -> Vec<(&'static str, OsString)> {
         // The command may run in another directory.
         let samples = std::path::absolute(samples).unwrap_or_else(|_| samples.to_owned());
@@ -51,7 +49,7 @@ impl ControlSocket {
     }
 }
 
-/// The beginnings of the names of metrics that are read from a cgroup.
+/// Prefixes of metrics that are read from a cgroup.
 const OF_CGROUPS: [&str; 4] = ["cpu.", "memory.", "io.", "pids."];
 
 /// Describes each request `SELECTOR[=PERIOD]` none of whose metrics is sampled, or none of those of a cgroup

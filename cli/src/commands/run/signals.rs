@@ -11,8 +11,8 @@ use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::totals::{self, Before};
 
-/// The signals whose dispositions this process changes. True for those that were ignored when it started, as
-/// with nohup.
+/// Signals whose dispositions this process changes. True for those that were ignored when it started, as with
+/// nohup.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dispositions([(libc::c_int, bool); 8]);
 
@@ -62,8 +62,8 @@ fn set_ignored(signal: libc::c_int, ignored: bool) {
     }
 }
 
-/// The signals meant for the command. They are caught before it starts, so that none of them ends this
-/// process while the command and its cgroup remain.
+/// Signals meant for the command. They are caught before it starts, so that none of them ends this process
+/// while the command and its cgroup remain.
 #[derive(Debug)]
 pub(crate) struct CaughtSignals {
     runtime: Runtime,
@@ -92,13 +92,13 @@ impl CaughtSignals {
         Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
     }
 
-    /// Returns the dispositions from before the signals were caught.
+    /// Dispositions from before the signals were caught.
     pub(crate) const fn before(&self) -> Dispositions {
         self.before
     }
 
-    /// Waits for the command, and returns its status and totals. Signals to this process are forwarded to it, except for those that the terminal
-    /// sends to both.
+    /// Waits for the command, and returns its status and totals. Signals to this process are forwarded to it,
+    /// except for those that the terminal sends to both.
     pub(super) fn wait(self, child: &Child, before: Before) -> io::Result<(ExitStatus, CommandTotals)> {
         let Self {
             runtime, mut interrupt, mut quit, mut terminate, mut hangup, mut user_1, mut user_2, ..

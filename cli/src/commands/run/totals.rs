@@ -10,13 +10,13 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::clock;
 use procfs::process::Process;
 
-/// Returns the exit status as a shell does: that of the command, or 128 plus the signal that ended it.
+/// Exit status as in a shell: that of the command, or 128 plus the signal that ended it.
 pub(crate) fn status_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Returns the facts of a command that ended with `code`, or was ended by `signal`.
+/// Facts of a command that ended with `code`, or was ended by `signal`.
 pub(super) fn facts(code: Option<i32>, signal: Option<i32>) -> JobFacts {
     let state = if code == Some(0) { "COMPLETED" } else { "FAILED" };
     let number = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
@@ -28,7 +28,7 @@ pub(super) fn facts(code: Option<i32>, signal: Option<i32>) -> JobFacts {
     }
 }
 
-/// The resources that the process of the command used before it executed its program.
+/// What the process of the command used before it executed its program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Before {
     peak_memory_bytes: u64,
@@ -58,7 +58,7 @@ impl Before {
 /// waited for: no other child of this process counts, such as one from before it executed Polymeter.
 #[expect(clippy::cast_precision_loss, reason = "reports have few digits")]
 pub(super) fn reap(pid: i32, before: Before) -> io::Result<(ExitStatus, CommandTotals)> {
-    /// The memory that the process may still touch before it executes its program.
+    /// Memory that the process may still touch before it executes its program.
     const LATE_BYTES: f64 = 1024.0 * 1024.0;
     let mut status = 0;
     #[expect(unsafe_code, reason = "no safe crate has wait4")]

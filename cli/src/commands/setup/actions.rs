@@ -15,43 +15,51 @@ use crate::failure::Failure;
 /// A change of the machine.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// Creates a directory; true if it belongs to the service's user.
-    Directory { path: PathBuf, is_services: bool },
+    /// Creates a directory, for the service's user if it is `is_services`.
+    Directory {
+        path: PathBuf,
+        is_services: bool,
+    },
     /// Writes a file that all users may read. One that exists is the packaged one, without changes.
-    File { path: PathBuf, text: String },
+    File {
+        path: PathBuf,
+        text: String,
+    },
     /// Makes a pair of keys: the secret one for the service's user.
-    Keys { directory: PathBuf, name: String },
-    /// Runs a program as a user.
-    Run { user: Option<&'static str>, words: Vec<String> },
+    Keys {
+        directory: PathBuf,
+        name: String,
+    },
+    Run {
+        user: Option<&'static str>,
+        words: Vec<String>,
+    },
 }
 
-/// A step of a plan.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// Its effect, as a verb and an object.
+    /// Effect as a verb and an object.
     pub(super) text: String,
-    /// True if there is nothing to do.
+    /// There is nothing to do.
     pub(super) is_done: bool,
     pub(super) change: Change,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The steps in their order.
+    /// In their order.
     pub(super) steps: Vec<Step>,
-    /// The path of each file that differs, and the lines that say how.
+    /// Path of each file that differs, and the lines that say how.
     pub(super) differences: Vec<(PathBuf, Vec<String>)>,
     /// What remains for the administrator.
     pub(super) closing: Vec<String>,
 }
 
 impl Plan {
-    /// Returns true if a step is not done yet.
     pub(super) fn has_changes(&self) -> bool {
         self.steps.iter().any(|step| !step.is_done)
     }
 
-    /// Adds a directory.
     pub(super) fn directory(&mut self, path: &str, is_services: bool) {
         let path = PathBuf::from(path);
         let whose = if is_services { format!(", owner {SERVICE_USER}") } else { String::new() };
@@ -99,7 +107,6 @@ impl Plan {
         }
     }
 
-    /// Lays out the steps.
     pub(super) fn text(&self) -> String {
         let line =
             |step: &Step| format!("  {} {}\n", if step.is_done { "[done]" } else { "[    ]" }, step.text);
@@ -147,7 +154,7 @@ impl Step {
     }
 }
 
-/// Returns true if a file exists and belongs to the service's user.
+/// True if a file exists and belongs to the service's user.
 fn is_owned(path: &Path) -> bool {
     let owner = fs::metadata(path).map(|metadata| metadata.uid()).ok();
     owner.is_some() && owner == users::uid_of(SERVICE_USER)
@@ -183,7 +190,7 @@ fn run(user: Option<&str>, words: &[String]) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {message}", output.status)))
 }
 
-/// Returns the command that runs words as a user.
+/// Command that runs words as a user.
 pub(super) fn command_as(user: Option<&str>, words: &[String]) -> io::Result<Command> {
     use std::os::unix::process::CommandExt;
 

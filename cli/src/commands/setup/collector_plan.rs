@@ -9,16 +9,16 @@ use super::file::{Setting, quoted};
 use super::{create_database, file};
 use crate::failure::Failure;
 
-/// The packaged configuration.
+/// Packaged configuration.
 const EXAMPLE: &str = include_str!("../../../../deploy/collector.toml");
 
-/// The store without a server.
+/// Store without a server.
 const SQLITE: &str = "sqlite:/var/lib/polymeter/store.db";
 
-/// The socket of the pages.
+/// Socket of the pages.
 const API_SOCKET: &str = "/run/polymeter/api.sock";
 
-/// The store in a server on this machine, as which the service's user authenticates by its name.
+/// Store in a server on this machine, as which the service's user authenticates by its name.
 const POSTGRES: &str = "host=/run/postgresql dbname=polymeter user=polymeter";
 
 #[derive(Debug, clap::Args)]

@@ -1,9 +1,9 @@
 //! What all roles have in common.
 
-/// The directory of configurations and keys.
+/// Configurations and keys.
 pub(super) const CONFIGURATION: &str = "/etc/polymeter";
 
-/// The state directory of the daemons.
+/// State of the daemons.
 pub(super) const STATE: &str = "/var/lib/polymeter";
 
 /// Options of every role.

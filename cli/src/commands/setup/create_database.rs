@@ -6,16 +6,15 @@ use polymeter_store::STORE_ROLES;
 use super::actions::{Plan, command_as};
 use crate::failure::Failure;
 
-/// The superuser of the server.
 const SUPERUSER: &str = "postgres";
 
-/// The directory of its sockets.
+/// Directory of the server's sockets.
 const SOCKETS: &str = "/run/postgresql";
 
-/// The name of the role and of the database, which is that of the service's user.
+/// Name of the role and of the database, which is that of the service's user.
 const NAME: &str = "polymeter";
 
-/// The database that every server has.
+/// Database that every server has.
 const ANY_DATABASE: &str = "postgres";
 
 /// Finds a store whose roles have no rights yet: the collector, which may not create roles, made it before
@@ -23,10 +22,8 @@ const ANY_DATABASE: &str = "postgres";
 const LACKS_RIGHTS: &str = "SELECT 1 FROM pg_proc WHERE proname = 'polymeter_create_roles'
      AND coalesce(NOT has_table_privilege(to_regrole('polymeter_reader')::oid, to_regclass('jobs')::oid, 'SELECT'), true)";
 
-/// Adds the steps that create the roles and the database.
-///
-/// # Errors
-/// Returns an error if there is a database of that name that cannot hold all names.
+/// Adds the steps that create the roles and the database. Fails if there is a database of that name that
+/// cannot hold all names.
 pub(super) fn add(plan: &mut Plan) -> Result<(), Failure> {
     let has_role = |name: &str| {
         answer(ANY_DATABASE, &format!("SELECT 1 FROM pg_roles WHERE rolname = '{name}'")).is_some()
@@ -52,8 +49,8 @@ pub(super) fn add(plan: &mut Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the answer to a query; none without a row. A server that does not answer has none: the step that
-/// follows tells why.
+/// First answer to a query; none without a row. A server that does not answer has none: the step that follows
+/// tells why.
 fn answer(database: &str, select: &str) -> Option<String> {
     let words = ["psql", "-h", SOCKETS, "-XtAc", select, database].map(str::to_owned);
     let output = command_as(Some(SUPERUSER), &words).and_then(|mut command| command.output()).ok()?;

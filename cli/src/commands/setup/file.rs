@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use super::actions::{Change, Plan, Step};
 use crate::failure::Failure;
 
-/// The prefix that `make install` writes into the packaged files.
+/// Prefix that `make install` writes into the packaged files.
 const LOCAL: &str = "/usr/local/";
 
-/// A setting: its key, behind the section's name and a dot if it is in one, and its value as TOML.
+/// Key, behind the section's name and a dot if it is in one, and value as TOML.
 pub(super) type Setting = (&'static str, String);
 
 /// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A
@@ -40,8 +40,8 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
     Ok(())
 }
 
-/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`: before the
-/// first section, or in the setting's own, whose head may be behind a `#`, too.
+/// Puts a setting in place of the first line that sets it, also behind a `#`: before the first section, or in
+/// the setting's own, whose head may be behind a `#`, too.
 fn with(example: &str, key: &str, value: &str) -> String {
     let uncommented = |line: &'_ str| line.strip_prefix("# ").unwrap_or(line).to_owned();
     let (section, key) = key.split_once('.').map_or((None, key), |(section, key)| (Some(section), key));
@@ -70,7 +70,7 @@ fn with(example: &str, key: &str, value: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns a line for each setting that the file at `path` does not have.
+/// A line for each setting that the file at `path` does not have.
 fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>, Failure> {
     let invalid =
         |error| Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()));
@@ -92,12 +92,12 @@ fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>,
     Ok(different)
 }
 
-/// Returns a text as a TOML string.
+/// Text as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     json(text)
 }
 
-/// Returns a value as JSON, whose strings are also strings of TOML.
+/// Value as JSON, whose strings are also strings of TOML.
 fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use super::common::{CONFIGURATION, Common};
 use super::file::{self, quoted};
 use crate::failure::Failure;
 
-/// The packaged configuration.
+/// Packaged configuration.
 const EXAMPLE: &str = include_str!("../../../../deploy/client.toml");
 
 #[derive(Debug, clap::Args)]

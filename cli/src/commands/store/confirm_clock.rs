@@ -19,12 +19,11 @@ pub(crate) struct ConfirmClockArguments {
     json: bool,
 }
 
-/// The result of the command.
 #[derive(Debug, Serialize)]
 struct Confirmed {
-    /// The time by which rows become old from now on.
+    /// By which rows become old from now on.
     time: String,
-    /// The time up to which they did before.
+    /// Up to which they did before.
     before: String,
 }
 

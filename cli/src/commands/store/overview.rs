@@ -10,13 +10,12 @@ use crate::disk::{UnknownSpace, disk_of};
 use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
-/// The maximum number of kept jobs that are listed.
+/// Kept jobs that are listed at most.
 const KEPT_MAX: usize = 20;
 
-/// The remedy for a clock that jumped.
+/// Remedy for a clock that jumped.
 const CONFIRM: &str = "Correct the clock; if it is right, run polymeter store confirm-clock";
 
-/// The overview of a store.
 #[derive(Debug, Serialize)]
 pub(super) struct Overview {
     store: String,
@@ -26,43 +25,41 @@ pub(super) struct Overview {
     /// An estimate.
     samples: u64,
     jobs: u64,
-    /// The mean of the last days, without what retention removes.
+    /// Mean of the last days, without what retention removes.
     growth_bytes_per_day: u64,
     disk_free_bytes: Option<u64>,
-    /// The reason for which the disk is not known.
+    /// Why the disk is not known.
     disk_unknown: Option<String>,
     /// Null if the disk lasts for years, or is not known.
     days_until_full: Option<u32>,
     returns_space: bool,
     levels: Vec<LevelLine>,
     kept_jobs: Vec<KeptLine>,
-    /// The reason for which no rows are removed; null if the clock is plausible.
+    /// Why no rows are removed; null if the clock is plausible.
     clock_jump: Option<String>,
 }
 
-/// A level of resolution.
 #[derive(Debug, Serialize)]
 struct LevelLine {
     relation: &'static str,
     /// Such as `90d`, or `forever`.
     keep: String,
     bytes: Option<u64>,
-    /// The day before which rows were removed.
+    /// Day before which rows were removed.
     dropped_before: Option<String>,
     next_drop: Option<NextDrop>,
 }
 
-/// The part of a level that is removed next.
+/// Part of a level that is removed next.
 #[derive(Debug, Serialize)]
 struct NextDrop {
     from: String,
     to: String,
     bytes: Option<u64>,
-    /// The day on which it is removed.
+    /// Day on which it is removed.
     on: String,
 }
 
-/// A kept job.
 #[derive(Debug, Serialize)]
 struct KeptLine {
     job: String,
@@ -106,7 +103,6 @@ impl Overview {
         }
     }
 
-    /// Lays out the overview.
     pub(super) fn text(&self, limit: Option<usize>) -> String {
         let of_samples = if self.samples > 0 {
             format!(
@@ -207,7 +203,7 @@ impl LevelLine {
     }
 }
 
-/// Returns the part of a level that is removed next. A part of kept jobs may be older.
+/// Part of a level that is removed next. A part of kept jobs may be older.
 fn next_drop(level: Level, keep: Keep, parts: &[Part], now_us: i64) -> Option<NextDrop> {
     let keep_us = i64::from(keep.days()?) * DAY_US;
     let is_next = |part: &&Part| part.level == level && part.end_us + keep_us > now_us;

@@ -35,7 +35,7 @@ pub(crate) struct PruneArguments {
 #[derive(Debug, Serialize)]
 struct Line {
     relation: &'static str,
-    /// The chunk or the partition; null for rows of a table.
+    /// Chunk or partition; null for rows of a table.
     part: Option<String>,
     from: String,
     to: String,

@@ -9,8 +9,8 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The controllers of version 2 that jobs need, with their names in version 1 and the metrics that are
-/// missing without them.
+/// Controllers of version 2 that jobs need, with their names in version 1 and the metrics that are missing
+/// without them.
 const NEEDED: [(&str, &str, &str); 3] =
     [("memory", "memory", "memory.*"), ("io", "blkio", "io.*"), ("pids", "pids", "pids.*")];
 
@@ -80,7 +80,7 @@ fn delegated(root: &Path, name: &str, metrics: &str, findings: &mut Findings) {
     }
 }
 
-/// Returns the words of a file; none if it cannot be read.
+/// None if the file cannot be read.
 fn words(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }

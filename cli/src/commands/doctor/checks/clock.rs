@@ -14,17 +14,16 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The offset that is a problem, in microseconds: reports of several nodes are wrong by as much.
+/// Reports of several nodes are wrong by as much as the offset.
 const PROBLEM_US: i64 = 1_000_000;
 
-/// The offset that is worth a warning, in microseconds. Synchronized clocks differ by less than a
-/// millisecond.
+/// Synchronized clocks differ by less than a millisecond.
 const WARNING_US: i64 = 100_000;
 
-/// The maximum time of a request to the HTTP API.
+/// Maximum time of a request to the HTTP API.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum size of its answer.
+/// Maximum size of its answer.
 const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
@@ -83,7 +82,6 @@ struct Agent {
     clock_error_us: Option<i64>,
 }
 
-/// A page of the list.
 #[derive(Debug, Deserialize)]
 struct Page {
     agents: Vec<Agent>,
@@ -143,7 +141,7 @@ fn of_delays(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Returns the agents of the HTTP API at a Unix socket.
+/// Agents of the HTTP API at a Unix socket.
 fn agents(socket: &Path) -> io::Result<Vec<Agent>> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -171,7 +169,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Returns the body of an answer of the HTTP API. HTTP/1.0 ends it with the connection.
+/// Body of an answer of the HTTP API. HTTP/1.0 ends it with the connection.
 pub(super) fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = Stream::unix(socket, TIMEOUT)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;

@@ -45,7 +45,7 @@ fn file<T>(configured: &Configured<T>, uid: Result<u32, Unexamined>, setup: &str
     }
 }
 
-/// Returns false if a user cannot read a file. True if this user may not find out.
+/// False if a user cannot read a file. True if this user may not find out.
 fn is_readable(path: &Path, uid: u32) -> bool {
     users::act_as(uid, || File::open(path).is_ok()).unwrap_or(true)
 }

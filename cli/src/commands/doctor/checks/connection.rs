@@ -18,13 +18,12 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{COLLECTOR_UNIT, Machine};
 use crate::commands::doctor::role::Role;
 
-/// The maximum time of a handshake in milliseconds.
 const HANDSHAKE_MS: u32 = 3000;
 
-/// The maximum time to connect to this machine.
+/// Maximum time to connect to this machine.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The first byte of every ZeroMQ greeting.
+/// First byte of every ZeroMQ greeting.
 const ZMTP_SIGNATURE: u8 = 0xff;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {

@@ -9,13 +9,13 @@ use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 use crate::disk::{Disk, disk};
 
-/// The free space below which a disk counts as full: a checkpoint of a database may need as much.
+/// Free space below which a disk counts as full: a checkpoint of a database may need as much.
 const FULL_BYTES: u64 = 64 << 20;
 
-/// The free space that is worth a warning.
+/// Free space that is worth a warning.
 const LITTLE_BYTES: u64 = 1 << 30;
 
-/// The days until the disk is full that are a problem, and those that are worth a warning.
+/// Days until the disk is full that are a problem, and those that are worth a warning.
 const DAYS: (u32, u32) = (7, 30);
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
@@ -36,7 +36,7 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     }
 }
 
-/// Returns the directory of a relative path without a directory.
+/// Directory of a relative path without a directory.
 fn of_relative(directory: &Path) -> &Path {
     if directory == Path::new("") { Path::new(".") } else { directory }
 }

@@ -41,8 +41,7 @@ pub(super) fn citus(machine: &Machine, _: Role, findings: &mut Findings) {
     }
 }
 
-/// Returns the storage of a store on a server of PostgreSQL; none, and the reason as a finding, of another
-/// one.
+/// Storage of a store on a server of PostgreSQL; none, and the reason as a finding, of another one.
 fn on_server<'a>(
     machine: &'a Machine,
     findings: &mut Findings,

@@ -23,7 +23,7 @@ fn judge(release: &str, findings: &mut Findings) {
     }
 }
 
-/// Returns the first two numbers of a release, such as `5.14.0-427.el9.x86_64`.
+/// First two numbers of a release, such as `5.14.0-427.el9.x86_64`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

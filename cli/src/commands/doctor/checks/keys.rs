@@ -18,11 +18,11 @@ use crate::commands::doctor::role::Role;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum KeyFile {
-    /// A secret key, which only the daemon's user may read.
+    /// Only the daemon's user may read it.
     Secret(PathBuf),
-    /// A public key, which others may read, but not change.
+    /// Others may read it, but not change it.
     Public(PathBuf),
-    /// The directory of the agents' public keys.
+    /// Directory of the agents' public keys.
     Directory(PathBuf),
 }
 
@@ -45,7 +45,7 @@ impl KeyFile {
         }
     }
 
-    /// Returns the command that sets owner and mode.
+    /// Command that sets owner and mode.
     fn correct(&self, user: &str) -> String {
         let path = self.path().display();
         match self {
@@ -123,7 +123,7 @@ fn examine(uid: u32, files: &[KeyFile], findings: &mut Findings) {
     }
 }
 
-/// Returns what is wrong with a file, and the remedy.
+/// What is wrong with a file, and the remedy.
 fn explained(file: &KeyFile, error: &KeyFileError, user: &str) -> (String, String) {
     let path = file.path().display();
     match error {

@@ -9,7 +9,7 @@ use crate::commands::doctor::role::Role;
 /// Words of reasons that a right would remove.
 const DENIED: [&str; 4] = ["ermission denied", "not permitted", "capability", "CAP_"];
 
-/// Returns true if a metric is unavailable for want of a right.
+/// True if a metric is unavailable for want of a right.
 pub(super) fn is_denied(reason: &str) -> bool {
     DENIED.iter().any(|word| reason.contains(word))
 }

@@ -30,9 +30,9 @@ use super::machine::Machine;
 use super::role::Role;
 
 struct Check {
-    /// Its name, which is part of the JSON.
+    /// Part of the JSON.
     name: &'static str,
-    /// The roles of a machine for which it runs.
+    /// Roles of a machine for which it runs.
     roles: &'static [Role],
     /// Examines the machine in one of the roles.
     run: fn(&Machine, Role, &mut Findings),
@@ -43,7 +43,7 @@ const COLLECTOR: &[Role] = &[Role::Collector];
 const CLIENTS: &[Role] = &[Role::Collector, Role::Login];
 const ALL: &[Role] = &[Role::Node, Role::Collector, Role::Login];
 
-/// All checks, in the order of the report.
+/// In the order of the report.
 const CHECKS: &[Check] = &[
     Check { name: "configuration", roles: ALL, run: configuration::check },
     Check { name: "kernel", roles: NODE, run: kernel::check },

@@ -7,7 +7,7 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The lock of LIKWID: its owner may use the hardware's counters.
+/// Lock of LIKWID: its owner may use the hardware's counters.
 const LIKWID_LOCK: &str = "/var/run/likwid.lock";
 
 /// Reports another user who has reserved the counters.
@@ -22,11 +22,10 @@ fn check_lock(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// The numbers of `CAP_SYS_ADMIN` and `CAP_PERFMON`, capabilities(7). The first was needed before Linux 5.8.
+/// Numbers in capabilities(7). `CAP_SYS_ADMIN` was needed before Linux 5.8.
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN")];
 
-/// The level up to which a user without capabilities may count events of a whole CPU, as those of a cgroup
-/// are.
+/// Level up to which a user without capabilities may count events of a whole CPU, as those of a cgroup are.
 const UNPRIVILEGED: i32 = 0;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {

@@ -6,7 +6,7 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The number of `CAP_SYS_NICE`, capabilities(7).
+/// Number in capabilities(7), and name.
 const CAP_SYS_NICE: (u32, &str) = (23, "CAP_SYS_NICE");
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {

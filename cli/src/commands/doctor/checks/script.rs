@@ -5,27 +5,24 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The largest script that is read.
+/// Largest script that is read.
 const SCRIPT_BYTES: u64 = 1024 * 1024;
 
-/// A script that a scheduler calls.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Script {
-    /// It calls Polymeter. True if it lets Polymeter start an agent.
+    /// It calls Polymeter.
     Calls {
-        /// True if it lets Polymeter start an agent.
+        /// It lets Polymeter start an agent.
         starts_agent: bool,
     },
     /// It does something else.
     Other,
-    /// It cannot be executed.
     NotExecutable,
-    /// It cannot be read: the reason.
+    /// Has the reason.
     Unreadable(String),
 }
 
 impl Script {
-    /// Reads the script at `path`.
     pub(super) fn read(path: &Path) -> Self {
         let (metadata, text) = match metadata_and_text(path) {
             Ok(found) => found,
@@ -51,8 +48,7 @@ fn metadata_and_text(path: &Path) -> io::Result<(fs::Metadata, String)> {
     Ok((metadata, String::from_utf8_lossy(&fs::read(path)?).into_owned()))
 }
 
-/// Returns the files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an
-/// asterisk.
+/// Files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an asterisk.
 pub(super) fn files(pattern: &str) -> Vec<PathBuf> {
     let path = Path::new(pattern);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -8,27 +8,27 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The directory of the packaged scripts.
+/// Directory of the packaged scripts.
 const PACKAGED: &str = "/usr/libexec/polymeter/slurm";
 
-/// A script that Slurm has to call.
+/// Script that Slurm has to call.
 struct Hook {
-    /// The setting in `slurm.conf`.
+    /// Its setting in `slurm.conf`.
     setting: &'static str,
-    /// The packaged file.
+    /// Packaged file.
     packaged: &'static str,
-    /// The information that is missing without it, as the end of a message.
+    /// What is missing without it, as the end of a message.
     missing: &'static str,
-    /// The daemon that runs it.
+    /// Daemon that runs it.
     daemon: Daemon,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// It runs all files that fit a pattern.
+    /// Runs all files that fit a pattern.
     Slurmd,
-    /// It runs one program: slurmctld of 22.05 takes a pattern for a file's name, and runs nothing. It reads
-    /// the setting when it starts.
+    /// Runs one program: slurmctld of 22.05 takes a pattern for a file's name, and runs nothing. It reads the
+    /// setting when it starts.
     Slurmctld,
 }
 
@@ -63,7 +63,7 @@ const OF_CONTROLLER: [Hook; 2] = [
 ];
 
 impl Hook {
-    /// Returns what connects the script, if the setting names the files of `paths`.
+    /// What connects the script, if the setting names the files of `paths`.
     fn remedy(&self, paths: &[PathBuf], conf_path: &Path) -> String {
         let Self { setting, packaged, daemon, .. } = self;
         match (daemon, paths.first().and_then(|path| Some((path, path.parent()?)))) {
@@ -112,7 +112,7 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// Returns true if Slurm's prolog starts an agent.
+/// True if Slurm's prolog starts an agent.
 pub(super) fn starts_agent() -> bool {
     let conf = SlurmConf::find().and_then(|path| SlurmConf::read(&path).ok()).unwrap_or_default();
     let mut scripts = conf.values("Prolog").into_iter().flat_map(files);
@@ -179,7 +179,7 @@ fn settings(conf: &SlurmConf, findings: &mut Findings) {
     }
 }
 
-/// Returns true if this machine is one of the controllers.
+/// True if this machine is one of the controllers.
 fn is_controller(conf: &SlurmConf) -> bool {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = |name: &str| name.split(['.', '(']).next().unwrap_or_default().to_owned();
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
     use crate::commands::doctor::finding::{Finding, Level};
 
-    /// Returns what is found about `hook` with this `slurm.conf`, in which `DIR` is replaced by the directory
-    /// of the script `site`, which calls nothing of Polymeter.
+    /// What is found about `hook` with this `slurm.conf`, in which `DIR` is replaced by the directory of the
+    /// script `site`, which calls nothing of Polymeter.
     fn found(hook: &Hook, text: &str) -> Vec<Finding> {
         let directory = tempfile::tempdir().unwrap();
         let (conf, site) = (directory.path().join("slurm.conf"), directory.path().join("site"));

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The places of the file, in the order of precedence. The last one is that of a node without configuration
-/// files of its own.
+/// In the order of precedence. The last one is that of a node without configuration files of its own.
 const PLACES: [&str; 4] = [
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
@@ -13,26 +12,23 @@ const PLACES: [&str; 4] = [
     "/run/slurm/conf/slurm.conf",
 ];
 
-/// The deepest inclusion of files that is followed.
+/// Deepest inclusion of files that is followed.
 const DEPTH: u32 = 4;
 
-/// The settings of `slurm.conf`, by their names in lower case.
+/// Settings of `slurm.conf`, by their names in lower case.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlurmConf {
     settings: BTreeMap<String, Vec<String>>,
 }
 
 impl SlurmConf {
-    /// Returns the file that Slurm uses; none if there is none.
+    /// Finds the file that Slurm uses.
     pub(super) fn find() -> Option<PathBuf> {
         let named = std::env::var_os("SLURM_CONF").map(PathBuf::from);
         named.into_iter().chain(PLACES.map(PathBuf::from)).find(|path| path.is_file())
     }
 
     /// Reads a file, with those that it includes.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub(super) fn read(path: &Path) -> std::io::Result<Self> {
         let mut conf = Self::default();
         conf.add(path, &fs::read_to_string(path)?, DEPTH);
@@ -56,13 +52,13 @@ impl SlurmConf {
         }
     }
 
-    /// Returns the values of a setting that may be given several times, and as lists.
+    /// Values of a setting that may be given several times, and as lists.
     pub(super) fn values(&self, key: &str) -> Vec<&str> {
         let values = self.settings.get(&key.to_lowercase()).into_iter().flatten();
         values.flat_map(|value| value.split(',')).filter(|value| !value.is_empty()).collect()
     }
 
-    /// Returns true if a value of a setting contains a word, in any case.
+    /// True if a value of a setting contains a word, in any case.
     pub(super) fn has(&self, key: &str, word: &str) -> bool {
         self.values(key).iter().any(|value| value.eq_ignore_ascii_case(word))
     }

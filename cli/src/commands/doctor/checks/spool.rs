@@ -11,7 +11,7 @@ use crate::commands::doctor::machine::{Machine, user_name};
 use crate::commands::doctor::role::Role;
 use crate::disk::disk;
 
-/// The free space below which the disk of a spool counts as full.
+/// Free space below which the disk of a spool counts as full.
 const FULL_BYTES: u64 = 16 << 20;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {

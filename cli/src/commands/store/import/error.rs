@@ -6,7 +6,7 @@ use polymeter_proto::text::Text;
 use polymeter_samples_file::ReadError;
 use polymeter_store::StoreError;
 
-/// The reason for which a file is not imported, or only in part.
+/// Why a file is not imported, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImportError {
     #[error("{0}; check the path")]
@@ -29,7 +29,7 @@ pub(super) enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// The reason for which the content of a file cannot be stored.
+/// Why the content of a file cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidFile {
     #[error("its name `{0}` is not valid")]

@@ -27,13 +27,13 @@ use sha2::{Digest, Sha256};
 use super::error::{ImportError, InvalidFile};
 use crate::commands::export::{Roles, device_label};
 
-/// The version of the agent in the sessions, and the source of all samples in the ledger.
+/// Version of the agent in the sessions, and source of all samples in the ledger.
 const IMPORT: &str = "import";
 
-/// The handle of the job in the sessions.
+/// Handle of the job in the sessions.
 const HANDLE: JobHandle = JobHandle(1);
 
-/// The description of a job in a file.
+/// Description of a job in a file.
 #[derive(Debug, Deserialize)]
 pub(super) struct ExportedJob {
     job_id: String,
@@ -42,7 +42,7 @@ pub(super) struct ExportedJob {
     owner_uid: Option<u32>,
     account: Option<String>,
     queue: Option<String>,
-    /// The nodes on which the job was followed.
+    /// Nodes on which the job was followed.
     nodes: Vec<String>,
     node_list: Option<String>,
     cores: Option<u32>,
@@ -60,13 +60,12 @@ pub(super) struct ExportedJob {
     unread: Option<String>,
     run: Option<Box<Run>>,
     scheduler: Option<String>,
-    /// The processors of the nodes.
     #[serde(default)]
     processors: BTreeMap<String, Processors>,
 }
 
 impl ExportedJob {
-    /// Parses a description; none if it lacks what identifies the job.
+    /// None if the description lacks what identifies the job.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -76,27 +75,27 @@ impl ExportedJob {
 struct Node {
     session: Arc<SessionRecord>,
     job: Arc<JobRecord>,
-    /// The lines of the ledger: of the job, and of the node.
+    /// Lines of the ledger: of the job, and of the node.
     lines: [Arc<LedgerLine>; 2],
-    /// The newest frame.
+    /// Newest frame.
     sequence: u64,
     /// The node's own series in the store, by metric and labels; none if they were not needed yet.
     stored: Option<HashMap<(String, Labels), i64>>,
 }
 
-/// The frames of a file, in their order.
+/// Frames of a file, in their order.
 pub(super) struct Frames {
     descriptor: JobDescriptor,
     facts: JobFacts,
     details: JobDetails,
-    /// The end of the job, in microseconds since the epoch; none if it ran when it was exported.
+    /// End of the job, in microseconds since the epoch; none if it ran when it was exported.
     ended_us: Option<i64>,
     newest_us: i64,
     roles: Roles,
     processors: BTreeMap<String, Processors>,
     digest: [u8; 32],
     received_us: i64,
-    /// The number of the last frame.
+    /// Number of the last frame.
     sequence: u64,
     nodes: BTreeMap<String, Node>,
     series: HashMap<SeriesTexts, Arc<SeriesRecord>>,
@@ -160,13 +159,13 @@ impl Frames {
         &self.descriptor
     }
 
-    /// Returns a session, which the store has if an earlier import of the same file was interrupted; none if
-    /// the job has no node.
+    /// Session that the store has if an earlier import of the same file was interrupted; none if the job has
+    /// no node.
     pub(super) fn first_session(&self) -> Option<SessionId> {
         self.nodes.values().next().map(|node| node.session.id)
     }
 
-    /// Returns the first frames, which have the job on its nodes.
+    /// First frames, which have the job on its nodes.
     pub(super) fn begin(&mut self) -> Vec<Accepted> {
         self.sequence = 1;
         let mut frames = Vec::new();
@@ -179,8 +178,8 @@ impl Frames {
         frames
     }
 
-    /// Returns the frames of the next part of the file: those of its samples that the store does not have
-    /// already in the series of a node, which is in the files of several jobs.
+    /// Frames of the next part of the file: those of its samples that the store does not have already in the
+    /// series of a node, which is in the files of several jobs.
     pub(super) fn part(&mut self, rows: &Rows, reader: &mut Reader) -> Result<Vec<Accepted>, ImportError> {
         self.sequence += 1;
         let mut frames: BTreeMap<String, Accepted> = BTreeMap::new();
@@ -206,8 +205,8 @@ impl Frames {
         Ok(frames.into_values().collect())
     }
 
-    /// Returns the last frames, which have the end of the job and of the sessions. A job that ran when it was
-    /// exported ends with its last sample.
+    /// Last frames, which have the end of the job and of the sessions. A job that ran when it was exported
+    /// ends with its last sample.
     pub(super) fn end(&mut self) -> Vec<Accepted> {
         self.sequence += 1;
         let ended_us = self.ended_us.unwrap_or(self.newest_us);
@@ -221,7 +220,7 @@ impl Frames {
         frames
     }
 
-    /// Returns the session of a node, which begins with the job.
+    /// Session of a node, which begins with the job.
     fn node(&mut self, name: &str) -> Result<&mut Node, InvalidFile> {
         if !self.nodes.contains_key(name) {
             let processors = self.processors.get(name).copied().unwrap_or_default();
@@ -292,7 +291,7 @@ impl Node {
         Ok(Self { session, job, lines, sequence: 0, stored: None })
     }
 
-    /// Returns an empty frame with this number, behind the node's frame before.
+    /// An empty frame with this number, behind the node's frame before.
     fn frame(&mut self, sequence: u64, received_us: i64) -> Accepted {
         let mut frame = Accepted::empty(Arc::clone(&self.session), sequence, received_us);
         frame.follows = self.sequence;
@@ -331,7 +330,7 @@ fn identifier(name: &str) -> Result<Identifier, InvalidFile> {
     Identifier::try_from(name).ok().ok_or_else(|| InvalidFile::Name(Text::of(name)))
 }
 
-/// Returns the description of a metric. One that the catalogue does not have was supplied by a user: a gauge.
+/// Description of a metric. One that the catalogue does not have was supplied by a user: a gauge.
 fn metric(texts: &SeriesTexts) -> Result<MetricDescriptor, InvalidFile> {
     let unit = Unit::ALL.into_iter().find(|unit| unit.as_str() == texts.unit);
     let unknown = || InvalidFile::Unit { metric: Text::of(&texts.metric), unit: Text::of(&texts.unit) };

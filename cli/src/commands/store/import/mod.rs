@@ -25,7 +25,7 @@ use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// The property of a file that describes its job.
+/// Property of a file that describes its job.
 const JOB: &str = "polymeter.job";
 
 #[derive(Debug, clap::Args)]
@@ -42,12 +42,11 @@ pub(crate) struct ImportArguments {
     json: bool,
 }
 
-/// The result for a file.
 #[derive(Debug, Serialize)]
 struct Imported {
     file: String,
     job: String,
-    /// The samples in the file.
+    /// Samples in the file.
     samples: u64,
     /// Those of them that the store did not have.
     stored: u64,
@@ -120,7 +119,6 @@ fn import(store: &mut Store, url: &StoreUrl, path: &Path) -> Result<Imported, Im
     Ok(Imported { file: printable(&path.display().to_string()).into_owned(), job, samples: read, stored })
 }
 
-/// Returns the SHA-256 digest of a file.
 fn digest(file: File) -> io::Result<[u8; 32]> {
     const BUFFER_BYTES: usize = 1 << 20;
     let (mut file, mut digest) = (BufReader::new(file), Sha256::new());
