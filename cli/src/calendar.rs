@@ -67,7 +67,6 @@ impl FromStr for PointInTime {
     }
 }
 
-/// Date in UTC.
 pub(crate) fn date(time_us: i64) -> String {
     rfc3339(time_us).chars().take(10).collect()
 }

@@ -9,25 +9,22 @@ use rustix::io::Errno;
 pub(crate) struct Disk {
     /// Space that users may fill.
     pub(crate) free_bytes: u64,
-    /// Whole space.
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum UnknownSpace {
-    /// Reason that the store gives.
     #[error("{0}")]
     NoDirectory(&'static str),
     #[error("cannot examine {}: {error}", path.display())]
     Unreadable { path: PathBuf, error: Errno },
 }
 
-/// Space of the file system that contains a store.
 pub(crate) fn disk_of(storage: &Storage) -> Result<Disk, UnknownSpace> {
     disk(storage.directory.as_deref().map_err(|reason| UnknownSpace::NoDirectory(reason))?)
 }
 
-/// Space of the file system that contains `path`.
+/// Of the file system that contains `path`.
 pub(crate) fn disk(path: &Path) -> Result<Disk, UnknownSpace> {
     match rustix::fs::statvfs(path) {
         Ok(system) => Ok(Disk {

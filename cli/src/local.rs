@@ -9,7 +9,6 @@ use crate::client::job_completion;
 use crate::commands::{watch, watch_functions};
 use crate::version::libraries;
 
-/// What this program adds to the commands of the client.
 pub(crate) static LOCAL: Local = Local {
     version: libraries,
     daemons,
@@ -31,7 +30,7 @@ mod tests {
     use super::*;
     use crate::commands;
 
-    /// Splits a command line as a shell does, without variables.
+    /// As a shell does, without variables.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
         for letter in line.chars() {
@@ -45,7 +44,6 @@ mod tests {
         words
     }
 
-    /// With their full names.
     fn commands() -> Vec<(String, Command)> {
         let commands = with_subcommands(program::definition::<commands::Command>());
         commands

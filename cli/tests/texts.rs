@@ -27,7 +27,6 @@ fn help(command: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Subcommands that a help text lists.
 fn subcommands(help: &str) -> Vec<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
@@ -35,7 +34,7 @@ fn subcommands(help: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
-/// Checks the help of a command and of its subcommands. Returns the names of the snapshots.
+/// Returns the names of the snapshots.
 fn check_help(command: &[&str]) -> BTreeSet<String> {
     let text = help(command);
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();

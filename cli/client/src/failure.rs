@@ -29,7 +29,6 @@ pub enum Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorFormat {
-    /// On stderr.
     Text,
     /// Text on stderr, and JSON on stdout like any other answer.
     Json,

@@ -16,7 +16,6 @@ use crate::own_cgroups::OwnCgroups;
 /// Variables in which schedulers pass a job its id.
 const VARIABLES: [&str; 2] = ["SLURM_JOB_ID", "OAR_JOB_ID"];
 
-/// Job that a scheduler started this command in.
 pub fn scheduler_job() -> Option<String> {
     VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
 }

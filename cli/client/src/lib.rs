@@ -2,8 +2,6 @@
 //! libzmq, SQLite or PostgreSQL. The program `polymeter-client` has these commands alone; `polymeter` adds
 //! those that open a store, or start an agent or a collector.
 
-#![allow(clippy::missing_errors_doc, reason = "every error is the `Failure` that the command reports")]
-
 pub mod commands;
 pub mod completion;
 pub mod connection;

@@ -27,13 +27,11 @@ pub struct Local {
     pub daemons: fn() -> Vec<clap::Command>,
     /// Ids of the jobs that run on any node, for completion.
     pub running_jobs: fn() -> Vec<CompletionCandidate>,
-    /// Watches a job on all its nodes: the metrics that the selectors choose.
+    /// Watches the metrics of a job that the selectors choose, on all its nodes.
     pub watch_nodes: fn(Collector, &str, Vec<Selector>) -> Result<WatchedNodes, Failure>,
-    /// Shows the functions of a job again and again.
     pub watch_functions: fn(&FunctionsView) -> Result<(), Failure>,
 }
 
-/// Functions in which a job spends its time.
 #[derive(Debug)]
 pub struct FunctionsView {
     /// None for the file of a run, or the configured source.
@@ -49,19 +47,16 @@ pub struct FunctionsView {
 #[derive(Debug)]
 pub struct WatchedNodes {
     pub lines: mpsc::Receiver<Result<WatchLine, Failure>>,
-    /// Receives requests to all nodes.
     pub collector: Arc<Collector>,
     pub facts: JobFacts,
 }
 
 #[derive(Debug)]
 pub struct WatchLine {
-    /// Without the end of the line.
     pub text: String,
     pub answer: Answer,
 }
 
-/// Facts about a job that its samples do not have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobFacts {
     /// When the job began to be tracked, in microseconds since the epoch.

@@ -35,7 +35,6 @@ pub fn definition<C: Subcommand>() -> clap::Command {
     CommandLine::<C>::command()
 }
 
-/// Parses the command line, executes its command, and reports a failure.
 pub fn main<C: Subcommand>(
     execute: fn(C, &Program) -> Result<ExitCode, Failure>,
     local: Option<&'static Local>,
@@ -59,7 +58,7 @@ pub fn main<C: Subcommand>(
     result.unwrap_or_else(|failure| report(&failure, format))
 }
 
-/// Parses the command line, and finds the format in which its command reports a failure.
+/// Also finds the format in which the command reports a failure.
 fn parse<C: Subcommand>() -> Result<(CommandLine<C>, ErrorFormat), clap::Error> {
     let matches = definition::<C>().try_get_matches()?;
     let format = ErrorFormat::of(wants_json(&matches), matches.subcommand_name() == Some("run"));
@@ -89,7 +88,6 @@ pub fn unparsed_format() -> ErrorFormat {
     ErrorFormat::of(own.any(|argument| argument == "--json"), is_run)
 }
 
-/// Prints the help that was requested, or reports wrong usage.
 fn help_or_wrong_usage(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     if !error.use_stderr() {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 /// Describes a build by Nix; relative to the directory of the program.
 const BUILD: &str = "../share/polymeter/build.json";
 
-/// Maximum size of the description of a build.
 const BUILD_BYTES: u64 = 4096;
 
 const NIX_STORE: &str = "/nix/store";
@@ -44,7 +43,6 @@ pub struct Build {
     /// Revision of the sources; none if they had uncommitted changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// SHA-256 of `flake.lock`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_sha256: Option<String>,
 }

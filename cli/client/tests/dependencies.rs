@@ -4,7 +4,6 @@
 
 use std::process::Command;
 
-/// Crates that the client must not contain.
 const EXCLUDED: [&str; 9] = [
     "polymeter-agent",
     "polymeter-collector",

@@ -12,7 +12,6 @@ use std::process::{Command, Output};
 
 const FULL_HELP: &str = include_str!("../../tests/snapshots/help.txt");
 
-/// Commands of the full program that fail, each with its message.
 const FAILURES: &str = include_str!("../../tests/snapshots/failures.txt");
 
 fn polymeter(arguments: &[&str]) -> Output {

@@ -17,7 +17,6 @@ const SILENCE_WITHOUT_PROCESS: Duration = Duration::from_secs(5);
 /// every 30 s.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// Running jobs that are examined at most.
 const JOBS_MAX: u32 = 100;
 
 /// Ends the killed runs of a file. A store with other running jobs belongs to a collector, and is left alone.
@@ -44,14 +43,14 @@ fn try_end(store: &StoreUrl) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Process of a run; none for other jobs.
+/// None for other jobs.
 fn process(job_id: &str) -> Option<u32> {
     let (pid, started_s) = job_id.strip_prefix(RUN_PREFIX)?.split_once('-')?;
     started_s.parse::<u64>().ok()?;
     pid.parse().ok()
 }
 
-/// True if a run was on this machine, and its process does not exist any more.
+/// True for a run on this machine whose process does not exist any more.
 fn is_gone(job: &JobRow) -> bool {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let exists = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();

@@ -13,12 +13,12 @@ use super::read_source::ReadSource;
 
 const JOBS_MAX: u32 = 100;
 
-/// Completes the id of a stored job, the one that started last first.
+/// Last started first.
 pub(crate) fn stored(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(current, within_patience(|| jobs(None)))
 }
 
-/// Completes the name of stored jobs that have ended.
+/// Only of jobs that have ended.
 pub(crate) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
     let names = || {
         let jobs = known_jobs(Some(true)).into_iter();
@@ -28,7 +28,6 @@ pub(crate) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(current, within_patience(names))
 }
 
-/// Jobs that run on any node.
 pub(crate) fn running() -> Vec<CompletionCandidate> {
     jobs(Some(false))
 }

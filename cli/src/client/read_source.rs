@@ -16,10 +16,10 @@ use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
 use crate::store_failure::store_failure;
 
-/// Store that is read if neither an option nor a configuration names a source.
+/// Read if neither an option nor a configuration names a source.
 const DEFAULT_FILE: &str = "polymeter.db";
 
-/// Pause between two looks for the first samples of a run, and their number: 5 s.
+/// Together 5 s.
 const FIRST_SAMPLES_PAUSE: Duration = Duration::from_millis(100);
 const FIRST_SAMPLES_TRIES: u32 = 50;
 
@@ -43,7 +43,7 @@ pub(crate) struct ReadSource {
 
 pub(crate) struct Source {
     pub(crate) reader: Box<dyn Read>,
-    /// Address without a password.
+    /// Without a password.
     pub(crate) name: String,
     is_remote: bool,
     pub(crate) visible: Visible,
@@ -51,7 +51,6 @@ pub(crate) struct Source {
     pub(crate) of_run: Option<String>,
 }
 
-/// Which jobs a source shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visible {
     All,
@@ -64,8 +63,7 @@ impl ReadSource {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
     }
 
-    /// Opens the source of a job: within a `polymeter run` its file, if no source is given and no other job
-    /// is wanted.
+    /// Within a `polymeter run` reads its file, if no source is given and no other job is wanted.
     pub(crate) fn open_for(&self, wanted: Option<&str>) -> Result<Source, Failure> {
         let variable = |name| std::env::var_os(name).filter(|text| !text.is_empty());
         let of_run = variable(JOB_VARIABLE).and_then(|job| job.into_string().ok());
@@ -99,7 +97,7 @@ impl ReadSource {
 }
 
 impl Source {
-    /// What contains the jobs, for messages.
+    /// For messages.
     pub(crate) const fn place(&self) -> &'static str {
         if self.is_remote { "the collector's store" } else { "the store" }
     }

@@ -26,7 +26,7 @@ pub(crate) struct RemoteReader {
     stream: BufReader<Stream>,
     /// For messages.
     endpoint: String,
-    /// Content of the last frame, whose memory is reused.
+    /// Content of the last frame; its memory is reused.
     content: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl RemoteReader {
         Ok((Self { stream, endpoint: collector.name(), content: Vec::new() }, access))
     }
 
-    /// Sends one query, and passes its rows to `each`. Returns whether `each` wants further rows.
+    /// Passes the rows to `each`. Returns whether `each` wants further rows.
     fn query(
         &mut self,
         query: &Query,
@@ -94,7 +94,6 @@ impl RemoteReader {
         ))
     }
 
-    /// Error for bytes that are no frame.
     fn garbled(&self, error: &dyn std::error::Error) -> StoreError {
         let endpoint = &self.endpoint;
         StoreError::Unusable(format!(

@@ -13,7 +13,6 @@ use polymeter_store::StoreUrl;
 use crate::failure::Failure;
 use crate::output::terminal;
 
-/// Store of a machine without a collector.
 const DEFAULT_FILE: &str = "polymeter.db";
 
 /// The option that names a store.
@@ -26,7 +25,7 @@ pub(crate) struct StoreChoice {
 }
 
 impl StoreChoice {
-    /// Finds the store, and says on stderr which one it is unless the user named it.
+    /// Says on stderr which store it is unless the user named it.
     pub(crate) fn resolve(&self) -> Result<StoreUrl, Failure> {
         match &self.store {
             Some(store) => Ok(store.clone()),
@@ -35,7 +34,7 @@ impl StoreChoice {
     }
 }
 
-/// Store of the collector of this machine, whose configuration is at `path`.
+/// `path` is the configuration of the collector of this machine.
 fn of_machine(path: &Path) -> Result<StoreUrl, Failure> {
     let shown = path.display();
     let reason = match File::open(path) {

@@ -18,7 +18,6 @@ use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// Maximum number of jobs of a group.
 const GROUP_MAX: usize = 1000;
 
 /// Compare two stored jobs, or two groups of jobs, by metric and phase.
@@ -56,7 +55,6 @@ pub(crate) struct CompareArguments {
 }
 
 impl CompareArguments {
-    /// True for rows of the selected metrics.
     fn selects(&self, row: &Difference) -> bool {
         let name = row.metric.split('{').next().unwrap_or_default();
         self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(name))
@@ -141,7 +139,7 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     text
 }
 
-/// Cells of a row, of which two are the difference and its interval.
+/// Two of the cells are the difference and its interval.
 fn cells(row: &Difference, [difference, interval]: [String; 2]) -> Vec<String> {
     let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
     let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
@@ -150,7 +148,6 @@ fn cells(row: &Difference, [difference, interval]: [String; 2]) -> Vec<String> {
     vec![metric, mean(row.a), mean(row.b), difference, interval, verdict(row.verdict).to_owned()]
 }
 
-/// Difference with its share, and its interval.
 fn both_differences(row: &Difference) -> [String; 2] {
     let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
     let interval =
@@ -166,7 +163,7 @@ fn short_differences(row: &Difference) -> [String; 2] {
     [format!("{percent:+.1} %"), interval]
 }
 
-/// True for a difference, for the time from begin to end, and for energy.
+/// True for a difference, the time from begin to end, and energy.
 fn is_shown(row: &Difference) -> bool {
     matches!(row.verdict, Verdict::Higher | Verdict::Lower)
         || ["elapsed", "cpu_time", "energy"].contains(&row.metric.as_str())

@@ -82,7 +82,7 @@ struct StoredJobs {
     source: ReadSource,
 }
 
-/// Jobs that are listed without `--limit`.
+/// Listed without `--limit`.
 const LIMIT: u32 = 100;
 
 #[derive(Debug, Serialize)]
@@ -90,7 +90,6 @@ struct StoredJob<'a> {
     /// As the scheduler prints it.
     job: &'a str,
     job_id: &'a str,
-    /// Key in the store.
     key: i64,
     name: Option<&'a str>,
     user: Option<&'a str>,
@@ -244,13 +243,12 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
     table_within(&rows, limit)
 }
 
-/// Month, day, hour and minute.
 fn minute(time_ns: i64) -> String {
     let text = rfc3339(time_ns / 1000);
     text.chars().skip(5).take(11).map(|c| if c == 'T' { ' ' } else { c }).collect()
 }
 
-/// Duration as schedulers print it: days, hours, minutes and seconds.
+/// As schedulers print it: days, hours, minutes and seconds.
 fn elapsed(ns: i64) -> String {
     let seconds = ns.max(0) / 1_000_000_000;
     let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);

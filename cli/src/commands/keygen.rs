@@ -13,13 +13,11 @@ use crate::failure::Failure;
 use crate::output::printable::printable;
 use crate::output::terminal;
 
-/// Maximum size of a name: file systems allow 255 bytes including the suffix.
+/// File systems allow 255 bytes including the suffix.
 const NAME_BYTES: usize = 250;
 
-/// Readable by its owner only.
 const SECRET_MODE: u32 = 0o600;
 
-/// Writable by its owner only.
 const PUBLIC_MODE: u32 = 0o644;
 
 #[derive(Debug, clap::Args)]
@@ -48,13 +46,11 @@ pub(crate) fn execute(arguments: &KeygenArguments) -> Result<(), Failure> {
 }
 
 pub(crate) struct KeyFiles {
-    /// File of both keys.
     pub(crate) secret: PathBuf,
     public: PathBuf,
     key: String,
 }
 
-/// Makes a pair of keys, and writes its files into a directory.
 pub(crate) fn make(directory: &Path, name: &str) -> Result<KeyFiles, Failure> {
     if zmq::has("curve") != Some(true) {
         return Err(Failure::Failed(
@@ -89,7 +85,7 @@ struct CreatedKeys<'a> {
     public: String,
 }
 
-/// Name of a key pair: the one that is given, else the host's.
+/// Default: the host's.
 pub(crate) fn key_name(given: Option<&str>) -> Result<String, Failure> {
     let name = match given {
         Some(name) => name.to_owned(),

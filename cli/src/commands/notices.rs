@@ -12,7 +12,6 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// Stands for all rules.
 const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +63,6 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
     terminal::print(&text(&rows, source.visible, terminal::width_limit(&std::io::stdout())))
 }
 
-/// Records the choice of the user.
 fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
     let (collector, munge_socket) = arguments.source.collector_options();
     let collector = Collector::find(collector, munge_socket)?.ok_or_else(|| {

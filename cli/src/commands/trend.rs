@@ -16,7 +16,6 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// Changes that the text has at most.
 const CHANGES_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -83,7 +82,7 @@ pub(crate) fn execute(arguments: &TrendArguments) -> Result<(), Failure> {
     terminal::print(&text(&found, &quantities, terminal::width_limit(&std::io::stdout())))
 }
 
-/// Lays out the changes of a trend, the latest first, then the present levels.
+/// Changes, the latest first, then the present levels.
 fn text(of: &Trend, quantities: &[&Quantity], limit: Option<usize>) -> String {
     let owner = of.user.clone().or_else(|| of.uid.map(|uid| format!("uid {uid}")));
     let owner = owner.map_or_else(String::new, |owner| format!(" of {}", printable_name(&owner)));

@@ -13,7 +13,7 @@ use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// Days about which the command is without an option.
+/// Days before now, without an option.
 const DAYS: i64 = 7;
 
 /// The attributes by which jobs are added up.
@@ -72,7 +72,6 @@ pub(crate) struct UsageArguments {
 struct Group<'a> {
     /// User, account, queue, array or job; none for the jobs without one.
     group: Option<&'a str>,
-    /// Owner of an array or job.
     user: Option<&'a str>,
     jobs: u64,
     failed: u64,

@@ -20,7 +20,6 @@ use crate::output::printable::printable_name;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// Interval at which new samples are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Polls after which the job, its series and its plan are read again.
@@ -35,7 +34,6 @@ const BEHIND_NS: i64 = 15_000_000_000;
 /// Series at most. Selectors choose among more.
 const SERIES_MAX: usize = 4096;
 
-/// Capacity of the queue of lines.
 const LINES_MAX: usize = 1024;
 
 /// Reads the samples of a job that the selectors choose, in a thread.
@@ -69,14 +67,13 @@ struct JobReader {
     job: JobRow,
     selectors: Vec<Selector>,
     series: BTreeMap<i64, SeriesRow>,
-    /// Time of the last sample of each series.
+    /// By series.
     last_ns: HashMap<i64, i64>,
     since_ns: i64,
     plan: Option<PlanAnswer>,
 }
 
 impl JobReader {
-    /// Connects, and finds the job.
     fn open(collector: Arc<Collector>, job: &str, selectors: Vec<Selector>) -> Result<Self, Failure> {
         let mut source = Source::of_collector(&collector)?;
         let job = choose(&mut source, Some(job))?.job;
@@ -195,7 +192,7 @@ fn send(lines: Lines<'_>, answer: Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Line of the new samples of a series, with its node as a label.
+/// Has the node as a label.
 fn samples_line(series: &SeriesRow, rows: &[SampleRow]) -> SamplesLine {
     let mut labels: BTreeMap<String, String> =
         series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

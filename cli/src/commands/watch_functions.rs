@@ -21,15 +21,13 @@ use crate::report::choice::choose;
 use crate::report::summary::{stack_remarks, stack_sums};
 use crate::store_failure::store_failure;
 
-/// Time between two views.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 const FUNCTIONS: usize = 15;
 
-/// Width of text that is not for a terminal.
+/// Used where stdout is no terminal.
 const COLUMNS: usize = 80;
 
-/// Moves to the top of the screen, and clears it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Shows the functions until the job or the requested time ends.
@@ -71,7 +69,6 @@ pub(crate) fn watch(view: &FunctionsView) -> Result<(), Failure> {
     }
 }
 
-/// Command that starts the sampling.
 fn remedy(job: &str) -> String {
     format!("polymeter set --job {job} stacks.cpu=10ms --for 1min")
 }

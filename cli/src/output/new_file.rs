@@ -9,7 +9,7 @@ use tempfile::TempPath;
 
 use crate::failure::Failure;
 
-/// Mode of a new file, before the user's mask applies.
+/// Before the user's mask applies.
 const MODE: u32 = 0o666;
 
 /// A file that has a temporary name in its directory until it is kept, and is removed if it is not.

@@ -6,13 +6,12 @@ use std::io::{IsTerminal, Write};
 use polymeter_proto::units;
 use polymeter_service::clock;
 
-/// Time between two forms of the line.
+/// Between two forms of the line.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// Characters of the bar.
 const BAR: usize = 24;
 
-/// Progress of an export or an import. Without a terminal nothing is shown.
+/// Shows nothing without a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     expected: u64,
@@ -46,7 +45,7 @@ impl Progress {
     }
 }
 
-/// Replaces the line of the terminal. Progress that cannot be shown is no failure.
+/// Progress that cannot be shown is no failure.
 fn write(line: &str) {
     let mut terminal = std::io::stderr().lock();
     write!(terminal, "\r\x1b[K{line}").and_then(|()| terminal.flush()).ok();

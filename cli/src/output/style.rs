@@ -13,7 +13,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Sequence that selects the style: ECMA-48, SGR.
+    /// ECMA-48, SGR.
     const fn sequence(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -26,10 +26,8 @@ impl Style {
     }
 }
 
-/// Sequence that selects the terminal's default.
 const RESET: &str = "\u{1b}[0m";
 
-/// Parts with styles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Line(Vec<(Style, String)>);
 

@@ -7,7 +7,6 @@ use super::summary;
 use crate::output::printable::printable;
 use crate::output::table::{figure, head, table_within};
 
-/// Tasks that are listed at most.
 const TASKS: usize = 1000;
 
 /// Figures of an array, and a table of its tasks.

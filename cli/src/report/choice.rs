@@ -14,13 +14,13 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// Ids that a refusal suggests at most.
+/// In a refusal.
 const SUGGESTIONS: usize = 3;
 
-/// Jobs that a refusal lists at most.
+/// In a refusal.
 const LISTED: usize = 10;
 
-/// Jobs that an id may stand for at most: the tasks of an array with their runs.
+/// Tasks of an array with their runs.
 const NAMED: u32 = 10_000;
 
 #[derive(Debug)]
@@ -32,7 +32,6 @@ pub(crate) struct ChosenJob {
     pub(crate) note: Option<String>,
 }
 
-/// What an id stands for.
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Job(Box<ChosenJob>),
@@ -64,7 +63,7 @@ pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<Chosen
     }
 }
 
-/// Failure for an array where one of its tasks must be named.
+/// One of the tasks must be named.
 pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
     let ids = ids_of_tasks(jobs);
     Failure::Failed(format!(
@@ -75,7 +74,7 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
     ))
 }
 
-/// Finds what an id stands for, without a note on other runs.
+/// Without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let around = || source.of_run.clone().or_else(scheduler_job);
@@ -117,7 +116,6 @@ fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
 enum Found {
     None,
     Chosen(Chosen),
-    /// Jobs of several clusters or users have the id.
     Several(Vec<JobRow>),
 }
 
@@ -165,7 +163,6 @@ fn ids_of_tasks(jobs: &[JobRow]) -> Vec<&str> {
     last_runs(jobs).iter().map(|(job, _)| job.display_id.as_deref().unwrap_or(&job.job_id)).collect()
 }
 
-/// Failure for an id that jobs of several clusters or users have.
 fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
     let names: Vec<String> = jobs.iter().map(selector).collect();
     Failure::Failed(format!(
@@ -176,7 +173,6 @@ fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
     ))
 }
 
-/// Failure for an id without a job.
 fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
     let own = || JobsOf::user(rustix::process::geteuid().as_raw());
     // A collector offers the ids of the jobs that the user may see.

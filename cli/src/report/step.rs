@@ -5,7 +5,6 @@ use polymeter_analysis::model::Report;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 
-/// Steps that a refusal lists at most.
 const STEPS: usize = 10;
 
 pub(crate) fn keep_step(report: &mut Report, step: &str) -> Result<(), Failure> {

@@ -38,7 +38,7 @@ pub struct SetArguments {
 }
 
 impl SetArguments {
-    /// Requested periods by selector.
+    /// By selector.
     fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
         let mut plan = BTreeMap::new();
         for text in &self.periods {

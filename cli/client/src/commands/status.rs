@@ -16,10 +16,9 @@ pub struct StatusArguments {
     agent: AgentOptions,
 }
 
-/// Width of the output where it is no terminal.
+/// Assumed where stdout is no terminal.
 const COLUMNS: usize = 80;
 
-/// Width of the labels of the lines about the agent, in columns.
 const LABEL: usize = 11;
 
 pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
@@ -45,7 +44,6 @@ fn text(status: &StatusReport, columns: usize) -> String {
     text
 }
 
-/// Lines about the agent as a whole.
 fn summary(status: &StatusReport, columns: usize) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
@@ -116,7 +114,6 @@ fn clause_lines(text: &str, columns: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// State of the connection to the collector, and the data that wait for it.
 fn collector_text(collector: &CollectorStatus) -> String {
     let age = |us: i64| {
         let age_us = u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0);
@@ -171,7 +168,7 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Metrics that the node and each job lack, with the reasons below them, in lines of at most `columns`.
+/// Metrics that are lacking, with the reasons below them, in lines of at most `columns`.
 fn unavailable_lines(subjects: &[SubjectStatus], columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for subject in subjects.iter().filter(|subject| !subject.unavailable.is_empty()) {

@@ -11,17 +11,16 @@ use polymeter_proto::control::{Answer, JobsRequest, Request};
 use super::beginning_with;
 use crate::connection::agent::{SOCKET, ask_within};
 
-/// Maximum time for finding ids.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// Finds the jobs that run on any node. The full program sets it.
+/// Set by the full program.
 static RUNNING: OnceLock<fn() -> Vec<CompletionCandidate>> = OnceLock::new();
 
 pub fn set_running(find: fn() -> Vec<CompletionCandidate>) {
     RUNNING.get_or_init(|| find);
 }
 
-/// Completes the id of a running job: of this node's agent, or of the collector if there are none.
+/// Asks this node's agent, or the collector if it has no job.
 pub fn running(current: &OsStr) -> Vec<CompletionCandidate> {
     beginning_with(
         current,
@@ -32,14 +31,14 @@ pub fn running(current: &OsStr) -> Vec<CompletionCandidate> {
     )
 }
 
-/// Returns what `find` finds in time. It goes on in the background otherwise, until the process exits.
+/// Lets the search go on in the background after that, until the process exits.
 pub fn within_patience(find: fn() -> Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || sender.send(find()).ok());
     receiver.recv_timeout(PATIENCE).unwrap_or_default()
 }
 
-/// User whose jobs are shown; none for root, who sees all.
+/// None for root, who sees all.
 #[must_use]
 pub fn shown_user() -> Option<u32> {
     let user = rustix::process::geteuid();

@@ -9,7 +9,6 @@ use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
 
-/// Candidates that begin with the part that was typed.
 pub fn beginning_with(
     current: &OsStr,
     candidates: impl IntoIterator<Item = CompletionCandidate>,

@@ -6,13 +6,11 @@ use clap_complete::engine::CompletionCandidate;
 
 use super::beginning_with;
 
-/// Usual periods of sampling, the shortest first.
+/// Shortest first.
 const PERIODS: [&str; 9] = ["100us", "1ms", "10ms", "100ms", "1s", "10s", "1min", "10min", "1h"];
 
-/// Usual durations of a lease.
 const DURATIONS: [&str; 6] = ["1min", "10min", "30min", "1h", "8h", "24h"];
 
-/// Units of periods and durations, the shortest first.
 const UNITS: [&str; 5] = ["us", "ms", "s", "min", "h"];
 
 pub fn period(current: &OsStr) -> Vec<CompletionCandidate> {
@@ -23,7 +21,7 @@ pub fn duration(current: &OsStr) -> Vec<CompletionCandidate> {
     usual(current, &DURATIONS)
 }
 
-/// Usual values that begin with `current`; if there are none, `current` with each unit.
+/// Without a usual value that begins with `current`: `current` with each unit.
 fn usual(current: &OsStr, values: &[&'static str]) -> Vec<CompletionCandidate> {
     let found = beginning_with(current, values.iter().map(CompletionCandidate::new));
     let number = current.to_string_lossy();

@@ -10,7 +10,6 @@ use polymeter_service::log::chain;
 use super::stream::{Stream, read_line};
 use crate::failure::Failure;
 
-/// Default path of the agent's control socket.
 pub const SOCKET: &str = "/run/polymeter/agent.sock";
 
 /// Variable in which `polymeter run` passes its command the socket of the agent within it.
@@ -59,7 +58,6 @@ pub fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     ask_within(socket, verb, TIMEOUT)
 }
 
-/// The answer must arrive within `timeout`.
 pub fn ask_within(socket: &Path, verb: &Request, timeout: Duration) -> Result<Answer, Failure> {
     let stream = Stream::unix(socket, timeout).map_err(|error| unreachable(socket, &error))?;
     ask_on(stream, socket, verb)
@@ -86,7 +84,6 @@ pub(super) fn ask_on(mut stream: Stream, socket: &Path, verb: &Request) -> Resul
     serde_json::from_str(&answer).map_err(|error| unreadable(&error))
 }
 
-/// One line.
 pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     let mut line =
         serde_json::to_vec(verb).map_err(|error| Failure::because("cannot write the request", &error))?;
@@ -94,7 +91,7 @@ pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// Failure for an answer that is a refusal, or that belongs to another request.
+/// For a refusal, or an answer to another request.
 pub fn unexpected(answer: Answer) -> Failure {
     if let Answer::Refused(refusal) = answer {
         return Failure::Refused(Box::new(refusal));
@@ -111,12 +108,10 @@ pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
     ))
 }
 
-/// True if a read or write timed out.
 pub fn is_timeout(error: &std::io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind())
 }
 
-/// True if no agent listens.
 pub fn is_not_running(error: &std::io::Error) -> bool {
     let kinds = [
         ErrorKind::NotFound,

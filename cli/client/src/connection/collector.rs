@@ -24,7 +24,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The collector waits about five seconds for the nodes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// First byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1, "signature".
+/// First byte of every ZeroMQ greeting: ZMTP 3.1, "signature".
 const ZMTP_SIGNATURE: u8 = 0xff;
 
 const GREETING_BYTES: u64 = 1024;
@@ -32,18 +32,16 @@ const GREETING_BYTES: u64 = 1024;
 /// Four times the collector's own limit on its answers.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Cause if a peer does not greet as a collector does.
 const NOT_A_COLLECTOR: &str =
     "the peer does not answer as a collector of this version; check the port and the versions";
 
-/// Collectors of one store.
 #[derive(Debug)]
 pub struct Collector {
     config: CollectorConfig,
 }
 
 impl Collector {
-    /// The collector at `endpoint`, else the configured one; none if none is configured.
+    /// Prefers `endpoint` to the configuration; none if neither names a collector.
     pub fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,
@@ -109,7 +107,6 @@ impl Collector {
         self.config.munge_socket.as_deref()
     }
 
-    /// Addresses of the collectors.
     pub fn name(&self) -> String {
         let names: Vec<String> = self.config.endpoints.iter().map(ToString::to_string).collect();
         names.join(", ")
@@ -119,7 +116,6 @@ impl Collector {
         self.answer_on(line).map(|(answer, _)| answer)
     }
 
-    /// Answer to a request, and the connection.
     fn answer_on(&self, line: &str) -> Result<(CollectorAnswer, BufReader<Stream>), Failure> {
         let mut failures = Vec::new();
         for endpoint in &self.config.endpoints {
@@ -171,7 +167,6 @@ impl Collector {
     }
 }
 
-/// Connects to a collector, and reads its greeting.
 pub fn greeted(address: SocketAddr) -> io::Result<(BufReader<Stream>, Greeting)> {
     let mut stream = BufReader::new(Stream::tcp(address, CONNECT_TIMEOUT)?);
     stream.get_mut().set_timeout(GREETING_TIMEOUT);
@@ -180,14 +175,14 @@ pub fn greeted(address: SocketAddr) -> io::Result<(BufReader<Stream>, Greeting)>
     Ok((stream, greeting))
 }
 
-/// A connection to a collector, and the request that is to be sent.
+/// Holds the request that is to be sent.
 struct Connected {
     stream: BufReader<Stream>,
     request: Vec<u8>,
 }
 
 impl Connected {
-    /// Sends the request. Returns the answer, and the connection.
+    /// Sends the request.
     fn exchange(mut self) -> io::Result<(String, BufReader<Stream>)> {
         self.stream.get_mut().set_timeout(ANSWER_TIMEOUT);
         let answer = self.stream.get_mut().write_all(&self.request);

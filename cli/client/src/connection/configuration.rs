@@ -9,13 +9,10 @@ use polymeter_service::document::{Faults, Reporter};
 
 use crate::failure::Failure;
 
-/// Variable with the address of the collector.
 const VARIABLE: &str = "POLYMETER_COLLECTOR";
 
-/// Configuration of login nodes.
 const FILE: &str = "/etc/polymeter/client.toml";
 
-/// Default socket of a collector on this machine.
 const SOCKET: &str = "/run/polymeter/collector.sock";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +51,6 @@ impl fmt::Display for CollectorEndpoint {
     }
 }
 
-/// Contents of `client.toml`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ClientFile {
     /// Empty if the file names none.
@@ -72,8 +68,7 @@ pub(super) struct CollectorConfig {
 }
 
 impl CollectorConfig {
-    /// The collector at `endpoint`, else those in the environment or the configuration; none if there are
-    /// none.
+    /// Prefers `endpoint`, then the environment, then the configuration; none if there are none.
     pub(super) fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,

@@ -26,7 +26,7 @@ enum Socket {
 }
 
 impl Stream {
-    /// The connecting, the reads and the writes must end within `timeout`.
+    /// Connecting must end within `timeout`, the reads and writes within another one.
     pub fn unix(path: &Path, timeout: Duration) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // A listener that accepts nothing would keep connect(2) waiting.
@@ -35,7 +35,7 @@ impl Stream {
         Ok(Self::new(Socket::Unix(socket.into()), timeout))
     }
 
-    /// The reads and writes must end within another `timeout` after connecting.
+    /// Connecting must end within `timeout`, the reads and writes within another one.
     pub fn tcp(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         // Each query is one short segment, and its answer is waited for.
@@ -55,7 +55,6 @@ impl Stream {
         self.until_ns = clock::monotonic_ns().saturating_add(timeout_ns);
     }
 
-    /// Time until the deadline.
     fn left(&self) -> io::Result<Duration> {
         match self.until_ns.saturating_sub(clock::monotonic_ns()) {
             0 => Err(ErrorKind::TimedOut.into()),

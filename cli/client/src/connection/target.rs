@@ -11,7 +11,6 @@ use super::configuration::CollectorEndpoint;
 use super::stream::Stream;
 use crate::failure::Failure;
 
-/// End of the message that no agent runs here, where the collector can be asked instead.
 pub const ALL_NODES_REMEDY: &str = ", or query all nodes of a job with --collector";
 
 /// Options of a command that can reach all nodes of a job.
@@ -44,8 +43,8 @@ pub enum TargetAnswer {
 }
 
 impl ControlTarget {
-    /// Control socket of the agent that is asked first: this node's, or that of the `polymeter run` around
-    /// this command.
+    /// Socket of the agent that is asked first: this node's, or that of the `polymeter run` around this
+    /// command.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(default_socket)
     }
@@ -55,7 +54,6 @@ impl ControlTarget {
         (self.socket.is_none() && run_socket().is_some()).then(|| Path::new(SOCKET))
     }
 
-    /// True if the user wants the collector to be asked.
     pub const fn prefers_collector(&self) -> bool {
         self.collector.is_some()
     }
@@ -65,7 +63,7 @@ impl ControlTarget {
         self.socket.is_none()
     }
 
-    /// The collector that is chosen or configured; none if there is none.
+    /// None if none is chosen or configured.
     pub fn collector(&self) -> Result<Option<Collector>, Failure> {
         Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())
     }
@@ -103,7 +101,7 @@ impl ControlTarget {
     }
 }
 
-/// The inner error means that no agent runs there.
+/// An inner error means that no agent runs there.
 fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
     let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
     match Stream::unix(socket, TIMEOUT) {

@@ -10,7 +10,7 @@ use crate::output::printable::printable_name;
 use crate::output::table::table_within;
 use crate::output::{terminal, units};
 
-/// Metrics that a line names; of the others it states the number.
+/// Of further metrics a line states the number.
 const NAMED: usize = 4;
 
 /// Prints the answer of each node. Fails if a node refused or did not answer.
@@ -35,7 +35,7 @@ pub(crate) fn have_succeeded(answer: &JobAnswer) -> bool {
     answer.nodes.iter().all(|node| matches!(parsed(node), Some(Ok(answer)) if is_success(&answer)))
 }
 
-/// An answer, or one that cannot be parsed.
+/// None if the node did not answer.
 type Parsed = Option<Result<Answer, Unreadable>>;
 
 /// An answer that cannot be parsed, as from an agent of another version.
@@ -66,7 +66,7 @@ fn text(answers: &[(&NodeAnswer, Parsed)], now_us: i64, limit: Option<usize>) ->
     plans + &table_within(&rows, limit)
 }
 
-/// Result of a node in a word, and the details.
+/// A word, and the details.
 fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
     let (result, detail) = match answer {
         None => ("no answer", String::new()),

@@ -6,8 +6,7 @@ use polymeter_proto::step_level::StepLevel;
 use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
-/// A plan as a table, and below it the reasons for periods that are longer than requested, and the refused
-/// requests of the submission.
+/// Adds the reasons for periods that are longer than requested, and the refused requests of the submission.
 pub(crate) fn plan_text(
     plan: &[PlanLine],
     refused: &[RefusedLine],
@@ -39,7 +38,6 @@ pub(crate) fn plan_text(
     text
 }
 
-/// Parts of a job that a line concerns.
 const fn level_name(level: Option<StepLevel>) -> &'static str {
     match level {
         None => "job",
@@ -73,7 +71,6 @@ pub(crate) fn is_user(actor: &str, uid: u32) -> bool {
     actor.strip_prefix("uid ").and_then(|id| id.parse().ok()) == Some(uid)
 }
 
-/// Predicted cost of sampling a job.
 pub(crate) fn cost_text(cost: &PredictedCost) -> String {
     let samples = units::number(cost.samples_per_s);
     format!("{:.2} % of a CPU, {samples} samples/s, {:.0} bytes/s", cost.cpu_percent, cost.bytes_per_s)

@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Replaces text that was cut off. It takes one column.
+/// Takes one column.
 const ELLIPSIS: char = '…';
 
 /// Terminal columns that a text takes.
@@ -10,7 +10,7 @@ pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// Longest beginning of a text that takes at most `columns`.
+/// Longest beginning that takes at most `columns`.
 pub fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let end = text.char_indices().find_map(|(at, character)| {
@@ -20,7 +20,6 @@ pub fn head(text: &str, columns: usize) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// Longest end of a text that takes at most `columns`.
 fn tail(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let begin = text.char_indices().rev().find_map(|(at, character)| {
@@ -55,12 +54,11 @@ pub fn without_middle(name: &str, columns: usize) -> String {
     format!("{}{ELLIPSIS}{}", head(name, head_columns), tail(name, tail_columns))
 }
 
-/// Fills a text up to `columns` with blanks on its right.
+/// Fills up with blanks.
 pub fn left_aligned(text: &str, columns: usize) -> String {
     format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
 }
 
-/// Fills a text up to `columns` with blanks on its left.
 pub fn right_aligned(text: &str, columns: usize) -> String {
     format!("{:1$}{text}", "", columns.saturating_sub(width(text)))
 }

@@ -4,13 +4,12 @@ use super::layout::{left_aligned, shortened, width, without_middle, wrapped};
 use super::printable::printable;
 use super::terminal;
 
-/// Blanks between two columns of a table.
 const GAP: &str = "  ";
 
-/// Minimum width to which a cell is shortened.
+/// Cells are shortened to no less.
 const CELL_MIN: usize = 6;
 
-/// Minimum width of a last column whose text is wrapped; a narrower one is shortened like any other.
+/// Shortens a narrower last column instead of wrapping its text.
 const TEXT_MIN: usize = 16;
 
 /// Fits the table to standard output.
@@ -69,7 +68,6 @@ pub fn figure<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
-/// Width of the widest cell of a column.
 pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
     rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
 }

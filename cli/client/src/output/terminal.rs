@@ -12,7 +12,7 @@ use crate::failure::{ErrorFormat, Failure};
 /// Width assumed for a terminal that does not know its own, and for charts in a file.
 pub const COLUMNS: usize = 100;
 
-/// Minimum width to which output is fitted.
+/// Output is not fitted to less.
 const COLUMNS_MIN: usize = 20;
 
 /// Terminals that do not know their width report 0.
@@ -20,7 +20,7 @@ fn reported_width(columns: u16) -> Option<usize> {
     (columns > 0).then(|| usize::from(columns).max(COLUMNS_MIN))
 }
 
-/// Width to which output to `stream` is fitted: that of a terminal; none for a file or a pipe.
+/// Width of a terminal; none for a file or a pipe.
 pub fn width_limit(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let width = || tcgetwinsize(stream).ok().and_then(|size| reported_width(size.ws_col)).unwrap_or(COLUMNS);
     stream.is_terminal().then(width)
@@ -44,7 +44,6 @@ pub fn print_to_reader(text: &str) -> Result<bool, Failure> {
     has_reader(write_all(printable_lines(&shown).as_bytes()))
 }
 
-/// Returns whether a reader was still there.
 pub fn print_json_to_reader(json: &str) -> Result<bool, Failure> {
     has_reader(write_all(printable_json(json).as_bytes()))
 }

@@ -28,7 +28,7 @@ use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
 
-/// Jobs of the user that are searched, those that started last.
+/// Jobs of the user, those that started last.
 const SEARCHED: u32 = 5_000;
 
 /// Slurm's usual limit on scripts is 4 MiB.
@@ -63,7 +63,6 @@ pub(crate) struct AdviseArguments {
 struct Output<'a> {
     scheduler: Scheduler,
     request: &'a Request,
-    /// What the jobs have in common with the request.
     like_by: &'a str,
     /// Jobs, and those of them that finished.
     jobs: usize,

@@ -11,7 +11,6 @@ use super::words::{Known, directives, options};
 const KNOWN: &[Known] =
     &[("name", Some('n')), ("project", None), ("queue", Some('q')), ("resource", Some('l'))];
 
-/// Names of the level of nodes.
 const NODES: [&str; 4] = ["nodes", "host", "network_address", "node"];
 
 #[derive(Debug, Default)]
@@ -42,7 +41,6 @@ impl Oar {
         Some(Self { request, resource })
     }
 
-    /// Request that an earlier job made.
     pub(super) fn of_job(request: &Request) -> Self {
         let nodes = request.nodes.unwrap_or(1.0);
         let cores =
@@ -79,7 +77,6 @@ fn quoted(resource: &str) -> String {
     }
 }
 
-/// Request with another time.
 fn with_walltime(resource: &str, time: &str) -> String {
     match resource.split_once("walltime=") {
         Some((before, after)) => {
@@ -91,7 +88,7 @@ fn with_walltime(resource: &str, time: &str) -> String {
     }
 }
 
-/// Request with another number at a level, of which it has `all` in total; none if it would not be less.
+/// Changes the number at a level, of which it has `all` in total; none if it would not be less.
 fn scaled(resource: &str, level: &str, all: f64, proposed: f64) -> Option<String> {
     let (before, after) = resource.split_once(level)?;
     let end = after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len());

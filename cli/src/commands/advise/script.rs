@@ -7,7 +7,6 @@ use super::oar::Oar;
 use super::slurm::Slurm;
 use super::values::Unread;
 
-/// Request in the form of its scheduler.
 #[derive(Debug)]
 pub(super) enum Script {
     Slurm(Slurm),
@@ -22,7 +21,7 @@ impl Script {
             .or_else(|| Oar::of_script(text, unread).map(Self::Oar))
     }
 
-    /// Request of an earlier job, whose final state tells its scheduler.
+    /// Takes the scheduler from the final state of the job.
     pub(super) fn of_job(request: &Request, state: Option<&str>) -> Self {
         if state.is_some_and(|state| ["Terminated", "Error"].contains(&state)) {
             Self::Oar(Oar::of_job(request))
@@ -45,7 +44,7 @@ impl Script {
         }
     }
 
-    /// Lines that request what is proposed, where that differs from the request.
+    /// Only where a proposal differs from the request.
     pub(super) fn lines(&self, proposals: &[Proposal]) -> Vec<String> {
         let changes = proposals.iter().filter(|of| of.requested != Some(of.proposed));
         let changes: Vec<(Resource, f64)> = changes.map(|of| (of.resource, of.proposed)).collect();

@@ -27,7 +27,7 @@ const KNOWN: &[Known] = &[
     ("time", Some('t')),
 ];
 
-/// Options from which a request is computed.
+/// Options from which the request is computed.
 #[derive(Debug, Default)]
 pub(super) struct Slurm {
     pub(super) request: Request,
@@ -74,7 +74,6 @@ impl Slurm {
         Some(slurm)
     }
 
-    /// Request that an earlier job made.
     pub(super) fn of_job(request: &Request) -> Self {
         let nodes = request.nodes.unwrap_or(1.0);
         let gpus = request.gpus.map(|_| ("gpus", None));

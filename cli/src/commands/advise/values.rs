@@ -26,14 +26,13 @@ impl Unread {
     }
 }
 
-/// Writes seconds as schedulers read them.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
 pub(super) fn time_text(seconds: f64) -> String {
     let minutes = (seconds / 60.0).ceil() as u64;
     format!("{:02}:{:02}:00", minutes / 60, minutes % 60)
 }
 
-/// Writes bytes as Slurm reads them, rounded up.
+/// As Slurm reads them, rounded up.
 pub(super) fn memory_text(bytes: f64) -> String {
     const MIB: f64 = 1_048_576.0;
     let mib = (bytes / MIB).ceil();

@@ -21,7 +21,7 @@ pub(super) struct BundleDirectory {
 }
 
 impl BundleDirectory {
-    /// Creates the directory, or uses an existing empty one.
+    /// Uses an existing directory if it is empty.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| io_failure("create", path, &error))?;
         let mut entries = fs::read_dir(path).map_err(|error| io_failure("read", path, &error))?;
@@ -34,7 +34,6 @@ impl BundleDirectory {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Uses a directory with results.
     pub(super) fn of_results(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
             return Ok(Self { path: path.to_owned() });
@@ -86,7 +85,6 @@ pub(super) fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
         .map_err(|line| Failure::Failed(format!("{}:{}: expected a hash and a path", path.display(), line.0)))
 }
 
-/// Hashes all files of the directory at `path`.
 pub(super) fn hash_files(path: &Path) -> io::Result<Manifest> {
     let mut files = BTreeMap::new();
     walk(path, "", DEPTH_MAX, &mut files)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polymeter_service::cgroup_mounts::Mounts;
 use serde::Serialize;
 
-/// Machine on which a bundle is made. Unknown values are absent.
+/// Unknown values are absent.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct MachineInfo {
     name: Option<String>,
@@ -30,7 +30,6 @@ struct CgroupInfo {
 }
 
 impl MachineInfo {
-    /// Reads below the root directory `root`.
     pub(super) fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let line = |path: &str| Some(text(path)?.trim().to_owned());

@@ -51,7 +51,6 @@ struct JobInfo<'a> {
     samples: u64,
 }
 
-/// Makes the bundle and prints the number of samples.
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut source = request.source.open_for(Some(request.job))?;
@@ -81,7 +80,7 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     terminal::print(&format!("{} of job {job_id} in {}\n", counted(samples, "sample"), out.display()))
 }
 
-/// Adds the stored data of the job. Returns the number of samples.
+/// Returns the number of samples.
 fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<u64, Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut report = gather(reader, job, None).map_err(failed)?;
@@ -116,7 +115,6 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     Ok(samples)
 }
 
-/// Adds the call stacks of the job, if some were sampled.
 fn add_stacks(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<(), Failure> {
     let choice = Choice { spans: vec![(None, job.sampled_ns.clone())], ..Choice::default() };
     let profile = Profile::read(reader, job.job_key, &choice)
@@ -131,7 +129,7 @@ fn add_stacks(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) 
         .add_text("flame.html", &html::flame_page(&title, &[stack_sums(&summary(&profile))], &tree, None))
 }
 
-/// Adds the provenance, the machine information, the page and at last the manifest.
+/// Adds the manifest at last.
 pub(super) fn add_origin(
     directory: &BundleDirectory,
     store: Option<String>,

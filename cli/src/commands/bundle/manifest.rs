@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// The manifest does not list itself.
+/// Not listed in itself.
 pub(super) const NAME: &str = "MANIFEST.sha256";
 
 /// Some 20,000 files, where a bundle has a dozen.
@@ -16,11 +16,10 @@ pub(super) const BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Hashes of the files of a bundle, by path.
+/// By path.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Manifest(pub(super) BTreeMap<String, String>);
 
-/// Number of the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidLine(pub(super) usize);
 
@@ -49,7 +48,6 @@ impl Manifest {
         files.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Differences to a directory with the files `found`.
     pub(super) fn differences(&self, found: &Self) -> Vec<Difference> {
         let listed = self.0.iter().filter_map(|(path, hash)| match found.0.get(path) {
             None => Some(Difference::Missing(path.clone())),
@@ -77,7 +75,7 @@ fn line_parts(line: &str) -> Option<(String, String)> {
     (is_hash && !path.is_empty()).then(|| (path.to_owned(), hash.to_owned()))
 }
 
-/// Hash of the file at `path` in hexadecimal digits.
+/// Hexadecimal digits.
 pub(super) fn hash(path: &Path) -> io::Result<String> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {

@@ -82,7 +82,6 @@ fn seal(results: &Path) -> Result<(), Failure> {
     terminal::print(&format!("sealed {} as a bundle\n", results.display()))
 }
 
-/// Compares the files of a bundle with its manifest.
 fn verify(bundle: &Path) -> Result<(), Failure> {
     let manifest = directory::read_manifest(bundle)?;
     let found =

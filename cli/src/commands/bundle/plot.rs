@@ -9,7 +9,7 @@ use polymeter_analysis::model::{Report, SeriesReport};
 
 pub(super) const NAME: &str = "plot.svg";
 
-/// Series in the plot at most; the samples contain all.
+/// Further series are in the samples only.
 const SERIES_MAX: usize = 100;
 
 /// Columns into which the points of a series are sorted.
@@ -22,12 +22,11 @@ const NAMES_WIDTH: f64 = 330.0;
 const ROW_HEIGHT: f64 = 64.0;
 const CURVE_HEIGHT: f64 = 50.0;
 
-/// Room above the first curve, below the last one, and at the sides.
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 const MARGIN: f64 = 10.0;
 
-/// Draws the series of a job that started at `started_ns`. Constant series are left out.
+/// Leaves out constant series.
 pub(super) fn render(report: &Report, started_ns: i64) -> String {
     let changed: Vec<&SeriesReport> = report.series.iter().filter(|series| series.has_changed()).collect();
     let drawn = changed.iter().take(SERIES_MAX);
@@ -49,7 +48,6 @@ pub(super) fn render(report: &Report, started_ns: i64) -> String {
     svg.finish()
 }
 
-/// Draws one series: its name, its range and its curve.
 fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, started_ns: i64) {
     let bottom = top + CURVE_HEIGHT;
     text(svg, (MARGIN, top + 30.0), Anchor::Start, &series.name(report.nodes.len() > 1));
@@ -73,7 +71,7 @@ fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, starte
     svg.polyline(means, "#0072b2");
 }
 
-/// Sorts the points of a series into columns; a column without points is none.
+/// A column without points is none.
 fn columns(series: &SeriesReport, wall_s: f64, started_ns: i64) -> Vec<Option<Interval>> {
     let mut columns: Vec<Option<Interval>> = vec![None; COLUMNS];
     for points in series.curve.intervals().iter().filter(|points| points.sum.is_finite()) {

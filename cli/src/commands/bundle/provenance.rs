@@ -10,27 +10,24 @@ use super::directory::BundleDirectory;
 use super::manifest;
 use crate::version::libraries;
 
-/// Name of the experiment's description in a bundle.
+/// In the bundle.
 pub(super) const DESCRIPTION: &str = "description.toml";
 
-/// Name of the lock file that pins the programs of an experiment.
 const LOCK: &str = "flake.lock";
 
 #[derive(Debug, Serialize)]
 pub(super) struct Provenance {
     pub(super) program: Version,
-    /// When the bundle was made, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub(super) made_us: i64,
-    /// Store that contained the job, without a password.
+    /// Without a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
-    /// Name of the experiment's description in the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<&'static str>,
-    /// Seed of the experiment's random numbers, from its description.
+    /// Of the experiment's random numbers, from its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<i64>,
-    /// Hash of the lock file in the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) flake_lock_sha256: Option<String>,
 }

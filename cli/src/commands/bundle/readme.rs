@@ -10,7 +10,6 @@ use super::manifest;
 use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
-/// Files of a job's bundle.
 const FILES: [(&str, &str); 13] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
@@ -39,7 +38,6 @@ const FILES: [(&str, &str); 13] = [
 /// Escapes in CSV files keep spreadsheets from running formulas.
 const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return is prefixed with an apostrophe, since a spreadsheet would run it as a formula. Characters that control a terminal, change the direction of text or are invisible are escaped as `\\u{202e}`. report.json and samples.parquet contain the original marks and labels.\n";
 
-/// Page of a job's bundle.
 pub(super) fn of_job(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
     // Viewers of Markdown pass elements of HTML on.
     let job_id = printable_name(&job.job_id).replace('&', "&amp;").replace('<', "&lt;");
@@ -93,7 +91,6 @@ fn repetition(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) 
     text + &format!("{} run -o again.db{options} -- {command}", program(provenance))
 }
 
-/// Page of an experiment's results.
 pub(super) fn of_results(provenance: &Provenance) -> String {
     let mut text = "# Results of an experiment\n\nprovenance.json states the program and revision that made this bundle and the time; machine.json describes the machine.\n\n## Repeat the experiment\n\n".to_owned();
     match (&provenance.description, flake(provenance)) {
@@ -117,12 +114,11 @@ fn verification() -> String {
     )
 }
 
-/// Command that runs this version of the program.
+/// This version of the program.
 fn program(provenance: &Provenance) -> String {
     flake(provenance).map_or_else(|| "polymeter".to_owned(), |flake| format!("nix run '{flake}' --"))
 }
 
-/// Flake of the revision, if it is known.
 fn flake(provenance: &Provenance) -> Option<String> {
     let revision = provenance.program.build.revision.as_ref()?;
     Some(format!("git+{}?rev={revision}", env!("CARGO_PKG_REPOSITORY")))

@@ -10,13 +10,11 @@ use crate::output::printable::csv_field;
 use crate::output::table::head;
 use polymeter_analysis::model::SourceReport;
 
-/// Name of a file, and its text.
 pub(super) type Table = (&'static str, String);
 
-/// A head and rows.
 type Rows = Vec<Vec<String>>;
 
-/// All tables of a job with `written` series.
+/// `written` are the series of the job.
 pub(super) fn tables(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -115,7 +113,6 @@ fn optional(number: Option<i64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// CSV with line feeds.
 fn csv_text(rows: &Rows) -> String {
     let mut text = String::new();
     for row in rows {

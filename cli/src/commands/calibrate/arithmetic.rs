@@ -10,7 +10,6 @@ pub(super) enum Precision {
     Single,
 }
 
-/// Instructions of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Instructions {
     /// Fused multiply-add of 512 bits.
@@ -66,7 +65,6 @@ impl Instructions {
 /// Chains of the portable loop, as numbers of double precision: as many as the registers hold.
 const CHAINS: usize = if cfg!(target_arch = "aarch64") { 32 } else { 20 };
 
-/// [`CHAINS`] as a number of operations.
 const CHAINS_F64: f64 = if cfg!(target_arch = "aarch64") { 32.0 } else { 20.0 };
 
 /// Defines a portable loop, which returns the number of chains. Where the compiler may assume that the
@@ -106,7 +104,6 @@ mod vectors {
     /// Chains of a loop: more than the latency of an instruction times those that begin in a cycle.
     const CHAINS: f64 = 12.0;
 
-    /// Returns the number of chains of numbers.
     pub(super) fn execute(instructions: Instructions, precision: Precision, rounds: u32) -> f64 {
         let lanes = match (instructions, precision) {
             (Instructions::Avx512, Precision::Double) => {

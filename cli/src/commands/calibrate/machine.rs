@@ -8,23 +8,22 @@ use std::time::Duration;
 use polymeter_proto::units;
 use polymeter_service::clock;
 
-/// Assumed size of the last-level caches if the kernel does not say.
+/// Assumed if the kernel does not say.
 const UNKNOWN_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How much larger than the last-level caches an array is.
 const CACHES: u64 = 4;
 
-/// Share of the available memory that the three arrays may take.
+/// Divisor: the three arrays take at most half of the available memory.
 const MEMORY_SHARE: u64 = 2;
 
-/// Time over which the load is measured.
 const LOAD_TIME: Duration = Duration::from_millis(500);
 
 fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// Parses a size such as `32768K`.
+/// Such as `32768K`.
 fn size_bytes(text: &str) -> Option<u64> {
     let (number, factor) = match text.strip_suffix('K') {
         Some(number) => (number, 1024),
@@ -33,7 +32,7 @@ fn size_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Size of all last-level caches of some CPUs; none if the kernel does not say.
+/// None if the kernel does not say.
 pub(super) fn cache_bytes(root: &Path, cpus: &[usize]) -> Option<u64> {
     let mut caches: BTreeMap<(u32, String), u64> = BTreeMap::new();
     for cpu in cpus {
@@ -60,7 +59,7 @@ pub(super) struct Sizes {
     pub(super) is_enough: bool,
 }
 
-/// Sizes for the triad, for last-level caches of this size on a machine with this much available memory.
+/// For last-level caches of this size on a machine with this much available memory.
 pub(super) fn sizes(cache_bytes: Option<u64>, available_bytes: Option<u64>) -> Sizes {
     let wanted = cache_bytes.unwrap_or(UNKNOWN_CACHE_BYTES).saturating_mul(CACHES);
     let room = available_bytes.map_or(u64::MAX, |available| available / MEMORY_SHARE / 3);
@@ -82,7 +81,6 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((idle + waiting, ticks.iter().sum()))
 }
 
-/// Measures the share of all CPUs that is in use.
 pub(super) fn load_percent(root: &Path) -> Option<f64> {
     let now = || ticks(&fs::read_to_string(root.join("proc/stat")).ok()?);
     let (idle_before, all_before) = now()?;

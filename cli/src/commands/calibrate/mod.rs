@@ -30,7 +30,7 @@ const LOAD_MAX_PERCENT: f64 = 5.0;
 /// Spread from which on the figures count as disturbed.
 const SPREAD_MAX_PERCENT: f64 = 10.0;
 
-/// Repetitions of each measurement: together they take some 12 s.
+/// All measurements together take some 12 s.
 const TRIAD: Repetitions = Repetitions { count: 7, length_ns: 700_000_000 };
 const ARITHMETIC: Repetitions = Repetitions { count: 5, length_ns: 400_000_000 };
 
@@ -77,7 +77,6 @@ struct Calibration {
     warnings: Vec<String>,
 }
 
-/// Bandwidth of the memory, in bytes per second.
 #[derive(Debug, Serialize)]
 struct Bandwidth {
     #[serde(flatten)]
@@ -87,7 +86,6 @@ struct Bandwidth {
     last_level_cache_bytes: Option<u64>,
 }
 
-/// Peak of floating-point operations.
 #[derive(Debug, Serialize)]
 struct Peak {
     #[serde(flatten)]
@@ -204,7 +202,7 @@ fn memory(root: &Path, cpus: &[usize], warnings: &mut Vec<String>) -> Result<Ban
     Ok(Bandwidth { rate, repetitions: TRIAD.count, array_bytes: sizes.array_bytes, last_level_cache_bytes })
 }
 
-/// Measures the peak of a precision with the fastest instructions.
+/// Uses the fastest instructions.
 fn peak(cpus: &[usize], precision: Precision) -> Result<Peak, Failure> {
     let with = |instructions: Instructions, repetitions: Repetitions| {
         rate(cpus, repetitions, || move || instructions.execute(precision, ROUNDS))

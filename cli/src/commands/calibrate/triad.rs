@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use polymeter_proto::units;
 
-/// Part of the arrays that is computed between two looks at the clock, in elements.
+/// Computed between two looks at the clock, in elements.
 const PIECE: usize = 16 * 1024;
 
 /// Bytes that an element moves, 16 of each array: two are read, one is written. The writes bypass the caches,
 /// which would read the old values first.
 const ELEMENT_BYTES: f64 = 48.0;
 
-/// Two numbers, which are stored together.
+/// Stored together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(align(16))]
 struct Element([f64; 2]);
@@ -34,7 +34,6 @@ impl Triad {
         Self { sums: array(0.5), first: array(1.0), second: array(2.0), next: 0 }
     }
 
-    /// Computes the next part. Returns the bytes that it moved.
     pub(super) fn step(&mut self) -> f64 {
         let Range { start, end } = self.next..(self.next + PIECE).min(self.sums.len());
         self.next = if end == self.sums.len() { 0 } else { end };

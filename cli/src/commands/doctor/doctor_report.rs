@@ -10,22 +10,17 @@ use super::role::Role;
 use crate::output::layout::width;
 use crate::output::printable::printable;
 
-/// Columns of the levels.
 const LABEL: usize = 13;
 
-/// Result of an examination. The order of the fields is that of the JSON.
+/// Its fields have the order of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     host: String,
-    /// Version of this command.
     version: &'static str,
-    /// User that ran it.
     user: String,
-    /// Roles in which the machine was examined.
     roles: Vec<Role>,
-    /// Findings of each level.
     counts: Counts,
-    /// The most serious first.
+    /// Most serious first.
     findings: Vec<Finding>,
 }
 

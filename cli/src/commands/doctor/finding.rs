@@ -6,11 +6,10 @@ use serde::Serialize;
 
 use super::role::Role;
 
-/// The most serious first.
+/// Most serious first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
-    /// Something does not work.
     Problem,
     /// Something works worse than it could, or will not work for long.
     Warning,
@@ -36,16 +35,14 @@ impl Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    /// Role of the machine to which it belongs.
     pub(super) role: Role,
     pub(super) level: Level,
-    /// State that was found, in one line.
+    /// One line.
     pub(super) text: String,
     /// One line, a command where possible; none if there is nothing to do.
     pub(super) remedy: Option<String>,
 }
 
-/// Findings of one check.
 #[derive(Debug)]
 pub(super) struct Findings {
     check: &'static str,
@@ -58,7 +55,6 @@ impl Findings {
         Self { check, role, list: Vec::new() }
     }
 
-    /// Adds a state that needs nothing.
     pub(super) fn ok(&mut self, text: impl Into<String>) {
         self.add(Level::Ok, text.into(), None);
     }
@@ -67,28 +63,25 @@ impl Findings {
         self.add(Level::NotChecked, reason.to_string(), None);
     }
 
-    /// Adds something that works worse than it could.
     pub(super) fn warning(&mut self, text: impl Into<String>, remedy: impl Into<String>) {
         self.add(Level::Warning, text.into(), Some(remedy.into()));
     }
 
-    /// Adds something that does not work.
     pub(super) fn problem(&mut self, text: impl Into<String>, remedy: impl Into<String>) {
         self.add(Level::Problem, text.into(), Some(remedy.into()));
     }
 
-    /// Adds the problem that a message of the form `cannot VERB OBJECT: CAUSE; REMEDY` states.
+    /// `message` has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
     pub(super) fn problem_of(&mut self, message: &str, otherwise: &str) {
         let (text, remedy) = split_remedy(message);
         self.problem(text, remedy.unwrap_or(otherwise));
     }
 
-    /// True if there is a problem or a warning.
     pub(super) fn has_any(&self) -> bool {
         self.list.iter().any(|finding| finding.level <= Level::Warning)
     }
 
-    /// Adds the problems and warnings of another collection.
+    /// Leaves out what is no problem or warning.
     pub(super) fn append_serious(&mut self, other: Self) {
         self.list.extend(other.list.into_iter().filter(|finding| finding.level <= Level::Warning));
     }
@@ -104,7 +97,6 @@ impl Findings {
     }
 }
 
-/// Splits a message behind its cause.
 fn split_remedy(message: &str) -> (&str, Option<&str>) {
     let parts = message.split_once("; type: ").or_else(|| message.rsplit_once("; "));
     parts.map_or((message, None), |(text, remedy)| (text, Some(remedy)))

@@ -25,7 +25,6 @@ use super::store_state::StoreState;
 use super::unit::Unit;
 use crate::failure::Failure;
 
-/// Port for users that `polymeter setup collector` sets.
 const USERS_PORT: u16 = 7718;
 
 pub(super) const AGENT_UNIT: &str = "polymeter-agent";
@@ -46,7 +45,7 @@ pub(super) struct Machine {
     store: OnceCell<Result<StoreState, Unexamined>>,
 }
 
-/// A configuration file, and its content or its faults.
+/// Has the content of a configuration file, or its faults.
 pub(super) struct Configured<T> {
     pub(super) path: PathBuf,
     pub(super) content: Result<T, Faults>,
@@ -118,7 +117,7 @@ impl Machine {
         Some(self.status.get_or_init(status).as_ref())
     }
 
-    /// Metrics of the node, with their availability, as the running agent lists them.
+    /// As the running agent lists them, with their availability.
     pub(super) fn metrics(&self) -> Option<Result<&[MetricLine], &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
         let metrics = || {
@@ -128,13 +127,12 @@ impl Machine {
         Some(self.metrics.get_or_init(metrics).as_deref())
     }
 
-    /// User of the agent: that of the running one, else that of its unit, else root, as which prologs start
-    /// it.
+    /// User of the running agent, else of its unit, else root, as which prologs start it.
     pub(super) fn agent_uid(&self) -> Result<u32, Unexamined> {
         self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
     }
 
-    /// User of the collector, as its unit names it, else root.
+    /// As its unit names it, else root.
     pub(super) fn collector_uid(&self) -> Result<u32, Unexamined> {
         uid_of_unit(self.collector_unit.as_ref())
     }
@@ -152,14 +150,14 @@ impl Machine {
         result.map_err(|faults| Unexamined::Faults { uid, faults })
     }
 
-    /// State of the collector's store, read with the rights of the collector's user.
+    /// Read with the rights of the collector's user.
     pub(super) fn store(&self) -> Result<&StoreState, &Unexamined> {
         let state = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
         self.store.get_or_init(|| self.as_collector("examine the store", state)?).as_ref()
     }
 }
 
-/// Name of a user, else the number.
+/// Falls back to the number.
 pub(super) fn user_name(uid: u32) -> String {
     users::name_of(uid).unwrap_or_else(|| uid.to_string())
 }

@@ -11,7 +11,6 @@ const SCHED_FIFO: u32 = 1;
 
 #[derive(Debug)]
 pub(super) struct Daemon {
-    /// Numeric id of the daemon's user.
     pub(super) uid: u32,
     /// Effective capabilities, one bit each; none if they are not known.
     pub(super) capabilities: Option<u64>,
@@ -22,7 +21,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Finds the daemon that listens at a Unix socket; none if there is none.
+    /// None if no one listens at the socket.
     pub(super) fn at(socket: &Path) -> Option<Self> {
         let peer = socket_peercred(UnixStream::connect(socket).ok()?).ok()?;
         let process = Process::new(peer.pid.as_raw_nonzero().get()).ok();

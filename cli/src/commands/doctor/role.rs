@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What a machine is for.
+/// A role of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Role {
@@ -18,7 +18,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Roles that the command line names, else those for which there are configuration files.
+    /// Takes those that the command line names, else those with configuration files.
     pub(super) fn of_machine(named: &[Self], agent: &Path, collector: &Path) -> Vec<Self> {
         let mut roles = named.to_vec();
         if roles.is_empty() {

@@ -15,18 +15,16 @@ pub(super) struct StoreState {
     pub(super) storage: Storage,
     pub(super) retention: Vec<LevelState>,
     pub(super) missing_roles: Vec<String>,
-    /// Jump of the clock for which no rows are removed.
+    /// No rows are removed because of it.
     pub(super) clock_jump: Option<ClockJump>,
-    /// Agents that sent something in the last day.
     pub(super) agents: Vec<AgentRow>,
-    /// Disk that contains the store.
     pub(super) disk: Result<Disk, UnknownSpace>,
     /// None if the disk lasts for years, or the growth is not known.
     pub(super) days_until_full: Option<u32>,
 }
 
 impl StoreState {
-    /// Reads the state with the rights of the calling thread.
+    /// Uses the rights of the calling thread.
     pub(super) fn read(url: &StoreUrl) -> Result<Self, StoreError> {
         let mut store = Administration::open(url)?;
         let (storage, retention, now_us) = (store.storage()?, store.retention()?, store.now_us()?);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories of units, in their order of precedence.
+/// In their order of precedence.
 const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -17,14 +17,13 @@ pub(super) struct Unit {
     /// None for root.
     pub(super) user: Option<String>,
     pub(super) capabilities: Vec<String>,
-    /// Limit of real-time priorities; none if it is not set.
+    /// None if it is not set.
     pub(super) rt_priority: Option<u64>,
-    /// It starts with the machine.
     pub(super) is_enabled: bool,
 }
 
 impl Unit {
-    /// Reads the unit `name` below `root`; none if it is not installed.
+    /// Looks below `root`; none if the unit is not installed.
     pub(super) fn read(root: &Path, name: &str) -> Option<Self> {
         let file = format!("{name}.service");
         let directories = DIRECTORIES.map(|directory| root.join(directory.trim_start_matches('/')));
@@ -59,7 +58,7 @@ impl Unit {
     }
 }
 
-/// Drop-ins of a unit, by their names.
+/// Sorted by their names.
 fn drop_ins(directories: &[PathBuf], file: &str) -> Vec<PathBuf> {
     let of_directory = |directory: &PathBuf| fs::read_dir(directory.join(format!("{file}.d"))).ok();
     let entries = directories.iter().filter_map(of_directory).flatten().flatten().map(|entry| entry.path());
@@ -69,7 +68,7 @@ fn drop_ins(directories: &[PathBuf], file: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Parses a limit. The hard limit is behind a colon.
+/// Takes the hard limit, which is behind a colon.
 fn limit(value: &str) -> Option<u64> {
     let hard = value.rsplit_once(':').map_or(value, |(_, hard)| hard);
     if hard == "infinity" { Some(u64::MAX) } else { hard.parse().ok() }

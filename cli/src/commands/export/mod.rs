@@ -74,10 +74,10 @@ pub(crate) struct ExportArguments {
     json: bool,
 }
 
-/// Property of a file with the roles of devices.
+/// Key of a property of the file.
 pub(crate) const DEVICES: &str = "polymeter.devices";
 
-/// Roles of devices, by node and by the label that names the device, `device=8:0`.
+/// By node and by the label that names the device, `device=8:0`.
 pub(crate) type Roles = BTreeMap<String, BTreeMap<String, String>>;
 
 impl ExportArguments {
@@ -246,7 +246,7 @@ fn properties(
     Ok(vec![("polymeter.job".to_owned(), described), (DEVICES.to_owned(), roles)])
 }
 
-/// Roles of the devices of the job, and of its nodes if they are exported.
+/// Includes those of the nodes if they are exported.
 fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Roles, StoreError> {
     let of_nodes = arguments.with_nodes.then_some(SeriesScope::NodesOf(job.job_key));
     let mut roles = Roles::new();
@@ -260,7 +260,7 @@ fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Re
     Ok(roles)
 }
 
-/// Label that names a device, as `key=value`; none if no label does.
+/// `key=value`; none if no label names a device.
 pub(crate) fn device_label(labels: &Labels) -> Option<String> {
     let mut pairs = labels.iter().filter(|(key, _)| ["device", "interface"].contains(key));
     pairs.next().map(|(key, value)| format!("{key}={value}"))
@@ -271,7 +271,7 @@ fn processors(reader: &mut dyn Read, job: &JobRow) -> Result<BTreeMap<String, Pr
     Ok(known.map(|row| (row.node.clone(), row.processors())).collect())
 }
 
-/// Description of the job that is stored in the file.
+/// Describes the job in the file.
 fn job_properties(job: &JobRow, processors: &BTreeMap<String, Processors>) -> serde_json::Value {
     json!({
         "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,

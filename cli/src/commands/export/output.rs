@@ -58,7 +58,6 @@ impl Output {
         path.map_or_else(|| "to the standard output".to_owned(), |path| printable(&path).into_owned())
     }
 
-    /// Returns the open file, once.
     pub(super) fn take_file(&mut self) -> Result<Box<dyn Write + Send>, Failure> {
         Ok(match self.file.take() {
             Some(file) => Box::new(file),
@@ -72,7 +71,7 @@ impl Output {
     }
 }
 
-/// Format of a file according to its extension; Parquet without one.
+/// According to the extension; Parquet without one.
 fn format_of(path: Option<&Path>) -> Result<Format, Failure> {
     let Some((path, extension)) = path.and_then(|path| Some((path, path.extension()?))) else {
         return Ok(Format::Parquet);

@@ -16,10 +16,10 @@ use crate::output::progress::Progress;
 use crate::report::choice::ChosenJob;
 use crate::store_failure::store_failure;
 
-/// Stacks of processes whose texts are kept at most, about a kilobyte each.
+/// About a kilobyte each.
 const TEXTS_MAX: usize = 20_000;
 
-/// Metrics and nodes of the exported call stacks; an empty list is all.
+/// An empty list is all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) metrics: &'a [Selector],

@@ -43,7 +43,6 @@ enum Format {
     Firefox,
 }
 
-/// Extensions of files, and their formats.
 const EXTENSIONS: [(&str, Format); 6] = [
     (".html", Format::Html),
     (".folded", Format::Collapsed),
@@ -53,10 +52,10 @@ const EXTENSIONS: [(&str, Format); 6] = [
     (".txt", Format::Text),
 ];
 
-/// Width of text that is not for a terminal.
+/// Used where stdout is no terminal.
 const COLUMNS: usize = 80;
 
-/// Processes in the Firefox profiler at most, those with the most time.
+/// Those with the most time.
 const THREADS: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -158,7 +157,6 @@ pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
     write(arguments, &encoded(format, arguments, &job, &profile, &tree, difference.as_ref()))
 }
 
-/// Reads the chosen samples of a job.
 fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result<(JobRow, Profile), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let ChosenJob { job, step, .. } = choose(source, Some(wanted))?;
@@ -188,7 +186,7 @@ fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result
     )))
 }
 
-/// Processes of a rank, each with its node.
+/// Each with its node.
 fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(String, u32)>, Failure> {
     let of_rank = ranks.iter().filter(|(_, known)| **known == rank);
     let processes: BTreeSet<(String, u32)> = of_rank.map(|(process, _)| process.clone()).collect();
@@ -208,7 +206,7 @@ fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(Stri
     )))
 }
 
-/// Spans of time of the chosen samples, each with its node.
+/// Of the chosen samples, each with its node.
 fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Spans, Failure> {
     let now_us = clock::realtime_us();
     let bound = |time: Option<TimeInJob>, otherwise| time.map_or(otherwise, |time| time.time_ns(job, now_us));

@@ -10,24 +10,20 @@ use crate::output::table::table_within;
 /// Functions with a smaller share of the time are left out.
 const SHARE_MIN: f64 = 0.005;
 
-/// Lines of the tree at most.
 const LINES: usize = 200;
 
-/// Functions in the table of a comparison.
 const COMPARED: usize = 30;
 
-/// Width of the columns with shares, and the blanks for each caller.
 const SHARE: usize = 8;
 const STEP: usize = 2;
 
-/// Maximum width of the blanks, as a share of the line.
+/// Share of the line.
 const BLANKS_MAX: usize = 3;
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A function with its module.
 fn name(function: &Function) -> String {
     let module = if function.has_symbol() && !function.module.is_empty() {
         format!(" ({})", function.module)

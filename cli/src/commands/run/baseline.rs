@@ -6,7 +6,7 @@ use polymeter_proto::period::Period;
 
 use crate::failure::Failure;
 
-/// Standard metrics. Those that a machine does not have are left out.
+/// Those that a machine does not have are left out.
 const STANDARD: [&str; 16] = [
     "cpu.usage",
     "cpu.user",
@@ -26,7 +26,6 @@ const STANDARD: [&str; 16] = [
     "perf.task_clock",
 ];
 
-/// Standard metrics of a command without a cgroup.
 const OF_PROCESSES: &str = "process.*";
 
 /// Rules for the standard metrics at the period `every`, and for the requested ones, `SELECTOR[=PERIOD]`. A

@@ -15,27 +15,24 @@ use rustix::fs::{FlockOperation, flock};
 /// scheduling, and therefore the measurement.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "cpuacct", "blkio", "pids", "perf_event"];
 
-/// Prefix of the names of these directories.
 const PREFIX: &str = "polymeter-run-";
 
 /// Attempts to create a directory. Another run may remove it as that of a dead run.
 const ATTEMPTS: usize = 5;
 
-/// Depth to which the cgroups within the command's cgroup are searched.
 const DEPTH_MAX: usize = 16;
 
-/// The command's cgroup. Dropping it moves the remaining processes back to their original cgroup, and removes
-/// it.
+/// Cgroup of the command. Dropping it moves the remaining processes back to their original cgroup, and
+/// removes it.
 #[derive(Debug, Default)]
 pub(crate) struct RunCgroup {
     directories: Vec<RunDirectory>,
 }
 
-/// Directory of the command's cgroup in one hierarchy.
+/// In one hierarchy.
 #[derive(Debug)]
 struct RunDirectory {
     path: PathBuf,
-    /// Original cgroup of the processes.
     origin: PathBuf,
     /// Keeps other runs from removing the directory.
     _lock: File,
@@ -51,7 +48,7 @@ pub(crate) struct OccupiedCgroup {
 }
 
 impl OccupiedCgroup {
-    /// Adds the cgroup of the same run in another hierarchy.
+    /// Adds the same run's cgroup in another hierarchy.
     fn add(&mut self, other: Self) {
         self.directories.extend(other.directories);
         let new: Vec<String> =
@@ -220,7 +217,6 @@ fn remove_if_dead(directory: &Path) -> Option<OccupiedCgroup> {
     }
 }
 
-/// Processes of a cgroup and of its descendants.
 fn processes(directory: &Path, depth: usize) -> io::Result<Vec<String>> {
     let mut found: Vec<String> =
         fs::read_to_string(directory.join("cgroup.procs"))?.lines().map(str::to_owned).collect();

@@ -51,7 +51,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write the report to {}", path.display()), error)
 }
 
-/// Creates a temporary directory that other users cannot enter, whatever the umask is.
+/// Other users cannot enter it, whatever the umask is.
 pub(super) fn private_directory(parent: &Path) -> io::Result<TempDir> {
     let own = Permissions::from_mode(0o700);
     tempfile::Builder::new().prefix("polymeter-").permissions(own).tempdir_in(parent)
@@ -59,12 +59,11 @@ pub(super) fn private_directory(parent: &Path) -> io::Result<TempDir> {
 
 pub(super) struct SampleFile {
     pub(super) path: PathBuf,
-    /// Directory of a temporary file; removed with its contents at the end.
+    /// Removed with its contents at the end.
     temporary: Option<TempDir>,
 }
 
 impl SampleFile {
-    /// Uses the file at `path`, or a temporary one.
     pub(super) fn new(path: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = path {
             own_file::check(path).map_err(|error| {
@@ -77,7 +76,6 @@ impl SampleFile {
         Ok(Self { path: directory.path().join("run.db"), temporary: Some(directory) })
     }
 
-    /// Line of the report on the samples of a job.
     pub(super) fn note(&self, store: &StoreUrl, job_id: &str) -> String {
         if self.temporary.is_some() {
             return format!("  {:<LABEL$}not kept; keep them with -o FILE\n", "samples");

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use super::signals::Dispositions;
 use crate::failure::Failure;
 
-/// Exit status of a held command whose `polymeter run` died.
+/// Status if `polymeter run` dies meanwhile.
 const ABANDONED: libc::c_int = 125;
 
 /// A process that does not execute its program before it is released. Dropping it ends it.
@@ -81,7 +81,6 @@ impl HeldCommand {
         self.pid
     }
 
-    /// Lets the process execute its program.
     pub(crate) fn release(self) -> Result<Child, Failure> {
         let Self { mut release, spawning, program, .. } = self;
         // The write fails if the held process was killed; its status tells.
@@ -109,7 +108,7 @@ fn close_copy(descriptor: RawFd) {
     }
 }
 
-/// Waits for a byte from the parent; ends the process if the parent has died.
+/// Ends the process if the parent has died.
 fn wait_for_release(mut released: &PipeReader) -> io::Result<()> {
     loop {
         match released.read(&mut [0]) {

@@ -41,7 +41,6 @@ fn name(name: OsString) -> Result<Text, String> {
     }
 }
 
-/// Parses the name of a variable.
 fn variable(name: &str) -> Result<String, String> {
     match name.split_once('=') {
         None if !name.is_empty() => Ok(name.to_owned()),
@@ -53,7 +52,7 @@ fn variable(name: &str) -> Result<String, String> {
 }
 
 impl IdentityOptions {
-    /// Identity of a command, and remarks on variables that are not set.
+    /// Also remarks on variables that are not set.
     pub(super) fn details(&self, command: &[OsString], mounts: &Mounts) -> (JobDetails, Vec<String>) {
         let set = self.env.iter().filter_map(|name| Some((name.as_str(), std::env::var_os(name)?)));
         let missing = self.env.iter().filter(|name| std::env::var_os(name).is_none());
@@ -79,7 +78,6 @@ impl IdentityOptions {
     }
 }
 
-/// CPUs on which the command may run.
 pub(super) fn facts() -> JobFacts {
     let cpus = sched_getaffinity(None).ok().map(|cpus| cpus.count());
     JobFacts { cores: cpus.filter(|cpus| *cpus > 0), ..JobFacts::default() }

@@ -57,10 +57,9 @@ pub(crate) use signals::ignore_file_size_signal;
 use totals::Before;
 use unstored_end::CommandEnd;
 
-/// Address at which agent and collector connect within the process.
+/// Within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
 
-/// Maximum time for committing the last samples at the end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -105,7 +104,7 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Requests of the form `SELECTOR[=PERIOD]`.
+    /// Of the form `SELECTOR[=PERIOD]`.
     fn requested(&self) -> Vec<String> {
         let stacks = self.stacks.map(|period| format!("stacks.cpu={period}"));
         self.metrics.iter().cloned().chain(stacks).collect()
@@ -261,7 +260,6 @@ fn run_sampled(
     Ok(CommandOutcome { status: totals::status_code(status), end, notes })
 }
 
-/// Stores values that this program measured.
 fn push(
     agent: &Agent,
     job_id: &Identifier,
@@ -280,7 +278,7 @@ fn push(
     Ok(())
 }
 
-/// Stores what the run used, as the collector of a cluster does some time after the end of a job.
+/// As the collector of a cluster does some time after the end of a job.
 fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), StoreError> {
     const LEASE_US: i64 = 60_000_000;
     let Some(ended_ns) = job.ended_ns else { return Ok(()) };

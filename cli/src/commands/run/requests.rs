@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::destination::private_directory;
 
-/// Maximum length of a socket's path (`sun_path` of unix(7), less the lock's suffix).
+/// `sun_path` of unix(7), less the lock's suffix.
 const PATH_MAX: usize = 100;
 
-/// Private directory of the control socket; removed at the end.
+/// Has a private directory, which is removed at the end.
 #[derive(Debug)]
 pub(super) struct ControlSocket {
     directory: TempDir,
@@ -37,7 +37,7 @@ impl ControlSocket {
         self.directory.path().join("agent.sock")
     }
 
-    /// Variables of the command's environment that name the agent, the job, and the file with its samples.
+    /// They name the agent, the job, and the file with its samples.
     pub(super) fn environment(&self, job_id: &str, samples: &Path) -> Vec<(&'static str, OsString)> {
         // The command may run in another directory.
         let samples = std::path::absolute(samples).unwrap_or_else(|_| samples.to_owned());
@@ -49,7 +49,6 @@ impl ControlSocket {
     }
 }
 
-/// Prefixes of metrics that are read from a cgroup.
 const OF_CGROUPS: [&str; 4] = ["cpu.", "memory.", "io.", "pids."];
 
 /// Describes each request `SELECTOR[=PERIOD]` none of whose metrics is sampled, or none of those of a cgroup

@@ -77,7 +77,6 @@ pub(crate) struct CaughtSignals {
 }
 
 impl CaughtSignals {
-    /// Begins to catch the signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let before = Dispositions::read();
         // Where it is ignored, as some daemons leave it, the kernel keeps no status of an ended command.
@@ -92,7 +91,7 @@ impl CaughtSignals {
         Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
     }
 
-    /// Dispositions from before the signals were caught.
+    /// From before the signals were caught.
     pub(crate) const fn before(&self) -> Dispositions {
         self.before
     }

@@ -10,13 +10,12 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::clock;
 use procfs::process::Process;
 
-/// Exit status as in a shell: that of the command, or 128 plus the signal that ended it.
+/// As in a shell: 128 plus the signal that ended the command, else its status.
 pub(crate) fn status_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Facts of a command that ended with `code`, or was ended by `signal`.
 pub(super) fn facts(code: Option<i32>, signal: Option<i32>) -> JobFacts {
     let state = if code == Some(0) { "COMPLETED" } else { "FAILED" };
     let number = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());

@@ -12,33 +12,21 @@ use polymeter_service::users;
 use crate::commands::keygen;
 use crate::failure::Failure;
 
-/// A change of the machine.
 #[derive(Debug)]
 pub(super) enum Change {
     /// Creates a directory, for the service's user if it is `is_services`.
-    Directory {
-        path: PathBuf,
-        is_services: bool,
-    },
+    Directory { path: PathBuf, is_services: bool },
     /// Writes a file that all users may read. One that exists is the packaged one, without changes.
-    File {
-        path: PathBuf,
-        text: String,
-    },
+    File { path: PathBuf, text: String },
     /// Makes a pair of keys: the secret one for the service's user.
-    Keys {
-        directory: PathBuf,
-        name: String,
-    },
-    Run {
-        user: Option<&'static str>,
-        words: Vec<String>,
-    },
+    Keys { directory: PathBuf, name: String },
+    /// Runs a program as a user.
+    Run { user: Option<&'static str>, words: Vec<String> },
 }
 
 #[derive(Debug)]
 pub(super) struct Step {
-    /// Effect as a verb and an object.
+    /// A verb and an object.
     pub(super) text: String,
     /// There is nothing to do.
     pub(super) is_done: bool,
@@ -47,7 +35,6 @@ pub(super) struct Step {
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// In their order.
     pub(super) steps: Vec<Step>,
     /// Path of each file that differs, and the lines that say how.
     pub(super) differences: Vec<(PathBuf, Vec<String>)>,
@@ -79,7 +66,7 @@ impl Plan {
         self.steps.push(Step { text, is_done, change: Change::Keys { directory, name: name.to_owned() } });
     }
 
-    /// Adds a program that is run as a user, unless its effect is there.
+    /// Done if its effect is there.
     pub(super) fn run(&mut self, user: Option<&'static str>, words: &[&str], is_done: bool) {
         let by = user.map_or_else(String::new, |user| format!(" as {user}"));
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -121,7 +108,6 @@ impl Plan {
         text
     }
 
-    /// Lays out what remains.
     pub(super) fn closing_text(&self) -> String {
         let lines: String = self.closing.iter().map(|line| format!("{line}\n")).collect();
         if lines.is_empty() { lines } else { format!("\n{lines}") }
@@ -129,7 +115,6 @@ impl Plan {
 }
 
 impl Step {
-    /// Changes the machine.
     pub(super) fn execute(&self) -> Result<(), Failure> {
         let failed = |error: io::Error| {
             let remedy =
@@ -154,13 +139,11 @@ impl Step {
     }
 }
 
-/// True if a file exists and belongs to the service's user.
 fn is_owned(path: &Path) -> bool {
     let owner = fs::metadata(path).map(|metadata| metadata.uid()).ok();
     owner.is_some() && owner == users::uid_of(SERVICE_USER)
 }
 
-/// Gives a file to the service's user.
 fn own(path: &Path) -> io::Result<()> {
     let uid = users::uid_of(SERVICE_USER).ok_or_else(|| {
         io::Error::other(format!("this system has no user {SERVICE_USER}; the packages create it, or: useradd --system {SERVICE_USER}"))
@@ -190,7 +173,7 @@ fn run(user: Option<&str>, words: &[String]) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {message}", output.status)))
 }
 
-/// Command that runs words as a user.
+/// Runs words as a user.
 pub(super) fn command_as(user: Option<&str>, words: &[String]) -> io::Result<Command> {
     use std::os::unix::process::CommandExt;
 

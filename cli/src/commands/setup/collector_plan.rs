@@ -9,13 +9,10 @@ use super::file::{Setting, quoted};
 use super::{create_database, file};
 use crate::failure::Failure;
 
-/// Packaged configuration.
 const EXAMPLE: &str = include_str!("../../../../deploy/collector.toml");
 
-/// Store without a server.
 const SQLITE: &str = "sqlite:/var/lib/polymeter/store.db";
 
-/// Socket of the pages.
 const API_SOCKET: &str = "/run/polymeter/api.sock";
 
 /// Store in a server on this machine, as which the service's user authenticates by its name.

@@ -1,9 +1,7 @@
 //! What all roles have in common.
 
-/// Configurations and keys.
 pub(super) const CONFIGURATION: &str = "/etc/polymeter";
 
-/// State of the daemons.
 pub(super) const STATE: &str = "/var/lib/polymeter";
 
 /// Options of every role.

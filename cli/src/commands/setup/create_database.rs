@@ -8,13 +8,12 @@ use crate::failure::Failure;
 
 const SUPERUSER: &str = "postgres";
 
-/// Directory of the server's sockets.
 const SOCKETS: &str = "/run/postgresql";
 
-/// Name of the role and of the database, which is that of the service's user.
+/// Role and database have the name of the service's user.
 const NAME: &str = "polymeter";
 
-/// Database that every server has.
+/// Exists on every server.
 const ANY_DATABASE: &str = "postgres";
 
 /// Finds a store whose roles have no rights yet: the collector, which may not create roles, made it before

@@ -70,7 +70,7 @@ fn with(example: &str, key: &str, value: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A line for each setting that the file at `path` does not have.
+/// A line for each setting that the file does not have.
 fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>, Failure> {
     let invalid =
         |error| Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()));
@@ -92,12 +92,12 @@ fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>,
     Ok(different)
 }
 
-/// Text as a TOML string.
+/// A string of TOML.
 pub(super) fn quoted(text: &str) -> String {
     json(text)
 }
 
-/// Value as JSON, whose strings are also strings of TOML.
+/// JSON, whose strings are also strings of TOML.
 fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

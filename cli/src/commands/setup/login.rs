@@ -7,7 +7,6 @@ use super::common::{CONFIGURATION, Common};
 use super::file::{self, quoted};
 use crate::failure::Failure;
 
-/// Packaged configuration.
 const EXAMPLE: &str = include_str!("../../../../deploy/client.toml");
 
 #[derive(Debug, clap::Args)]

@@ -61,7 +61,6 @@ pub(crate) fn execute(arguments: &SetupArguments) -> Result<(), Failure> {
     }
 }
 
-/// Asks on the terminal.
 fn is_confirmed() -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

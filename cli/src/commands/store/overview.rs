@@ -10,10 +10,8 @@ use crate::disk::{UnknownSpace, disk_of};
 use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
-/// Kept jobs that are listed at most.
 const KEPT_MAX: usize = 20;
 
-/// Remedy for a clock that jumped.
 const CONFIRM: &str = "Correct the clock; if it is right, run polymeter store confirm-clock";
 
 #[derive(Debug, Serialize)]
@@ -28,7 +26,6 @@ pub(super) struct Overview {
     /// Mean of the last days, without what retention removes.
     growth_bytes_per_day: u64,
     disk_free_bytes: Option<u64>,
-    /// Why the disk is not known.
     disk_unknown: Option<String>,
     /// Null if the disk lasts for years, or is not known.
     days_until_full: Option<u32>,
@@ -50,13 +47,11 @@ struct LevelLine {
     next_drop: Option<NextDrop>,
 }
 
-/// Part of a level that is removed next.
 #[derive(Debug, Serialize)]
 struct NextDrop {
     from: String,
     to: String,
     bytes: Option<u64>,
-    /// Day on which it is removed.
     on: String,
 }
 
@@ -203,7 +198,7 @@ impl LevelLine {
     }
 }
 
-/// Part of a level that is removed next. A part of kept jobs may be older.
+/// Parts of kept jobs may be older.
 fn next_drop(level: Level, keep: Keep, parts: &[Part], now_us: i64) -> Option<NextDrop> {
     let keep_us = i64::from(keep.days()?) * DAY_US;
     let is_next = |part: &&Part| part.level == level && part.end_us + keep_us > now_us;

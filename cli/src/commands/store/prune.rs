@@ -31,7 +31,6 @@ pub(crate) struct PruneArguments {
     json: bool,
 }
 
-/// A part that is removed.
 #[derive(Debug, Serialize)]
 struct Line {
     relation: &'static str,

@@ -10,7 +10,6 @@ use polymeter_analysis::charts::{Charts, pack};
 
 use crate::output::printable::printable;
 
-/// Makes invisible characters of all names visible.
 pub(super) fn printable_charts(mut charts: Charts) -> Charts {
     let make = |name: &mut String| *name = printable(name).into_owned();
     for row in &mut charts.rows {

@@ -6,7 +6,7 @@ use polymeter_proto::units;
 use super::element::{Cell, Table};
 use crate::report::summary::figure;
 
-/// Writes the section of the charts, which the script fills.
+/// Writes the section that the script fills with charts.
 pub(super) fn section(page: &mut String, charts: &Charts) {
     page.push_str("<section aria-labelledby=\"charts\">\n<h2 id=\"charts\">Over time</h2>\n");
     if charts.charts.is_empty() {

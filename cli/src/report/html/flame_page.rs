@@ -5,7 +5,6 @@ use polymeter_page::flame;
 
 use super::{data, document, element};
 
-/// Page of a tree, or of a difference of trees.
 pub(crate) fn flame_page(
     title: &str,
     remarks: &[String],

@@ -12,7 +12,7 @@ pub(super) fn title(report: &Report) -> String {
     format!("Job {}{name}", report.job)
 }
 
-/// Writes the verdict, and the facts about the job that are known.
+/// Writes what is known of the job.
 pub(super) fn header(page: &mut String, report: &Report) {
     let submission = &report.submission;
     let job_name = known(submission.name.as_deref())
@@ -64,7 +64,7 @@ fn known(value: Option<&str>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty()).map(name)
 }
 
-/// Writes a time in UTC. The script replaces it by the time of the reader's zone.
+/// In UTC; the script replaces it by the time of the reader's zone.
 fn clock_time(time_us: i64) -> String {
     let utc = summary::time(time_us);
     format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))
@@ -138,7 +138,6 @@ fn with_code(text: &str) -> String {
     markup.collect()
 }
 
-/// Writes the completeness of the data, the cost of measuring and the notes.
 pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
     page.push_str("<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n");
     page.push_str(&format!("<p>Samples: {}.</p>\n", text(&summary::completeness(report, facts))));
@@ -169,7 +168,6 @@ pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
     page.push_str("</dl>\n</section>\n");
 }
 
-/// Writes the origin of the page.
 pub(super) fn footer(page: &mut String, now_us: i64) {
     page.push_str(&format!(
         "<footer><p>Made by polymeter {} at {}.</p></footer>\n",

@@ -25,12 +25,10 @@ pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {
     section(page, "sampling", "Quantities and their sampling", sampling, Some(plan(report)));
 }
 
-/// Writes the totals of the phases, if there are any.
 pub(super) fn phases(page: &mut String, report: &Report) {
     section(page, "phases", "Phases", vec![phase_totals(report)], None);
 }
 
-/// Writes the regions of instrumented programs, if there are any.
 pub(super) fn regions(page: &mut String, report: &Report) {
     let head = REGION_HEAD.into_iter().enumerate();
     let head = head.map(|(column, name)| (name, column < REGION_NAMES_FROM)).collect();
@@ -47,7 +45,7 @@ pub(super) fn regions(page: &mut String, report: &Report) {
     section(page, "regions", "Regions of the program", vec![table], None);
 }
 
-/// Writes the roofline, if floating-point operations were sampled.
+/// Writes nothing unless floating-point operations were sampled.
 pub(super) fn roofline(page: &mut String, report: &Report) {
     let Some(roofline) = &report.roofline else { return };
     let head = ROOFLINE_HEAD.into_iter().enumerate().map(|(column, name)| (name, column > 0)).collect();
@@ -71,7 +69,7 @@ pub(super) fn roofline(page: &mut String, report: &Report) {
     section(page, "roofline", "Roofline", vec![table], None);
 }
 
-/// Writes the functions in which the job spent its time, if call stacks were sampled.
+/// Writes nothing unless call stacks were sampled.
 pub(super) fn functions(page: &mut String, report: &Report) {
     let mut tables = Vec::new();
     for stacks in &report.call_stacks {
@@ -127,7 +125,6 @@ fn section(page: &mut String, id: &str, title: &str, tables: Vec<Table<'_>>, fol
     }
 }
 
-/// Keeps the rows at both ends of a long table.
 fn shorten(table: &mut Table<'_>) {
     let rows = table.rows.len();
     if rows > ROWS_MAX {
@@ -183,7 +180,7 @@ fn used_cells(used: &Resources, wall_s: f64) -> [Cell<'static>; 8] {
     ]
 }
 
-/// Describes the imbalance of CPU time between parts: the largest over the mean.
+/// Largest CPU time over the mean.
 fn imbalance_text(kind: &str, imbalance: &Imbalance<'_>) -> String {
     let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = imbalance;
     format!(
@@ -273,7 +270,7 @@ struct MetricSampling<'a> {
     periods: Vec<(&'a str, f64)>,
 }
 
-/// Periods of each metric, with the time for which they were in force on all nodes.
+/// Time for which each period was in force on all nodes.
 fn periods(report: &Report) -> Table<'_> {
     let head = vec![("metric", false), ("series", true), ("samples", true), ("periods in force", false)];
     let mut metrics: BTreeMap<&str, MetricSampling<'_>> = BTreeMap::new();
@@ -323,7 +320,6 @@ fn plan(report: &Report) -> Table<'_> {
     Table { caption: "Changes of the sampling plan", head, rows: rows.collect(), remarks: Vec::new() }
 }
 
-/// Parts of a job that a change of the plan concerns.
 fn level_name(level: Option<&str>) -> &'static str {
     match level {
         None => "job",

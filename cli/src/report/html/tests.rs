@@ -54,7 +54,7 @@ fn series(
     }
 }
 
-/// A job of a day with `others` further metrics, whose names contain `name`.
+/// A job of a day; the names of the `others` further metrics contain `name`.
 #[expect(clippy::too_many_lines, reason = "a value with every field")]
 fn report(nodes: usize, others: usize, name: &str) -> Report {
     let names: Vec<String> = (0..nodes).map(|node| format!("node{node:04}{name}")).collect();
@@ -145,8 +145,7 @@ fn report(nodes: usize, others: usize, name: &str) -> Report {
     report
 }
 
-/// Names of the elements that are open at the end; panics if elements are not nested, or an attribute is not
-/// quoted.
+/// Elements that are open at the end; panics if elements are not nested, or an attribute is not quoted.
 fn open_elements(html: &str) -> Vec<String> {
     const VOID: [&str; 3] = ["meta", "br", "rect"];
     let mut open: Vec<String> = Vec::new();

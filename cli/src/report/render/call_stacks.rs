@@ -9,7 +9,7 @@ use crate::report::summary::{
     FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
 };
 
-/// Functions of each metric, and those of phases, nodes and processes.
+/// By metric, phase, node and process.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.call_stacks.is_empty() {
         return paragraph::remark("no call stacks were sampled; sample stacks.cpu", limit);
@@ -54,7 +54,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A report with all parts.
     pub(in crate::report::render) fn report() -> StackReport {
         let function = |name: &str, self_s: f64, total_s: f64, is_spread: bool| FunctionReport {
             function: name.to_owned(),

@@ -14,7 +14,6 @@ pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     text
 }
 
-/// Sums of the ledger.
 fn samples(report: &Report) -> String {
     let ledger = &report.ledger;
     // Absent values, such as a limit that is not set, do not exist in their source.
@@ -44,7 +43,6 @@ fn samples(report: &Report) -> String {
     )
 }
 
-/// A loss, with its label.
 fn loss_text(loss: &LossReport) -> (&'static str, String) {
     let LossReport { node, source, samples, first_s, last_s, .. } = loss;
     let (node, cause) = (printable_name(node), printable(loss.cause()));
@@ -56,7 +54,6 @@ fn loss_text(loss: &LossReport) -> (&'static str, String) {
     ("lost", format!("{} of {source} on {node}, {interval}: {cause}", units::counted(samples, "sample")))
 }
 
-/// Ledger by source.
 pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
     let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS);
     let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];

@@ -15,13 +15,13 @@ pub(super) fn marks(report: &Report, detail: Detail, limit: Option<usize>) -> St
     table(mark_rows(report, report.nodes.len() > 1), detail, limit)
 }
 
-/// Changes of the plan and refused requests; empty if there are none.
+/// Empty without changes of the plan and refused requests.
 pub(super) fn plan(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let changes = change_rows(&report.plan_changes, detail, report.nodes.len() > 1);
     table(changes, detail, limit) + &table(refused_rows(&report.refused_requests), detail, limit)
 }
 
-/// Rows below a head; empty if there are none.
+/// Empty without rows.
 fn table(rows: Vec<Vec<String>>, detail: Detail, limit: Option<usize>) -> String {
     if rows.len() < 2 {
         return String::new();
@@ -37,7 +37,7 @@ fn seconds(time_s: f64) -> String {
     format!("{time_s:.3} s")
 }
 
-/// Rows of phases and instants by time, below a head.
+/// Phases and instants by time, below a head.
 fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     let cell = |time_s: Option<f64>| figure(time_s, seconds);
     let mut rows = Vec::new();
@@ -56,7 +56,7 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Rows of changes of the plan, below a head. Equal changes of several metrics share a row.
+/// Below a head. Equal changes of several metrics share a row.
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
     let listed = changes.iter().filter(|change| detail == Detail::All || !change.is_usual());
     let cell = |period: &Option<String>| figure(period.as_deref(), str::to_owned);
@@ -76,7 +76,7 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
     rows
 }
 
-/// Rows of refused requests, below a head. The same refusal by several nodes is listed once.
+/// Below a head. The same refusal by several nodes is listed once.
 fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
     let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
     for RefusedRequest { request, period, actor, reason, .. } in requests {

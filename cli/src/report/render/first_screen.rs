@@ -10,14 +10,12 @@ use polymeter_proto::units;
 /// Lines of the smallest terminal that shows the whole screen; it has 80 columns.
 pub(crate) const LINES: usize = 24;
 
-/// Columns of a label, and of a meter.
 const LABEL: usize = 10;
 const METER: usize = 20;
 
-/// Notes of a screen with a limited number of lines, at most.
+/// At most, on a screen with a limited number of lines.
 const NOTES: usize = 2;
 
-/// Minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
 /// Wraps lines if the number of columns is limited, and counts the findings that do not fit `lines_max`
@@ -46,7 +44,6 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
     lines
 }
 
-/// Lays out the verdict, and the line that names the job.
 pub(super) fn verdict(report: &Report, columns: usize) -> Vec<Line> {
     let lines = |style, text: &str| -> Vec<Line> {
         wrapped(text, columns).into_iter().map(|text| Line::of(style, text)).collect()
@@ -54,7 +51,7 @@ pub(super) fn verdict(report: &Report, columns: usize) -> Vec<Line> {
     [lines(Style::Bold, &report.verdict.text), lines(Style::Plain, &headline(report))].concat()
 }
 
-/// Describes the job: its name, the command of a run, resources and times, as far as they are known.
+/// As far as the facts are known.
 fn job(report: &Report, columns: usize, lines_max: usize) -> Vec<Line> {
     let run = report.submission.run.as_ref();
     let room = columns.saturating_sub(LABEL).max(TEXT_MIN);
@@ -72,12 +69,10 @@ fn job(report: &Report, columns: usize, lines_max: usize) -> Vec<Line> {
     texts.into_iter().filter_map(|(label, text)| Some(plain(label, text?, columns))).flatten().collect()
 }
 
-/// Lays out a label and a text beside it.
 fn plain(label: &str, text: String, columns: usize) -> Vec<Line> {
     labelled(label, Style::Plain, &[(Style::Plain, text)], columns)
 }
 
-/// Lays out a label and paragraphs beside it.
 fn labelled(label: &str, style: Style, paragraphs: &[(Style, String)], columns: usize) -> Vec<Line> {
     let room = columns.saturating_sub(LABEL).max(TEXT_MIN);
     let texts = paragraphs.iter().flat_map(|(style, text)| {
@@ -100,7 +95,7 @@ const fn style(level: Level) -> Style {
     }
 }
 
-/// Draws a meter; without a bar if the share is unknown.
+/// Without a bar if the share is unknown.
 fn meter(meter: &Meter, columns: usize) -> Vec<Line> {
     let label = Line::of(Style::Plain, left_aligned(meter.label, LABEL));
     let Some(share) = meter.share else { return plain(meter.label, meter.text.clone(), columns) };
@@ -116,7 +111,6 @@ fn meter(meter: &Meter, columns: usize) -> Vec<Line> {
     std::iter::once(first).chain(others).collect()
 }
 
-/// Full columns of a meter.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -126,7 +120,7 @@ fn filled(share: f64) -> usize {
     ((share.clamp(0.0, 1.0) * units::to_f64(METER as u64)).round() as usize).min(METER)
 }
 
-/// Lays out as many findings as fit `room` lines, and the number of the others.
+/// Lays out as many findings as fit `room` lines, and counts the others.
 pub(super) fn findings(report: &Report, columns: usize, room: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for (number, finding) in report.findings.iter().enumerate() {

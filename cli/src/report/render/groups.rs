@@ -8,13 +8,12 @@ use super::detail::Detail;
 use super::paragraph;
 use crate::report::summary::{self, Imbalance};
 
-/// Rows at each end of a table.
+/// Rows at each end.
 const ENDS: usize = 10;
 
-/// Row of a table: its name cells, and the resources.
 struct Group<'a> {
     names: Vec<String>,
-    /// Time to which the mean of the cores in use refers, in seconds.
+    /// Time to which the mean of the cores in use refers.
     time_s: f64,
     energy_joules: Option<f64>,
     used: &'a Resources,
@@ -110,7 +109,6 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
     text
 }
 
-/// Totals of the phases.
 pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let (names, totals) = summary::phase_totals(report);
     if totals.is_empty() {
@@ -144,10 +142,9 @@ fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Opti
     text
 }
 
-/// Points of a distribution: percent of the values, and a name.
+/// Percent of the values, and a name.
 const POINTS: [(usize, &str); 5] = [(0, "min"), (10, "10 %"), (50, "median"), (90, "90 %"), (100, "max")];
 
-/// Distribution of the cores in use and of the memory over groups.
 fn distribution(groups: &[Group<'_>], limit: Option<usize>) -> String {
     let cores = groups.iter().filter_map(Group::cores).collect();
     let memory = groups.iter().filter_map(|group| group.used.memory_bytes).collect();
@@ -168,7 +165,7 @@ fn points(name: &str, mut values: Vec<f64>, limit: Option<usize>, text: impl Fn(
     paragraph::remark(&format!("{name} of {}: {}", values.len(), points.join(", ")), limit)
 }
 
-/// Describes the imbalance of the CPU time: the largest over the mean, and both ends.
+/// Largest CPU time over the mean, and both ends.
 fn imbalance_text(kind: &str, imbalance: &Imbalance<'_>, limit: Option<usize>) -> String {
     let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = imbalance;
     let text = format!(

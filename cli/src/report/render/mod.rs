@@ -21,7 +21,7 @@ pub(crate) use paragraph::LABEL;
 use polymeter_analysis::model::Report;
 pub(crate) use sections::Sections;
 
-/// What is shown of a report without a choice of parts.
+/// Shown without a choice of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beginning {
     Screen,
@@ -58,7 +58,6 @@ fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     printable_lines(&format!("{usage}\n{series}\n{events}")).into_owned()
 }
 
-/// Writes the chosen sections; without a choice the beginning.
 pub(crate) fn chosen(
     report: &Report,
     sections: &Sections,
@@ -152,7 +151,6 @@ mod tests {
         }
     }
 
-    /// A report with all kinds of content.
     #[expect(clippy::too_many_lines, reason = "a value with every field")]
     fn report() -> Report {
         let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
@@ -304,7 +302,7 @@ mod tests {
 
     const ROOFS: Roofs = Roofs { memory_bytes_per_s: 1, double_flop_per_s: 2, single_flop_per_s: 3 };
 
-    /// A report in which every key of the JSON form occurs.
+    /// Every key of the JSON form occurs in it.
     fn full_report() -> Report {
         let mut report = report();
         report.rollup_s = Some(10.0);
@@ -333,8 +331,7 @@ mod tests {
         report
     }
 
-    /// Adds the paths of all keys of a value, such as `series[].metric`. The keys of maps with arbitrary
-    /// names are left out.
+    /// Adds the paths of all keys, such as `series[].metric`, except for those of maps with arbitrary names.
     fn add_paths(paths: &mut BTreeSet<String>, path: &str, value: &Value) {
         const MAPS: [&str; 3] = ["findings[].figures", "findings[].remedies", "run.environment"];
         match value {

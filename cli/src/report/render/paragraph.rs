@@ -4,13 +4,11 @@ use crate::output::layout::wrapped;
 use crate::output::printable::printable;
 use crate::output::table::table_within;
 
-/// In front of each line.
 const INDENT: &str = "  ";
 
-/// Minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// Width of the labels in front of the lines of a report.
+/// Width of the labels of a report.
 pub(crate) const LABEL: usize = 18;
 
 pub(super) fn indented_table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
@@ -29,7 +27,7 @@ pub(super) fn shortened_table(mut rows: Vec<Vec<String>>, lines_max: usize, limi
     text
 }
 
-/// Lays out a labelled line of a report, wrapped where there is a limit.
+/// Wrapped where there is a limit.
 pub(super) fn paragraph(label: &str, text: &str, limit: Option<usize>) -> String {
     let text = printable(text);
     let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(INDENT.len() + LABEL).max(TEXT_MIN));
@@ -37,7 +35,7 @@ pub(super) fn paragraph(label: &str, text: &str, limit: Option<usize>) -> String
     format!("{INDENT}{label:LABEL$}{lines}\n")
 }
 
-/// Lays out a remark about the table above it, in parentheses, wrapped where there is a limit.
+/// Belongs to the table above it; in parentheses, wrapped where there is a limit.
 pub(super) fn remark(text: &str, limit: Option<usize>) -> String {
     let text = printable(text);
     let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(INDENT.len() + 1).max(TEXT_MIN));

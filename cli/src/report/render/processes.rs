@@ -11,7 +11,6 @@ use super::paragraph;
 use crate::output::table::head;
 use crate::report::summary;
 
-/// Prefix of the names of their metrics.
 const METRICS: &str = "busiest.";
 
 #[derive(Debug, Default)]
@@ -19,7 +18,7 @@ struct Process<'a> {
     by_metric: BTreeMap<&'a str, &'a SeriesReport>,
 }
 
-/// Busiest processes, those with the most CPU time first.
+/// Those with the most CPU time first.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let mut processes: BTreeMap<(&str, &str), Process<'_>> = BTreeMap::new();
     for series in &report.series {
@@ -73,8 +72,7 @@ impl Process<'_> {
     }
 }
 
-/// Value of a label of a process. A program's name may contain anything, and comes first: the others are
-/// behind the last `,pid=`.
+/// A program's name may contain anything, and comes first: the others are behind the last `,pid=`.
 fn label<'a>(labels: &'a str, key: &str) -> &'a str {
     let Some((name, others)) = labels.rsplit_once(",pid=") else { return "-" };
     let (pid, started) = others.split_once(",started=").unwrap_or((others, "-"));

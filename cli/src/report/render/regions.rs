@@ -6,7 +6,7 @@ use super::detail::Detail;
 use super::paragraph;
 use crate::report::summary::{REGION_HEAD, region_remarks, region_row};
 
-/// Regions, those with the most time of their own first.
+/// Those with the most time of their own first.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.regions.is_empty() {
         return paragraph::remark("no program with regions ran; link it with -lpolymeter_regions", limit);
@@ -26,7 +26,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Regions with all parts.
     pub(in crate::report::render) fn regions() -> Vec<RegionReport> {
         let spread =
             RegionSpread { count: 2, least_s: 1.0, mean_s: 4.0, most_s: 7.0, most: "rank 1".to_owned() };

@@ -6,7 +6,7 @@ use super::detail::Detail;
 use super::paragraph;
 use crate::report::summary::{ROOFLINE_HEAD, roofline_remarks, roofline_row};
 
-/// Roofline of the whole job, and of its phases.
+/// Whole job, and its phases.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let Some(roofline) = &report.roofline else {
         return paragraph::remark("no floating-point operations were sampled (perf.flops)", limit);
@@ -29,7 +29,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A roofline with all parts.
     pub(in crate::report::render) fn roofline() -> Roofline {
         let whole = RooflinePart {
             phase: None,

@@ -60,7 +60,6 @@ impl Sections {
         self.chosen.is_empty()
     }
 
-    /// Lays out the chosen parts below the first lines.
     pub(super) fn text(&self, report: &Report, limit: Option<usize>, has_colours: bool) -> String {
         let (detail, columns) = (Detail::Summary, limit.unwrap_or(usize::MAX));
         let mut parts = vec![painted(&first_screen::verdict(report, columns), has_colours)];

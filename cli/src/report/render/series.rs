@@ -14,20 +14,18 @@ use polymeter_analysis::rates;
 use polymeter_analysis::regions::METRICS as REGIONS;
 use polymeter_proto::catalogue::PROCESS_RANK;
 
-/// Minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// Width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
 
-/// Periods of a series that are listed at most; of the others it states the number.
+/// Of further periods of a series the number is stated.
 const PERIODS: usize = 3;
 
-/// Metrics that a remark names at most; of the others it states the number.
+/// Of further metrics a remark states the number.
 const NAMED: usize = 4;
 
-/// Prefix of the names of metrics of the measurement itself.
+/// Metrics of the measurement itself.
 const OWN: &str = "agent.";
 
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -55,7 +53,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     text
 }
 
-/// Names the derived metrics that are unknown, with the reasons.
+/// Derived metrics that are unknown, with the reasons.
 fn unknown(report: &Report) -> Option<String> {
     let reason = |derived: &DerivedReport| {
         let reason = derived.reason.as_ref()?;
@@ -144,7 +142,6 @@ fn periods(series: &SeriesReport, most: usize) -> String {
     summary::periods(&in_force, most)
 }
 
-/// Adds a name unless it is already contained.
 fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
     if !names.contains(&name) {
         names.push(name);
@@ -182,7 +179,6 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
     remarks
 }
 
-/// Window of the rates of counters.
 struct Window<'a> {
     length_s: f64,
     /// Long enough for the counters.

@@ -7,7 +7,7 @@ use super::figures::on_nodes;
 
 const KWH: f64 = 3.6e6;
 
-/// Describes the energy of the job and its origin; none if it is unknown on all nodes.
+/// With its origin; none if it is unknown on all nodes.
 pub(crate) fn energy(report: &Report) -> Option<String> {
     let Energy { joules, watts_mean, is_estimate, nodes, parts } = report.energy.as_ref()?;
     let power =
@@ -23,7 +23,6 @@ pub(crate) fn energy(report: &Report) -> Option<String> {
     ))
 }
 
-/// Name of a part in a sentence.
 fn name(part: &str) -> &str {
     match part {
         "node" => "whole nodes",

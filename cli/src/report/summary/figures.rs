@@ -47,7 +47,7 @@ pub(super) fn on_nodes(known: u64, report: &Report) -> String {
     }
 }
 
-/// Totals of the phases: the names of the columns, and a row for each phase, the longest first.
+/// Names of the columns, and a row for each phase, the longest first.
 pub(crate) fn phase_totals(report: &Report) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let totals = phases::totals(report);
     let has_energy = totals.iter().any(|phase| phase.energy_joules.is_some());
@@ -71,13 +71,13 @@ pub(crate) fn phase_totals(report: &Report) -> (Vec<&'static str>, Vec<Vec<Strin
     (head, rows)
 }
 
-/// Imbalance of CPU time between the parts of a job.
+/// Of CPU time between the parts of a job.
 pub(crate) struct Imbalance<'a> {
     /// Largest time over the mean.
     pub(crate) ratio: f64,
-    /// Part with the largest time, and this time.
+    /// Part with the largest time.
     pub(crate) most: (&'a str, String),
-    /// Part with the smallest time, and this time.
+    /// Part with the smallest time.
     pub(crate) least: (&'a str, String),
 }
 
@@ -86,7 +86,7 @@ impl<'a> Imbalance<'a> {
         Self::of(report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s)))
     }
 
-    /// Imbalance between the tasks of each step, with the name of the step.
+    /// With the name of each step.
     pub(crate) fn of_steps(report: &'a Report) -> impl Iterator<Item = (&'a str, Option<Self>)> {
         report.tasks.chunk_by(|one, other| one.step == other.step).map(|tasks| {
             let step = tasks.first().map_or("", |task| task.step.as_str());

@@ -5,10 +5,9 @@ use polymeter_proto::text::abridged_list;
 
 use crate::output::printable::{printable, printable_name};
 
-/// Nodes that a line names at most.
+/// Nodes that a line names.
 pub(crate) const NODES_MAX: usize = 8;
 
-/// Names the job, its owner and its nodes.
 pub(crate) fn headline(report: &Report) -> String {
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
     let (job, owner) = (printable_name(&report.job), printable(&owner));

@@ -30,7 +30,7 @@ pub(crate) use stacks::{
 };
 pub(crate) use traffic::{file_systems, network};
 
-/// Name of the job, its account, queue and cluster; none if nothing is known.
+/// Also the account, queue and cluster; none if nothing is known.
 pub(crate) fn names(report: &Report) -> Option<String> {
     let submission = &report.submission;
     let known = |label: &str, value: Option<&str>| {
@@ -48,7 +48,7 @@ pub(crate) fn names(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Id as the scheduler displays it, if it differs from the job's own.
+/// None if it is the job's own id.
 pub(crate) fn display_id(report: &Report) -> Option<&str> {
     report.submission.display_id.as_deref().filter(|id| *id != report.job)
 }
@@ -58,13 +58,13 @@ pub(crate) fn command(run: &Run) -> Option<String> {
     run.command_line().map(|line| line + more)
 }
 
-/// Working directory of a run, and its host.
+/// Working directory, and host.
 pub(crate) fn place(run: &Run) -> Option<String> {
     let host = run.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
     run.directory.as_ref().map(|directory| format!("{directory}{host}"))
 }
 
-/// Nodes with their cores, GPUs and memory, as far as they are known.
+/// Nodes with their cores, GPUs and memory, where known.
 pub(crate) fn resources(report: &Report) -> String {
     let submission = &report.submission;
     let nodes = report.nodes.len() as u64;
@@ -85,7 +85,7 @@ pub(crate) fn resources(report: &Report) -> String {
     format!("{}{with}{}", units::counted(nodes, "node"), known.join(", "))
 }
 
-/// Elapsed time, and the limit if it is known.
+/// With the limit if it is known.
 pub(crate) fn elapsed(report: &Report) -> String {
     let limit = report.submission.time_limit_s.map(units::to_f64).map(units::elapsed);
     let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
@@ -131,7 +131,6 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
     if missing.is_empty() { "complete".to_owned() } else { missing.join(", ") }
 }
 
-/// Describes the cost of measuring a job on `nodes` nodes.
 pub(crate) fn measuring_cost(cost: &MeasuringCost, nodes: usize) -> String {
     let MeasuringCost { cpu_s, core_percent, highest_core_percent, .. } = cost;
     let used = format!("{cpu_s:.3} s CPU time");

@@ -16,7 +16,6 @@ pub(crate) fn groups<'a>(
     groups
 }
 
-/// Names the metrics of a group by the first one.
 pub(crate) fn names(metrics: &[&str]) -> String {
     match metrics {
         [] => String::new(),

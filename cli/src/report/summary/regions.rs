@@ -5,7 +5,6 @@ use polymeter_proto::units;
 
 use super::figure;
 
-/// Head of [`region_row`].
 pub(crate) const REGION_HEAD: [&str; 8] =
     ["self", "time", "of run", "entries", "threads", "self by rank", "most", "region"];
 

@@ -5,11 +5,10 @@ use polymeter_proto::units;
 
 use super::figure;
 
-/// Head of [`roofline_row`]: a name, and numbers.
+/// A name, and numbers.
 pub(crate) const ROOFLINE_HEAD: [&str; 7] =
     ["phase", "time", "FLOP/s", "memory", "FLOP/byte", "bound by", "of the roof"];
 
-/// Cells of a phase, or of the whole job.
 pub(crate) fn roofline_row(part: &RooflinePart) -> [String; 7] {
     [
         part.phase.clone().unwrap_or_else(|| "(whole job)".to_owned()),

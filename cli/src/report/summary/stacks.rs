@@ -4,7 +4,6 @@ use polymeter_analysis::model::{ActivityReport, FunctionReport, StackPart, Stack
 use polymeter_analysis::stacks::activities::activity_text;
 use polymeter_proto::units;
 
-/// Describes the samples of call stacks.
 pub(crate) fn stack_sums(report: &StackReport) -> String {
     format!(
         "{}: {} in {} of {}; {}; {:.1} % without symbol",
@@ -43,10 +42,8 @@ pub(crate) fn stack_activities(report: &StackReport) -> Option<String> {
     (!shares.is_empty()).then(|| shares.join(", "))
 }
 
-/// Least share of an activity that is described.
 const SHOWN_PERCENT: f64 = 1.0;
 
-/// Head of [`function_row`].
 pub(crate) const FUNCTION_HEAD: [&str; 6] =
     ["self", "total", "self time", "by process", "function", "module"];
 
@@ -66,7 +63,6 @@ pub(crate) fn function_row(function: &FunctionReport) -> [String; 6] {
     ]
 }
 
-/// Functions of a part of a job with their shares.
 pub(crate) fn part_functions(part: &StackPart) -> String {
     let function = |share: &polymeter_analysis::model::FunctionShare| {
         format!("{} {:.1} %", share.function, share.self_percent)

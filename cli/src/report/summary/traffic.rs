@@ -5,12 +5,12 @@ use polymeter_proto::units;
 
 use super::figures::on_nodes;
 
-/// Describes the traffic with networks; none if it is unknown on all nodes.
+/// None if the traffic is unknown on all nodes.
 pub(crate) fn network(report: &Report) -> Option<String> {
     line(report, true, "received", "sent")
 }
 
-/// Describes the traffic with file systems; none if it is unknown on all nodes.
+/// None if the traffic is unknown on all nodes.
 pub(crate) fn file_systems(report: &Report) -> Option<String> {
     line(report, false, "read", "written")
 }
@@ -31,7 +31,6 @@ fn part(report: &Report, traffic: &Traffic, received: &str, sent: &str) -> Strin
     )
 }
 
-/// Usual name of a network or file system.
 fn name(name: &str) -> &str {
     match name {
         "infiniband" => "InfiniBand",

@@ -13,7 +13,6 @@ use crate::output::terminal;
 /// Variable with which a script asks for candidates; its value is the name of the shell.
 const VARIABLE: &str = "_POLYMETER_COMPLETE";
 
-/// Program that scripts ask, found by the shell.
 const PROGRAM: &str = "polymeter";
 
 /// Joins the words that bash splits at = and :, which the script of clap does not.

@@ -14,7 +14,7 @@ use super::problem::report;
 use crate::connection::agent::ask_within;
 use crate::failure::Failure;
 
-/// Maximum time until an answer. The job's start is delayed meanwhile.
+/// Delays the job's start.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for starting an agent if none runs.
@@ -41,7 +41,6 @@ pub(crate) struct StartOptions {
     exit_when_idle: bool,
 }
 
-/// Result of a request to an agent that may not run.
 #[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 enum Attempt {
     Answered(Answer),
@@ -68,7 +67,6 @@ pub(super) fn ask_running(socket: &Path, verb: &Request) -> Result<Answer, Failu
     }
 }
 
-/// Starts an agent if none runs.
 pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions) -> Result<Answer, Failure> {
     match attempt(socket, verb)? {
         Attempt::Answered(answer) => return Ok(answer),

@@ -44,7 +44,7 @@ pub(super) struct DetailOptions {
 }
 
 impl DetailOptions {
-    /// Reads the details, and the number of cores on all nodes that `--tres` states.
+    /// Also reads the number of cores on all nodes that `--tres` states.
     pub(super) fn details(
         &self,
         said: &mut Said<'_, impl SchedulerEnvironment>,

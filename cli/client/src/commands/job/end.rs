@@ -67,7 +67,7 @@ pub(super) fn execute(arguments: &EndArguments) -> Result<ExitCode, Failure> {
 }
 
 impl EndDescription {
-    /// Builds the announcement of the end, and notes the fields that could not be read.
+    /// Notes the fields that could not be read.
     fn end(&self, environment: &impl SchedulerEnvironment) -> Result<(EndRequest, Unread), Failure> {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();

@@ -10,7 +10,7 @@ pub(super) trait SchedulerEnvironment {
     /// None if the variable is not set or empty.
     fn get(&self, name: &str) -> Option<String>;
 
-    /// Like [`Self::get`], but made printable.
+    /// Like [`Self::get`], but printable.
     fn printable(&self, name: &str) -> Option<String> {
         self.get(name).map(|text| escape(text.as_bytes().trim_ascii()))
     }
@@ -30,7 +30,7 @@ impl SchedulerEnvironment for ProcessEnvironment {
     }
 }
 
-/// Id of the job: that of an option, else the scheduler's.
+/// Prefers an option to the scheduler's variables.
 pub(super) fn job_id(
     option: Option<&String>,
     environment: &impl SchedulerEnvironment,

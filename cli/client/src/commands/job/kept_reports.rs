@@ -22,7 +22,6 @@ const REPORTS_MAX: usize = 20_000;
 /// Refusals of a report, one for each delivery, after which it is lost.
 const REFUSALS_MAX: u32 = 30;
 
-/// Longest request that is read from a file.
 const REPORT_BYTES: u64 = 64 * 1024;
 
 /// Directory of reports, which belongs to this user alone.
@@ -33,7 +32,7 @@ pub(super) struct KeptReports {
 
 struct Kept {
     path: PathBuf,
-    /// Name of the file without the number of refusals.
+    /// Without the number of refusals.
     name: String,
     refusals: u32,
 }

@@ -54,7 +54,6 @@ pub(crate) fn tolerates_wrong_usage(mut arguments: impl Iterator<Item = OsString
         && !arguments.any(|argument| argument == "--strict")
 }
 
-/// Reports on stderr and to syslog.
 pub(crate) fn report_error(message: &str) {
     problem::report(Severity::Error, message);
 }

@@ -34,7 +34,6 @@ fn says_nothing(text: &str) -> bool {
     text.is_empty() || NOTHING.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// Fields that could not be read.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Vec<(String, String)>);
 
@@ -103,7 +102,6 @@ impl<E: SchedulerEnvironment> Said<'_, E> {
     }
 }
 
-/// Why a field cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
     #[error("expected a whole number below 4294967296")]
@@ -212,8 +210,7 @@ pub(super) fn cores(per_node: &str) -> Result<u32, InvalidField> {
     })
 }
 
-/// Cores of one node in Slurm's notation; the place of the node in the list of nodes counts only where they
-/// differ.
+/// Their place in the list of nodes counts only where nodes differ.
 pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) -> Option<u32> {
     let rows: Vec<(u32, u32)> = cores_in_rows(per_node).collect::<Result<_, _>>().ok()?;
     let (first, _) = *rows.first()?;

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::step_level::StepLevel;
 
-/// Prefix of the request in the comment of a job.
 const PREFIX: &str = "polymeter:";
 
 /// Maximum size of a request: a comment can contain anything.
@@ -19,7 +18,6 @@ pub(super) struct SamplingRequest {
     pub(super) plan: BTreeMap<String, String>,
     pub(super) steps: BTreeMap<String, String>,
     pub(super) tasks: BTreeMap<String, String>,
-    /// Close the hardware events of the job.
     pub(super) pmu_release: bool,
     /// Duration of the lease and of the release.
     pub(super) duration: Option<String>,

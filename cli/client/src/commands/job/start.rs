@@ -18,7 +18,7 @@ use super::sampling_request::{self, SamplingRequest};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
 
-/// Variables of Slurm's versions with the nodes of the job.
+/// Depends on Slurm's version.
 const NODE_LISTS: [&str; 2] = ["SLURM_NODELIST", "SLURM_JOB_NODELIST"];
 
 /// GPUs of the job on this node: variables of Slurm, NVIDIA, AMD and OpenCL.
@@ -30,10 +30,10 @@ const GPU_LISTS: [&str; 5] = [
     "GPU_DEVICE_ORDINAL",
 ];
 
-/// Time after which a job without a time limit ends for Slurm: a year.
+/// For Slurm, a job without a time limit ends after a year.
 const UNLIMITED_S: u64 = 365 * 86_400;
 
-/// Exit status of a refusal, as for every command.
+/// As for every command.
 const REFUSED: u8 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -128,8 +128,7 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
 }
 
 impl JobDescription {
-    /// Builds the announcement of the job, and a warning for each field that cannot be read: the job is
-    /// tracked nevertheless.
+    /// Warns of each field that cannot be read: the job is tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
         let (mut details, cores) = self.details.details(&mut said);
@@ -177,7 +176,7 @@ impl JobDescription {
         Ok((start, said.unread.warnings().map(str::to_owned).collect()))
     }
 
-    /// Adds what variables of Slurm's prolog say about the job on this node, and about its time limit.
+    /// Adds what the prolog says about the job on this node, and about its time limit.
     fn add_what_slurm_gave(&self, details: &mut JobDetails, environment: &impl SchedulerEnvironment) {
         let per_node = environment.get("SLURM_JOB_CPUS_PER_NODE").filter(|_| self.cores.is_none());
         details.node_cores = per_node.and_then(|per_node| {
@@ -195,7 +194,6 @@ impl JobDescription {
         details.time_limit_s = details.time_limit_s.or(limit_s);
     }
 
-    /// Owner's sampling request, as it was written.
     fn request_text(&self, environment: &impl SchedulerEnvironment) -> Option<String> {
         if self.request.is_some() {
             return self.request.clone();

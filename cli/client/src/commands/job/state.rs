@@ -112,7 +112,7 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
 const LEFT: u8 = 3;
 
 impl StateDescription {
-    /// Builds the report, and notes the fields that could not be read.
+    /// Notes the fields that could not be read.
     fn request(&self, environment: &impl SchedulerEnvironment) -> Result<(StateRequest, Unread), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
         let (details, cores) = self.details.details(&mut said);

@@ -16,10 +16,8 @@ use crate::local::Program;
 use crate::output::terminal;
 pub use supplements::{SUPPLEMENTS, Supplement};
 
-/// Section of the manual.
 pub const USER_COMMANDS: &str = "1";
 
-/// Section of the manual.
 const DAEMONS: &str = "8";
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +52,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write {}", path.display()), error)
 }
 
-/// A command and its subcommands with their full names.
+/// With their full names.
 #[must_use]
 pub fn with_subcommands(command: Command) -> Vec<Command> {
     let mut command = command.disable_help_subcommand(true);
@@ -70,7 +68,6 @@ pub fn with_subcommands(command: Command) -> Vec<Command> {
     commands
 }
 
-/// Name and text of a page.
 pub fn page(command: Command, section: &str) -> Result<(String, String), Failure> {
     let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned();
     // The name of a subcommand has hyphens here, as that of its page.

@@ -8,7 +8,6 @@ pub struct Supplement {
     pub exit_status: &'static [Entry],
     pub environment: &'static [Entry],
     pub files: &'static [Entry],
-    /// Command lines, and their effects.
     pub examples: &'static [Entry],
 }
 
@@ -84,11 +83,8 @@ const RULES: Entry = ("/etc/polymeter/advice.d", "The site's rules for findings.
 const FILE: Entry = ("polymeter.db", "The store in the working directory, if no collector is configured.");
 const SCRIPTS: Entry = ("/usr/libexec/polymeter", "The scripts that schedulers call.");
 
-/// Of commands that ask agents and collectors.
 const REMOTE_ENVIRONMENT: &[Entry] = &[RUN, JOB, COLLECTOR];
-/// Of commands that ask agents and collectors.
 const REMOTE_FILES: &[Entry] = &[SOCKET, CLIENT, COLLECTOR_SOCKET];
-/// Of commands that read stored jobs.
 const READING_FILES: &[Entry] = &[CLIENT, COLLECTOR_SOCKET, FILE];
 
 pub const SUPPLEMENTS: &[Supplement] = &[

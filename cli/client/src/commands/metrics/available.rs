@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::{terminal, units};
 
-/// Prints the selected metrics of a job, or of the node if there is no job.
 pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Selector) -> Result<(), Failure> {
     let owners = if job.is_some() { "jobs" } else { "nodes" };
     let answer = ask(&agent.socket, &Request::Metrics(MetricsRequest { job }))?;

@@ -30,7 +30,6 @@ fn derived_text(derived: &[&Derived]) -> String {
     table(&rows)
 }
 
-/// Describes a formula and its inputs, whose names are between `quote`s.
 fn formula_text(formula: &Formula, quote: &str) -> String {
     let input = |input: &Input| {
         let name = match input.quantity {
@@ -108,10 +107,10 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// Cost of a read of each kind of sources, which `polymeter-bench read-cost --write` measures.
+/// Measured by `polymeter-bench read-cost --write`.
 const READ_COST: &str = include_str!("read_cost.md");
 
-/// The page docs/reference/metrics.md.
+/// Page docs/reference/metrics.md.
 pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\

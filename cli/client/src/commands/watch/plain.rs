@@ -12,7 +12,6 @@ use crate::output::terminal;
 pub(super) struct LineOptions {
     /// Print the agent's lines unchanged.
     pub(super) json: bool,
-    /// Samples after which the output ends.
     pub(super) count: Option<u64>,
 }
 

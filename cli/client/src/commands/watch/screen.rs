@@ -30,7 +30,6 @@ use crate::output::locale::replaced;
 /// Keys take effect immediately.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Capacity of the queue of keys.
 const KEYS_MAX: usize = 64;
 
 /// Shows the view until the user or a signal ends it, and returns the exit status.
@@ -83,7 +82,6 @@ pub(super) async fn show(
     }
 }
 
-/// Uses a connection of its own.
 fn send(target: RequestTarget, request: Request) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || target.ask(&request))
 }
@@ -112,7 +110,7 @@ fn events() -> mpsc::Receiver<Event> {
 /// Terminal in the mode of the view. It is restored on drop and on a panic.
 #[derive(Debug, Default)]
 struct Screen {
-    /// Columns and lines of the terminal when it was drawn last.
+    /// Columns and lines when it was drawn last.
     size: (u16, u16),
     shown: Vec<ScreenLine>,
 }
@@ -128,7 +126,7 @@ impl Screen {
         Ok(Self::default())
     }
 
-    /// Writes the lines that differ from those that are shown.
+    /// Writes only the lines that differ from those that are shown.
     fn draw(&mut self, view: &View) -> io::Result<()> {
         let size = terminal::size()?;
         let (columns, height) = size;
@@ -184,7 +182,6 @@ fn restore() -> io::Result<()> {
 
 enum SignalAction {
     Exit(u8),
-    /// Stop until continued.
     Suspend,
 }
 

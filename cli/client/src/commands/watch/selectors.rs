@@ -6,10 +6,9 @@ use polymeter_proto::name::Selector;
 
 use crate::failure::Failure;
 
-/// Prefix of metrics whose values users supply.
 const USER_SUPPLIED: &str = "user.";
 
-/// True if a selector may match a user-supplied metric, of which there is no list.
+/// There is no list of user-supplied metrics.
 fn may_be_user_supplied(selector: &Selector) -> bool {
     let literal = selector.as_str().split(['*', '?']).next().unwrap_or_default();
     literal.starts_with(USER_SUPPLIED) || (!selector.is_exact() && USER_SUPPLIED.starts_with(literal))
@@ -39,7 +38,7 @@ pub(super) fn check(selectors: &[Selector], of_job: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// A hint for each selector without a metric in the plan, which is the first line of a stream.
+/// `first` is the first line of a stream: the plan.
 pub(super) fn hints(selectors: &[Selector], first: &Answer) -> Vec<String> {
     let Answer::Plan(PlanAnswer { plan, .. }) = first else { return Vec::new() };
     let is_sampled = |selector: &Selector| plan.iter().any(|line| selector.matches(&line.metric));

@@ -14,7 +14,6 @@ use crate::local::WatchLine;
 
 #[derive(Debug)]
 pub(super) enum WatchSource {
-    /// An agent, as it takes samples.
     Agent(WatchStream),
     /// A thread that reads what the collector has stored.
     Collector(mpsc::Receiver<Result<WatchLine, Failure>>),
@@ -32,16 +31,14 @@ impl WatchSource {
     }
 }
 
-/// Receives the requests that keys of the view cause.
 #[derive(Debug, Clone)]
 pub(super) enum RequestTarget {
     Agent(PathBuf),
-    /// All nodes of the job.
+    /// Of the job.
     Collector(Arc<Collector>),
 }
 
 impl RequestTarget {
-    /// Of several nodes, a refusal is returned if there is one.
     pub(super) fn ask(&self, request: &Request) -> Result<Answer, Failure> {
         match self {
             Self::Agent(socket) => ask(socket, request),

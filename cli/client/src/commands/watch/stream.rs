@@ -15,15 +15,13 @@ use crate::local::WatchLine;
 /// Several times the agent's limit on the data that wait for a client.
 const LINE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Maximum time without a line; the agent reports its progress every second.
+/// The agent reports its progress every second.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connection on which the agent sends samples.
 #[derive(Debug)]
 pub(super) struct WatchStream {
     socket: PathBuf,
     stream: BufReader<UnixStream>,
-    /// Received part of an incomplete line.
     partial: Vec<u8>,
     /// When the next line must be complete.
     due: Instant,

@@ -80,7 +80,6 @@ fn delegated(root: &Path, name: &str, metrics: &str, findings: &mut Findings) {
     }
 }
 
-/// None if the file cannot be read.
 fn words(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }

@@ -20,10 +20,8 @@ const PROBLEM_US: i64 = 1_000_000;
 /// Synchronized clocks differ by less than a millisecond.
 const WARNING_US: i64 = 100_000;
 
-/// Maximum time of a request to the HTTP API.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of its answer.
 const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
@@ -33,7 +31,6 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// Compares this machine's clock with that of its collectors.
 fn own(machine: &Machine, findings: &mut Findings) {
     let mut is_measured = false;
     for endpoint in machine.user_endpoints() {
@@ -53,7 +50,7 @@ fn own(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Judges an offset and the most by which it may be wrong, in microseconds.
+/// In microseconds: an offset, and the most by which it may be wrong.
 fn judge(whose: &str, (offset_us, error_us): (i64, i64), findings: &mut Findings) {
     let certain_us = offset_us.abs().saturating_sub(error_us);
     let time = |us: i64| units::duration(us.unsigned_abs().saturating_mul(1000));
@@ -74,7 +71,6 @@ fn judge(whose: &str, (offset_us, error_us): (i64, i64), findings: &mut Findings
     }
 }
 
-/// An agent, as the HTTP API lists it.
 #[derive(Debug, Deserialize)]
 struct Agent {
     node: String,
@@ -141,7 +137,6 @@ fn of_delays(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Agents of the HTTP API at a Unix socket.
 fn agents(socket: &Path) -> io::Result<Vec<Agent>> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -169,7 +164,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Body of an answer of the HTTP API. HTTP/1.0 ends it with the connection.
+/// HTTP/1.0 ends the body with the connection.
 pub(super) fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = Stream::unix(socket, TIMEOUT)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;

@@ -20,10 +20,8 @@ use crate::commands::doctor::role::Role;
 
 const HANDSHAKE_MS: u32 = 3000;
 
-/// Maximum time to connect to this machine.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// First byte of every ZeroMQ greeting.
 const ZMTP_SIGNATURE: u8 = 0xff;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
@@ -86,7 +84,6 @@ fn greet_as_agent(
     }
 }
 
-/// Connects to the collector's own endpoint, as agents do.
 fn of_collector(machine: &Machine, findings: &mut Findings) {
     let Some(config) = machine.collector.valid() else { return };
     let listen = config.listen.as_str();
@@ -122,7 +119,7 @@ fn of_collector(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Connects to a ZeroMQ endpoint of this machine and reads the first byte of the peer's greeting.
+/// Reads the first byte of the peer's greeting.
 fn greets(endpoint: &str) -> io::Result<()> {
     let mut first = [0];
     if let Some(path) = endpoint.strip_prefix("ipc://") {
@@ -140,7 +137,6 @@ fn greets(endpoint: &str) -> io::Result<()> {
     if first == [ZMTP_SIGNATURE] { Ok(()) } else { Err(io::Error::other("another program listens there")) }
 }
 
-/// Connects to the collectors that users of this machine ask.
 fn of_users(findings: &mut Findings) {
     let endpoints = match Collector::find(None, None) {
         Ok(Some(collector)) => collector.endpoints().to_vec(),

@@ -9,13 +9,12 @@ use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 use crate::disk::{Disk, disk};
 
-/// Free space below which a disk counts as full: a checkpoint of a database may need as much.
+/// A checkpoint of a database may need as much.
 const FULL_BYTES: u64 = 64 << 20;
 
-/// Free space that is worth a warning.
 const LITTLE_BYTES: u64 = 1 << 30;
 
-/// Days until the disk is full that are a problem, and those that are worth a warning.
+/// A problem, and a warning: days until the disk is full.
 const DAYS: (u32, u32) = (7, 30);
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {

@@ -5,7 +5,6 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// Metrics of energy and power.
 const PREFIXES: [&str; 5] =
     ["node.energy.", "node.cray.", "node.ipmi.", "node.hwmon.power.", "node.gpu.energy"];
 

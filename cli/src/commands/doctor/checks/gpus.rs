@@ -8,11 +8,11 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// Manufacturers of GPUs by their PCI numbers, with the metrics of their GPUs.
+/// PCI number, name, and metrics.
 const MANUFACTURERS: [(&str, &str, &str); 3] =
     [("0x10de", "NVIDIA", "gpu.utilization"), ("0x1002", "AMD", "gpu.drm."), ("0x8086", "Intel", "gpu.drm.")];
 
-/// Classes of PCI devices that are GPUs: VGA, 3D and other controllers of displays.
+/// VGA, 3D and other controllers of displays.
 const CLASSES: [&str; 3] = ["0x0300", "0x0302", "0x0380"];
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
@@ -55,7 +55,6 @@ fn judge(count: usize, name: &str, metric: &str, line: Option<&MetricLine>, find
     }
 }
 
-/// Manufacturer of each GPU.
 fn vendors(machine: &Machine) -> Vec<String> {
     let read = |path: std::path::PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_owned());
     let devices = fs::read_dir(machine.mounts.sys().join("bus/pci/devices")).into_iter().flatten().flatten();

@@ -22,7 +22,6 @@ enum KeyFile {
     Secret(PathBuf),
     /// Others may read it, but not change it.
     Public(PathBuf),
-    /// Directory of the agents' public keys.
     Directory(PathBuf),
 }
 
@@ -33,7 +32,7 @@ impl KeyFile {
         }
     }
 
-    /// Reads the file with the rights of the calling thread.
+    /// Uses the rights of the calling thread.
     fn read(&self) -> Result<(), KeyFileError> {
         match self {
             Self::Secret(path) => read_key_pair(path).map(drop),
@@ -45,7 +44,6 @@ impl KeyFile {
         }
     }
 
-    /// Command that sets owner and mode.
     fn correct(&self, user: &str) -> String {
         let path = self.path().display();
         match self {
@@ -100,7 +98,7 @@ fn of_collector(keys: &CollectorKeyFiles) -> Vec<KeyFile> {
     own.into_iter().chain(agents.into_iter().map(KeyFile::Public)).collect()
 }
 
-/// Examines files with the rights of a daemon's user.
+/// Uses the rights of a daemon's user.
 fn examine(uid: u32, files: &[KeyFile], findings: &mut Findings) {
     let user = user_name(uid);
     let read = || files.iter().map(KeyFile::read).collect::<Vec<_>>();
@@ -123,7 +121,6 @@ fn examine(uid: u32, files: &[KeyFile], findings: &mut Findings) {
     }
 }
 
-/// What is wrong with a file, and the remedy.
 fn explained(file: &KeyFile, error: &KeyFileError, user: &str) -> (String, String) {
     let path = file.path().display();
     match error {

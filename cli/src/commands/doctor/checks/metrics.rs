@@ -9,7 +9,6 @@ use crate::commands::doctor::role::Role;
 /// Words of reasons that a right would remove.
 const DENIED: [&str; 4] = ["ermission denied", "not permitted", "capability", "CAP_"];
 
-/// True if a metric is unavailable for want of a right.
 pub(super) fn is_denied(reason: &str) -> bool {
     DENIED.iter().any(|word| reason.contains(word))
 }

@@ -32,9 +32,7 @@ use super::role::Role;
 struct Check {
     /// Part of the JSON.
     name: &'static str,
-    /// Roles of a machine for which it runs.
     roles: &'static [Role],
-    /// Examines the machine in one of the roles.
     run: fn(&Machine, Role, &mut Findings),
 }
 
@@ -70,7 +68,6 @@ const CHECKS: &[Check] = &[
     Check { name: "metrics", roles: NODE, run: metrics::check },
 ];
 
-/// Runs all checks for the roles of the machine.
 pub(super) fn run(machine: &Machine) -> Vec<Finding> {
     let mut all = Vec::new();
     for check in CHECKS {

@@ -10,13 +10,11 @@ use crate::commands::doctor::role::Role;
 
 const CONF: &str = "/etc/oar/oar.conf";
 
-/// Directory of the packaged scripts.
 const PACKAGED: &str = "/usr/libexec/polymeter/oar";
 
-/// Setting of a node's prologue.
 const PROLOGUE: &str = "PROLOGUE_EXEC_FILE";
 
-/// Settings of the scripts, the packaged file, and true if it belongs to nodes.
+/// Setting, packaged file, and true if it belongs to nodes.
 const HOOKS: [(&str, &str, bool); 4] = [
     (PROLOGUE, "prologue", true),
     ("EPILOGUE_EXEC_FILE", "epilogue", true),
@@ -47,7 +45,6 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// True if OAR's prologue starts an agent.
 pub(super) fn starts_agent() -> bool {
     let script = fs::read_to_string(CONF).ok().and_then(|text| value(&text, PROLOGUE));
     script.is_some_and(|path| Script::read(&path) == Script::Calls { starts_agent: true })
@@ -82,7 +79,7 @@ fn called(text: &str, setting: &str, packaged: &str, is_of_node: bool, findings:
     }
 }
 
-/// Path in a line `SETTING="PATH"`; the last one counts.
+/// Reads `SETTING="PATH"`; the last one counts.
 fn value(text: &str, setting: &str) -> Option<PathBuf> {
     let mut settings = text.lines().rev().filter_map(|line| line.trim().split_once('='));
     let (_, value) = settings.find(|(key, _)| key.trim() == setting)?;

@@ -5,20 +5,17 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Largest script that is read.
 const SCRIPT_BYTES: u64 = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Script {
-    /// It calls Polymeter.
     Calls {
         /// It lets Polymeter start an agent.
         starts_agent: bool,
     },
-    /// It does something else.
     Other,
     NotExecutable,
-    /// Has the reason.
+    /// With the reason.
     Unreadable(String),
 }
 
@@ -48,7 +45,7 @@ fn metadata_and_text(path: &Path) -> io::Result<(fs::Metadata, String)> {
     Ok((metadata, String::from_utf8_lossy(&fs::read(path)?).into_owned()))
 }
 
-/// Files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an asterisk.
+/// Expands a pattern of slurm.conf, sorted: an absolute path, whose last part may have an asterisk.
 pub(super) fn files(pattern: &str) -> Vec<PathBuf> {
     let path = Path::new(pattern);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

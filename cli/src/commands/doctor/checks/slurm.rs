@@ -8,18 +8,14 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// Directory of the packaged scripts.
 const PACKAGED: &str = "/usr/libexec/polymeter/slurm";
 
-/// Script that Slurm has to call.
 struct Hook {
-    /// Its setting in `slurm.conf`.
+    /// Key in `slurm.conf`.
     setting: &'static str,
-    /// Packaged file.
     packaged: &'static str,
-    /// What is missing without it, as the end of a message.
+    /// What is missing without the script; ends a message.
     missing: &'static str,
-    /// Daemon that runs it.
     daemon: Daemon,
 }
 
@@ -112,14 +108,13 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// True if Slurm's prolog starts an agent.
 pub(super) fn starts_agent() -> bool {
     let conf = SlurmConf::find().and_then(|path| SlurmConf::read(&path).ok()).unwrap_or_default();
     let mut scripts = conf.values("Prolog").into_iter().flat_map(files);
     scripts.any(|path| Script::read(&path) == Script::Calls { starts_agent: true })
 }
 
-/// Checks that a setting names a script that calls Polymeter.
+/// Examines whether the setting of `hook` names a script that calls Polymeter.
 fn called(conf: &SlurmConf, hook: &Hook, conf_path: &Path, findings: &mut Findings) {
     let Hook { setting, missing, daemon, .. } = hook;
     let values = conf.values(setting);
@@ -158,7 +153,7 @@ fn called(conf: &SlurmConf, hook: &Hook, conf_path: &Path, findings: &mut Findin
     }
 }
 
-/// Checks the settings without which jobs have no cgroups, or none in time.
+/// Without these settings jobs have no cgroups, or none in time.
 fn settings(conf: &SlurmConf, findings: &mut Findings) {
     if !conf.has("ProctrackType", "proctrack/cgroup") {
         findings.problem(
@@ -179,7 +174,6 @@ fn settings(conf: &SlurmConf, findings: &mut Findings) {
     }
 }
 
-/// True if this machine is one of the controllers.
 fn is_controller(conf: &SlurmConf) -> bool {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = |name: &str| name.split(['.', '(']).next().unwrap_or_default().to_owned();

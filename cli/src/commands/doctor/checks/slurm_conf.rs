@@ -12,23 +12,22 @@ const PLACES: [&str; 4] = [
     "/run/slurm/conf/slurm.conf",
 ];
 
-/// Deepest inclusion of files that is followed.
+/// Includes are followed to this depth.
 const DEPTH: u32 = 4;
 
-/// Settings of `slurm.conf`, by their names in lower case.
+/// By their names in lower case.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlurmConf {
     settings: BTreeMap<String, Vec<String>>,
 }
 
 impl SlurmConf {
-    /// Finds the file that Slurm uses.
     pub(super) fn find() -> Option<PathBuf> {
         let named = std::env::var_os("SLURM_CONF").map(PathBuf::from);
         named.into_iter().chain(PLACES.map(PathBuf::from)).find(|path| path.is_file())
     }
 
-    /// Reads a file, with those that it includes.
+    /// Also reads the files that it includes.
     pub(super) fn read(path: &Path) -> std::io::Result<Self> {
         let mut conf = Self::default();
         conf.add(path, &fs::read_to_string(path)?, DEPTH);

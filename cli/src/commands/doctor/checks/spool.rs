@@ -11,7 +11,6 @@ use crate::commands::doctor::machine::{Machine, user_name};
 use crate::commands::doctor::role::Role;
 use crate::disk::disk;
 
-/// Free space below which the disk of a spool counts as full.
 const FULL_BYTES: u64 = 16 << 20;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
@@ -46,7 +45,6 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     }
 }
 
-/// Checks that the agent's user can use the directory.
 fn rights(machine: &Machine, spool: &Path, findings: &mut Findings) {
     // An unknown user is a finding of another check.
     let Ok(uid) = machine.agent_uid() else { return };

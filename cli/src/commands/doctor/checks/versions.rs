@@ -20,7 +20,7 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// Compares the versions of the agents with that of this command, which belongs to the collector's package.
+/// This command belongs to the collector's package.
 fn agents(machine: &Machine, findings: &mut Findings) {
     let agents = match machine.store() {
         Ok(store) => &store.agents,
@@ -46,7 +46,7 @@ fn agents(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Compares the versions of the collectors that this machine's users ask with that of this command.
+/// Examines the collectors that this machine's users ask.
 fn collectors(machine: &Machine, findings: &mut Findings) {
     let mut is_known = false;
     for endpoint in machine.user_endpoints() {

@@ -27,13 +27,11 @@ use sha2::{Digest, Sha256};
 use super::error::{ImportError, InvalidFile};
 use crate::commands::export::{Roles, device_label};
 
-/// Version of the agent in the sessions, and source of all samples in the ledger.
+/// Stands for the version of the agent in the sessions, and for the source of all samples in the ledger.
 const IMPORT: &str = "import";
 
-/// Handle of the job in the sessions.
 const HANDLE: JobHandle = JobHandle(1);
 
-/// Description of a job in a file.
 #[derive(Debug, Deserialize)]
 pub(super) struct ExportedJob {
     job_id: String,
@@ -42,7 +40,7 @@ pub(super) struct ExportedJob {
     owner_uid: Option<u32>,
     account: Option<String>,
     queue: Option<String>,
-    /// Nodes on which the job was followed.
+    /// Where the job was followed.
     nodes: Vec<String>,
     node_list: Option<String>,
     cores: Option<u32>,
@@ -71,19 +69,18 @@ impl ExportedJob {
     }
 }
 
-/// A session, which has the samples of a node.
+/// A session with the samples of a node.
 struct Node {
     session: Arc<SessionRecord>,
     job: Arc<JobRecord>,
     /// Lines of the ledger: of the job, and of the node.
     lines: [Arc<LedgerLine>; 2],
-    /// Newest frame.
     sequence: u64,
-    /// The node's own series in the store, by metric and labels; none if they were not needed yet.
+    /// Series of the node itself in the store, by metric and labels; none if they were not needed yet.
     stored: Option<HashMap<(String, Labels), i64>>,
 }
 
-/// Frames of a file, in their order.
+/// In their order.
 pub(super) struct Frames {
     descriptor: JobDescriptor,
     facts: JobFacts,
@@ -95,7 +92,6 @@ pub(super) struct Frames {
     processors: BTreeMap<String, Processors>,
     digest: [u8; 32],
     received_us: i64,
-    /// Number of the last frame.
     sequence: u64,
     nodes: BTreeMap<String, Node>,
     series: HashMap<SeriesTexts, Arc<SeriesRecord>>,
@@ -220,7 +216,7 @@ impl Frames {
         frames
     }
 
-    /// Session of a node, which begins with the job.
+    /// Begins the session of the node with the job.
     fn node(&mut self, name: &str) -> Result<&mut Node, InvalidFile> {
         if !self.nodes.contains_key(name) {
             let processors = self.processors.get(name).copied().unwrap_or_default();
@@ -330,7 +326,7 @@ fn identifier(name: &str) -> Result<Identifier, InvalidFile> {
     Identifier::try_from(name).ok().ok_or_else(|| InvalidFile::Name(Text::of(name)))
 }
 
-/// Description of a metric. One that the catalogue does not have was supplied by a user: a gauge.
+/// A metric that the catalogue does not have was supplied by a user: a gauge.
 fn metric(texts: &SeriesTexts) -> Result<MetricDescriptor, InvalidFile> {
     let unit = Unit::ALL.into_iter().find(|unit| unit.as_str() == texts.unit);
     let unknown = || InvalidFile::Unit { metric: Text::of(&texts.metric), unit: Text::of(&texts.unit) };

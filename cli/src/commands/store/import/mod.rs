@@ -25,7 +25,6 @@ use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
-/// Property of a file that describes its job.
 const JOB: &str = "polymeter.job";
 
 #[derive(Debug, clap::Args)]
@@ -46,7 +45,7 @@ pub(crate) struct ImportArguments {
 struct Imported {
     file: String,
     job: String,
-    /// Samples in the file.
+    /// In the file.
     samples: u64,
     /// Those of them that the store did not have.
     stored: u64,
@@ -89,7 +88,7 @@ pub(super) fn execute(arguments: &ImportArguments) -> Result<(), Failure> {
     if arguments.json { terminal::print_json(&all) } else { Ok(()) }
 }
 
-/// Imports a file, in a transaction for each part of it.
+/// A transaction for each part of the file.
 fn import(store: &mut Store, url: &StoreUrl, path: &Path) -> Result<Imported, ImportError> {
     let digest = digest(File::open(path).map_err(ImportError::Open)?).map_err(ImportError::Read)?;
     let file = SamplesFile::open(File::open(path).map_err(ImportError::Open)?)?;

@@ -11,25 +11,24 @@ use crate::output::printable::{printable, printable_name};
 use crate::output::table::figure;
 use crate::output::{chart, units};
 
-/// Widths of a value and of a period, and the minimum width of a name.
+/// Widths; that of a name is a minimum.
 const VALUE: usize = 11;
 const PERIOD: usize = 6;
 const NAME_MIN: usize = 12;
-/// Width of a reason, and the minimum and maximum widths of a chart, if there is room.
+/// Widths, if there is room; those of a chart are its bounds.
 const REASON: usize = 16;
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// Additional width that is required for a reason or a chart in the rows.
+/// Required beyond a reason or a chart in the rows.
 const SPARE: usize = 12;
 
-/// Minimum height for a chart of the selected row below the table.
+/// Minimum height for a chart below the table.
 const CHART_LINES: usize = 12;
 
 /// Limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
 const MEMORY_LIMIT_MAX: f64 = 4.6e18;
 
-/// Width of the keys in the help page.
 const KEYS: usize = 17;
 
 const HELP: [(&str, &str); 7] = [
@@ -42,7 +41,7 @@ const HELP: [(&str, &str); 7] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-/// Widths of the table's columns; 0 for columns that are left out.
+/// 0 for columns that are left out.
 #[derive(Debug, Clone, Copy)]
 struct Widths {
     name: usize,
@@ -51,7 +50,6 @@ struct Widths {
 }
 
 impl Widths {
-    /// Fits the table into `columns`.
     fn fit(columns: usize, longest_name: usize) -> Self {
         // The mark of the selected row, and the blanks between columns.
         let fixed = 2 + VALUE + 1 + PERIOD + 1;
@@ -120,7 +118,6 @@ impl View {
         [Some(job), state, since, self.cores(), self.memory(), cost, time].into_iter().flatten().collect()
     }
 
-    /// Cores that the job uses, of those that it has.
     fn cores(&self) -> Option<String> {
         let used = units::number(self.job_total("cpu.usage")? / 1e9);
         Some(match self.facts.cores {
@@ -129,7 +126,6 @@ impl View {
         })
     }
 
-    /// Memory that the job uses, and its limit.
     fn memory(&self) -> Option<String> {
         let used = self.job_total("memory.current")?;
         let limit = self.job_total("memory.limit").filter(|limit| *limit < MEMORY_LIMIT_MAX);
@@ -139,19 +135,17 @@ impl View {
         Some(format!("{}{of}", units::value("bytes", used)))
     }
 
-    /// A style with a colour, if it is wanted and the terminal has colours.
     fn coloured(&self, colour: Color, is_wanted: bool) -> ContentStyle {
         let plain = ContentStyle::new();
         if is_wanted && self.has_colours { plain.with(colour) } else { plain }
     }
 
-    /// True if samples were lost, or not shown.
     fn has_losses(&self) -> bool {
         let is_lossy = |Progress { tally, .. }: Progress| tally.missed + tally.dropped > 0;
         self.not_shown > 0 || self.progress.is_some_and(is_lossy)
     }
 
-    /// Chart of a series within `columns`, and the values of its lowest and highest bars.
+    /// Chart within `columns`, and the values of its lowest and highest bars.
     fn chart_with_scale(&self, metric: &str, series: &RecentSeries, columns: usize) -> String {
         let mut scale = String::new();
         if let Some((base, max)) = chart::scale(&series.columns(self.now_us, columns)) {
@@ -164,7 +158,6 @@ impl View {
         format!("{bars}{scale}")
     }
 
-    /// Parts of the line about completeness.
     fn completeness(&self) -> Vec<String> {
         let Some(Progress { tally, .. }) = self.progress else {
             // Only the agent of a node reports progress.
@@ -231,7 +224,6 @@ impl View {
         format!("{}{reason}", name(&row.key))
     }
 
-    /// Last line of the screen: a message, or the keys.
     fn foot(&self, columns: usize) -> String {
         match self.mode {
             Mode::Filter => format!("/{}_", self.filter),
@@ -264,7 +256,7 @@ fn is_own_lease(line: &PlanLine) -> bool {
     line.actor.as_ref().is_some_and(|actor| plan::is_user(actor, you))
 }
 
-/// Time since the start of a job as schedulers print it.
+/// As schedulers print it.
 fn elapsed(us: i64) -> String {
     let seconds = us.max(0) / 1_000_000;
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);

@@ -12,10 +12,8 @@ use super::state::{Mode, View, ViewAction, plan_key};
 use crate::failure::Failure;
 use crate::output::units;
 
-/// Duration of a lease that a key requests.
 pub(super) const LEASE: &str = "10min";
 
-/// Rows that a page key moves.
 const PAGE: usize = 10;
 
 impl View {
@@ -73,7 +71,6 @@ impl View {
         ViewAction::None
     }
 
-    /// Requests another period for the selected metric.
     fn change_period(&mut self, next: fn(Period) -> Option<Period>) -> ViewAction {
         let rows = self.rows();
         let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) else { return ViewAction::None };
@@ -104,7 +101,7 @@ impl View {
         ViewAction::Ask(Box::new(request))
     }
 
-    /// Processes the reply to the pending request, or the error instead of it.
+    /// Takes the error in place of the reply, too.
     pub(in crate::commands::watch) fn handle_reply(&mut self, reply: Result<Answer, Failure>) -> ViewAction {
         let request = self.pending.take();
         match (reply, request) {

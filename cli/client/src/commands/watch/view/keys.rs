@@ -2,7 +2,6 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// Action of a key while rows are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Quit,
@@ -54,7 +53,6 @@ pub(super) fn is_press(key: KeyEvent) -> bool {
     key.kind != KeyEventKind::Release
 }
 
-/// Key that is pressed together with Ctrl.
 pub(super) fn with_control(key: KeyEvent) -> Option<KeyCode> {
     key.modifiers.contains(KeyModifiers::CONTROL).then_some(key.code)
 }

@@ -2,7 +2,6 @@
 
 use polymeter_proto::period::Period;
 
-/// From the shortest period to the longest.
 const STEPS_US: [u64; 21] = [
     100,
     200,

@@ -5,15 +5,13 @@ use std::collections::VecDeque;
 use crate::output::table::figure;
 use crate::output::units;
 
-/// Time that the chart covers.
 pub(super) const WINDOW_US: i64 = 60_000_000;
 
-/// Interval whose samples form one point of the chart.
+/// Samples within this interval form one point of the chart.
 const POINT_US: i64 = 250_000;
 
 #[derive(Debug, Clone, Copy)]
 struct Point {
-    /// Time and value of the last sample.
     last: (i64, f64),
     sum: f64,
     count: u32,
@@ -55,7 +53,7 @@ impl RecentSeries {
         }
     }
 
-    /// Time of the last sample, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub(super) fn last_us(&self) -> Option<i64> {
         self.points.back().map(|point| point.last.0)
     }
@@ -73,7 +71,6 @@ impl RecentSeries {
         figure(self.current(), |value| self.text(metric, value))
     }
 
-    /// Formats a value of a gauge, or a rate of a counter.
     pub(super) fn text(&self, metric: &str, value: f64) -> String {
         if self.is_counter {
             return units::rate(metric, &self.unit, value);

@@ -26,9 +26,7 @@ pub(super) type PlanKey = (String, Option<StepLevel>);
 pub(in crate::commands::watch) enum ViewAction {
     None,
     Quit,
-    /// Stop the process until it is continued.
     Suspend,
-    /// Send a request to the agent, and pass the answer to the view.
     Ask(Box<Request>),
 }
 
@@ -54,7 +52,6 @@ pub(in crate::commands::watch) struct View {
     pub(super) job: Option<String>,
     selectors: Vec<Selector>,
     series: BTreeMap<SeriesKey, RecentSeries>,
-    /// Lines of the plan, by metric and level.
     pub(super) plan: BTreeMap<PlanKey, PlanLine>,
     pub(super) progress: Option<Progress>,
     /// Samples that arrived faster than they were read.
@@ -63,7 +60,6 @@ pub(in crate::commands::watch) struct View {
     pub(super) filter: String,
     pub(super) mode: Mode,
     pub(super) message: String,
-    /// Request that has no answer yet.
     pub(super) pending: Option<Request>,
     pub(super) has_ended: bool,
     pub(super) now_us: i64,
@@ -184,14 +180,13 @@ impl View {
         self.selected = rows.get(at).map(|row| row.key.clone());
     }
 
-    /// Index of the selected row; the first if it no longer exists.
+    /// Falls back to the first if the selected row no longer exists.
     pub(super) fn position(&self, rows: &[Row<'_>]) -> Option<usize> {
         let selected = self.selected.as_ref();
         let found = rows.iter().position(|row| Some(&row.key) == selected);
         found.or_else(|| (!rows.is_empty()).then_some(0))
     }
 
-    /// Rows that match the filter, by metric and labels.
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
         let of_series = self.series.iter().map(|(key, series)| Row {
             key: key.clone(),
@@ -227,7 +222,7 @@ impl View {
         values.filter(|values| !values.is_empty()).map(|values| values.iter().sum())
     }
 
-    /// Time of the newest sample, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub(super) fn newest_us(&self) -> Option<i64> {
         self.series.values().filter_map(RecentSeries::last_us).max()
     }
