@@ -18,6 +18,10 @@ pub(crate) fn store_failure(action: &str, error: &StoreError) -> Failure {
     Failure::Failed(if text.starts_with("cannot ") { text } else { format!("{action}: {text}") })
 }
 
+pub(crate) fn cannot_read(error: StoreError) -> Failure {
+    store_failure("cannot read the store", &error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -106,13 +106,15 @@ fn own_directories() -> Vec<PathBuf> {
     OwnCgroups::read(&mounts.proc).map_or_else(|_| Vec::new(), |own| own.directories(&mounts))
 }
 
+/// Components of the deepest cgroup of the job that contains one of the directories `own`.
+fn depth(subject: &SubjectStatus, own: &[PathBuf]) -> Option<usize> {
+    let around = subject.cgroups.iter().filter(|cgroup| own.iter().any(|own| own.starts_with(cgroup)));
+    around.map(|cgroup| cgroup.components().count()).max()
+}
+
 /// Finds the job in whose cgroups a process with the directories `own` runs; of nested jobs the innermost.
 fn innermost_job<'a>(subjects: &'a [SubjectStatus], own: &[PathBuf]) -> Option<&'a str> {
-    let depth = |subject: &SubjectStatus| {
-        let around = subject.cgroups.iter().filter(|cgroup| own.iter().any(|own| own.starts_with(cgroup)));
-        around.map(|cgroup| cgroup.components().count()).max()
-    };
-    let jobs = subjects.iter().filter_map(|subject| Some((depth(subject)?, subject.job.as_deref()?)));
+    let jobs = subjects.iter().filter_map(|subject| Some((depth(subject, own)?, subject.job.as_deref()?)));
     jobs.max_by_key(|(depth, _)| *depth).map(|(_, job)| job)
 }
 

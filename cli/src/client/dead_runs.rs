@@ -53,8 +53,8 @@ fn process(job_id: &str) -> Option<u32> {
 /// True for a run on this machine whose process does not exist any more.
 fn is_gone(job: &JobRow) -> bool {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let exists = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
-    job.nodes == [host] && process(&job.job_id).is_some_and(|pid| !exists(pid))
+    job.nodes == [host]
+        && process(&job.job_id).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
 
 #[cfg(test)]

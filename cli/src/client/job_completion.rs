@@ -20,12 +20,14 @@ pub(crate) fn stored(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Only of jobs that have ended.
 pub(crate) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
-    let names = || {
-        let jobs = known_jobs(Some(true)).into_iter();
-        let names: BTreeSet<String> = jobs.filter_map(|job| job.name).collect();
-        names.into_iter().map(CompletionCandidate::new).collect()
-    };
-    beginning_with(current, within_patience(names))
+    beginning_with(
+        current,
+        within_patience(|| {
+            let jobs = known_jobs(Some(true)).into_iter();
+            let names: BTreeSet<String> = jobs.filter_map(|job| job.name).collect();
+            names.into_iter().map(CompletionCandidate::new).collect()
+        }),
+    )
 }
 
 pub(crate) fn running() -> Vec<CompletionCandidate> {
@@ -44,8 +46,10 @@ fn known_jobs(is_ended: Option<bool>) -> Vec<JobRow> {
 }
 
 fn jobs(is_ended: Option<bool>) -> Vec<CompletionCandidate> {
-    let candidate = |job: JobRow| {
-        CompletionCandidate::new(job.display_id.unwrap_or(job.job_id)).help(job.name.map(Into::into))
-    };
-    known_jobs(is_ended).into_iter().map(candidate).collect()
+    known_jobs(is_ended)
+        .into_iter()
+        .map(|job| {
+            CompletionCandidate::new(job.display_id.unwrap_or(job.job_id)).help(job.name.map(Into::into))
+        })
+        .collect()
 }

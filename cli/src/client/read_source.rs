@@ -14,7 +14,7 @@ use polymeter_store::reader::{Read, Reader};
 use super::dead_runs::end_killed;
 use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// Read if neither an option nor a configuration names a source.
 const DEFAULT_FILE: &str = "polymeter.db";
@@ -109,7 +109,7 @@ impl Source {
 
     pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
         end_killed(store);
-        let reader = Reader::open(store).map_err(|error| store_failure("cannot read the store", &error))?;
+        let reader = Reader::open(store).map_err(cannot_read)?;
         // A user with read access to a file can read all of it. A database may hide the jobs of others.
         let sees_all = rustix::process::geteuid().is_root() || store.file().is_some();
         let visible = if sees_all { Visible::All } else { Visible::Own };
@@ -124,10 +124,9 @@ impl Source {
 
     /// Waits a while for the first samples of the job.
     fn of_run(store: &StoreUrl, job: &str) -> Result<Self, Failure> {
-        let failed = |error| store_failure("cannot read the store", &error);
         let mut source = Self::of_store(store)?;
         for _ in 0..FIRST_SAMPLES_TRIES {
-            if source.reader.last_job(Some(job)).map_err(failed)?.is_some() {
+            if source.reader.last_job(Some(job)).map_err(cannot_read)?.is_some() {
                 break;
             }
             clock::sleep(FIRST_SAMPLES_PAUSE);

@@ -141,18 +141,20 @@ impl Read for RemoteReader {
             }
             Query::Samples { of, series, span_ns } => {
                 let parts = series.parts(limits::QUERY_SERIES, limits::QUERY_RANGES).into_iter();
-                let part = |series| Query::Samples { of: of.clone(), series, span_ns: span_ns.clone() };
-                parts.map(part).collect()
+                parts
+                    .map(|series| Query::Samples { of: of.clone(), series, span_ns: span_ns.clone() })
+                    .collect()
             }
             Query::Buckets { rollup, of, series, span_ns } => {
                 let parts = series.parts(limits::QUERY_SERIES, limits::QUERY_RANGES).into_iter();
-                let part = |series| Query::Buckets {
-                    rollup: *rollup,
-                    of: of.clone(),
-                    series,
-                    span_ns: span_ns.clone(),
-                };
-                parts.map(part).collect()
+                parts
+                    .map(|series| Query::Buckets {
+                        rollup: *rollup,
+                        of: of.clone(),
+                        series,
+                        span_ns: span_ns.clone(),
+                    })
+                    .collect()
             }
             Query::CandidateIds { .. }
             | Query::Usage { .. }

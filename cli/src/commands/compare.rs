@@ -16,7 +16,7 @@ use crate::output::layout::width;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 const GROUP_MAX: usize = 1000;
 
@@ -101,7 +101,7 @@ fn subjects(source: &mut Source, ids: &[String], known: &mut BTreeSet<i64>) -> R
             return Err(Failure::Usage(format!("cannot compare: job {id} is named twice")));
         }
         let report = gather(source.reader.as_mut(), &job, None);
-        let report = report.map_err(|error| store_failure("cannot read the store", &error))?;
+        let report = report.map_err(cannot_read)?;
         subjects.push(Subject::of(&report));
     }
     Ok(subjects)
@@ -122,8 +122,8 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     } else {
         let full = table_within(&rows(["DIFFERENCE", "95 % INTERVAL"], both_differences), None);
         let is_narrow = limit.is_some_and(|limit| full.lines().any(|line| width(line) > limit));
-        let short = || table_within(&rows(["CHANGE", "95 %"], short_differences), limit);
-        text.push_str(&if is_narrow { short() } else { full });
+        let short = ["CHANGE", "95 %"];
+        text.push_str(&if is_narrow { table_within(&rows(short, short_differences), limit) } else { full });
     }
     let hidden = comparison.rows.len() - shown.len();
     if hidden > 0 {

@@ -18,7 +18,7 @@ use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobsArguments {
@@ -153,7 +153,7 @@ fn has_collector() -> bool {
 fn print_stored(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
     let mut source = arguments.source.open()?;
     let jobs = source.reader.jobs(&arguments.filter(realtime_us()));
-    let jobs = jobs.map_err(|error| store_failure("cannot read the store", &error))?;
+    let jobs = jobs.map_err(cannot_read)?;
     if is_json {
         return terminal::print_json(&jobs.iter().map(json).collect::<Vec<_>>());
     }

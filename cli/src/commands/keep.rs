@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::store_failure::store_failure;
+use crate::store_failure::{cannot_read, store_failure};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeepArguments {
@@ -95,14 +95,13 @@ fn choose_one(url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failu
         let mut source = Source::of_store(url)?;
         return choose(&mut source, Some(&arguments.job)).map(|chosen| chosen.job);
     };
-    let failed = |error| store_failure("cannot read the store", &error);
     let filter = JobFilter {
         job_id: Some(arguments.job.clone()),
         job_key: Some(key),
         limit: 1,
         ..JobFilter::default()
     };
-    let mut jobs = Reader::open(url).map_err(failed)?.jobs(&filter).map_err(failed)?;
+    let mut jobs = Reader::open(url).map_err(cannot_read)?.jobs(&filter).map_err(cannot_read)?;
     jobs.pop().ok_or_else(|| {
         Failure::Failed(format!(
             "unknown job `{}` with the key {key}: the store does not contain it; omit --job-key",
@@ -128,17 +127,18 @@ fn text(kept: &Kept) -> String {
 mod tests {
     use super::*;
 
+    fn kept(is_kept: bool, until: Option<&str>, before: Option<&str>) -> String {
+        text(&Kept {
+            job: "4711".to_owned(),
+            job_key: 7,
+            is_kept,
+            until: until.map(str::to_owned),
+            dropped_before: before.map(str::to_owned),
+        })
+    }
+
     #[test]
     fn the_result_names_the_job_and_what_is_gone() {
-        let kept = |is_kept, until: Option<&str>, before: Option<&str>| {
-            text(&Kept {
-                job: "4711".to_owned(),
-                job_key: 7,
-                is_kept,
-                until: until.map(str::to_owned),
-                dropped_before: before.map(str::to_owned),
-            })
-        };
         assert_eq!(kept(true, None, None), "job 4711 is kept\n");
         assert_eq!(kept(false, None, None), "job 4711 is not kept any more\n");
         assert_eq!(

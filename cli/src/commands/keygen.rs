@@ -117,16 +117,22 @@ fn new_pair() -> zmq::Result<KeyPair> {
     }
 }
 
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
-    let failed = |error: io::Error| {
-        let remedy = if error.kind() == ErrorKind::AlreadyExists {
-            "; keys are never overwritten: move the old ones away, or choose another --name"
-        } else {
-            ""
-        };
-        Failure::Failed(format!("cannot write {}: {error}{remedy}", path.display()))
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let remedy = if error.kind() == ErrorKind::AlreadyExists {
+        "; keys are never overwritten: move the old ones away, or choose another --name"
+    } else {
+        ""
     };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    Failure::Failed(format!("cannot write {}: {error}{remedy}", path.display()))
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(|error| cannot_write(path, &error))?;
     // The umask may have restricted the mode.
     let written = file
         .set_permissions(Permissions::from_mode(mode))
@@ -135,7 +141,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     written.map_err(|error| {
         // A remaining file would make the next attempt fail.
         fs::remove_file(path).ok();
-        failed(error)
+        cannot_write(path, &error)
     })
 }
 

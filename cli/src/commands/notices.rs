@@ -10,7 +10,7 @@ use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 const ALL: &str = "all";
 
@@ -56,7 +56,7 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
     }
     let mut source = arguments.source.open()?;
     let rows = source.reader.notices(None, arguments.limit);
-    let rows = rows.map_err(|error| store_failure("cannot read the store", &error))?;
+    let rows = rows.map_err(cannot_read)?;
     if arguments.json {
         return terminal::print_json(&rows.iter().map(notice).collect::<Vec<_>>());
     }
@@ -112,16 +112,19 @@ mod tests {
     use super::*;
     use crate::snapshot;
 
-    #[test]
-    fn notices_are_laid_out_as_recorded() {
-        let row = |seconds: i64, rule: &str, result: Option<&str>| NoticeRow {
+    fn row(seconds: i64, rule: &str, result: Option<&str>) -> NoticeRow {
+        NoticeRow {
             time_ns: (1_795_357_800 + seconds) * 1_000_000_000,
             rule: rule.to_owned(),
             job_id: "4010".to_owned(),
             recipient: "zoe@example.org".to_owned(),
             result: result.map(str::to_owned),
             ..NoticeRow::default()
-        };
+        }
+    }
+
+    #[test]
+    fn notices_are_laid_out_as_recorded() {
         let rows = [
             row(3600, "idle-gpu", Some("mail: sent; webhook: the server answered with the status 500")),
             row(0, "memory-near-limit", None),

@@ -21,7 +21,7 @@ use crate::report::findings::add_findings;
 use crate::report::html;
 use crate::report::render::{self, Beginning, Sections};
 use crate::report::step::keep_step;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
@@ -60,7 +60,6 @@ pub(crate) struct ReportArguments {
 }
 
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
-    let failed = |error| store_failure("cannot read the store", &error);
     let advice = &arguments.advice;
     if advice != Path::new(advice::DIRECTORY) && !advice.is_dir() {
         return Err(Failure::Usage(format!(
@@ -73,7 +72,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let is_summary = page.is_none() && !arguments.jobstats;
     let chosen = match choose_any(&mut source, arguments.job.as_deref())? {
         Chosen::Array { id, jobs } if is_summary => {
-            let array = summarise(source.reader.as_mut(), &id, &jobs).map_err(failed)?;
+            let array = summarise(source.reader.as_mut(), &id, &jobs).map_err(cannot_read)?;
             return if arguments.json {
                 terminal::print_json(&array)
             } else {
@@ -83,7 +82,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
         Chosen::Array { id, jobs } => return Err(names_one_of(&id, &jobs)),
         Chosen::Job(chosen) => *chosen,
     };
-    let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
+    let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(cannot_read)?;
     if let Some(note) = chosen.note.filter(|note| !report.notes.contains(note)) {
         report.notes.push(note);
     }
@@ -93,7 +92,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     }
     if let Some(page) = page {
         if chosen.step.is_none() {
-            charts::refine(source.reader.as_mut(), &chosen.job, &mut report).map_err(failed)?;
+            charts::refine(source.reader.as_mut(), &chosen.job, &mut report).map_err(cannot_read)?;
         }
         return page.write(&html::page(&report, clock::realtime_us()));
     }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 const CHANGES_MAX: usize = 10;
 
@@ -62,7 +62,7 @@ pub(crate) fn execute(arguments: &TrendArguments) -> Result<(), Failure> {
     };
     let mut source = arguments.source.open()?;
     let found = trend(source.reader.as_mut(), &choice);
-    let found = found.map_err(|error| store_failure("cannot read the store", &error))?;
+    let found = found.map_err(cannot_read)?;
     let Some(mut found) = found else {
         return Err(Failure::Failed(format!(
             "cannot find runs of {}: no job of this name that you may see has ended in this time; polymeter jobs --ended lists names",
@@ -173,9 +173,8 @@ mod tests {
     use super::*;
     use crate::snapshot;
 
-    #[test]
-    fn a_trend_is_laid_out_as_recorded() {
-        let run = |number: i64| Run {
+    fn run(number: i64) -> Run {
+        Run {
             key: number,
             job: format!("{}", 790 + number),
             started_us: 1_790_000_000_000_000 + number * 3_600_000_000,
@@ -185,18 +184,19 @@ mod tests {
                 wasted_core_hours: Some(0.0),
                 ..Figures::default()
             },
-        };
-        let level = |quantity, before: f64, after: f64| Level {
-            quantity,
-            before,
-            after,
-            percent: (before > 0.0).then(|| 100.0 * (after - before) / before),
-        };
-        let with = |attribute, before: &str, after: &str| Attribute {
-            attribute,
-            before: before.to_owned(),
-            after: after.to_owned(),
-        };
+        }
+    }
+
+    fn level(quantity: &'static str, before: f64, after: f64) -> Level {
+        Level { quantity, before, after, percent: (before > 0.0).then(|| 100.0 * (after - before) / before) }
+    }
+
+    fn changed(attribute: &'static str, before: &str, after: &str) -> Attribute {
+        Attribute { attribute, before: before.to_owned(), after: after.to_owned() }
+    }
+
+    #[test]
+    fn a_trend_is_laid_out_as_recorded() {
         let mut trend = Trend {
             name: "cfd wing\u{1b}".to_owned(),
             user: Some("ada".to_owned()),
@@ -219,7 +219,7 @@ mod tests {
                 job: "812".to_owned(),
                 started_us: run(22).started_us,
                 levels: vec![level("elapsed_s", 3_720.0, 4_390.0), level("wasted_core_hours", 0.0, 4.0)],
-                with: vec![with("nodes", "various", "n9"), with("cores", "8", "16")],
+                with: vec![changed("nodes", "various", "n9"), changed("cores", "8", "16")],
             },
         ];
         all.push_str(&format!("\n{}", text(&trend, &quantities, Some(80))));

@@ -11,7 +11,7 @@ use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// Days before now, without an option.
 const DAYS: i64 = 7;
@@ -132,7 +132,7 @@ pub(crate) fn execute(arguments: &UsageArguments) -> Result<(), Failure> {
     };
     let mut source = arguments.source.open()?;
     let rows = source.reader.usage(arguments.by.group(), from_ns..to_ns, &filter);
-    let rows = rows.map_err(|error| store_failure("cannot read the store", &error))?;
+    let rows = rows.map_err(cannot_read)?;
     if arguments.json {
         let time = |ns: i64| rfc3339(ns / 1000);
         let groups = rows.iter().map(group).collect();

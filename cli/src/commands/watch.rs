@@ -53,8 +53,9 @@ pub(crate) fn watch(
             reader.run(&sender).err().and_then(|failure| sender.blocking_send(Err(failure)).ok())
         }
     });
-    let ended = |_| Failure::Failed("cannot watch the job: the reading thread has ended".to_owned());
-    let job = begins.recv().map_err(ended)??;
+    let job = begins.recv().map_err(|_closed| {
+        Failure::Failed("cannot watch the job: the reading thread has ended".to_owned())
+    })??;
     let facts = JobFacts { started_us: Some(job.started_ns / 1000), cores: job.cores };
     Ok(WatchedNodes { lines, collector, facts })
 }
@@ -90,7 +91,6 @@ impl JobReader {
 
     /// Reads until the job ends, or no one receives the lines any more.
     fn run(&mut self, lines: Lines<'_>) -> Result<(), Failure> {
-        let failed = |error| store_failure("cannot read the samples", &error);
         for poll in 0_u64.. {
             if poll.is_multiple_of(REFRESH_POLLS) {
                 self.refresh()?;
@@ -98,7 +98,9 @@ impl JobReader {
                     send(lines, Answer::Plan(plan))?;
                 }
             }
-            for line in self.new_samples().map_err(failed)? {
+            for line in
+                self.new_samples().map_err(|error| store_failure("cannot read the samples", &error))?
+            {
                 send(lines, Answer::Samples(line))?;
             }
             if self.job.ended_ns.is_some() {
@@ -119,10 +121,14 @@ impl JobReader {
             self.job = job;
         }
         let series = self.source.reader.series(SeriesScope::Job(self.job.job_key)).map_err(failed)?;
-        let is_chosen = |row: &SeriesRow| {
-            self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(&row.metric))
-        };
-        self.series = series.into_iter().filter(is_chosen).map(|row| (row.series_id, row)).collect();
+        self.series = series
+            .into_iter()
+            .filter(|row| {
+                self.selectors.is_empty()
+                    || self.selectors.iter().any(|selector| selector.matches(&row.metric))
+            })
+            .map(|row| (row.series_id, row))
+            .collect();
         if self.series.len() > SERIES_MAX {
             return Err(Failure::Failed(format!(
                 "cannot watch {} series at once; name metrics, such as cpu.usage memory.current",
@@ -179,8 +185,12 @@ impl JobReader {
 
     /// Span from the oldest of the last samples. A series that has stopped does not extend it.
     fn span_ns(&self, now_ns: i64) -> Range<i64> {
-        let last_ns = |id| self.last_ns.get(id).copied().unwrap_or(self.since_ns);
-        let from_ns = self.series.keys().map(last_ns).min().unwrap_or(self.since_ns);
+        let from_ns = self
+            .series
+            .keys()
+            .map(|id| self.last_ns.get(id).copied().unwrap_or(self.since_ns))
+            .min()
+            .unwrap_or(self.since_ns);
         from_ns.max(now_ns - BEHIND_NS)..now_ns + BEHIND_NS
     }
 }
@@ -197,7 +207,6 @@ fn samples_line(series: &SeriesRow, rows: &[SampleRow]) -> SamplesLine {
     let mut labels: BTreeMap<String, String> =
         series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     labels.insert("node".to_owned(), series.node.clone());
-    let number = |row: &SampleRow| Some(row.value).filter(|value| value.is_finite());
     SamplesLine {
         metric: series.metric.clone(),
         labels,
@@ -205,6 +214,6 @@ fn samples_line(series: &SeriesRow, rows: &[SampleRow]) -> SamplesLine {
         kind: series.kind.clone(),
         period: None,
         times_us: rows.iter().map(|row| row.time_ns / 1000).collect(),
-        values: rows.iter().map(number).collect(),
+        values: rows.iter().map(|row| Some(row.value).filter(|value| value.is_finite())).collect(),
     }
 }

@@ -19,7 +19,7 @@ use crate::output::printable::printable;
 use crate::output::{table, terminal};
 use crate::report::choice::choose;
 use crate::report::summary::{stack_remarks, stack_sums};
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -44,8 +44,7 @@ pub(crate) fn watch(view: &FunctionsView) -> Result<(), Failure> {
         let last_ns = i64::try_from(view.last.as_nanos()).unwrap_or(i64::MAX);
         let span_ns = now_ns.saturating_sub(last_ns)..now_ns;
         let choice = Choice { spans: vec![(None, span_ns)], ..Choice::default() };
-        let profile = Profile::read(source.reader.as_mut(), job.job_key, &choice)
-            .map_err(|error| store_failure("cannot read the store", &error))?;
+        let profile = Profile::read(source.reader.as_mut(), job.job_key, &choice).map_err(cannot_read)?;
         let report = (!profile.is_empty()).then(|| summary(&profile));
         let has_reader = if view.is_json {
             let line = line(view, now_ns / 1000, report.as_ref());
@@ -57,8 +56,8 @@ pub(crate) fn watch(view: &FunctionsView) -> Result<(), Failure> {
             let limit = terminal::width_limit(&std::io::stdout()).unwrap_or(COLUMNS);
             terminal::print_to_reader(&text(&view.job, view.last, report.as_ref(), limit))?
         };
-        let is_over = |limit: Period| clock::monotonic_ns().saturating_sub(begin_ns) >= limit.as_nanos();
-        if !has_reader || view.duration.is_some_and(is_over) {
+        let elapsed_ns = clock::monotonic_ns().saturating_sub(begin_ns);
+        if !has_reader || view.duration.is_some_and(|limit| elapsed_ns >= limit.as_nanos()) {
             return Ok(());
         }
         if job.ended_ns.is_some() {

@@ -1,8 +1,7 @@
 //! Names of files that contain the id of a job.
 
 pub(crate) fn file_name_of(job_id: &str) -> String {
-    let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_' | '+');
-    job_id.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect()
+    job_id.replace(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '.' | '-' | '_' | '+'), "_")
 }
 
 #[cfg(test)]

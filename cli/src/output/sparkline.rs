@@ -18,8 +18,10 @@ pub(crate) fn sparkline(curve: &Curve, width: usize) -> String {
             *weight_ns += points.weight_ns;
         }
     }
-    let mean = |(sum, weight_ns)| (weight_ns > 0).then(|| sum / units::to_f64(weight_ns));
-    let means: Vec<Option<f64>> = columns.into_iter().map(mean).collect();
+    let means: Vec<Option<f64>> = columns
+        .into_iter()
+        .map(|(sum, weight_ns)| (weight_ns > 0).then(|| sum / units::to_f64(weight_ns)))
+        .collect();
     bars(&means)
 }
 

@@ -12,7 +12,7 @@ use crate::client::read_source::{Source, Visible};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// In a refusal.
 const SUGGESTIONS: usize = 3;
@@ -76,26 +76,24 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
 
 /// Without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
-    let failed = |error| store_failure("cannot read the store", &error);
-    let around = || source.of_run.clone().or_else(scheduler_job);
-    let of_scheduler = if wanted.is_none() { around() } else { None };
+    let of_scheduler = if wanted.is_none() { source.of_run.clone().or_else(scheduler_job) } else { None };
     if let Some(id) = &of_scheduler
         // The job in which the command runs, even if an array has its id, too.
-        && let Some(job) = source.reader.last_job(Some(id)).map_err(failed)?
+        && let Some(job) = source.reader.last_job(Some(id)).map_err(cannot_read)?
     {
         return Ok(Chosen::job(job, None, None));
     }
     let Some(wanted) = wanted.or(of_scheduler.as_deref()) else {
-        let last = last_job(source).map_err(failed)?;
+        let last = last_job(source).map_err(cannot_read)?;
         return last.map(|job| Chosen::job(job, None, None)).ok_or_else(|| {
             let of_user = if source.visible == Visible::Own { " of yours" } else { "" };
             Failure::Failed(format!("cannot choose a job: {} contains none{of_user}", source.place()))
         });
     };
-    match find(source.reader.as_mut(), wanted).map_err(failed)? {
+    match find(source.reader.as_mut(), wanted).map_err(cannot_read)? {
         Found::Chosen(chosen) => Ok(chosen),
         Found::Several(jobs) => Err(several(wanted, &jobs)),
-        Found::None => Err(unknown(source, wanted).map_err(failed)?),
+        Found::None => Err(unknown(source, wanted).map_err(cannot_read)?),
     }
 }
 
@@ -143,8 +141,8 @@ fn find_job(reader: &mut dyn Read, id: &str, step: Option<&str>) -> Result<Found
         return Ok(Found::Chosen(Chosen::job(last.clone(), step, note_on_runs(last, &first_first))));
     }
     // One of the tasks of an array has the array's id as its own.
-    let is_part = |job: &JobRow| job.display_id.as_deref().and_then(whole_of) == Some(id);
-    let (parts, own): (Vec<JobRow>, Vec<JobRow>) = jobs.iter().cloned().partition(is_part);
+    let (parts, own): (Vec<JobRow>, Vec<JobRow>) =
+        jobs.iter().cloned().partition(|job| job.display_id.as_deref().and_then(whole_of) == Some(id));
     let are_of_one = |jobs: &[JobRow], first: &JobRow| jobs.iter().all(|job| are_of_one_owner(job, first));
     Ok(match own.first() {
         None if are_of_one(&parts, last) => Found::Chosen(Chosen::Array { id: id.to_owned(), jobs: parts }),
@@ -174,9 +172,11 @@ fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
 }
 
 fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
-    let own = || JobsOf::user(rustix::process::geteuid().as_raw());
     // A collector offers the ids of the jobs that the user may see.
-    let ids = source.reader.candidate_ids(wanted, (source.visible == Visible::Own).then(own))?;
+    let ids = source.reader.candidate_ids(
+        wanted,
+        (source.visible == Visible::Own).then(|| JobsOf::user(rustix::process::geteuid().as_raw())),
+    )?;
     let similar = similar(wanted, ids.iter().map(String::as_str)).into_iter().take(SUGGESTIONS);
     let similar: Vec<String> = similar.map(|id| format!("`{}`", printable_name(id))).collect();
     let suggestion = if !similar.is_empty() {

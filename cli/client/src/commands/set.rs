@@ -57,11 +57,13 @@ impl SetArguments {
 }
 
 fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) -> Vec<Vec<String>> {
-    let row = |(metric, period): (&String, &String)| {
-        let reason = (!reasons.is_empty()).then(|| reasons.get(metric).cloned().unwrap_or_default());
-        [metric.clone(), period.clone()].into_iter().chain(reason).collect()
-    };
-    metrics.iter().map(row).collect()
+    metrics
+        .iter()
+        .map(|(metric, period)| {
+            let reason = (!reasons.is_empty()).then(|| reasons.get(metric).cloned().unwrap_or_default());
+            [metric.clone(), period.clone()].into_iter().chain(reason).collect()
+        })
+        .collect()
 }
 
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {

@@ -80,20 +80,24 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         ("lines", unknown_lines(status)),
         ("cost", Some(cost)),
     ];
-    let line = |(label, text): (&str, Option<String>)| {
-        let lines = clause_lines(&text?, columns.saturating_sub(LABEL));
-        Some(format!("{label:<LABEL$}{}\n", lines.join(&format!("\n{:LABEL$}", ""))))
-    };
-    lines.into_iter().filter_map(line).collect()
+    lines
+        .into_iter()
+        .filter_map(|(label, text)| {
+            let lines = clause_lines(&text?, columns.saturating_sub(LABEL));
+            Some(format!("{label:<LABEL$}{}\n", lines.join(&format!("\n{:LABEL$}", ""))))
+        })
+        .collect()
 }
 
 /// None if the versions are equal; `own` is that of this command.
 fn version_skew(status: &StatusReport, own: &str) -> Option<String> {
     let versions = [("agent", Some(&status.agent_version)), ("collector", status.collector.version.as_ref())];
-    let differs = |(name, version): (&str, Option<&String>)| {
-        version.filter(|version| *version != own).map(|version| format!("{name} {version}"))
-    };
-    let differing: Vec<String> = versions.into_iter().filter_map(differs).collect();
+    let differing: Vec<String> = versions
+        .into_iter()
+        .filter_map(|(name, version)| {
+            version.filter(|version| *version != own).map(|version| format!("{name} {version}"))
+        })
+        .collect();
     (!differing.is_empty()).then(|| {
         format!(
             "DIFFERENT: this command {own}, {}; update the collector first, then the nodes",
@@ -174,12 +178,10 @@ fn unavailable_lines(subjects: &[SubjectStatus], columns: usize) -> Vec<String> 
     for subject in subjects.iter().filter(|subject| !subject.unavailable.is_empty()) {
         lines.push(target_name(subject));
         for group in UnavailableGroup::by_reason(&subject.unavailable) {
-            let mut push = |text: &str, indent: usize| {
-                let parts = wrapped(text, columns.saturating_sub(indent));
+            for (text, indent) in [(group.metrics_text(), 2), (group.reason.to_string(), 6)] {
+                let parts = wrapped(&text, columns.saturating_sub(indent));
                 lines.extend(parts.iter().map(|part| format!("{:indent$}{part}", "")));
-            };
-            push(&group.metrics_text(), 2);
-            push(&group.reason.to_string(), 6);
+            }
         }
     }
     lines
@@ -236,9 +238,8 @@ mod tests {
         assert_eq!(clause_lines("", 9), [""; 0]);
     }
 
-    #[test]
-    fn a_missing_file_is_reported_once_for_all_its_metrics() {
-        let subject = |job: Option<&str>| SubjectStatus {
+    fn subject(job: Option<&str>) -> SubjectStatus {
+        SubjectStatus {
             job: job.map(str::to_owned),
             uid: None,
             user: None,
@@ -248,7 +249,11 @@ mod tests {
             unavailable: (0..80)
                 .map(|number| (format!("node.vm.m{number}"), "/proc/vmstat: No such file".to_owned()))
                 .collect(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_reported_once_for_all_its_metrics() {
         let lines = unavailable_lines(&[subject(None), subject(Some("7"))], 48);
         let of = |name| {
             [name, "  node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "      /proc/vmstat: No such file"]

@@ -9,26 +9,30 @@ use super::beginning_with;
 use super::periods;
 
 pub fn metric(current: &OsStr) -> Vec<CompletionCandidate> {
-    let candidate = |metric: &'static catalogue::Metric| {
-        CompletionCandidate::new(metric.name).help(Some(metric.help.into()))
-    };
     let named = catalogue::all().filter(|metric| !metric.name.ends_with('*'));
     let derived = derived::all()
         .filter(|derived| !derived.name.ends_with('*'))
         .map(|derived| CompletionCandidate::new(derived.name).help(Some(derived.help.into())));
-    beginning_with(current, named.map(candidate).chain(derived))
+    beginning_with(
+        current,
+        named
+            .map(|metric| CompletionCandidate::new(metric.name).help(Some(metric.help.into())))
+            .chain(derived),
+    )
 }
 
 /// Such as `cpu.usage=10ms`.
 pub fn metric_with_period(current: &OsStr) -> Vec<CompletionCandidate> {
     let text = current.to_string_lossy();
     let Some((selector, period)) = text.split_once('=') else {
-        let with_sign = |candidate: CompletionCandidate| {
-            let help = candidate.get_help().cloned();
-            let name = candidate.get_value().to_string_lossy().into_owned();
-            CompletionCandidate::new(name + "=").help(help)
-        };
-        return metric(current).into_iter().map(with_sign).collect();
+        return metric(current)
+            .into_iter()
+            .map(|candidate| {
+                let help = candidate.get_help().cloned();
+                let name = candidate.get_value().to_string_lossy().into_owned();
+                CompletionCandidate::new(name + "=").help(help)
+            })
+            .collect();
     };
     let prefix = format!("{selector}=");
     let periods = periods::period(OsStr::new(period)).into_iter();

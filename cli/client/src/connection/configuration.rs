@@ -26,14 +26,15 @@ pub enum CollectorEndpoint {
 #[error("invalid collector address `{0}`: expected tcp://HOST:PORT or the absolute path of its socket")]
 pub struct InvalidEndpoint(String);
 
+fn has_port(address: &str) -> bool {
+    let parts = address.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 impl FromStr for CollectorEndpoint {
     type Err = InvalidEndpoint;
 
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
-        let has_port = |address: &str| {
-            let parts = address.rsplit_once(':');
-            parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-        };
         match text.strip_prefix("tcp://") {
             Some(address) if has_port(address) => Ok(Self::Tcp(address.to_owned())),
             None if Path::new(text).is_absolute() => Ok(Self::Socket(text.into())),
@@ -74,8 +75,8 @@ impl CollectorConfig {
         munge_socket: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
         let file = read(Path::new(FILE))?;
-        let of_variable = || std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-        let endpoints = match (endpoint, of_variable()) {
+        let of_variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+        let endpoints = match (endpoint, of_variable) {
             (Some(endpoint), _) => vec![endpoint.clone()],
             (None, Some(text)) => {
                 vec![

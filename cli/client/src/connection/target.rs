@@ -69,17 +69,11 @@ impl ControlTarget {
     }
 
     pub fn ask(&self, verb: &Request, is_about_job: bool) -> Result<TargetAnswer, Failure> {
-        let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());
         if self.collector.is_some()
-            && let Some(collector) = collector()?
+            && let Some(collector) = self.collector()?
         {
             return collector.ask(verb).map(TargetAnswer::Nodes);
         }
-        let is_elsewhere = |answer: &Result<Answer, Failure>| match answer {
-            Err(_) => true,
-            Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
-            Ok(_) => false,
-        };
         let mut answer = ask_agent(&self.socket(), verb)?;
         if is_elsewhere(&answer)
             && let Some(socket) = self.node_socket()
@@ -93,11 +87,20 @@ impl ControlTarget {
         if is_elsewhere(&answer)
             && is_about_job
             && self.socket.is_none()
-            && let Some(collector) = collector()?
+            && let Some(collector) = self.collector()?
         {
             return collector.ask(verb).map(TargetAnswer::Nodes);
         }
         answer.map(TargetAnswer::Agent)
+    }
+}
+
+/// True if no agent runs there, or it does not track the job.
+fn is_elsewhere(answer: &Result<Answer, Failure>) -> bool {
+    match answer {
+        Err(_) => true,
+        Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
+        Ok(_) => false,
     }
 }
 

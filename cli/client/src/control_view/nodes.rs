@@ -117,11 +117,11 @@ mod tests {
     use super::*;
 
     fn text_of(answers: &[Value]) -> String {
-        let node = |(number, answer): (usize, &Value)| NodeAnswer {
+        let nodes = answers.iter().enumerate().map(|(number, answer)| NodeAnswer {
             node: format!("n{number}"),
             answer: Some(answer.clone()).filter(|answer| !answer.is_null()),
-        };
-        let nodes: Vec<_> = answers.iter().enumerate().map(node).collect();
+        });
+        let nodes: Vec<_> = nodes.collect();
         text(&nodes.iter().map(|node| (node, parsed(node))).collect::<Vec<_>>(), 0, None)
     }
 

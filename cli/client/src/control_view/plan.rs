@@ -20,12 +20,16 @@ pub(crate) fn plan_text(
         }
         cells
     };
-    let row = |line: &PlanLine| {
-        let ends = figure(line.until_us, |until_us| units::remaining(now_us, until_us));
-        with_level(vec![line.metric.clone(), line.period.clone(), reason(line), ends], level_name(line.level))
-    };
     let head = with_level(head(["METRIC", "PERIOD", "REASON", "ENDS IN"]), "OF");
-    let rows: Vec<_> = std::iter::once(head).chain(plan.iter().map(row)).collect();
+    let rows: Vec<_> = std::iter::once(head)
+        .chain(plan.iter().map(|line| {
+            let ends = figure(line.until_us, |until_us| units::remaining(now_us, until_us));
+            with_level(
+                vec![line.metric.clone(), line.period.clone(), reason(line), ends],
+                level_name(line.level),
+            )
+        }))
+        .collect();
     let mut text = table_within(&rows, limit);
     for (line, reason) in plan.iter().filter_map(|line| Some((line, line.reason.as_ref()?))) {
         let level = line.level.map_or_else(String::new, |level| format!(" of {}", level_name(Some(level))));
@@ -130,16 +134,17 @@ mod tests {
         assert_eq!(reason(&serde_json::from_value(line).unwrap()), "lease of you");
     }
 
+    fn granted(more: serde_json::Value) -> LeaseAnswer {
+        let mut answer = serde_json::json!({
+            "metrics": {}, "unavailable": [], "until_us": 0,
+            "cost": {"cpu_percent": 0.0, "samples_per_s": 0.0, "bytes_per_s": 0.0},
+        });
+        answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value::<LeaseAnswer>(answer).unwrap()
+    }
+
     #[test]
     fn a_lease_of_steps_states_how_many_there_are() {
-        let granted = |more: serde_json::Value| {
-            let mut answer = serde_json::json!({
-                "metrics": {}, "unavailable": [], "until_us": 0,
-                "cost": {"cpu_percent": 0.0, "samples_per_s": 0.0, "bytes_per_s": 0.0},
-            });
-            answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            serde_json::from_value::<LeaseAnswer>(answer).unwrap()
-        };
         assert_eq!(targets_text(&granted(serde_json::json!({}))), None);
         let text = targets_text(&granted(serde_json::json!({"level": "step", "targets": 1})));
         assert_eq!(text.as_deref(), Some("applies to 1 step now, and to steps that begin later"));

@@ -15,12 +15,17 @@ pub fn scale(means: &[Option<f64>]) -> Option<(f64, f64)> {
 /// A bar for each value, and a blank for each absent one.
 pub fn bars(means: &[Option<f64>]) -> String {
     let (base, max) = scale(means).unwrap_or((0.0, 0.0));
-    let bar = |mean: Option<f64>| match mean {
-        None => ' ',
-        Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
-        Some(mean) => BARS.get(units::part((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
-    };
-    means.iter().copied().map(bar).collect()
+    means
+        .iter()
+        .copied()
+        .map(|mean| match mean {
+            None => ' ',
+            Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
+            Some(mean) => {
+                BARS.get(units::part((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' ')
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ const UNKNOWN: &str = "-";
 /// `limit` on the whole width, first columns without a known value are left out, then the last column is
 /// wrapped, then the widest cells are shortened.
 pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
-    let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
-    let mut rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
+    let mut rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell).into_owned()).collect()).collect();
     let mut widths = widths_of(&rows);
     if let Some(limit) = limit {
         if with_gaps(&widths) > limit {
@@ -52,11 +52,12 @@ fn without_unknown(rows: &[Vec<String>]) -> Vec<Vec<String>> {
         let mut cells = rows.iter().skip(1).filter_map(|row| row.get(column));
         rows.len() < 2 || cells.any(|cell| cell != UNKNOWN)
     };
-    let known = |row: &Vec<String>| {
-        let cells = row.iter().enumerate().filter(|(column, _)| is_known(*column));
-        cells.map(|(_, cell)| cell.clone()).collect()
-    };
-    rows.iter().map(known).collect()
+    rows.iter()
+        .map(|row| {
+            let cells = row.iter().enumerate().filter(|(column, _)| is_known(*column));
+            cells.map(|(_, cell)| cell.clone()).collect()
+        })
+        .collect()
 }
 
 pub fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {

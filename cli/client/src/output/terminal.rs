@@ -22,15 +22,16 @@ fn reported_width(columns: u16) -> Option<usize> {
 
 /// Width of a terminal; none for a file or a pipe.
 pub fn width_limit(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
-    let width = || tcgetwinsize(stream).ok().and_then(|size| reported_width(size.ws_col)).unwrap_or(COLUMNS);
-    stream.is_terminal().then(width)
+    stream
+        .is_terminal()
+        .then(|| tcgetwinsize(stream).ok().and_then(|size| reported_width(size.ws_col)).unwrap_or(COLUMNS))
 }
 
 /// True for a terminal that understands colours if NO_COLOR is not set.
 pub fn has_colours(stream: &impl IsTerminal) -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    stream.is_terminal() && !is_off && !is_dumb
 }
 
 /// A closed pipe, as after `head`, is not an error.

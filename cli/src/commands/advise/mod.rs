@@ -26,7 +26,7 @@ use crate::output::printable::printable_name;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// Jobs of the user, those that started last.
 const SEARCHED: u32 = 5_000;
@@ -157,7 +157,7 @@ fn own_jobs(source: &mut Source, model: Option<&JobRow>) -> Result<Vec<JobRow>, 
         limit: SEARCHED,
         ..JobFilter::default()
     };
-    source.reader.jobs(&filter).map_err(|error| store_failure("cannot read the store", &error))
+    source.reader.jobs(&filter).map_err(cannot_read)
 }
 
 fn notes(unread: &Unread, like: usize, finished: usize, searched: usize, wanted: &Request) -> Vec<String> {
@@ -233,10 +233,8 @@ mod tests {
     use super::*;
     use crate::snapshot;
 
-    #[test]
-    fn proposals_are_laid_out_as_recorded() {
-        const GIB: f64 = 1_073_741_824.0;
-        let proposal = |resource, requested, needed: [f64; 4], proposed| Proposal {
+    fn proposal(resource: Resource, requested: f64, needed: [f64; 4], proposed: f64) -> Proposal {
+        Proposal {
             resource,
             requested: Some(requested),
             jobs: 40,
@@ -245,7 +243,12 @@ mod tests {
             most: needed[3],
             proposed,
             fits_at_least: 40.0 / 41.0,
-        };
+        }
+    }
+
+    #[test]
+    fn proposals_are_laid_out_as_recorded() {
+        const GIB: f64 = 1_073_741_824.0;
         let proposals = [
             proposal(Resource::Time, 86_400.0, [10_000.0, 10_800.0, 11_000.0, 14_400.0], 16_200.0),
             proposal(Resource::Memory, 64.0 * GIB, [7.5 * GIB, 8.0 * GIB, 8.2 * GIB, 9.0 * GIB], 10.0 * GIB),

@@ -224,9 +224,8 @@ mod tests {
             assert_eq!(request.name.as_deref(), Some("job.sh"));
         }
         let named = request(&["-J train -A physics", "--partition=long"]);
-        let name = |text: &Option<String>| text.clone().unwrap();
         assert_eq!(
-            [name(&named.name), name(&named.account), name(&named.queue)],
+            [named.name, named.account, named.queue].map(Option::unwrap),
             ["train", "physics", "long"]
         );
     }

@@ -3,8 +3,9 @@
 /// Words of each line that begins with `prefix`, such as `#SBATCH`. With `ends` they end at the first
 /// command, behind which Slurm reads no further ones.
 pub(super) fn directives(script: &str, prefix: &str, ends: bool) -> Vec<Vec<String>> {
-    let is_command = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let lines = script.lines().take_while(|line| !ends || !is_command(line));
+    let lines = script
+        .lines()
+        .take_while(|line| !ends || line.trim().is_empty() || line.trim_start().starts_with('#'));
     let of_prefix = lines.filter_map(|line| line.strip_prefix(prefix));
     of_prefix.filter(|rest| rest.starts_with(char::is_whitespace)).map(words).collect()
 }

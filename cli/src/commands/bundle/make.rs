@@ -52,7 +52,6 @@ struct JobInfo<'a> {
 }
 
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
-    let failed = |error| Failure::because("cannot read the store", &error);
     let mut source = request.source.open_for(Some(request.job))?;
     let ChosenJob { job, step, .. } = choose(&mut source, Some(request.job))?;
     if step.is_some() {
@@ -64,9 +63,13 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
             "polymeter: the bundle has no series of nodes: the collector shows them to administrators only\n",
         );
     }
-    let changes = source.reader.plan_changes(job.job_key).map_err(failed)?;
-    let default_out = || PathBuf::from(format!("bundle-{}", file_name_of(request.job)));
-    let out = request.out.map_or_else(default_out, Path::to_owned);
+    let changes = source
+        .reader
+        .plan_changes(job.job_key)
+        .map_err(|error| Failure::because("cannot read the store", &error))?;
+    let out = request
+        .out
+        .map_or_else(|| PathBuf::from(format!("bundle-{}", file_name_of(request.job))), Path::to_owned);
     let directory = BundleDirectory::create(&out)?;
     if let Some(description) = request.description {
         let mut copy = directory.create_file(DESCRIPTION)?;

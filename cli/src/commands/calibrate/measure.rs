@@ -46,8 +46,8 @@ pub(super) fn rate<W: FnMut() -> f64>(
 ) -> Option<Rate> {
     let (begin, make) = (Barrier::new(cpus.len()), &make);
     let of_cpus: Vec<Vec<f64>> = thread::scope(|scope| {
-        let start = |cpu: &usize| {
-            let (cpu, begin) = (*cpu, &begin);
+        let threads = cpus.iter().map(|&cpu| {
+            let begin = &begin;
             scope.spawn(move || {
                 stay_on(cpu);
                 let mut work = make();
@@ -58,12 +58,13 @@ pub(super) fn rate<W: FnMut() -> f64>(
                 repeat();
                 (0..repetitions.count).map(|_| repeat()).collect()
             })
-        };
-        let threads: Vec<_> = cpus.iter().map(start).collect();
+        });
+        let threads: Vec<_> = threads.collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    let sum = |repetition: usize| of_cpus.iter().filter_map(|rates| rates.get(repetition)).sum();
-    Rate::of(&(0..repetitions.count).map(sum).collect::<Vec<f64>>())
+    let sums = (0..repetitions.count)
+        .map(|repetition| of_cpus.iter().filter_map(|rates| rates.get(repetition)).sum());
+    Rate::of(&sums.collect::<Vec<f64>>())
 }
 
 /// Keeps this thread on a CPU, as far as that is permitted: its memory is near it.

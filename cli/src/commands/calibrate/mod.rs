@@ -207,20 +207,22 @@ fn peak(cpus: &[usize], precision: Precision) -> Result<Peak, Failure> {
     let with = |instructions: Instructions, repetitions: Repetitions| {
         rate(cpus, repetitions, || move || instructions.execute(precision, ROUNDS))
     };
-    let trial = |instructions: &Instructions| with(*instructions, TRIAL).map_or(0.0, |rate| rate.best_per_s);
-    let tried = Instructions::available().into_iter().map(|one| (trial(&one), one));
+    let tried = Instructions::available()
+        .into_iter()
+        .map(|one| (with(one, TRIAL).map_or(0.0, |rate| rate.best_per_s), one));
     let fastest = tried.max_by(|(one, _), (other, _)| one.total_cmp(other));
     let (_, instructions) = fastest.ok_or_else(nothing_done)?;
     let rate = with(instructions, ARITHMETIC).ok_or_else(nothing_done)?;
     Ok(Peak { rate, repetitions: ARITHMETIC.count, instructions })
 }
 
+fn row(name: &str, unit: &str, rate: Rate, how: String) -> Vec<String> {
+    let Rate { best_per_s, spread_percent } = rate;
+    vec![name.to_owned(), units::value(unit, best_per_s), format!("{spread_percent:.1} %"), how]
+}
+
 fn text(calibration: &Calibration) -> String {
     let Calibration { cpus, memory, double, single, .. } = calibration;
-    let row = |name: &str, unit: &str, rate: Rate, how: String| {
-        let Rate { best_per_s, spread_percent } = rate;
-        vec![name.to_owned(), units::value(unit, best_per_s), format!("{spread_percent:.1} %"), how]
-    };
     let arrays = format!("triad, three arrays of {}", units::bytes(memory.array_bytes));
     let head = ["roof", "best", "spread", "measured by"].map(str::to_owned).to_vec();
     let rows = [

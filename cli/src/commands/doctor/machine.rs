@@ -97,9 +97,9 @@ impl Machine {
             return collector.endpoints().to_vec();
         }
         let collectors = self.agent.valid().map(|config| config.collectors.as_slice()).unwrap_or_default();
-        let host = |endpoint: &String| Some(endpoint.strip_prefix("tcp://")?.rsplit_once(':')?.0.to_owned());
-        let hosts = collectors.iter().filter_map(host);
-        hosts.map(|host| CollectorEndpoint::Tcp(format!("{host}:{USERS_PORT}"))).collect()
+        let hosts =
+            collectors.iter().filter_map(|endpoint| endpoint.strip_prefix("tcp://")?.rsplit_once(':'));
+        hosts.map(|(host, _)| CollectorEndpoint::Tcp(format!("{host}:{USERS_PORT}"))).collect()
     }
 
     /// None if the agent has no control socket, or its configuration is invalid.
@@ -113,18 +113,13 @@ impl Machine {
 
     pub(super) fn status(&self) -> Option<Result<&StatusReport, &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
-        let status = || ask_status(socket, &Request::Status(StatusRequest {}));
-        Some(self.status.get_or_init(status).as_ref())
+        Some(self.status.get_or_init(|| ask_status(socket, &Request::Status(StatusRequest {}))).as_ref())
     }
 
     /// As the running agent lists them, with their availability.
     pub(super) fn metrics(&self) -> Option<Result<&[MetricLine], &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
-        let metrics = || {
-            let answer = ask(socket, &Request::Metrics(MetricsRequest { job: None }))?;
-            if let Answer::Metrics(answer) = answer { Ok(answer.metrics) } else { Err(unexpected(answer)) }
-        };
-        Some(self.metrics.get_or_init(metrics).as_deref())
+        Some(self.metrics.get_or_init(|| node_metrics(socket)).as_deref())
     }
 
     /// User of the running agent, else of its unit, else root, as which prologs start it.
@@ -152,9 +147,18 @@ impl Machine {
 
     /// Read with the rights of the collector's user.
     pub(super) fn store(&self) -> Result<&StoreState, &Unexamined> {
-        let state = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
-        self.store.get_or_init(|| self.as_collector("examine the store", state)?).as_ref()
+        let read = || {
+            self.as_collector("examine the store", |config| {
+                StoreState::read(&config.store).map_err(Unexamined::Store)
+            })?
+        };
+        self.store.get_or_init(read).as_ref()
     }
+}
+
+fn node_metrics(socket: &Path) -> Result<Vec<MetricLine>, Failure> {
+    let answer = ask(socket, &Request::Metrics(MetricsRequest { job: None }))?;
+    if let Answer::Metrics(answer) = answer { Ok(answer.metrics) } else { Err(unexpected(answer)) }
 }
 
 /// Falls back to the number.

@@ -26,14 +26,13 @@ impl Daemon {
         let peer = socket_peercred(UnixStream::connect(socket).ok()?).ok()?;
         let process = Process::new(peer.pid.as_raw_nonzero().get()).ok();
         let process = process.as_ref();
-        let is_replaced = |path: &Path| path.as_os_str().to_string_lossy().ends_with(" (deleted)");
         Some(Self {
             uid: peer.uid.as_raw(),
             capabilities: process.and_then(|process| Some(process.status().ok()?.capeff)),
             rt_priority: process.and_then(rt_priority),
             is_outdated: process
                 .and_then(|process| std::fs::read_link(format!("/proc/{}/exe", process.pid())).ok())
-                .is_some_and(|path| is_replaced(&path)),
+                .is_some_and(|path| path.as_os_str().to_string_lossy().ends_with(" (deleted)")),
         })
     }
 

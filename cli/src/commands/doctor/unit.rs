@@ -33,10 +33,9 @@ impl Unit {
         for path in drop_ins(&directories, &file) {
             unit.apply(&fs::read_to_string(path).unwrap_or_default());
         }
-        let is_wanted = |directory: &PathBuf| {
+        unit.is_enabled = directories.iter().any(|directory| {
             fs::symlink_metadata(directory.join("multi-user.target.wants").join(&file)).is_ok()
-        };
-        unit.is_enabled = directories.iter().any(is_wanted);
+        });
         Some(unit)
     }
 
@@ -60,8 +59,12 @@ impl Unit {
 
 /// Sorted by their names.
 fn drop_ins(directories: &[PathBuf], file: &str) -> Vec<PathBuf> {
-    let of_directory = |directory: &PathBuf| fs::read_dir(directory.join(format!("{file}.d"))).ok();
-    let entries = directories.iter().filter_map(of_directory).flatten().flatten().map(|entry| entry.path());
+    let entries = directories
+        .iter()
+        .filter_map(|directory| fs::read_dir(directory.join(format!("{file}.d"))).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|extension| extension == "conf")).collect();
     paths.sort_by(|one, other| one.file_name().cmp(&other.file_name()));

@@ -27,7 +27,7 @@ use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 use output::Output;
 
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,6 @@ struct Exported<'a> {
 }
 
 pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
-    let failed = |error| store_failure("cannot read the store", &error);
     let mut source = arguments.source.open_for(Some(&arguments.job))?;
     if arguments.with_nodes && source.hides_nodes() {
         let message = "cannot export the series of nodes: the collector shows them to administrators only; omit --with-nodes";
@@ -114,12 +113,12 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         stacks::check(arguments.stacks_wanted(), reader, &chosen)?
     } else {
         check_chosen(arguments, reader, &chosen)?;
-        in_series(&reader.ledger(job.job_key).map_err(failed)?)
+        in_series(&reader.ledger(job.job_key).map_err(cannot_read)?)
     };
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
     let progress = Progress::new(stored);
-    let properties = properties(arguments, reader, job).map_err(failed)?;
+    let properties = properties(arguments, reader, job).map_err(cannot_read)?;
     let writer = output.format().writer(output.take_file()?, properties);
     let written = writer.map_err(SamplesError::from).and_then(|writer| {
         write_file(writer, |encoder| {
@@ -135,13 +134,19 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         Ok(samples) => samples,
         // As after `head`.
         Err(SamplesError::Write(error)) if error.is_broken_pipe() && output.is_stdout() => return Ok(()),
-        Err(SamplesError::Store(error)) => return Err(failed(error)),
+        Err(SamplesError::Store(error)) => return Err(cannot_read(error)),
         Err(error) => {
             return Err(Failure::because(&format!("cannot write {}", output.name()), &error));
         }
     };
     output.keep()?;
     print(arguments, job, &output, samples)
+}
+
+fn no_series(job: &JobRow, what: &str, similar: Option<&str>, all: &str) -> Failure {
+    let remedy = similar.map_or_else(|| all.to_owned(), |similar| format!("did you mean `{similar}`?"));
+    let (job_id, remedy) = (printable_name(&job.job_id), printable(&remedy));
+    Failure::Failed(format!("cannot export {}: job {job_id} has no series of it; {remedy}", printable(what)))
 }
 
 /// Refuses metrics and nodes of which the job has no series: the file would lack them without a word.
@@ -153,20 +158,11 @@ fn check_chosen(
     if arguments.metrics.is_empty() && arguments.nodes.is_empty() {
         return Ok(());
     }
-    let failed = |error| store_failure("cannot read the store", &error);
-    let mut rows = reader.series(SeriesScope::Job(job.job_key)).map_err(failed)?;
+    let mut rows = reader.series(SeriesScope::Job(job.job_key)).map_err(cannot_read)?;
     rows.retain(|row| step.as_deref().is_none_or(|step| row.labels.get("step") == Some(step)));
     for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
-        rows.extend(reader.series(SeriesScope::Node(node)).map_err(failed)?);
+        rows.extend(reader.series(SeriesScope::Node(node)).map_err(cannot_read)?);
     }
-    let refused = |what: &str, similar: Option<&str>, all: &str| {
-        let remedy = similar.map_or_else(|| all.to_owned(), |similar| format!("did you mean `{similar}`?"));
-        let (job_id, remedy) = (printable_name(&job.job_id), printable(&remedy));
-        Err(Failure::Failed(format!(
-            "cannot export {}: job {job_id} has no series of it; {remedy}",
-            printable(what)
-        )))
-    };
     let has_series = |metric: &Selector| rows.iter().any(|row| metric.matches(&row.metric));
     let has_any = arguments.metrics.iter().any(has_series);
     for metric in &arguments.metrics {
@@ -184,13 +180,13 @@ fn check_chosen(
                 )));
             }
             let all = "`polymeter report --show all` lists its metrics";
-            return refused(metric.as_str(), nearest(metric.as_str(), names), all);
+            return Err(no_series(job, metric.as_str(), nearest(metric.as_str(), names), all));
         }
     }
     for node in &arguments.nodes {
         if !rows.iter().any(|row| row.node == *node) {
             let names = rows.iter().map(|row| row.node.as_str());
-            return refused(node, nearest(node, names), "`polymeter report` lists its nodes");
+            return Err(no_series(job, node, nearest(node, names), "`polymeter report` lists its nodes"));
         }
     }
     Ok(())

@@ -38,8 +38,10 @@ impl Output {
             }
             return Ok(Self { format, path: None, incomplete: None, file: None });
         }
-        let default = || PathBuf::from(format!("job-{}.{}", file_name_of(job_id), format.extension()));
-        let path = given.map_or_else(default, Path::to_owned);
+        let path = given.map_or_else(
+            || PathBuf::from(format!("job-{}.{}", file_name_of(job_id), format.extension())),
+            Path::to_owned,
+        );
         let remedy = "name another with --output, or replace it with --force";
         let (incomplete, file) = NewFile::create(path.clone(), is_replaced, remedy)?;
         Ok(Self { format, path: Some(path), incomplete: Some(incomplete), file: Some(file) })

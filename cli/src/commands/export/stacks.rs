@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::progress::Progress;
 use crate::report::choice::ChosenJob;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// About a kilobyte each.
 const TEXTS_MAX: usize = 20_000;
@@ -45,7 +45,7 @@ pub(super) fn check(
         return Err(Failure::Usage(message.to_owned()));
     }
     let intervals = reader.stack_intervals(job.job_key, None, &job.sampled_ns);
-    let intervals = intervals.map_err(|error| store_failure("cannot read the store", &error))?;
+    let intervals = intervals.map_err(cannot_read)?;
     let chosen = intervals.iter().filter(|row| wanted.has(&row.metric, &row.node));
     let samples: u64 = chosen.map(|row| row.samples).sum();
     if samples > 0 {

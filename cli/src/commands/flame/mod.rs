@@ -26,7 +26,7 @@ use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::html;
 use crate::report::summary::{stack_activities, stack_remarks, stack_sums};
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 /// A format of call stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -158,7 +158,6 @@ pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
 }
 
 fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result<(JobRow, Profile), Failure> {
-    let failed = |error| store_failure("cannot read the store", &error);
     let ChosenJob { job, step, .. } = choose(source, Some(wanted))?;
     let job_id = printable_name(&job.job_id).into_owned();
     if step.is_some() {
@@ -166,10 +165,10 @@ fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result
     }
     let reader = source.reader.as_mut();
     let spans = spans(arguments, reader, &job)?;
-    let ranks = ranks(reader, job.job_key).map_err(failed)?;
+    let ranks = ranks(reader, job.job_key).map_err(cannot_read)?;
     let processes = arguments.rank.map(|rank| processes_of(rank, &ranks, &job)).transpose()?;
     let choice = Choice { metric: arguments.metric.clone(), process: arguments.process, processes, spans };
-    let mut profile = Profile::read(reader, job.job_key, &choice).map_err(failed)?;
+    let mut profile = Profile::read(reader, job.job_key, &choice).map_err(cannot_read)?;
     profile.ranks = ranks;
     if !profile.is_empty() {
         return Ok((job, profile));
@@ -224,12 +223,14 @@ fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Res
         )));
     }
     let Some(phase) = &arguments.phase else { return Ok(vec![(arguments.node.clone(), span_ns)]) };
-    let marks = reader.marks(job.job_key).map_err(|error| store_failure("cannot read the store", &error))?;
+    let marks = reader.marks(job.job_key).map_err(cannot_read)?;
     let phases = spans_of(marks, phase, job);
-    let is_chosen = |node: &String| arguments.node.as_ref().is_none_or(|chosen| chosen == node);
-    let chosen = phases.into_iter().filter(|(node, _)| is_chosen(node)).map(|(node, of_phase)| {
-        (Some(node), of_phase.start.max(span_ns.start)..of_phase.end.min(span_ns.end))
-    });
+    let chosen = phases
+        .into_iter()
+        .filter(|(node, _)| arguments.node.as_ref().is_none_or(|chosen| chosen == node))
+        .map(|(node, of_phase)| {
+            (Some(node), of_phase.start.max(span_ns.start)..of_phase.end.min(span_ns.end))
+        });
     let spans: Vec<_> = chosen.filter(|(_, span_ns)| !span_ns.is_empty()).collect();
     if spans.is_empty() {
         return Err(Failure::Failed(format!(

@@ -105,8 +105,9 @@ mod tests {
             (vec![function("main"), function("")], 2),
             (vec![function("main"), function("rare")], 0),
         ];
-        let weight = |samples| Weight { samples, time_us: samples * 10_000 };
-        Tree::of_paths(paths.iter().map(|(path, samples)| (path.iter().collect(), weight(*samples))))
+        Tree::of_paths(paths.iter().map(|(path, samples)| {
+            (path.iter().collect(), Weight { samples: *samples, time_us: samples * 10_000 })
+        }))
     }
 
     #[test]

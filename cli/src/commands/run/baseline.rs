@@ -68,12 +68,13 @@ mod tests {
         assert_eq!(texts(&[]).len(), STANDARD.len() + 1);
     }
 
+    fn has_process_rule(has_cgroup: bool) -> bool {
+        let rules = rules("1s".parse().unwrap(), &[], has_cgroup).unwrap();
+        rules.iter().any(|rule| rule.selector.to_string() == OF_PROCESSES)
+    }
+
     #[test]
     fn processes_are_read_where_there_is_no_cgroup() {
-        let has_process_rule = |has_cgroup| {
-            let rules = rules("1s".parse().unwrap(), &[], has_cgroup).unwrap();
-            rules.iter().any(|rule| rule.selector.to_string() == OF_PROCESSES)
-        };
         assert!(has_process_rule(false) && !has_process_rule(true));
     }
 

@@ -59,13 +59,15 @@ pub(crate) fn hold(
     unsafe {
         child.pre_exec(before_exec);
     }
-    let spawn = move || {
-        let spawned = child.spawn();
-        // Closes the child's ends of the pipes.
-        drop(child);
-        spawned
-    };
-    let spawning = std::thread::Builder::new().name("spawn".to_owned()).spawn(spawn).map_err(failed)?;
+    let spawning = std::thread::Builder::new()
+        .name("spawn".to_owned())
+        .spawn(move || {
+            let spawned = child.spawn();
+            // Closes the child's ends of the pipes.
+            drop(child);
+            spawned
+        })
+        .map_err(failed)?;
     let mut pid = [0; 4];
     match pid_reader.read_exact(&mut pid) {
         Ok(()) => {

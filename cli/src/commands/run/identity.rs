@@ -1,6 +1,6 @@
 //! What a run is: its command, place and environment, and what it may use of the machine.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -85,7 +85,6 @@ pub(super) fn facts() -> JobFacts {
 
 /// Memory that the command may use: that of the machine, or the lowest limit of its cgroups.
 fn memory_bytes(root: &Path, mounts: &Mounts, own: Option<OwnCgroups>) -> Option<u64> {
-    let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok();
     let total =
         meminfo.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("MemTotal:")));
@@ -99,24 +98,27 @@ fn memory_bytes(root: &Path, mounts: &Mounts, own: Option<OwnCgroups>) -> Option
         let (Some(mount), Some(own)) = (mount, &own) else { continue };
         let place = mount.join(own.path(controller));
         let within = place.ancestors().take_while(|directory| directory.starts_with(mount));
-        let limit = within.filter_map(|directory| number(&directory.join(file))).min();
+        let texts = within.filter_map(|directory| fs::read_to_string(directory.join(file)).ok());
+        let limit = texts.filter_map(|text| text.trim().parse::<u64>().ok()).min();
         lowest = limit.into_iter().chain(lowest).min();
     }
     lowest
 }
 
+/// Devices of a driver. They are named by their addresses; its directory has other files, too.
+fn devices(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let colons =
+        entries.map(|entry| entry.file_name().as_bytes().iter().filter(|byte| **byte == b':').count());
+    colons.filter(|count| *count == 2).count()
+}
+
 /// GPUs that the command sees: those that a variable of its environment names, else those of the machine that
 /// have a driver.
 fn gpus(root: &Path, variable: impl Fn(&str) -> Option<OsString>) -> u32 {
-    let devices = |path: &str, is_device: fn(&OsStr) -> bool| {
-        let entries = fs::read_dir(root.join(path)).into_iter().flatten().flatten();
-        entries.filter(|entry| is_device(&entry.file_name())).count()
-    };
-    // Beside its devices, which are named by their addresses, a driver's directory has other files.
-    let is_address = |name: &OsStr| name.as_bytes().iter().filter(|byte| **byte == b':').count() == 2;
     let makers = [
-        (["CUDA_VISIBLE_DEVICES"].as_slice(), devices("proc/driver/nvidia/gpus", is_address)),
-        (&["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"], devices("sys/bus/pci/drivers/amdgpu", is_address)),
+        (["CUDA_VISIBLE_DEVICES"].as_slice(), devices(&root.join("proc/driver/nvidia/gpus"))),
+        (&["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"], devices(&root.join("sys/bus/pci/drivers/amdgpu"))),
     ];
     let mut all = 0;
     for (variables, present) in makers {

@@ -67,8 +67,9 @@ pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool
         let mut unavailable: Vec<(String, String)> =
             unavailable.filter(|(metric, _)| selects(metric)).cloned().collect();
         if is_sampled {
-            let is_of_cgroup = |metric: &str| OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix));
-            unavailable.retain(|(metric, _)| !has_cgroup && is_of_cgroup(metric));
+            unavailable.retain(|(metric, _)| {
+                !has_cgroup && OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix))
+            });
         }
         if is_sampled && period != "off" && text.starts_with("node.") {
             notes.push(format!(

@@ -145,8 +145,13 @@ mod tests {
             "control_listen",
             "scheduler_user",
         ] {
-            let is_there = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
-            assert!(EXAMPLE.lines().take_while(|line| !line.starts_with('[')).any(is_there), "{key}");
+            assert!(
+                EXAMPLE
+                    .lines()
+                    .take_while(|line| !line.starts_with('['))
+                    .any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))),
+                "{key}"
+            );
         }
     }
 }

@@ -21,12 +21,13 @@ const ANY_DATABASE: &str = "postgres";
 const LACKS_RIGHTS: &str = "SELECT 1 FROM pg_proc WHERE proname = 'polymeter_create_roles'
      AND coalesce(NOT has_table_privilege(to_regrole('polymeter_reader')::oid, to_regclass('jobs')::oid, 'SELECT'), true)";
 
+fn has_role(name: &str) -> bool {
+    answer(ANY_DATABASE, &format!("SELECT 1 FROM pg_roles WHERE rolname = '{name}'")).is_some()
+}
+
 /// Adds the steps that create the roles and the database. Fails if there is a database of that name that
 /// cannot hold all names.
 pub(super) fn add(plan: &mut Plan) -> Result<(), Failure> {
-    let has_role = |name: &str| {
-        answer(ANY_DATABASE, &format!("SELECT 1 FROM pg_roles WHERE rolname = '{name}'")).is_some()
-    };
     plan.run(Some(SUPERUSER), &["createuser", "-h", SOCKETS, NAME], has_role(NAME));
     for role in STORE_ROLES {
         plan.run(Some(SUPERUSER), &["createuser", "-h", SOCKETS, "--no-login", role], has_role(role));

@@ -40,10 +40,13 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
     Ok(())
 }
 
+fn uncommented(line: &str) -> &str {
+    line.strip_prefix("# ").unwrap_or(line)
+}
+
 /// Puts a setting in place of the first line that sets it, also behind a `#`: before the first section, or in
 /// the setting's own, whose head may be behind a `#`, too.
 fn with(example: &str, key: &str, value: &str) -> String {
-    let uncommented = |line: &'_ str| line.strip_prefix("# ").unwrap_or(line).to_owned();
     let (section, key) = key.split_once('.').map_or((None, key), |(section, key)| (Some(section), key));
     let mut lines: Vec<String> = example.lines().map(str::to_owned).collect();
     let begin = match section {

@@ -28,10 +28,10 @@ struct Confirmed {
 }
 
 pub(super) fn execute(arguments: &ConfirmClockArguments) -> Result<(), Failure> {
-    let failed = |error| store_failure("cannot confirm the clock of the store", &error);
     let url = arguments.store.resolve()?;
-    let ClockJump { accepted_us, now_us } =
-        Administration::open(&url).and_then(|mut store| store.confirm_clock()).map_err(failed)?;
+    let ClockJump { accepted_us, now_us } = Administration::open(&url)
+        .and_then(|mut store| store.confirm_clock())
+        .map_err(|error| store_failure("cannot confirm the clock of the store", &error))?;
     let confirmed = Confirmed { time: rfc3339(now_us), before: rfc3339(accepted_us) };
     if arguments.json {
         return terminal::print_json(&confirmed);

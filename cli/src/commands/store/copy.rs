@@ -32,12 +32,11 @@ pub(super) fn execute(arguments: &CopyArguments) -> Result<(), Failure> {
     let shows_progress = !arguments.json && std::io::stderr().is_terminal();
     let clock = Clock::start();
     let begun = clock.now().since_start;
-    let mut progress = |table: &'static str, rows: u64| {
+    let copied = copy(&arguments.from, &arguments.to, &mut |table, rows| {
         if shows_progress {
             terminal::print_error(&format!("\r{table}: {rows} rows\x1b[K"));
         }
-    };
-    let copied = copy(&arguments.from, &arguments.to, &mut progress);
+    });
     if shows_progress {
         terminal::print_error("\r\x1b[K");
     }

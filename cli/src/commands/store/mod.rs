@@ -17,7 +17,7 @@ use self::prune::PruneArguments;
 use crate::client::store_choice::StoreChoice;
 use crate::failure::Failure;
 use crate::output::terminal;
-use crate::store_failure::store_failure;
+use crate::store_failure::cannot_read;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -54,10 +54,9 @@ pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
         Some(StoreCommand::ConfirmClock(arguments)) => return confirm_clock::execute(arguments),
         None => {}
     }
-    let failed = |error| store_failure("cannot read the store", &error);
     let url = arguments.store.resolve()?;
-    let mut store = Administration::open(&url).map_err(failed)?;
-    let overview = Overview::gather(&mut store, &url).map_err(failed)?;
+    let mut store = Administration::open(&url).map_err(cannot_read)?;
+    let overview = Overview::gather(&mut store, &url).map_err(cannot_read)?;
     if arguments.json {
         return terminal::print_json(&overview);
     }

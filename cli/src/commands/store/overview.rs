@@ -201,8 +201,10 @@ impl LevelLine {
 /// Parts of kept jobs may be older.
 fn next_drop(level: Level, keep: Keep, parts: &[Part], now_us: i64) -> Option<NextDrop> {
     let keep_us = i64::from(keep.days()?) * DAY_US;
-    let is_next = |part: &&Part| part.level == level && part.end_us + keep_us > now_us;
-    let next = parts.iter().filter(is_next).min_by_key(|part| part.end_us)?;
+    let next = parts
+        .iter()
+        .filter(|part| part.level == level && part.end_us + keep_us > now_us)
+        .min_by_key(|part| part.end_us)?;
     Some(NextDrop {
         from: date(next.begin_us),
         to: date(next.end_us),

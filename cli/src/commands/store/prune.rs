@@ -72,7 +72,7 @@ pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
         if shows_progress {
             terminal::print_error("completing the summaries of old samples, which may take minutes ...\n");
         }
-        let add = |part: &Part, pruned| {
+        let pruned = prune(&url, before_us, |part, pruned| {
             let state = if pruned == Pruned::Postponed { "postponed" } else { "removed" };
             let line = Line::new(part, state);
             if shows_progress {
@@ -82,8 +82,8 @@ pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
                 ));
             }
             lines.push(line);
-        };
-        prune(&url, before_us, add).map_err(failed)?;
+        });
+        pruned.map_err(failed)?;
     }
     if arguments.json {
         return terminal::print_json(&lines);
@@ -120,9 +120,14 @@ mod tests {
     use super::*;
     use crate::snapshot;
 
-    #[test]
-    fn parts_are_laid_out_as_recorded() {
-        let line = |relation, day: &str, bytes, kept_jobs, state| Line {
+    fn line(
+        relation: &'static str,
+        day: &str,
+        bytes: Option<u64>,
+        kept_jobs: Vec<i64>,
+        state: &'static str,
+    ) -> Line {
+        Line {
             relation,
             part: None,
             from: format!("2026-08-{day}"),
@@ -130,7 +135,11 @@ mod tests {
             bytes,
             kept_jobs,
             state,
-        };
+        }
+    }
+
+    #[test]
+    fn parts_are_laid_out_as_recorded() {
         let lines = [
             line("samples", "22", Some(3_200_000_000), vec![], "removed"),
             line("samples", "23", Some(3_300_000_000), vec![7, 9], "removed"),

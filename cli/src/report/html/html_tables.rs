@@ -32,15 +32,13 @@ pub(super) fn phases(page: &mut String, report: &Report) {
 pub(super) fn regions(page: &mut String, report: &Report) {
     let head = REGION_HEAD.into_iter().enumerate();
     let head = head.map(|(column, name)| (name, column < REGION_NAMES_FROM)).collect();
-    let row = |region| {
-        let cells = region_row(region).into_iter().enumerate();
-        let cell = |(column, text)| match column {
-            ..REGION_NAMES_FROM => Cell::Number(text),
-            _ => Cell::Text(Cow::Owned(text)),
-        };
-        cells.map(cell).collect()
+    let cell = |(column, text)| match column {
+        ..REGION_NAMES_FROM => Cell::Number(text),
+        _ => Cell::Text(Cow::Owned(text)),
     };
-    let rows = report.regions.iter().map(row).collect();
+    let rows =
+        report.regions.iter().map(|region| region_row(region).into_iter().enumerate().map(cell).collect());
+    let rows = rows.collect();
     let table = Table { caption: "Regions", head, rows, remarks: region_remarks(report) };
     section(page, "regions", "Regions of the program", vec![table], None);
 }
@@ -49,12 +47,15 @@ pub(super) fn regions(page: &mut String, report: &Report) {
 pub(super) fn roofline(page: &mut String, report: &Report) {
     let Some(roofline) = &report.roofline else { return };
     let head = ROOFLINE_HEAD.into_iter().enumerate().map(|(column, name)| (name, column > 0)).collect();
-    let row = |part| {
-        let mut cells = roofline_row(part).into_iter();
-        let name = cells.next().map(|name| Cell::Text(Cow::Owned(name)));
-        name.into_iter().chain(cells.map(Cell::Number)).collect()
-    };
-    let rows: Vec<Vec<Cell<'_>>> = roofline.parts.iter().map(row).collect();
+    let rows: Vec<Vec<Cell<'_>>> = roofline
+        .parts
+        .iter()
+        .map(|part| {
+            let mut cells = roofline_row(part).into_iter();
+            let name = cells.next().map(|name| Cell::Text(Cow::Owned(name)));
+            name.into_iter().chain(cells.map(Cell::Number)).collect()
+        })
+        .collect();
     let remarks = roofline_remarks(report);
     if rows.is_empty() {
         let paragraphs =
@@ -74,13 +75,16 @@ pub(super) fn functions(page: &mut String, report: &Report) {
     let mut tables = Vec::new();
     for stacks in &report.call_stacks {
         let head = FUNCTION_HEAD.into_iter().enumerate().map(|(column, name)| (name, column < 4)).collect();
-        let row = |function| {
-            let [own, total, time, spread, function, module] = function_row(function);
-            let numbers = [own, total, time, spread].map(Cell::Number);
-            let names = [function, module].map(|name| Cell::Text(Cow::Owned(name)));
-            numbers.into_iter().chain(names).collect()
-        };
-        let rows = stacks.functions.iter().map(row).collect();
+        let rows = stacks
+            .functions
+            .iter()
+            .map(|function| {
+                let [own, total, time, spread, function, module] = function_row(function);
+                let numbers = [own, total, time, spread].map(Cell::Number);
+                let names = [function, module].map(|name| Cell::Text(Cow::Owned(name)));
+                numbers.into_iter().chain(names).collect()
+            })
+            .collect();
         let activities = stack_activities(stacks).map(|activities| format!("activities: {activities}"));
         let remarks =
             [stack_sums(stacks)].into_iter().chain(activities).chain(stack_remarks(stacks)).collect();

@@ -54,8 +54,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::report::render) fn report() -> StackReport {
-        let function = |name: &str, self_s: f64, total_s: f64, is_spread: bool| FunctionReport {
+    fn function(name: &str, self_s: f64, total_s: f64, is_spread: bool) -> FunctionReport {
+        FunctionReport {
             function: name.to_owned(),
             module: "a.out".to_owned(),
             self_s,
@@ -68,13 +68,18 @@ pub(super) mod tests {
                 most_node: "n1".to_owned(),
                 most_process: Some(42),
             }),
-        };
-        let share = |name: &str, self_percent| FunctionShare {
-            function: name.to_owned(),
-            module: "a.out".to_owned(),
-            self_percent,
-        };
-        let part = |name: &str, functions| StackPart { name: name.to_owned(), time_s: 5.0, functions };
+        }
+    }
+
+    fn share(name: &str, self_percent: f64) -> FunctionShare {
+        FunctionShare { function: name.to_owned(), module: "a.out".to_owned(), self_percent }
+    }
+
+    fn part(name: &str, functions: Vec<FunctionShare>) -> StackPart {
+        StackPart { name: name.to_owned(), time_s: 5.0, functions }
+    }
+
+    pub(in crate::report::render) fn report() -> StackReport {
         StackReport {
             metric: "stacks.cpu".to_owned(),
             time_s: 10.0,

@@ -70,12 +70,15 @@ pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
 /// Removes the columns of fates without samples, so that the others fit a terminal.
 fn remove_zero_columns(rows: &mut [Vec<String>]) {
     const ALWAYS: [&str; 5] = ["source", "node", "due", "taken", "stored"];
-    let is_kept = |(column, name): (usize, &String)| {
-        let is_zero = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell == "0");
-        ALWAYS.contains(&name.as_str()) || !rows.iter().skip(1).all(is_zero)
-    };
     let Some(head) = rows.first() else { return };
-    let kept: Vec<bool> = head.iter().enumerate().map(is_kept).collect();
+    let kept: Vec<bool> = head
+        .iter()
+        .enumerate()
+        .map(|(column, name)| {
+            ALWAYS.contains(&name.as_str())
+                || !rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell == "0"))
+        })
+        .collect();
     for row in rows {
         let mut kept = kept.iter();
         row.retain(|_| kept.next() == Some(&true));

@@ -94,9 +94,8 @@ fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_same_refusal_by_several_nodes_is_listed_once() {
-        let request = |node: &str| RefusedRequest {
+    fn request(node: &str) -> RefusedRequest {
+        RefusedRequest {
             at_s: 2.0,
             node: node.to_owned(),
             request: "cpu.*".to_owned(),
@@ -104,7 +103,11 @@ mod tests {
             actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
             ..RefusedRequest::default()
-        };
+        }
+    }
+
+    #[test]
+    fn the_same_refusal_by_several_nodes_is_listed_once() {
         let rows = refused_rows(&[request("n1"), request("n2")]);
         assert_eq!(
             rows[1..],

@@ -79,11 +79,13 @@ fn labelled(label: &str, style: Style, paragraphs: &[(Style, String)], columns: 
         let style = *style;
         wrapped(text, room).into_iter().map(move |text| (style, text))
     });
-    let line = |(number, (text_style, text)): (usize, (Style, String))| {
-        let label = if number == 0 { label } else { "" };
-        Line::of(style, left_aligned(label, LABEL)).with(text_style, text)
-    };
-    texts.enumerate().map(line).collect()
+    texts
+        .enumerate()
+        .map(|(number, (text_style, text))| {
+            let label = if number == 0 { label } else { "" };
+            Line::of(style, left_aligned(label, LABEL)).with(text_style, text)
+        })
+        .collect()
 }
 
 const fn style(level: Level) -> Style {
@@ -169,10 +171,8 @@ mod tests {
     use crate::output::style::painted;
     use crate::snapshot;
 
-    /// A job that used 65 % of one node and nothing of the others.
-    fn report(nodes: u32) -> Report {
-        let hour_s = 3600.0;
-        let node = |number: u32| NodeReport {
+    fn node(number: u32, hour_s: f64) -> NodeReport {
+        NodeReport {
             node: format!("node{number:04}"),
             cpus: Some(64),
             samples: 1000,
@@ -183,7 +183,12 @@ mod tests {
                 ..Resources::default()
             },
             ..NodeReport::default()
-        };
+        }
+    }
+
+    /// A job that used 65 % of one node and nothing of the others.
+    fn report(nodes: u32) -> Report {
+        let hour_s = 3600.0;
         let mut report = Report {
             job: "4711".to_owned(),
             submission: Submission {
@@ -205,7 +210,7 @@ mod tests {
             ended: true,
             outcome: Outcome { state: Some("COMPLETED".to_owned()), exit_code: Some(0), exit_signal: None },
             used: Usage { cpu_s: Some(0.65 * 32.0 * hour_s), ..Usage::default() },
-            by_node: (1..=nodes).map(node).collect(),
+            by_node: (1..=nodes).map(|number| node(number, hour_s)).collect(),
             stored: 123_456,
             measuring: Some(MeasuringCost {
                 cpu_s: 2.5,

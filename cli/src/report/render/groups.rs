@@ -181,8 +181,8 @@ mod tests {
 
     use super::*;
 
-    fn report(nodes: u32) -> Report {
-        let node = |number: u32| NodeReport {
+    fn node(number: u32) -> NodeReport {
+        NodeReport {
             node: format!("n{number:04}"),
             cpus: Some(64),
             used: Resources {
@@ -191,14 +191,20 @@ mod tests {
                 ..Resources::default()
             },
             ..NodeReport::default()
-        };
-        let step = |number: u32| StepReport {
+        }
+    }
+
+    fn step(number: u32) -> StepReport {
+        StepReport {
             step: number.to_string(),
             nodes: 1,
             last_us: 5_000_000,
             used: Resources { cpu_s: Some(f64::from(number)), ..Resources::default() },
             ..StepReport::default()
-        };
+        }
+    }
+
+    fn report(nodes: u32) -> Report {
         Report {
             by_node: (1..=nodes).map(node).collect(),
             steps: (0..10 * nodes).map(step).collect(),

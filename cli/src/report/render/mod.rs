@@ -151,10 +151,8 @@ mod tests {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "a value with every field")]
-    fn report() -> Report {
-        let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
-        let loss = |reason: &str, source: Option<&str>| LossReport {
+    fn loss(reason: &str, source: Option<&str>) -> LossReport {
+        LossReport {
             node: "n1".to_owned(),
             source: source.map(str::to_owned),
             samples: 3,
@@ -162,7 +160,12 @@ mod tests {
             first_s: 1.0,
             last_s: 2.5,
             ..LossReport::default()
-        };
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "a value with every field")]
+    fn report() -> Report {
+        let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
         let mut report = Report {
             job: "4242".to_owned(),
             nodes: vec!["n1".to_owned()],

@@ -87,9 +87,8 @@ fn label<'a>(labels: &'a str, key: &str) -> &'a str {
 mod tests {
     use super::*;
 
-    #[test]
-    fn processes_are_listed_by_their_cpu_time() {
-        let series = |metric: &str, pid: u32, value: f64| SeriesReport {
+    fn series(metric: &str, pid: u32, value: f64) -> SeriesReport {
+        SeriesReport {
             metric: metric.to_owned(),
             labels: format!("comm=a.out,pid={pid},started=7"),
             node: "n1".to_owned(),
@@ -97,7 +96,11 @@ mod tests {
             mean: Some(value / 100.0),
             max: Some(value),
             ..SeriesReport::default()
-        };
+        }
+    }
+
+    #[test]
+    fn processes_are_listed_by_their_cpu_time() {
         let report = Report {
             series: vec![
                 series("busiest.cpu.usage", 10, 30.0),

@@ -9,7 +9,7 @@ use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
 use crate::report::summary;
-use polymeter_analysis::model::{DerivedReport, Report, SeriesReport};
+use polymeter_analysis::model::{Report, SeriesReport};
 use polymeter_analysis::rates;
 use polymeter_analysis::regions::METRICS as REGIONS;
 use polymeter_proto::catalogue::PROCESS_RANK;
@@ -33,8 +33,8 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let is_elsewhere =
         |series: &&SeriesReport| series.metric.starts_with(REGIONS) || series.metric == PROCESS_RANK.name;
     let all = || report.series.iter().filter(|series| detail == Detail::All || !is_elsewhere(series));
-    let is_listed = |series: &&SeriesReport| detail == Detail::All || series.has_changed();
-    let mut chosen: Vec<&SeriesReport> = all().filter(is_listed).collect();
+    let mut chosen: Vec<&SeriesReport> =
+        all().filter(|series| detail == Detail::All || series.has_changed()).collect();
     chosen.sort_by_key(|series| series.metric.starts_with(OWN));
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
     let mut text = table(report, listed, limit);
@@ -55,11 +55,14 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
 
 /// Derived metrics that are unknown, with the reasons.
 fn unknown(report: &Report) -> Option<String> {
-    let reason = |derived: &DerivedReport| {
-        let reason = derived.reason.as_ref()?;
-        Some(format!("{} of {} ({reason})", derived.metric, printable(&derived.node)))
-    };
-    let reasons: Vec<String> = report.derived.iter().filter_map(reason).collect();
+    let reasons: Vec<String> = report
+        .derived
+        .iter()
+        .filter_map(|derived| {
+            let reason = derived.reason.as_ref()?;
+            Some(format!("{} of {} ({reason})", derived.metric, printable(&derived.node)))
+        })
+        .collect();
     (!reasons.is_empty()).then(|| format!("unknown: {}", reasons.join(", ")))
 }
 
@@ -157,10 +160,10 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
         // A note describes the windows of a rollup.
         if let Some(window_s) = series.window_s.filter(|_| report.rollup_s.is_none()) {
             let is_long = window_s >= units::seconds_between(0, rates::window_ns(name)) - 1e-9;
-            let is_same = |known: &&mut Window<'_>| {
-                (known.length_s - window_s).abs() < 1e-9 && known.is_long == is_long
-            };
-            match windows.iter_mut().find(is_same) {
+            match windows
+                .iter_mut()
+                .find(|known| (known.length_s - window_s).abs() < 1e-9 && known.is_long == is_long)
+            {
                 Some(known) => add(&mut known.names, name),
                 None => windows.push(Window { length_s: window_s, is_long, names: vec![name] }),
             }

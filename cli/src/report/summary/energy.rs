@@ -37,23 +37,20 @@ mod tests {
 
     use super::*;
 
+    fn known(is_estimate: bool, nodes: u64, parts: Vec<EnergyPart>) -> Energy {
+        Energy { joules: 1.8e6, watts_mean: Some(500.0), is_estimate, nodes, parts }
+    }
+
     #[test]
     fn the_line_states_what_was_measured_and_how() {
         let part = |part, joules| EnergyPart { part, joules };
-        let of = |is_estimate, nodes, parts| Energy {
-            joules: 1.8e6,
-            watts_mean: Some(500.0),
-            is_estimate,
-            nodes,
-            parts,
-        };
         let nodes = ["n1", "n2"].map(str::to_owned).to_vec();
         let mut report = Report { nodes, ..Report::default() };
         assert_eq!(energy(&report), None);
-        report.energy = Some(of(false, 2, vec![part("node", 1.8e6)]));
+        report.energy = Some(known(false, 2, vec![part("node", 1.8e6)]));
         let text = "1.80 MJ (0.500 kWh), 500 W on average; whole nodes, measured";
         assert_eq!(energy(&report).as_deref(), Some(text));
-        report.energy = Some(of(true, 1, vec![part("memory", 1e6), part("processors", 8e5)]));
+        report.energy = Some(known(true, 1, vec![part("memory", 1e6), part("processors", 8e5)]));
         let text = "1.80 MJ (0.500 kWh), 500 W on average; memory and processors on 1 of 2 nodes, estimated by CPU time on shared nodes";
         assert_eq!(energy(&report).as_deref(), Some(text));
     }

@@ -119,8 +119,9 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
         return "no samples".to_owned();
     }
     let count = |name: &str| facts.number(name).filter(|count| *count > 0.0);
-    let text = |share: f64| if share < 0.000_1 { "less than 0.01 %".to_owned() } else { percent(share) };
-    let share = |name: &str| count(name).map(text);
+    let share = |name: &str| {
+        count(name).map(|share| if share < 0.000_1 { "less than 0.01 %".to_owned() } else { percent(share) })
+    };
     let missing = [
         share("lost_share").map(|share| format!("{share} of the samples are lost")),
         share("gap_share").map(|share| format!("no contact for {share} of the time")),
@@ -155,21 +156,24 @@ pub(crate) fn measuring_cost(cost: &MeasuringCost, nodes: usize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_cost_names_the_nodes_that_report_it() {
-        let of = |nodes: u64| MeasuringCost {
+    fn cost(nodes: u64) -> MeasuringCost {
+        MeasuringCost {
             cpu_s: 12.5,
             core_percent: Some(0.25),
             nodes,
             highest_node: Some("n2".to_owned()),
             highest_core_percent: Some(0.5),
-        };
-        assert_eq!(measuring_cost(&of(1), 1), "12.500 s CPU time, 0.25 % of one core");
-        let short = MeasuringCost { core_percent: None, highest_core_percent: None, ..of(1) };
+        }
+    }
+
+    #[test]
+    fn the_cost_names_the_nodes_that_report_it() {
+        assert_eq!(measuring_cost(&cost(1), 1), "12.500 s CPU time, 0.25 % of one core");
+        let short = MeasuringCost { core_percent: None, highest_core_percent: None, ..cost(1) };
         let text = measuring_cost(&short, 1);
         assert_eq!(text, "12.500 s CPU time; the job was too short to state it as a share of its time");
         let each = "12.500 s CPU time, 0.25 % of one core on each of 2 nodes on average, 0.50 % on n2";
-        assert_eq!(measuring_cost(&of(2), 2), each);
-        assert_eq!(measuring_cost(&of(2), 3), each.replace("2 nodes", "2 of 3 nodes"));
+        assert_eq!(measuring_cost(&cost(2), 2), each);
+        assert_eq!(measuring_cost(&cost(2), 3), each.replace("2 nodes", "2 of 3 nodes"));
     }
 }

@@ -12,7 +12,6 @@ pub(crate) const REGION_HEAD: [&str; 8] =
 pub(crate) const REGION_NAMES_FROM: usize = 6;
 
 pub(crate) fn region_row(region: &RegionReport) -> [String; 8] {
-    let elapsed = |time_s: f64| units::elapsed(time_s);
     let threads = match region.thread_imbalance {
         Some(imbalance) => format!("{} ({imbalance:.2})", region.threads),
         None => region.threads.to_string(),
@@ -21,8 +20,8 @@ pub(crate) fn region_row(region: &RegionReport) -> [String; 8] {
         region.ranks.as_ref().map_or_else(|| "-".to_owned(), text)
     };
     [
-        elapsed(region.self_s),
-        elapsed(region.time_s),
+        units::elapsed(region.self_s),
+        units::elapsed(region.time_s),
         figure(region.run_percent, |percent| format!("{percent:.1} %")),
         region.entries.to_string(),
         threads,

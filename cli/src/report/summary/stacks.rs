@@ -1,6 +1,6 @@
 //! Texts about call stacks.
 
-use polymeter_analysis::model::{ActivityReport, FunctionReport, StackPart, StackReport};
+use polymeter_analysis::model::{FunctionReport, StackPart, StackReport};
 use polymeter_analysis::stacks::activities::activity_text;
 use polymeter_proto::units;
 
@@ -35,10 +35,9 @@ pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
 /// Describes what the time was used for, as far as the names of functions tell it; none if they do not.
 pub(crate) fn stack_activities(report: &StackReport) -> Option<String> {
     let shown = report.activities.iter().filter(|activity| activity.percent >= SHOWN_PERCENT);
-    let share = |activity: &ActivityReport| {
-        format!("{} {:.1} %", activity_text(&activity.activity), activity.percent)
-    };
-    let shares: Vec<String> = shown.map(share).collect();
+    let shares: Vec<String> = shown
+        .map(|activity| format!("{} {:.1} %", activity_text(&activity.activity), activity.percent))
+        .collect();
     (!shares.is_empty()).then(|| shares.join(", "))
 }
 
@@ -64,8 +63,9 @@ pub(crate) fn function_row(function: &FunctionReport) -> [String; 6] {
 }
 
 pub(crate) fn part_functions(part: &StackPart) -> String {
-    let function = |share: &polymeter_analysis::model::FunctionShare| {
-        format!("{} {:.1} %", share.function, share.self_percent)
-    };
-    part.functions.iter().map(function).collect::<Vec<_>>().join(", ")
+    part.functions
+        .iter()
+        .map(|share| format!("{} {:.1} %", share.function, share.self_percent))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -47,19 +47,17 @@ fn name(name: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn traffic(name: &'static str, is_network: bool, nodes: u64) -> Traffic {
+        Traffic { name, is_network, received_bytes: 1024.0, sent_bytes: 3.0 * 1024.0 * 1024.0, nodes }
+    }
+
     #[test]
     fn a_line_names_each_network_and_file_system() {
         let nodes = ["n1", "n2"].map(str::to_owned).to_vec();
         let mut report = Report { nodes, ..Report::default() };
         assert_eq!((network(&report), file_systems(&report)), (None, None));
-        let of = |name, is_network, nodes| Traffic {
-            name,
-            is_network,
-            received_bytes: 1024.0,
-            sent_bytes: 3.0 * 1024.0 * 1024.0,
-            nodes,
-        };
-        report.traffic = vec![of("infiniband", true, 2), of("lustre", false, 2), of("nfs", false, 1)];
+        report.traffic =
+            vec![traffic("infiniband", true, 2), traffic("lustre", false, 2), traffic("nfs", false, 1)];
         assert_eq!(network(&report).as_deref(), Some("InfiniBand 1 KiB received, 3 MiB sent"));
         assert_eq!(
             file_systems(&report).as_deref(),

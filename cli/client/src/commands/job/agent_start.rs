@@ -97,9 +97,11 @@ fn start_lock(socket: &Path) -> PathBuf {
 
 impl StartOptions {
     fn start(&self, socket: &Path) -> Result<(), Failure> {
-        let in_own_directory = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
-        let program =
-            self.agent.clone().or_else(in_own_directory).unwrap_or_else(|| "polymeter-agent".into());
+        let program = self
+            .agent
+            .clone()
+            .or_else(|| Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent")))
+            .unwrap_or_else(|| "polymeter-agent".into());
         let mut command = Command::new(&program);
         command.args(["--detach", "--socket"]).arg(socket);
         if self.exit_when_idle {
@@ -137,8 +139,9 @@ fn is_informative(line: &str) -> bool {
         level: String,
     }
     let of_json = serde_json::from_str(line).ok().map(|Leveled { level }| level);
-    let of_text = || line.split(": ").nth(1).map(str::to_owned);
-    of_json.or_else(of_text).is_some_and(|level| ["info", "debug", "trace"].contains(&level.as_str()))
+    of_json
+        .or_else(|| line.split(": ").nth(1).map(str::to_owned))
+        .is_some_and(|level| ["info", "debug", "trace"].contains(&level.as_str()))
 }
 
 #[cfg(test)]

@@ -37,22 +37,25 @@ struct Kept {
     refusals: u32,
 }
 
+fn cannot_keep(directory: &Path, cause: &dyn std::fmt::Display) -> Failure {
+    let shown = directory.display();
+    Failure::Failed(format!(
+        "cannot keep reports in {shown}: {cause}; name a directory of this user with --keep"
+    ))
+}
+
 impl KeptReports {
     /// Creates the directory if it is missing.
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
-        let failed = |cause: &dyn std::fmt::Display| {
-            let shown = directory.display();
-            Failure::Failed(format!(
-                "cannot keep reports in {shown}: {cause}; name a directory of this user with --keep"
-            ))
-        };
         match DirBuilder::new().mode(0o700).create(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(&error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(cannot_keep(directory, &error));
+            }
             Ok(()) | Err(_) => {}
         }
-        let metadata = fs::symlink_metadata(directory).map_err(|error| failed(&error))?;
+        let metadata = fs::symlink_metadata(directory).map_err(|error| cannot_keep(directory, &error))?;
         if !is_own(&metadata) {
-            return Err(failed(&"it is no directory that only this user can change"));
+            return Err(cannot_keep(directory, &"it is no directory that only this user can change"));
         }
         Ok(Self { directory: directory.to_owned() })
     }
@@ -66,14 +69,16 @@ impl KeptReports {
             return Err(failed(io::Error::other(format!("there are {kept} already"))));
         }
         let name = format!("{:020}-{}.0", clock::realtime_ns(), std::process::id());
+        self.write(&name, line).map_err(failed)
+    }
+
+    /// No half of the file is ever read.
+    fn write(&self, name: &str, line: &str) -> io::Result<()> {
         let unfinished = self.directory.join(format!(".{name}"));
-        let write = || {
-            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-            file.write_all(line.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&unfinished, self.directory.join(&name))
-        };
-        write().map_err(failed)
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(line.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, self.directory.join(name))
     }
 
     /// Sends the reports to a collector, the oldest first, until it cannot be reached. Returns the number of

@@ -177,8 +177,10 @@ pub fn quantity(text: &str) -> Result<u64, InvalidField> {
     let number = if unit.is_some() { text.get(..text.len() - 1).unwrap_or_default() } else { text };
     let factor = 1_u128 << (10 * unit.map_or(0, |unit| unit + 1));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || whole.len() > 19 || fraction.len() > 18 {
+    let are_digits = [whole, fraction]
+        .iter()
+        .all(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()));
+    if !are_digits || whole.len() > 19 || fraction.len() > 18 {
         return Err(InvalidField::Size);
     }
     let digits = |digits: &str| digits.parse::<u128>().map_err(|_invalid| InvalidField::Size);
@@ -254,8 +256,8 @@ pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
     let mut seen = BTreeSet::new();
     devices.retain(|device| seen.insert(device.clone()));
     let devices = devices.join(",");
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ",-/:".contains(c);
-    let is_list = devices.len() <= 4096 && devices.chars().all(is_allowed);
+    let is_list =
+        devices.len() <= 4096 && devices.chars().all(|c| c.is_ascii_alphanumeric() || ",-/:".contains(c));
     is_list.then_some(devices).ok_or(InvalidField::Gpus)
 }
 
@@ -281,9 +283,8 @@ impl Amount {
         let in_megabytes =
             item.starts_with("mem") && value.trim_end().ends_with(|c: char| c.is_ascii_digit());
         let value = if in_megabytes { format!("{}M", value.trim()) } else { value.to_owned() };
-        let parse = |_: &str| quantity(value.trim());
         let is_nothing = says_nothing(&value);
-        let amount = if is_nothing { None } else { unread.read(option, item, parse) };
+        let amount = if is_nothing { None } else { unread.read(option, item, |_| quantity(value.trim())) };
         amount.map_or(Self::Unknown, Self::Known)
     }
 
@@ -463,8 +464,10 @@ mod tests {
         assert_eq!(exit_status("0:15"), Ok((0, Some(15))));
         assert_eq!((exit_status("3"), exit_status("3:x")), (Ok((3, None)), Err(InvalidField::Number)));
         assert_eq!((cores("16(x2),8"), cores("7")), (Ok(40), Ok(7)));
-        let at = |text: &str, place: usize| cores_at(text, || Some(place));
-        assert_eq!([0, 1, 2, 3].map(|place| at("16(x2),8", place)), [Some(16), Some(16), Some(8), None]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|place| cores_at("16(x2),8", || Some(place))),
+            [Some(16), Some(16), Some(8), None]
+        );
         let unknown = ["4(x2),4", "9", "4,5", "x", ""].map(|text| cores_at(text, || None));
         assert_eq!(unknown, [Some(4), Some(9), None, None, None]);
         for text in ["4294967295(x2)", "2(x3", "", "many"] {

@@ -61,8 +61,9 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
             }
             continue;
         }
-        let prefixed = |of: StepLevel| Some((of, word.strip_prefix(of.selector_prefix())?));
-        if let Some((of, rest)) = StepLevel::ALL.into_iter().find_map(prefixed) {
+        let prefixed =
+            StepLevel::ALL.into_iter().find_map(|of| Some((of, word.strip_prefix(of.selector_prefix())?)));
+        if let Some((of, rest)) = prefixed {
             (level, word) = (Some(of), rest);
         }
         if word.is_empty() {

@@ -235,8 +235,8 @@ mod tests {
         assert_eq!((start.details.gpus, start.details.time_limit_s), (None, None));
         let details = DetailOptions { tres: Some("cpu=24".to_owned()), ..DetailOptions::default() };
         let options = JobDescription { details, ..JobDescription::default() };
-        let cores = |environment| options.start(&environment).unwrap().0.cores;
-        assert_eq!(cores(FixedEnvironment::new([("SLURM_JOB_ID", "42")])), Some(24));
+        let bare = FixedEnvironment::new([("SLURM_JOB_ID", "42")]);
+        assert_eq!(options.start(&bare).unwrap().0.cores, Some(24));
         assert_eq!(options.start(&prolog).unwrap().0.cores, Some(40), "what Slurm gave");
         let options =
             JobDescription { job: Some("43".to_owned()), uid: Some("7".to_owned()), ..Default::default() };
@@ -244,36 +244,34 @@ mod tests {
         assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
     }
 
+    fn details_of_prolog(per_node: &'static str, more: [(&'static str, &'static str); 3]) -> JobDetails {
+        let variables = [
+            ("SLURM_JOB_ID", "42"),
+            ("SLURM_JOB_CPUS_PER_NODE", per_node),
+            ("SLURM_NODELIST", "n[08-10]"),
+            ("SLURMD_NODENAME", "n10"),
+            ("SLURM_JOB_GPUS", "1"),
+        ];
+        let all: Vec<_> = variables.into_iter().chain(more).collect();
+        let environment = FixedEnvironment::new(<[_; 8]>::try_from(all).unwrap());
+        *JobDescription::default().start(&environment).unwrap().0.details
+    }
+
+    fn limited(nodes: &'static str, end: &'static str) -> [(&'static str, &'static str); 3] {
+        [("SLURM_JOB_NUM_NODES", nodes), ("SLURM_JOB_START_TIME", "1700000000"), ("SLURM_JOB_END_TIME", end)]
+    }
+
     /// Variables of slurmd 22.05, and those that later versions add, on one of three nodes.
     #[test]
     fn a_prolog_alone_tells_what_slurm_gave_on_its_node() {
-        let prolog = |per_node, more: [(&'static str, &'static str); 3]| {
-            let variables = [
-                ("SLURM_JOB_ID", "42"),
-                ("SLURM_JOB_CPUS_PER_NODE", per_node),
-                ("SLURM_NODELIST", "n[08-10]"),
-                ("SLURMD_NODENAME", "n10"),
-                ("SLURM_JOB_GPUS", "1"),
-            ];
-            let all: Vec<_> = variables.into_iter().chain(more).collect();
-            let environment = FixedEnvironment::new(<[_; 8]>::try_from(all).unwrap());
-            *JobDescription::default().start(&environment).unwrap().0.details
-        };
         let none = [("A", ""), ("B", ""), ("C", "")];
-        let limited = |nodes, end| {
-            [
-                ("SLURM_JOB_NUM_NODES", nodes),
-                ("SLURM_JOB_START_TIME", "1700000000"),
-                ("SLURM_JOB_END_TIME", end),
-            ]
-        };
-        let details = prolog("16(x2),8", limited("3", "1700000600"));
+        let details = details_of_prolog("16(x2),8", limited("3", "1700000600"));
         assert_eq!(details.scheduler.as_ref().map(|name| name.as_str()), Some("slurm"));
         assert_eq!((details.node_cores, details.node_gpus, details.gpus), (Some(8), Some(1), None));
         assert_eq!(details.time_limit_s, Some(600));
-        let details = prolog("4(x3)", limited("1", "1731536000"));
+        let details = details_of_prolog("4(x3)", limited("1", "1731536000"));
         assert_eq!((details.node_cores, details.gpus, details.time_limit_s), (Some(4), Some(1), None));
-        assert_eq!(prolog("many", none).node_cores, None);
+        assert_eq!(details_of_prolog("many", none).node_cores, None);
     }
 
     #[test]

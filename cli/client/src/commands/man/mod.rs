@@ -60,8 +60,11 @@ pub fn with_subcommands(command: Command) -> Vec<Command> {
     let mut commands = vec![command];
     let mut visited = 0;
     while let Some(command) = commands.get(visited) {
-        let is_shown = |subcommand: &&Command| !subcommand.is_hide_set() && subcommand.get_name() != "help";
-        let subcommands: Vec<Command> = command.get_subcommands().filter(is_shown).cloned().collect();
+        let subcommands: Vec<Command> = command
+            .get_subcommands()
+            .filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help")
+            .cloned()
+            .collect();
         commands.extend(subcommands);
         visited += 1;
     }

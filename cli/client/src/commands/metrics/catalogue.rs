@@ -30,16 +30,17 @@ fn derived_text(derived: &[&Derived]) -> String {
     table(&rows)
 }
 
-fn formula_text(formula: &Formula, quote: &str) -> String {
-    let input = |input: &Input| {
-        let name = match input.quantity {
-            Quantity::Metric(name) => format!("{quote}{name}{quote}"),
-            Quantity::Energy => "the energy of the job".to_owned(),
-            Quantity::Pushed => format!("{quote}user.*{quote} of this name"),
-        };
-        format!("{}: {name}", input.name)
+fn input_text(input: &Input, quote: &str) -> String {
+    let name = match input.quantity {
+        Quantity::Metric(name) => format!("{quote}{name}{quote}"),
+        Quantity::Energy => "the energy of the job".to_owned(),
+        Quantity::Pushed => format!("{quote}user.*{quote} of this name"),
     };
-    let inputs: Vec<String> = formula.inputs.iter().map(input).collect();
+    format!("{}: {name}", input.name)
+}
+
+fn formula_text(formula: &Formula, quote: &str) -> String {
+    let inputs: Vec<String> = formula.inputs.iter().map(|input| input_text(input, quote)).collect();
     format!("{quote}{}{quote}; {}", formula.expression, inputs.join(", "))
 }
 

@@ -60,9 +60,8 @@ mod tests {
     use crate::output::table::table_within;
     use crate::snapshot;
 
-    #[test]
-    fn tokens_are_listed_with_their_last_use() {
-        let token = |id: &str, scope, user: Option<&str>, used_us: Option<i64>| TokenInfo {
+    fn token(id: &str, scope: Scope, user: Option<&str>, used_us: Option<i64>) -> TokenInfo {
+        TokenInfo {
             id: id.repeat(16),
             uid: 64_001,
             user: user.map(str::to_owned),
@@ -71,7 +70,11 @@ mod tests {
             created_us: 1_796_000_000_000_000,
             expires_us: 1_798_592_000_000_000,
             used_us,
-        };
+        }
+    }
+
+    #[test]
+    fn tokens_are_listed_with_their_last_use() {
         let tokens = [
             token("0", Scope::Read, Some("ada"), None),
             token("1", Scope::Admin, None, Some(1_796_000_700_000_000)),

@@ -143,6 +143,14 @@ async fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
+fn is_elsewhere<T>(of_agent: &Result<T, Failure>) -> bool {
+    match of_agent {
+        Err(Failure::NotRunning(_)) => true,
+        Err(Failure::Refused(refusal)) => refusal.code == "unknown_job",
+        _ => false,
+    }
+}
+
 /// Watches this node's agent, or all nodes of the job if the user wants that, or no agent here tracks it.
 /// Returns the first line, so that a refusal is reported before the screen changes.
 async fn begin(
@@ -159,11 +167,6 @@ async fn begin(
             Failure::Usage("cannot watch the node through a collector; name a job with --job".to_owned())
         });
     }
-    let is_elsewhere = |of_agent: &Result<_, Failure>| match of_agent {
-        Err(Failure::NotRunning(_)) => true,
-        Err(Failure::Refused(refusal)) => refusal.code == "unknown_job",
-        _ => false,
-    };
     let mut of_agent = begin_agent(arguments, job, &arguments.target.socket()).await;
     if is_elsewhere(&of_agent)
         && let Some(socket) = arguments.target.node_socket()

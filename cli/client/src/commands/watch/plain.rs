@@ -68,13 +68,17 @@ fn text(answer: &Answer, limit: u64) -> String {
     let series = format!("{metric}{labels}");
     let series = printable(&series);
     let unit = unit.as_ref().map_or_else(String::new, |unit| format!(" {}", printable(unit)));
-    let line = |(time_us, value): (&i64, &Option<f64>)| {
-        let (seconds, micros) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
-        let value = value.unwrap_or(f64::NAN);
-        format!("{seconds}.{micros:06} {series} {value}{unit}\n")
-    };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    times_us.iter().zip(values).take(limit).map(line).collect()
+    times_us
+        .iter()
+        .zip(values)
+        .take(limit)
+        .map(|(time_us, value)| {
+            let (seconds, micros) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
+            let value = value.unwrap_or(f64::NAN);
+            format!("{seconds}.{micros:06} {series} {value}{unit}\n")
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ fn may_be_user_supplied(selector: &Selector) -> bool {
 pub(super) fn check(selectors: &[Selector], of_job: bool) -> Result<(), Failure> {
     for selector in selectors {
         let known = catalogue::select(selector);
-        let is_wanted = |scope: Scope| (scope == Scope::Job) == of_job;
-        if may_be_user_supplied(selector) || known.iter().any(|known| is_wanted(known.metric.scope)) {
+        if may_be_user_supplied(selector)
+            || known.iter().any(|known| (known.metric.scope == Scope::Job) == of_job)
+        {
             continue;
         }
         if catalogue::derived::select(selector).next().is_some() {
@@ -41,13 +42,14 @@ pub(super) fn check(selectors: &[Selector], of_job: bool) -> Result<(), Failure>
 /// `first` is the first line of a stream: the plan.
 pub(super) fn hints(selectors: &[Selector], first: &Answer) -> Vec<String> {
     let Answer::Plan(PlanAnswer { plan, .. }) = first else { return Vec::new() };
-    let is_sampled = |selector: &Selector| plan.iter().any(|line| selector.matches(&line.metric));
-    let waiting =
-        selectors.iter().filter(|selector| !is_sampled(selector) && !may_be_user_supplied(selector));
-    let hint = |selector: &Selector| {
-        format!("polymeter: {selector} is not sampled now; `polymeter set '{selector}=1s'` samples it\n")
-    };
-    waiting.map(hint).collect()
+    let waiting = selectors.iter().filter(|selector| {
+        !plan.iter().any(|line| selector.matches(&line.metric)) && !may_be_user_supplied(selector)
+    });
+    waiting
+        .map(|selector| {
+            format!("polymeter: {selector} is not sampled now; `polymeter set '{selector}=1s'` samples it\n")
+        })
+        .collect()
 }
 
 #[cfg(test)]

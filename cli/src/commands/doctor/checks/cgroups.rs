@@ -123,12 +123,15 @@ mod tests {
         assert!(judged(&mounts)[0].text.contains("controller `memory` is missing"));
     }
 
-    #[test]
-    fn controllers_of_version_1_suffice() {
-        let v1 = |names: &[&str]| Mounts {
+    fn v1(names: &[&str]) -> Mounts {
+        Mounts {
             v1: names.iter().map(|name| ((*name).to_owned(), "/x".into())).collect(),
             ..Mounts::default()
-        };
+        }
+    }
+
+    #[test]
+    fn controllers_of_version_1_suffice() {
         assert_eq!(
             judged(&v1(&["memory", "blkio", "pids", "cpu"]))[0].text,
             "version 1 with blkio, cpu, memory, pids"

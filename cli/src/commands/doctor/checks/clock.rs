@@ -96,11 +96,14 @@ fn of_agents(machine: &Machine, findings: &mut Findings) {
     }
     match agents(socket) {
         Ok(agents) => {
-            let offset = |agent: &Agent| Some((agent.clock_offset_us?, agent.clock_error_us.unwrap_or(0)));
-            let measured: Vec<_> =
-                agents.iter().filter_map(|agent| Some((agent.node.as_str(), offset(agent)?))).collect();
+            let measured: Vec<_> = agents
+                .iter()
+                .filter_map(|agent| Some((&agent.node, agent.clock_offset_us?, agent.clock_error_us)))
+                .collect();
             let mut of_nodes = Findings::new("clock", Role::Collector);
-            measured.iter().for_each(|(node, offset)| judge(node, *offset, &mut of_nodes));
+            for (node, offset_us, error_us) in &measured {
+                judge(node, (*offset_us, error_us.unwrap_or(0)), &mut of_nodes);
+            }
             let is_wrong = of_nodes.has_any();
             findings.append_serious(of_nodes);
             if measured.is_empty() {
@@ -179,15 +182,16 @@ pub(super) fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::finding::Level;
+    use crate::commands::doctor::finding::{Finding, Level};
+
+    fn judged(offset: (i64, i64)) -> Finding {
+        let mut findings = Findings::new("clock", Role::Login);
+        judge("n1", offset, &mut findings);
+        findings.into_list().remove(0)
+    }
 
     #[test]
     fn an_offset_counts_beyond_its_error() {
-        let judged = |offset| {
-            let mut findings = Findings::new("clock", Role::Login);
-            judge("n1", offset, &mut findings);
-            findings.into_list().remove(0)
-        };
         assert_eq!(judged((3_000_000, 1000)).level, Level::Problem);
         assert_eq!(judged((-3_000_000, 2_500_000)).level, Level::Warning);
         assert_eq!(judged((-3_000_000, 2_950_000)).level, Level::Ok);

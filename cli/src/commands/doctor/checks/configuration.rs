@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use polymeter_client::connection::collector::Collector;
-use polymeter_collector::{CollectorConfig, check};
+use polymeter_collector::check;
 use polymeter_service::document::Faults;
 use polymeter_service::users;
 
@@ -53,15 +53,14 @@ fn is_readable(path: &Path, uid: u32) -> bool {
 /// Examines the command at the ends of jobs with the rights of the collector. Keys and the store have checks
 /// of their own.
 fn command_at_job_ends(machine: &Machine, findings: &mut Findings) {
-    let has_none = |config: &CollectorConfig| config.job_end.is_none() && config.notices.is_none();
-    if machine.collector.valid().is_none_or(has_none) {
+    if machine.collector.valid().is_none_or(|config| config.job_end.is_none() && config.notices.is_none()) {
         return;
     }
-    let examine = |mut config: CollectorConfig| {
+    let examined = machine.as_collector("examine the programs of [job_end] and [notices]", |mut config| {
         config.keys = None;
         check::faults(&config, false, false)
-    };
-    match machine.as_collector("examine the programs of [job_end] and [notices]", examine) {
+    });
+    match examined {
         Ok(faults) => {
             faults.iter().for_each(|fault| findings.problem_of(fault, "correct [job_end] or [notices]"))
         }

@@ -40,10 +40,12 @@ fn of_agent(machine: &Machine, findings: &mut Findings) {
         && status.collector.connected
     {
         let collector = &status.collector;
-        let age = |us: i64| units::duration((collector.now_us - us).unsigned_abs().saturating_mul(1000));
         let acknowledged = collector.acknowledged_us.map_or_else(
             || "nothing acknowledged yet".to_owned(),
-            |us| format!("last acknowledgement {} ago", age(us)),
+            |us| {
+                let age_us = (collector.now_us - us).unsigned_abs();
+                format!("last acknowledgement {} ago", units::duration(age_us.saturating_mul(1000)))
+            },
         );
         let waiting = units::bytes(collector.backlog_bytes);
         findings.ok(format!(

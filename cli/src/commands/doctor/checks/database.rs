@@ -1,6 +1,6 @@
 //! The store: the collector's user can connect, and its schema fits.
 
-use polymeter_collector::{CollectorConfig, check};
+use polymeter_collector::check;
 use polymeter_proto::units;
 
 use crate::commands::doctor::finding::Findings;
@@ -13,12 +13,12 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
         Ok(uid) => uid,
         Err(error) => return findings.problem(error.to_string(), "systemd-sysusers"),
     };
-    let examine = |mut config: CollectorConfig| {
+    let examined = machine.as_collector("connect to the store", |mut config| {
         // Keys and the programs of the site have checks of their own.
         (config.keys, config.job_end, config.notices) = (None, None, None);
         check::faults(&config, true, true)
-    };
-    let faults = match machine.as_collector("connect to the store", examine) {
+    });
+    let faults = match examined {
         Ok(faults) => faults,
         Err(reason) => return findings.not_checked(reason),
     };

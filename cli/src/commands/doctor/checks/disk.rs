@@ -59,13 +59,14 @@ mod tests {
     use super::*;
     use crate::commands::doctor::finding::Level;
 
+    fn level(free_bytes: u64, days: Option<u32>) -> Level {
+        let mut findings = Findings::new("disk", Role::Collector);
+        judge(Disk { free_bytes, bytes: 1 << 40 }, days, &mut findings);
+        findings.into_list()[0].level
+    }
+
     #[test]
     fn a_disk_is_judged_by_its_growth_or_its_space() {
-        let level = |free_bytes, days| {
-            let mut findings = Findings::new("disk", Role::Collector);
-            judge(Disk { free_bytes, bytes: 1 << 40 }, days, &mut findings);
-            findings.into_list()[0].level
-        };
         assert_eq!((level(1 << 20, None), level(1 << 39, Some(3))), (Level::Problem, Level::Problem));
         assert_eq!((level(1 << 28, None), level(1 << 39, Some(30))), (Level::Warning, Level::Warning));
         assert_eq!((level(1 << 39, None), level(1 << 39, Some(90))), (Level::Ok, Level::Ok));

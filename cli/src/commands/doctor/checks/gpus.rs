@@ -58,10 +58,11 @@ fn judge(count: usize, name: &str, metric: &str, line: Option<&MetricLine>, find
 fn vendors(machine: &Machine) -> Vec<String> {
     let read = |path: std::path::PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_owned());
     let devices = fs::read_dir(machine.mounts.sys().join("bus/pci/devices")).into_iter().flatten().flatten();
-    let vendor = |device: fs::DirEntry| {
-        let class = read(device.path().join("class"))?;
-        let is_gpu = CLASSES.iter().any(|known| class.starts_with(known));
-        is_gpu.then(|| read(device.path().join("vendor"))).flatten()
-    };
-    devices.filter_map(vendor).collect()
+    devices
+        .filter_map(|device| {
+            let class = read(device.path().join("class"))?;
+            let is_gpu = CLASSES.iter().any(|known| class.starts_with(known));
+            is_gpu.then(|| read(device.path().join("vendor"))).flatten()
+        })
+        .collect()
 }

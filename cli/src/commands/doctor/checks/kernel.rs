@@ -34,13 +34,14 @@ mod tests {
     use super::*;
     use crate::commands::doctor::finding::Level;
 
+    fn level(release: &str) -> Level {
+        let mut findings = Findings::new("kernel", Role::Node);
+        judge(release, &mut findings);
+        findings.into_list()[0].level
+    }
+
     #[test]
     fn old_kernels_are_named() {
-        let level = |release: &str| {
-            let mut findings = Findings::new("kernel", Role::Node);
-            judge(release, &mut findings);
-            findings.into_list()[0].level
-        };
         assert_eq!(level("4.18.0-553.el8_10.x86_64"), Level::Warning);
         assert_eq!(level("3.10.0-1160.el7.x86_64"), Level::Warning);
         assert_eq!(

@@ -101,8 +101,7 @@ fn of_collector(keys: &CollectorKeyFiles) -> Vec<KeyFile> {
 /// Uses the rights of a daemon's user.
 fn examine(uid: u32, files: &[KeyFile], findings: &mut Findings) {
     let user = user_name(uid);
-    let read = || files.iter().map(KeyFile::read).collect::<Vec<_>>();
-    let Ok(results) = users::act_as(uid, read) else {
+    let Ok(results) = users::act_as(uid, || files.iter().map(KeyFile::read).collect::<Vec<_>>()) else {
         let reason = Unexamined::NeedsRoot { action: "read the key files", uid };
         findings.not_checked(format!("{reason}; run this as root"));
         return;

@@ -21,8 +21,7 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
         }
         Role::Node | Role::Login => {
             let Ok(Some(collector)) = Collector::find(None, None) else { return };
-            let is_tcp = |endpoint: &CollectorEndpoint| matches!(endpoint, CollectorEndpoint::Tcp(_));
-            if !collector.endpoints().iter().any(is_tcp) {
+            if !collector.endpoints().iter().any(|endpoint| matches!(endpoint, CollectorEndpoint::Tcp(_))) {
                 return findings.ok("not needed: the collector is on this machine");
             }
             collector.munge_socket().map(ToOwned::to_owned)

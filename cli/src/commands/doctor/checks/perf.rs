@@ -44,8 +44,8 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     let capable = match (machine.agent_daemon(), &machine.agent_unit) {
         (Some(daemon), _) => CAPABILITIES.iter().any(|(number, _)| daemon.has_capability(*number)),
         (None, Some(unit)) => {
-            let has = |name: &str| unit.capabilities.iter().any(|known| known == name);
-            unit.user.is_none() || CAPABILITIES.iter().any(|(_, name)| has(name))
+            unit.user.is_none()
+                || unit.capabilities.iter().any(|held| CAPABILITIES.iter().any(|(_, name)| held == name))
         }
         // Root, by a prolog.
         (None, None) => true,

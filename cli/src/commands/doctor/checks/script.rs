@@ -52,11 +52,13 @@ pub(super) fn files(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = name.split_once('*') else { return vec![path.to_owned()] };
     let entries =
         path.parent().and_then(|directory| fs::read_dir(directory).ok()).into_iter().flatten().flatten();
-    let fits = |entry: &fs::DirEntry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
-    };
-    let mut files: Vec<PathBuf> = entries.filter(fits).map(|entry| entry.path()).collect();
+    let mut files: Vec<PathBuf> = entries
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+        })
+        .map(|entry| entry.path())
+        .collect();
     files.sort();
     files
 }

@@ -329,12 +329,14 @@ fn identifier(name: &str) -> Result<Identifier, InvalidFile> {
 /// A metric that the catalogue does not have was supplied by a user: a gauge.
 fn metric(texts: &SeriesTexts) -> Result<MetricDescriptor, InvalidFile> {
     let unit = Unit::ALL.into_iter().find(|unit| unit.as_str() == texts.unit);
-    let unknown = || InvalidFile::Unit { metric: Text::of(&texts.metric), unit: Text::of(&texts.unit) };
     Ok(MetricDescriptor {
         name: MetricName::new(texts.metric.clone())
             .ok()
             .ok_or_else(|| InvalidFile::Name(Text::of(&texts.metric)))?,
-        unit: unit.ok_or_else(unknown)?,
+        unit: unit.ok_or_else(|| InvalidFile::Unit {
+            metric: Text::of(&texts.metric),
+            unit: Text::of(&texts.unit),
+        })?,
         kind: catalogue::find(&texts.metric).map_or(Kind::Gauge, |known| known.metric.kind),
         number: Number::Float,
     })

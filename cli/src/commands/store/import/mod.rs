@@ -67,9 +67,9 @@ impl Imported {
 
 pub(super) fn execute(arguments: &ImportArguments) -> Result<(), Failure> {
     let options = OpenOptions { may_create: true, ..OpenOptions::default() };
-    let failed = |error| store_failure("cannot open the store", &error);
     let url = arguments.store.resolve()?;
-    let mut store = Store::open(&url, &options).map_err(failed)?;
+    let mut store =
+        Store::open(&url, &options).map_err(|error| store_failure("cannot open the store", &error))?;
     let mut all = Vec::new();
     for path in &arguments.files {
         let name = printable(&path.display().to_string()).into_owned();

@@ -141,8 +141,8 @@ impl View {
     }
 
     fn has_losses(&self) -> bool {
-        let is_lossy = |Progress { tally, .. }: Progress| tally.missed + tally.dropped > 0;
-        self.not_shown > 0 || self.progress.is_some_and(is_lossy)
+        self.not_shown > 0
+            || self.progress.is_some_and(|Progress { tally, .. }| tally.missed + tally.dropped > 0)
     }
 
     /// Chart within `columns`, and the values of its lowest and highest bars.

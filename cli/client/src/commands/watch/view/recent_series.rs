@@ -104,12 +104,14 @@ impl RecentSeries {
             if self.is_counter { self.rates().collect() } else { self.levels(now_us).collect() };
         let count = i64::try_from(width).unwrap_or(1).max(1);
         let begin_us = now_us - WINDOW_US;
-        let column = |number: i64| {
-            let from_us = begin_us + WINDOW_US * number / count;
-            let to_us = begin_us + WINDOW_US * (number + 1) / count;
-            mean(&spans, from_us, to_us)
-        };
-        (0..count).map(column).take(width).collect()
+        (0..count)
+            .map(|number| {
+                let from_us = begin_us + WINDOW_US * number / count;
+                let to_us = begin_us + WINDOW_US * (number + 1) / count;
+                mean(&spans, from_us, to_us)
+            })
+            .take(width)
+            .collect()
     }
 }
 

@@ -142,11 +142,7 @@ impl View {
                 }
             }
             Answer::Plan(PlanAnswer { plan, .. }) => {
-                let is_selected = |line: &PlanLine| {
-                    self.selectors.is_empty()
-                        || self.selectors.iter().any(|selector| selector.matches(&line.metric))
-                };
-                let lines = plan.into_iter().filter(is_selected);
+                let lines = plan.into_iter().filter(|line| self.selects(&line.metric));
                 self.plan = lines.map(|line| ((line.metric.clone(), line.level), line)).collect();
                 self.remove_old_series();
             }
@@ -199,11 +195,8 @@ impl View {
             .values()
             .filter(|line| !sampled.contains(&(line.metric.clone(), line.level)))
             .map(|line| Row { key: key_of_line(line), series: None, plan: Some(line) });
-        let is_selected = |metric: &str| {
-            self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
-        };
         let rows = of_series.chain(without_samples);
-        let rows = rows.filter(|row| is_selected(&row.key.0) && name(&row.key).contains(&self.filter));
+        let rows = rows.filter(|row| self.selects(&row.key.0) && name(&row.key).contains(&self.filter));
         let mut rows: Vec<Row<'_>> = rows.collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));
         rows
@@ -211,13 +204,16 @@ impl View {
 }
 
 impl View {
+    fn selects(&self, metric: &str) -> bool {
+        self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
+    }
+
     /// Sum of the current values of a metric over the nodes of the job, without steps and tasks; none if a
     /// node has none.
     pub(super) fn job_total(&self, metric: &str) -> Option<f64> {
-        let of_job = |(name, labels): &SeriesKey| {
+        let series = self.series.iter().filter(|((name, labels), _)| {
             name == metric && labels.split(',').all(|label| label.is_empty() || label.starts_with("node="))
-        };
-        let series = self.series.iter().filter(|(key, _)| of_job(key));
+        });
         let values: Option<Vec<f64>> = series.map(|(_, series)| series.current()).collect();
         values.filter(|values| !values.is_empty()).map(|values| values.iter().sum())
     }

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crossterm::style::Color;
 use serde_json::{Value, json};
 
-use polymeter_proto::control::{Request, ResetRequest, SetRequest};
+use polymeter_proto::control::{Answer, Request, ResetRequest, SetRequest};
 
 use super::input::LEASE;
 use super::recent_series::WINDOW_US;
@@ -153,6 +153,14 @@ fn only_selected_metrics_have_rows_and_all_count_for_the_title() {
     assert!(!lines[3..].iter().any(|line| line.contains("cpu.usage")), "{lines:#?}");
 }
 
+fn colours(view: &View) -> [Option<Color>; 3] {
+    let lines = view.lines(80, 24);
+    let of = |text: &str| {
+        lines.iter().find(|line| line.content().contains(text)).unwrap().style().foreground_color
+    };
+    [of("1 missed"), of("lease of you"), of("cpu.usage ")]
+}
+
 #[test]
 fn colours_mark_losses_and_own_leases() {
     let mut view = view();
@@ -162,28 +170,22 @@ fn colours_mark_losses_and_own_leases() {
         &mut view,
         json!({"answer": "plan", "plan": [plan("cpu.usage", "1s"), lease], "unavailable": []}),
     );
-    let colours = |view: &View| {
-        let lines = view.lines(80, 24);
-        let of = |text: &str| {
-            lines.iter().find(|line| line.content().contains(text)).unwrap().style().foreground_color
-        };
-        [of("1 missed"), of("lease of you"), of("cpu.usage ")]
-    };
     assert_eq!(colours(&view), [None; 3]);
     view.set_facts(JobFacts::default(), true);
     assert_eq!(colours(&view), [Some(Color::Yellow), Some(Color::Green), None]);
 }
 
+fn selected(view: &View) -> Option<String> {
+    let lines = drawn(view, 80, 24);
+    lines
+        .iter()
+        .find(|line| line.starts_with("> "))
+        .map(|line| line[2..].split(' ').next().unwrap().to_owned())
+}
+
 #[test]
 fn rows_are_selected_and_filtered() {
     let mut view = view();
-    let selected = |view: &View| {
-        let lines = drawn(view, 80, 24);
-        lines
-            .iter()
-            .find(|line| line.starts_with("> "))
-            .map(|line| line[2..].split(' ').next().unwrap().to_owned())
-    };
     press(&mut view, KeyCode::Down);
     letter(&mut view, 'j');
     assert_eq!(selected(&view).as_deref(), Some("cpu.usage.per_cpu{cpu=1}"));
@@ -213,20 +215,19 @@ fn rows_are_selected_and_filtered() {
     assert_eq!(letter(&mut view, 'q'), ViewAction::Quit);
 }
 
+fn granted(period: &str) -> Answer {
+    let cost = json!({"cpu_percent": 0.123, "samples_per_s": 10.0, "bytes_per_s": 5.0});
+    serde_json::from_value(json!({"answer": "granted", "metrics": {"cpu.usage": period}, "unavailable": [],
+            "cost": cost, "until_us": NOW_US + 600_000_000}))
+    .unwrap()
+}
+
 #[test]
 fn keys_change_periods_and_the_answer_is_shown() {
     let mut view = view();
     assert_eq!(letter(&mut view, '+'), set("cpu.usage", "500ms", LEASE));
     assert!(drawn(&view, 80, 24)[23].starts_with("waiting for the agent"));
     assert_eq!(letter(&mut view, '+'), ViewAction::None, "one request at a time");
-    let granted = |period: &str| {
-        let cost = json!({"cpu_percent": 0.123, "samples_per_s": 10.0, "bytes_per_s": 5.0});
-        serde_json::from_value(
-            json!({"answer": "granted", "metrics": {"cpu.usage": period}, "unavailable": [],
-            "cost": cost, "until_us": NOW_US + 600_000_000}),
-        )
-        .unwrap()
-    };
     assert_eq!(view.handle_reply(Ok(granted("500ms"))), ViewAction::None);
     let lines = drawn(&view, 80, 24);
     assert!(
@@ -250,14 +251,15 @@ fn keys_change_periods_and_the_answer_is_shown() {
     assert_eq!(drawn(&view, 80, 24)[23], "2 leases ended");
 }
 
+fn refused(code: &str, instead: Option<&str>) -> Result<Answer, Failure> {
+    let refused =
+        json!({"answer": "refused", "code": code, "message": "no, for a reason", "instead": instead});
+    Ok(serde_json::from_value(refused).unwrap())
+}
+
 #[test]
 fn refusals_are_shown_and_a_shorter_lease_is_requested() {
     let mut view = view();
-    let refused = |code: &str, instead: Option<&str>| {
-        let refused =
-            json!({"answer": "refused", "code": code, "message": "no, for a reason", "instead": instead});
-        Ok(serde_json::from_value(refused).unwrap())
-    };
     letter(&mut view, '+');
     assert_eq!(view.handle_reply(refused("shortest_period", Some("1s"))), ViewAction::None);
     assert_eq!(drawn(&view, 80, 24)[23], "refused: no, for a reason");
