@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::store_failure::cannot_read;
 
 /// Read if neither an option nor a configuration names a source.
-const DEFAULT_FILE: &str = "polymeter.db";
+pub(super) const DEFAULT_FILE: &str = "polymeter.db";
 
 /// Together 5 s.
 const FIRST_SAMPLES_PAUSE: Duration = Duration::from_millis(100);

@@ -10,10 +10,9 @@ use polymeter_collector::config::{CollectorArguments, DEFAULT_PATH};
 use polymeter_service::document::Faults;
 use polymeter_store::StoreUrl;
 
+use super::read_source::DEFAULT_FILE;
 use crate::failure::Failure;
 use crate::output::terminal;
-
-const DEFAULT_FILE: &str = "polymeter.db";
 
 /// The option that names a store.
 #[derive(Debug, Clone, clap::Args)]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::calendar::PointInTime;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
-use crate::output::table::{figure, head, table_within};
+use crate::output::table::{elapsed, figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::cannot_read;
 
@@ -237,7 +237,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
             job.nodes.len().to_string(),
             state,
             figure(shown_ns, minute),
-            figure(until_ns, |until_ns| elapsed(until_ns - job.started_ns)),
+            figure(until_ns, |until_ns| elapsed((until_ns - job.started_ns) / 1000)),
         ]);
     }
     table_within(&rows, limit)
@@ -246,14 +246,6 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
 fn minute(time_ns: i64) -> String {
     let text = rfc3339(time_ns / 1000);
     text.chars().skip(5).take(11).map(|c| if c == 'T' { ' ' } else { c }).collect()
-}
-
-/// As schedulers print it: days, hours, minutes and seconds.
-fn elapsed(ns: i64) -> String {
-    let seconds = ns.max(0) / 1_000_000_000;
-    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
-    let clock = format!("{hours:02}:{:02}:{:02}", seconds / 60 % 60, seconds % 60);
-    if days > 0 { format!("{days}-{clock}") } else { clock }
 }
 
 #[cfg(test)]
@@ -291,7 +283,7 @@ mod tests {
         let widest = text(&jobs, Visible::All, Some(80), None).lines().map(|line| line.chars().count()).max();
         assert!(widest.unwrap() <= 80);
         assert_eq!(text(&[], Visible::Own, None, None), "none of your jobs has ended that matches\n");
-        let value = serde_json::to_value(json_of(&jobs[0])).unwrap();
+        let value = serde_json::to_value(super::json(&jobs[0])).unwrap();
         assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
         assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
         assert_eq!(value["elapsed_s"], json!(93_784.0));
@@ -304,9 +296,5 @@ mod tests {
         let now_us = START_NS / 1000 + 3_725_000_000;
         snapshot::check("jobs-running", &text(&jobs, Visible::Own, Some(80), Some(now_us)));
         assert_eq!(text(&[], Visible::All, None, Some(0)), "no job runs that matches\n");
-    }
-
-    fn json_of(job: &JobRow) -> StoredJob<'_> {
-        super::json(job)
     }
 }

@@ -25,7 +25,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// First byte of every ZeroMQ greeting: ZMTP 3.1, "signature".
-const ZMTP_SIGNATURE: u8 = 0xff;
+pub const ZMTP_SIGNATURE: u8 = 0xff;
 
 const GREETING_BYTES: u64 = 1024;
 

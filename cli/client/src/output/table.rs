@@ -69,6 +69,14 @@ pub fn figure<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
+/// Time as schedulers print it: days, hours, minutes and seconds.
+pub fn elapsed(us: i64) -> String {
+    let seconds = us.max(0) / 1_000_000;
+    let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let days = seconds / 86_400;
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
 pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
     rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
 }

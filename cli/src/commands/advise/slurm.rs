@@ -51,7 +51,7 @@ impl Slurm {
         let text = |name: &str| all.iter().rev().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
         let mut number = |name: &str| text(name).and_then(|value| unread.number(name, value));
         let nodes = text("nodes").map(|value| value.split(['-', ',']).next().unwrap_or(value));
-        let nodes = nodes.and_then(unread_number);
+        let nodes = nodes.and_then(|text| text.parse::<u32>().ok()).filter(|nodes| *nodes > 0).map(f64::from);
         let per_node = number("ntasks-per-node");
         let cpus_per_task = number("cpus-per-task");
         let tasks = number("ntasks").or(per_node.map(|per_node| per_node * nodes.unwrap_or(1.0)));
@@ -166,10 +166,6 @@ impl Slurm {
         };
         Some(format!("#SBATCH --{option}"))
     }
-}
-
-fn unread_number(text: &str) -> Option<f64> {
-    text.parse::<u32>().ok().filter(|number| *number > 0).map(f64::from)
 }
 
 /// Parses a time limit, in seconds: a number alone is minutes; none if there is no limit.

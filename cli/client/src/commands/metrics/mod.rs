@@ -35,18 +35,15 @@ pub struct MetricsArguments {
     agent: AgentOptions,
 }
 
-/// True if a selector names a derived metric; any glob that matches does.
-fn is_listed(derived: &Derived, selector: &Selector) -> bool {
-    selector.matches(derived.name) || derived.is_selected(selector)
-}
-
 pub(crate) fn execute(arguments: &MetricsArguments) -> Result<(), Failure> {
     if arguments.job.is_some() || arguments.node {
         return available::execute(&arguments.agent, arguments.job.clone(), &arguments.selector);
     }
     let selector = &arguments.selector;
     let chosen: Vec<&Metric> = select(selector).into_iter().map(|definition| definition.metric).collect();
-    let derived: Vec<&Derived> = derived::all().filter(|derived| is_listed(derived, selector)).collect();
+    let derived =
+        derived::all().filter(|derived| selector.matches(derived.name) || derived.is_selected(selector));
+    let derived: Vec<&Derived> = derived.collect();
     if chosen.is_empty() && derived.is_empty() {
         let suggestion =
             nearest(selector.as_str()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));

@@ -53,13 +53,10 @@ fn judge(mounts: &Mounts, findings: &mut Findings) {
         (Some(_), []) => format!("version 2 with {}", available.join(", ")),
         (None, v1) => format!("version 1 with {}", v1.join(", ")),
         (Some(_), v1) => {
-            format!("version 1 with {}; version 2 with {}", v1.join(", "), list_or_none(&available))
+            let v2 = if available.is_empty() { "no controllers".to_owned() } else { available.join(", ") };
+            format!("version 1 with {}; version 2 with {v2}", v1.join(", "))
         }
     });
-}
-
-fn list_or_none(names: &[String]) -> String {
-    if names.is_empty() { "no controllers".to_owned() } else { names.join(", ") }
 }
 
 /// Checks that a controller of version 2 reaches the cgroups of jobs.

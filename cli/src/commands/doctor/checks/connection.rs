@@ -7,7 +7,7 @@ use std::time::Duration;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::handshake::handshake;
 use polymeter_agent::keys::{AgentKeyFiles, Keys};
-use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::collector::{Collector, ZMTP_SIGNATURE};
 use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_client::connection::stream::Stream;
 use polymeter_proto::{endpoint, units};
@@ -21,8 +21,6 @@ use crate::commands::doctor::role::Role;
 const HANDSHAKE_MS: u32 = 3000;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
-
-const ZMTP_SIGNATURE: u8 = 0xff;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     match role {

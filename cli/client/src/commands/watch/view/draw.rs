@@ -8,7 +8,7 @@ use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
 use crate::output::layout::{head, left_aligned, right_aligned, shortened, width, without_middle, wrapped};
 use crate::output::printable::{printable, printable_name};
-use crate::output::table::figure;
+use crate::output::table::{elapsed, figure};
 use crate::output::{chart, units};
 
 /// Widths; that of a name is a minimum.
@@ -254,14 +254,6 @@ fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
 fn is_own_lease(line: &PlanLine) -> bool {
     let you = rustix::process::geteuid().as_raw();
     line.actor.as_ref().is_some_and(|actor| plan::is_user(actor, you))
-}
-
-/// As schedulers print it.
-fn elapsed(us: i64) -> String {
-    let seconds = us.max(0) / 1_000_000;
-    let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let days = seconds / 86_400;
-    if days > 0 { format!("{days}-{clock}") } else { clock }
 }
 
 /// Help page in lines of at most `columns`.

@@ -1,6 +1,6 @@
 //! The effects of keys, and of the agent's replies to the requests that they cause.
 
-use crossterm::event::{KeyCode, KeyEvent};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
 use polymeter_proto::control::{
     Answer, LeaseAnswer, PlanLine, Refusal, Request, ResetAnswer, ResetRequest, SetRequest,
 };
@@ -18,7 +18,8 @@ const PAGE: usize = 10;
 
 impl View {
     pub(in crate::commands::watch) fn handle_key(&mut self, key: KeyEvent) -> ViewAction {
-        if !keys::is_press(key) {
+        // Some terminals report the release of a key, too.
+        if key.kind == KeyEventKind::Release {
             return ViewAction::None;
         }
         if let Some(code) = keys::with_control(key) {

@@ -1,6 +1,6 @@
 //! The meaning of keys. Pure.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyAction {
@@ -46,11 +46,6 @@ impl KeyAction {
     pub(super) fn of(code: KeyCode) -> Option<Self> {
         KEYS.iter().find(|(of, _)| *of == code).map(|(_, action)| *action)
     }
-}
-
-/// Some terminals report the release of a key, too.
-pub(super) fn is_press(key: KeyEvent) -> bool {
-    key.kind != KeyEventKind::Release
 }
 
 pub(super) fn with_control(key: KeyEvent) -> Option<KeyCode> {
