@@ -1,4 +1,4 @@
-//! The space of file systems.
+//! Space of file systems.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(crate) fn disk_of(storage: &Storage) -> Result<Disk, UnknownSpace> {
     disk(storage.directory.as_deref().map_err(|reason| UnknownSpace::NoDirectory(reason))?)
 }
 
-/// Of the file system that contains `path`.
+/// File system that contains `path`.
 pub(crate) fn disk(path: &Path) -> Result<Disk, UnknownSpace> {
     match rustix::fs::statvfs(path) {
         Ok(system) => Ok(Disk {

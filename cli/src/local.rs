@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::commands;
 
-    /// As a shell does, without variables.
+    /// Splits as a shell does, without variables.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
         for letter in line.chars() {

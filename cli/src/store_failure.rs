@@ -1,4 +1,4 @@
-//! The failure of a command because of its store.
+//! Failure of a command because of its store.
 
 use polymeter_service::log::chain;
 use polymeter_store::StoreError;

@@ -1,4 +1,4 @@
-//! The versions of libraries and formats in this program.
+//! Versions of libraries and formats in this program.
 
 use polymeter_client::version::LocalVersion;
 

@@ -1,4 +1,4 @@
-//! The reason for which a command failed, and its exit status.
+//! Reason for which a command failed, and its exit status.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The choice of a job: by option, by the scheduler's environment, or by the cgroup in which the command
+//! Choice of a job: by option, by the scheduler's environment, or by the cgroup in which the command
 //! runs; and of its steps or tasks in place of the job as a whole.
 
 use std::path::{Path, PathBuf};

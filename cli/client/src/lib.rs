@@ -1,4 +1,4 @@
-//! The client of agents and collectors: the commands that ask them, and what all commands need. It links no
+//! Client of agents and collectors: the commands that ask them, and what all commands need. It links no
 //! libzmq, SQLite or PostgreSQL. The program `polymeter-client` has these commands alone; `polymeter` adds
 //! those that open a store, or start an agent or a collector.
 

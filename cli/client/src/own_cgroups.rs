@@ -1,4 +1,4 @@
-//! The cgroups of this process.
+//! Cgroups of this process.
 
 use std::fs::File;
 use std::io::{self, BufReader};

@@ -1,4 +1,4 @@
-//! The start of a program of commands: its command line, and the report of failures.
+//! Start of a program of commands: its command line, and the report of failures.
 
 use std::process::ExitCode;
 

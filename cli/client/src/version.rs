@@ -1,4 +1,4 @@
-//! The version of this program and the origin of its build.
+//! Version of this program and the origin of its build.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The end of runs whose `polymeter run` was killed: no collector is left that could store it.
+//! End of runs whose `polymeter run` was killed: no collector is left that could store it.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The greeting of a collector: its version and its clock, without a request.
+//! Greeting of a collector: its version and its clock, without a request.
 
 use std::io;
 use std::net::ToSocketAddrs;

@@ -1,4 +1,4 @@
-//! The source of stored data: a store, or the collector that writes to it.
+//! Source of stored data: a store, or the collector that writes to it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,7 +63,8 @@ impl ReadSource {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
     }
 
-    /// Within a `polymeter run` reads its file, if no source is given and no other job is wanted.
+    /// Opens the source of a job: within a `polymeter run` its file, if no source is given and no other job
+    /// is wanted.
     pub(crate) fn open_for(&self, wanted: Option<&str>) -> Result<Source, Failure> {
         let variable = |name| std::env::var_os(name).filter(|text| !text.is_empty());
         let of_run = variable(JOB_VARIABLE).and_then(|job| job.into_string().ok());

@@ -1,4 +1,4 @@
-//! The store that an administrator's command works on.
+//! Store that an administrator's command works on.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -163,7 +163,7 @@ fn short_differences(row: &Difference) -> [String; 2] {
     [format!("{percent:+.1} %"), interval]
 }
 
-/// True for a difference, the time from begin to end, and energy.
+/// True for a difference that is certain, and in any case for elapsed time, CPU time and energy.
 fn is_shown(row: &Difference) -> bool {
     matches!(row.verdict, Verdict::Higher | Verdict::Lower)
         || ["elapsed", "cpu_time", "energy"].contains(&row.metric.as_str())

@@ -206,7 +206,7 @@ fn json(job: &JobRow) -> StoredJob<'_> {
     }
 }
 
-/// Of running jobs, the time since their start until `now_us` is shown.
+/// Shows the time from the start of running jobs until `now_us`.
 fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<i64>) -> String {
     if jobs.is_empty() {
         let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };

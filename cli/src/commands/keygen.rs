@@ -85,7 +85,7 @@ struct CreatedKeys<'a> {
     public: String,
 }
 
-/// Default: the host's.
+/// Falls back to the host's name.
 pub(crate) fn key_name(given: Option<&str>) -> Result<String, Failure> {
     let name = match given {
         Some(name) => name.to_owned(),

@@ -1,4 +1,4 @@
-//! The commands of `polymeter`: one file or directory each, and those of the client.
+//! Commands of `polymeter`: one file or directory each, and those of the client.
 
 mod advise;
 mod bundle;

@@ -1,4 +1,4 @@
-//! The progress of an export or an import, on a terminal.
+//! Progress of an export or an import, on a terminal.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! The summary of an array as text. Pure.
+//! Summary of an array as text. Pure.
 
 use polymeter_analysis::array::{ArrayReport, ArrayTask};
 use polymeter_proto::units;

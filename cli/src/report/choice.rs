@@ -1,4 +1,4 @@
-//! The choice of a stored job by its id.
+//! Choice of a stored job by its id.
 
 use polymeter_analysis::array::last_runs;
 use polymeter_analysis::runs::{KEY, are_of_one_job, are_of_one_owner, note_on_runs, selector, whole_of};
@@ -49,8 +49,8 @@ impl Chosen {
 }
 
 /// Finds the job with the id `wanted`, in any form in which schedulers print it, or with a key of the store:
-/// `key:17`. Of several runs of a job it is the last, and a note says so. If no id is wanted, finds the job
-/// in which the command runs, else the last job of the user.
+/// `key:17`. If there are several runs of a job it is the last, and a note says so. If no id is wanted, finds
+/// the job in which the command runs, else the last job of the user.
 pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
     match choose_any(source, wanted)? {
         Chosen::Job(chosen) => {

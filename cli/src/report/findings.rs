@@ -1,4 +1,4 @@
-//! The findings about a job.
+//! Findings about a job.
 
 use std::path::Path;
 

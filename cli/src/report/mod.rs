@@ -1,4 +1,4 @@
-//! The report of a job: the choice of the job, and the report as text and as a page.
+//! Report of a job: the choice of the job, and the report as text and as a page.
 
 pub(crate) mod array_text;
 pub(crate) mod choice;

@@ -1,4 +1,4 @@
-//! The report of one step of a job.
+//! Report of one step of a job.
 
 use polymeter_analysis::model::Report;
 

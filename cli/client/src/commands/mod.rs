@@ -1,4 +1,4 @@
-//! The commands of the client: one file or directory each.
+//! Commands of the client: one file or directory each.
 
 pub(crate) mod completions;
 pub(crate) mod job;

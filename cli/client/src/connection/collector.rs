@@ -182,7 +182,6 @@ struct Connected {
 }
 
 impl Connected {
-    /// Sends the request.
     fn exchange(mut self) -> io::Result<(String, BufReader<Stream>)> {
         self.stream.get_mut().set_timeout(ANSWER_TIMEOUT);
         let answer = self.stream.get_mut().write_all(&self.request);

@@ -1,4 +1,4 @@
-//! The addresses of the collectors: an option, `POLYMETER_COLLECTOR`, or `/etc/polymeter/client.toml`.
+//! Addresses of the collectors: an option, `POLYMETER_COLLECTOR`, or `/etc/polymeter/client.toml`.
 
 use std::fmt;
 use std::io;

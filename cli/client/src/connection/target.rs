@@ -1,4 +1,4 @@
-//! The target of a control request: this node's agent, or all nodes of a job through the collector.
+//! Target of a control request: this node's agent, or all nodes of a job through the collector.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The answers of the nodes of a job as text.
+//! Answers of the nodes of a job as text.
 
 use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer};
 use polymeter_proto::text::abridged_list;
@@ -10,7 +10,7 @@ use crate::output::printable::printable_name;
 use crate::output::table::table_within;
 use crate::output::{terminal, units};
 
-/// Of further metrics a line states the number.
+/// Metrics that a line names; further ones are counted.
 const NAMED: usize = 4;
 
 /// Prints the answer of each node. Fails if a node refused or did not answer.

@@ -1,4 +1,4 @@
-//! The plan of a job or a node as text, and the predicted cost of sampling. Pure.
+//! Plan of a job or a node as text, and the predicted cost of sampling. Pure.
 
 use polymeter_proto::control::{LeaseAnswer, PlanLine, PmuReleaseAnswer, PredictedCost, RefusedLine};
 use polymeter_proto::step_level::StepLevel;

@@ -1,4 +1,4 @@
-//! The request of a script for OAR, and the line that changes it. Pure.
+//! Request of a script for OAR, and the line that changes it. Pure.
 
 use polymeter_analysis::model::Resource;
 use polymeter_analysis::proposals::Request;

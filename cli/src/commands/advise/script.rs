@@ -1,4 +1,4 @@
-//! The request that a job script makes. Pure.
+//! Request that a job script makes. Pure.
 
 use polymeter_analysis::model::{Resource, Scheduler};
 use polymeter_analysis::proposals::{Proposal, Request};

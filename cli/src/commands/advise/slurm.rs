@@ -1,4 +1,4 @@
-//! The request of a script for Slurm, and the lines that change it. Pure.
+//! Request of a script for Slurm, and the lines that change it. Pure.
 
 use polymeter_analysis::model::Resource;
 use polymeter_analysis::proposals::Request;
@@ -125,7 +125,7 @@ impl Slurm {
         }
     }
 
-    /// Parts of a node for each of which an option of memory is.
+    /// Number of parts of a node to each of which the memory option `name` applies.
     fn parts(&self, name: &str) -> Option<f64> {
         match name {
             "mem-per-cpu" => self.request.cores.map(|cores| cores / self.nodes),
@@ -134,7 +134,7 @@ impl Slurm {
         }
     }
 
-    /// Line that requests so much; none if it would not change.
+    /// None if the line would not change.
     pub(super) fn line(&self, resource: Resource, proposed: f64) -> Option<String> {
         let option = match resource {
             Resource::Time => format!("time={}", time_text(proposed)),

@@ -1,4 +1,4 @@
-//! The directives of a job script, as words of a command line. Pure.
+//! Directives of a job script, as words of a command line. Pure.
 
 /// Words of each line that begins with `prefix`, such as `#SBATCH`. With `ends` they end at the first
 /// command, behind which Slurm reads no further ones.

@@ -1,4 +1,4 @@
-//! The directory of a bundle.
+//! Directory of a bundle.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! The list of a bundle's files with their hashes, in the format of sha256sum(1).
+//! List of a bundle's files with their hashes, in the format of sha256sum(1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) const BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// By path.
+/// Hashes by path.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Manifest(pub(super) BTreeMap<String, String>);
 
@@ -75,7 +75,7 @@ fn line_parts(line: &str) -> Option<(String, String)> {
     (is_hash && !path.is_empty()).then(|| (path.to_owned(), hash.to_owned()))
 }
 
-/// Hexadecimal digits.
+/// In hexadecimal digits.
 pub(super) fn hash(path: &Path) -> io::Result<String> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {

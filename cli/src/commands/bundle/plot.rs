@@ -1,4 +1,4 @@
-//! The series of a job over time, one below the other, as an SVG image.
+//! Series of a job over time, one below the other, as an SVG image.
 
 use polymeter_service::svg::{Anchor, Point, Svg};
 

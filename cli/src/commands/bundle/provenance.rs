@@ -1,4 +1,4 @@
-//! The origin of a bundle: the program that made it, and its inputs.
+//! Origin of a bundle: the program that made it, and its inputs.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pub(super) struct Provenance {
     pub(super) store: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<&'static str>,
-    /// Of the experiment's random numbers, from its description.
+    /// Seed of the experiment's random numbers, from its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

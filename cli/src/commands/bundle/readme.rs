@@ -1,4 +1,4 @@
-//! The page of a bundle: its contents, and how to repeat the run. Pure.
+//! Page of a bundle: its contents, and how to repeat the run. Pure.
 
 use std::fmt::Write;
 
@@ -114,7 +114,7 @@ fn verification() -> String {
     )
 }
 
-/// This version of the program.
+/// Command that runs this version.
 fn program(provenance: &Provenance) -> String {
     flake(provenance).map_or_else(|| "polymeter".to_owned(), |flake| format!("nix run '{flake}' --"))
 }

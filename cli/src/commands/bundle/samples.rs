@@ -1,4 +1,4 @@
-//! The samples of a bundle as a Parquet file with a row for each sample.
+//! Samples of a bundle as a Parquet file with a row for each sample.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! The tables of a bundle, as CSV files.
+//! Tables of a bundle, as CSV files.
 
 use polymeter_analysis::plan_fold::{FoldedChange, FoldedChanges};
 use polymeter_samples_file::WrittenSeries;

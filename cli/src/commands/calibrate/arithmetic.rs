@@ -1,4 +1,4 @@
-//! The peak of floating-point operations: independent chains of multiplications and additions, in registers.
+//! Peak of floating-point operations: independent chains of multiplications and additions, in registers.
 
 use std::hint::black_box;
 

@@ -53,13 +53,12 @@ pub(super) fn cache_bytes(root: &Path, cpus: &[usize]) -> Option<u64> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Of each array, on all CPUs together.
+    /// Size of each array, on all CPUs together.
     pub(super) array_bytes: u64,
-    /// As much larger than the caches as it should be.
+    /// Larger than the caches by the factor [`CACHES`].
     pub(super) is_enough: bool,
 }
 
-/// For last-level caches of this size on a machine with this much available memory.
 pub(super) fn sizes(cache_bytes: Option<u64>, available_bytes: Option<u64>) -> Sizes {
     let wanted = cache_bytes.unwrap_or(UNKNOWN_CACHE_BYTES).saturating_mul(CACHES);
     let room = available_bytes.map_or(u64::MAX, |available| available / MEMORY_SHARE / 3);

@@ -1,4 +1,4 @@
-//! The bandwidth of the memory: `a = b + s * c` over arrays that no cache holds.
+//! Bandwidth of the memory: `a = b + s * c` over arrays that no cache holds.
 
 use std::ops::Range;
 

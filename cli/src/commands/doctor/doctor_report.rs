@@ -1,4 +1,4 @@
-//! The result of an examination, as text and as JSON.
+//! Result of an examination, as text and as JSON.
 
 use polymeter_proto::text::abridged_list;
 use polymeter_proto::units::counted;
@@ -92,7 +92,7 @@ fn paragraph(label: &str, text: &str, limit: Option<usize>) -> String {
     format!("{label:<LABEL$}{}\n", lines.join(&format!("\n{:LABEL$}", "")))
 }
 
-/// Lists names, the first of many.
+/// Lists the first of many names.
 pub(super) fn listed(names: &[String]) -> String {
     const LISTED: usize = 3;
     abridged_list(names, LISTED)

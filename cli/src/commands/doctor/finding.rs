@@ -1,4 +1,4 @@
-//! The findings of checks.
+//! Findings of checks.
 
 use std::fmt;
 

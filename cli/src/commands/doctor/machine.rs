@@ -1,4 +1,4 @@
-//! The machine under examination: its roles, its configurations and its running daemons. What several checks
+//! Machine under examination: its roles, its configurations and its running daemons. What several checks
 //! need is read once.
 
 use std::cell::OnceCell;
@@ -45,7 +45,7 @@ pub(super) struct Machine {
     store: OnceCell<Result<StoreState, Unexamined>>,
 }
 
-/// Has the content of a configuration file, or its faults.
+/// Content of a configuration file, or its faults.
 pub(super) struct Configured<T> {
     pub(super) path: PathBuf,
     pub(super) content: Result<T, Faults>,

@@ -1,4 +1,4 @@
-//! The roles of a machine.
+//! Roles of a machine.
 
 use std::path::Path;
 

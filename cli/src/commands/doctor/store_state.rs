@@ -1,4 +1,4 @@
-//! The state of a store, as several checks need it.
+//! State of a store, as several checks need it.
 
 use polymeter_proto::read::AgentRow;
 use polymeter_service::clock;

@@ -1,4 +1,4 @@
-//! The systemd unit of a daemon, as its files state it. No service manager is asked.
+//! Unit of a daemon, as the files of systemd state it. No service manager is asked.
 
 use std::fs;
 use std::path::{Path, PathBuf};

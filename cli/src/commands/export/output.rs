@@ -1,4 +1,4 @@
-//! The output of an export: a file that appears when it is complete, or the standard output.
+//! Output of an export: a file that appears when it is complete, or the standard output.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};

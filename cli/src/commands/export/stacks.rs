@@ -1,4 +1,4 @@
-//! The call stacks of a job as rows: one for each interval, process and stack.
+//! Call stacks of a job as rows: one for each interval, process and stack.
 
 use std::collections::HashMap;
 use std::sync::Arc;

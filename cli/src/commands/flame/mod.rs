@@ -205,7 +205,7 @@ fn processes_of(rank: u32, ranks: &Ranks, job: &JobRow) -> Result<BTreeSet<(Stri
     )))
 }
 
-/// Of the chosen samples, each with its node.
+/// Spans of the chosen samples, each with its node.
 fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Spans, Failure> {
     let now_us = clock::realtime_us();
     let bound = |time: Option<TimeInJob>, otherwise| time.map_or(otherwise, |time| time.time_ns(job, now_us));

@@ -17,7 +17,7 @@ const COMPARED: usize = 30;
 const SHARE: usize = 8;
 const STEP: usize = 2;
 
-/// Share of the line.
+/// Divisor: the blanks take at most a third of the line.
 const BLANKS_MAX: usize = 3;
 
 fn percent(share: f64) -> String {

@@ -1,4 +1,4 @@
-//! The metrics and periods of `polymeter run`. Pure.
+//! Metrics and periods of `polymeter run`. Pure.
 
 use polymeter_agent::config;
 use polymeter_agent::plan::Rule;

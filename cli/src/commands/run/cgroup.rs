@@ -1,4 +1,4 @@
-//! The cgroup of the command: a directory in each accessible hierarchy, removed at the end.
+//! Cgroup of the command: a directory in each accessible hierarchy, removed at the end.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};

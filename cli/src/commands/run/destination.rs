@@ -1,4 +1,4 @@
-//! The destinations of `polymeter run`: for the report and for the samples.
+//! Destinations of `polymeter run`: for the report and for the samples.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The process of the command, held between fork and exec until its sources are open. Its terminal,
+//! Process of the command, held between fork and exec until its sources are open. Its terminal,
 //! environment and signals are the same as without Polymeter.
 
 use std::ffi::{OsStr, OsString};

@@ -104,7 +104,7 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Of the form `SELECTOR[=PERIOD]`.
+    /// In the form `SELECTOR[=PERIOD]`.
     fn requested(&self) -> Vec<String> {
         let stacks = self.stacks.map(|period| format!("stacks.cpu={period}"));
         self.metrics.iter().cloned().chain(stacks).collect()

@@ -1,4 +1,4 @@
-//! The way by which commands within the run reach its agent, and the requests of its user that had no effect.
+//! How commands within the run reach its agent, and the requests of its user that had no effect.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

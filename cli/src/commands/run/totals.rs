@@ -1,4 +1,4 @@
-//! The exit status and the exact totals of the command.
+//! Exit status and exact totals of the command.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;

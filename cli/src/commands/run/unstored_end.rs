@@ -1,4 +1,4 @@
-//! The end of a command whose samples could not all be stored: the report has what this process knows of it.
+//! End of a command whose samples could not all be stored: the report has what this process knows of it.
 
 use polymeter_analysis::command_totals::CommandTotals;
 use polymeter_analysis::model::{LossReport, Report};

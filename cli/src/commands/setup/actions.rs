@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 #[derive(Debug)]
 pub(super) enum Change {
-    /// Creates a directory, for the service's user if it is `is_services`.
+    /// `is_services`: it belongs to the service's user.
     Directory { path: PathBuf, is_services: bool },
     /// Writes a file that all users may read. One that exists is the packaged one, without changes.
     File { path: PathBuf, text: String },
@@ -66,7 +66,7 @@ impl Plan {
         self.steps.push(Step { text, is_done, change: Change::Keys { directory, name: name.to_owned() } });
     }
 
-    /// Done if its effect is there.
+    /// `is_done`: the effect of the program is there.
     pub(super) fn run(&mut self, user: Option<&'static str>, words: &[&str], is_done: bool) {
         let by = user.map_or_else(String::new, |user| format!(" as {user}"));
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -173,7 +173,6 @@ fn run(user: Option<&str>, words: &[String]) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {message}", output.status)))
 }
 
-/// Runs words as a user.
 pub(super) fn command_as(user: Option<&str>, words: &[String]) -> io::Result<Command> {
     use std::os::unix::process::CommandExt;
 

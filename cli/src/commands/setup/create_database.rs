@@ -1,4 +1,4 @@
-//! The role and the database of a PostgreSQL server on this machine, by the peer authentication of its
+//! Role and database of a PostgreSQL server on this machine, by the peer authentication of its
 //! superuser.
 
 use polymeter_store::STORE_ROLES;

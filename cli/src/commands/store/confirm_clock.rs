@@ -21,9 +21,9 @@ pub(crate) struct ConfirmClockArguments {
 
 #[derive(Debug, Serialize)]
 struct Confirmed {
-    /// By which rows become old from now on.
+    /// Time by which rows become old from now on.
     time: String,
-    /// Up to which they did before.
+    /// Time by which they did before.
     before: String,
 }
 

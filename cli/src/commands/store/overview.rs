@@ -1,4 +1,4 @@
-//! The overview of a store.
+//! Overview of a store.
 
 use polymeter_store::{
     Administration, Keep, KeptJob, Level, LevelState, Part, Storage, StoreError, StoreUrl,

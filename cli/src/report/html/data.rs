@@ -1,4 +1,4 @@
-//! The data of the charts in the page.
+//! Data of the charts in the page.
 
 use std::io::Write;
 

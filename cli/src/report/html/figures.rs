@@ -1,4 +1,4 @@
-//! The places of the charts, and the table of their values for readers without them. Pure.
+//! Places of the charts, and the table of their values for readers without them. Pure.
 
 use polymeter_analysis::charts::{Chart, Charts, Spread};
 use polymeter_proto::units;

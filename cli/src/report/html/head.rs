@@ -1,4 +1,4 @@
-//! The static parts of the page: the verdict, the job, meters, findings, the completeness of the data. Pure.
+//! Static parts of the page: the verdict, the job, meters, findings, the completeness of the data. Pure.
 
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{Finding, Report};

@@ -1,4 +1,4 @@
-//! The tables of the page. Pure.
+//! Tables of the page. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::report::summary::{
     stack_activities, stack_remarks, stack_sums,
 };
 
-/// Of a longer table the rows at both ends are shown.
+/// A longer table is cut in the middle.
 const ROWS_MAX: usize = 1000;
 
 pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {

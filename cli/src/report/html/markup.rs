@@ -1,4 +1,4 @@
-//! The output of a page: a file that appears when it is complete, or the standard output.
+//! Output of a page: a file that appears when it is complete, or the standard output.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The completeness of a job's samples as text: the ledger, and the losses.
+//! Completeness of a job's samples as text: the ledger, and the losses.
 
 use super::paragraph::{indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};

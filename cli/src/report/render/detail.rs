@@ -1,4 +1,4 @@
-//! The amount of detail in a report.
+//! Amount of detail in a report.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {

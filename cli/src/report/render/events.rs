@@ -1,4 +1,4 @@
-//! The events of a job as tables: marks, changes of the plan and refused requests.
+//! Events of a job as tables: marks, changes of the plan and refused requests.
 
 use super::detail::Detail;
 use super::paragraph::shortened_table;

@@ -1,4 +1,4 @@
-//! The first screen of a report: the verdict, findings, meters, and facts about the job and its data. Pure.
+//! First screen of a report: the verdict, findings, meters, and facts about the job and its data. Pure.
 
 use crate::output::layout::{left_aligned, shortened, wrapped};
 use crate::output::style::{Line, Style};

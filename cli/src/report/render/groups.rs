@@ -119,7 +119,8 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
     paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
 
-/// Sorts groups by their CPU time. Of many it lists the first and the last, and the distribution of all.
+/// Sorts groups by their CPU time. If there are many, lists the first and the last, and the distribution of
+/// all.
 fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
     let has_energy = groups.iter().any(|group| group.energy_joules.is_some());
     let columns = ["cores used", "memory", "cache", "read", "written"];

@@ -1,4 +1,4 @@
-//! The table of the busiest processes, which have series of their own with the labels `comm`, `pid` and
+//! Table of the busiest processes, which have series of their own with the labels `comm`, `pid` and
 //! `started`. Pure.
 
 use std::collections::BTreeMap;

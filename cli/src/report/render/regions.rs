@@ -1,4 +1,4 @@
-//! The regions of instrumented programs. Pure.
+//! Regions of instrumented programs. Pure.
 
 use polymeter_analysis::model::Report;
 

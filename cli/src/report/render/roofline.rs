@@ -1,4 +1,4 @@
-//! The roofline of a job. Pure.
+//! Roofline of a job. Pure.
 
 use polymeter_analysis::model::Report;
 

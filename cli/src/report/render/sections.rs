@@ -1,4 +1,4 @@
-//! The choice of the parts of a report that a command shows.
+//! Choice of the parts of a report that a command shows.
 
 use polymeter_analysis::model::Report;
 

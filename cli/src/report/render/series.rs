@@ -1,4 +1,4 @@
-//! The series of a report as a table.
+//! Series of a report as a table.
 
 use polymeter_proto::text::abridged_list;
 
@@ -19,10 +19,10 @@ const CHART_MAX: usize = 60;
 
 const GAP: usize = 2;
 
-/// Of further periods of a series the number is stated.
+/// Periods of a series that are listed; further ones are counted.
 const PERIODS: usize = 3;
 
-/// Of further metrics a remark states the number.
+/// Metrics that a remark names; further ones are counted.
 const NAMED: usize = 4;
 
 /// Metrics of the measurement itself.
@@ -108,7 +108,7 @@ fn table(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Str
     text
 }
 
-/// Rows of series without names, below a head. Of several periods `periods_max` are listed.
+/// Rows of series without names, below a head. At most `periods_max` periods are listed.
 fn rows(listed: &[&SeriesReport], periods_max: usize) -> Vec<Vec<String>> {
     let mut rows = vec![table::head(["metric", "period", "samples", "min", "mean", "max"])];
     for series in listed {

@@ -1,4 +1,4 @@
-//! The resource usage of a job as text. Pure.
+//! Resource usage of a job as text. Pure.
 
 use super::paragraph::paragraph;
 use crate::output::units;

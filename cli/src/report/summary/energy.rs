@@ -1,4 +1,4 @@
-//! The energy of a job in a line. Pure.
+//! Energy of a job in a line. Pure.
 
 use polymeter_analysis::model::{Energy, Report};
 use polymeter_proto::units;

@@ -1,4 +1,4 @@
-//! The figures of tables, as text. Pure.
+//! Figures of tables, as text. Pure.
 
 use polymeter_analysis::model::Report;
 use polymeter_analysis::phases;
@@ -71,7 +71,7 @@ pub(crate) fn phase_totals(report: &Report) -> (Vec<&'static str>, Vec<Vec<Strin
     (head, rows)
 }
 
-/// Of CPU time between the parts of a job.
+/// Spread of CPU time between the parts of a job.
 pub(crate) struct Imbalance<'a> {
     /// Largest time over the mean.
     pub(crate) ratio: f64,

@@ -1,4 +1,4 @@
-//! The lines that name a job. Pure.
+//! Lines that name a job. Pure.
 
 use polymeter_analysis::model::Report;
 use polymeter_proto::text::abridged_list;

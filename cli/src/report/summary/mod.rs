@@ -1,4 +1,4 @@
-//! The texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness.
+//! Texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness.
 //! Pure.
 
 mod energy;

@@ -1,4 +1,4 @@
-//! The traffic of a job's nodes in a line. Pure.
+//! Traffic of a job's nodes in a line. Pure.
 
 use polymeter_analysis::model::{Report, Traffic};
 use polymeter_proto::units;

@@ -1,4 +1,4 @@
-//! The agent of a prolog: the running one, or a new one. Concurrent prologs start only one agent.
+//! Agent of a prolog: the running one, or a new one. Concurrent prologs start only one agent.
 
 use std::io;
 use std::path::{Path, PathBuf};

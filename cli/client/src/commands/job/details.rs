@@ -1,4 +1,4 @@
-//! The name and the requested resources of a job, as a scheduler's scripts report them.
+//! Name and requested resources of a job, as a scheduler's scripts report them.
 
 use polymeter_proto::ledger::JobDetails;
 use polymeter_proto::series::Identifier;

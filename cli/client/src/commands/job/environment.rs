@@ -1,4 +1,4 @@
-//! The environment of a scheduler's scripts. Pure, except for [`ProcessEnvironment`].
+//! Environment of a scheduler's scripts. Pure, except for [`ProcessEnvironment`].
 
 use std::os::unix::ffi::OsStrExt;
 

@@ -212,7 +212,7 @@ pub(super) fn cores(per_node: &str) -> Result<u32, InvalidField> {
     })
 }
 
-/// Their place in the list of nodes counts only where nodes differ.
+/// Cores of one node in Slurm's notation; its place in the list of nodes counts only where nodes differ.
 pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) -> Option<u32> {
     let rows: Vec<(u32, u32)> = cores_in_rows(per_node).collect::<Result<_, _>>().ok()?;
     let (first, _) = *rows.first()?;

@@ -1,4 +1,4 @@
-//! The sampling request of a job's owner, as written at submission:
+//! Sampling request of a job's owner, as written at submission:
 //! `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or `tasks:` are those of each step
 //! or task of the job. `pmu release` closes the hardware events of the job. Pure.
 

@@ -13,7 +13,7 @@ pub(super) fn sections(supplement: Option<&Supplement>) -> String {
     .concat()
 }
 
-/// A paragraph for each entry: its term in bold, and its description. Of command lines the description comes
+/// A paragraph for each entry: its term in bold, and its description. For command lines the description comes
 /// first.
 fn section(title: &str, entries: &[Entry], are_commands: bool) -> String {
     let mut text = String::new();

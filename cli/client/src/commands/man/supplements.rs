@@ -1,4 +1,4 @@
-//! The parts of the manual pages that do not follow from the definitions of the commands, as data.
+//! Parts of the manual pages that do not follow from the definitions of the commands, as data.
 
 #[derive(Debug)]
 pub struct Supplement {

@@ -1,4 +1,4 @@
-//! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
+//! Catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
 
 use polymeter_proto::catalogue::derived::{self, Derived, Formula, Input, Quantity};
 use polymeter_proto::catalogue::perf::PerfEvent;

@@ -1,4 +1,4 @@
-//! The options and the request that the commands about tokens share.
+//! Options and the request that the commands about tokens share.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The terminal of the live view, which is always restored.
+//! Terminal of the live view, which is always restored.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

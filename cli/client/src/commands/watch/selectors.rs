@@ -1,4 +1,4 @@
-//! The check of the metrics that are to be watched: an unknown one would be waited for in vain.
+//! Check of the metrics that are to be watched: an unknown one would be waited for in vain.
 
 use polymeter_proto::catalogue::{self, Scope};
 use polymeter_proto::control::{Answer, PlanAnswer};

@@ -1,4 +1,4 @@
-//! The source of the lines: this node's agent, or the store of the collector for all nodes of a job.
+//! Source of the lines: this node's agent, or the store of the collector for all nodes of a job.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +34,6 @@ impl WatchSource {
 #[derive(Debug, Clone)]
 pub(super) enum RequestTarget {
     Agent(PathBuf),
-    /// Of the job.
     Collector(Arc<Collector>),
 }
 

@@ -1,4 +1,4 @@
-//! The stream of an agent's answers to a `watch` request.
+//! Stream of an agent's answers to a `watch` request.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

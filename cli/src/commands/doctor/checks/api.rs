@@ -1,4 +1,4 @@
-//! The pages and the HTTP API of the collector.
+//! Pages and HTTP API of the collector.
 
 use std::net::TcpStream;
 

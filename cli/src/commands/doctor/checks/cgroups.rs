@@ -1,4 +1,4 @@
-//! The versions of control groups, and the controllers that hold metrics of jobs.
+//! Versions of control groups, and the controllers that hold metrics of jobs.
 
 use std::fs;
 use std::path::Path;

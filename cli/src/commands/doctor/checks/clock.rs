@@ -1,4 +1,4 @@
-//! The offset of a node's clock from the collector's: samples are dated by the node.
+//! Offset of a node's clock from the collector's: samples are dated by the node.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

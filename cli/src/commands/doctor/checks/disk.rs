@@ -1,4 +1,4 @@
-//! The disk of the store: its free space, and the days until it is full.
+//! Disk of the store: its free space, and the days until it is full.
 
 use std::path::Path;
 

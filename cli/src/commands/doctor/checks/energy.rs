@@ -1,4 +1,4 @@
-//! The counters of energy of the node.
+//! Counters of energy of the node.
 
 use super::metrics::is_denied;
 use crate::commands::doctor::finding::Findings;

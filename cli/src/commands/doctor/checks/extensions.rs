@@ -1,4 +1,4 @@
-//! The use of the extensions of PostgreSQL.
+//! Use of the extensions of PostgreSQL.
 
 use polymeter_collector::CollectorConfig;
 use polymeter_store::{ExtensionMode, Storage};
@@ -41,7 +41,7 @@ pub(super) fn citus(machine: &Machine, _: Role, findings: &mut Findings) {
     }
 }
 
-/// Storage of a store on a server of PostgreSQL; none, and the reason as a finding, of another one.
+/// For a store outside of PostgreSQL none, and the reason is a finding.
 fn on_server<'a>(
     machine: &'a Machine,
     findings: &mut Findings,

@@ -1,4 +1,4 @@
-//! The GPUs of the node, and whether the agent can read them.
+//! GPUs of the node, and whether the agent can read them.
 
 use std::fs;
 

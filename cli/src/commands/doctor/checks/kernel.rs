@@ -1,4 +1,4 @@
-//! The version of the kernel.
+//! Version of the kernel.
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;

@@ -1,4 +1,4 @@
-//! The metrics of the plan that are unavailable, with the reasons.
+//! Metrics of the plan that are unavailable, with the reasons.
 
 use polymeter_proto::control::UnavailableGroup;
 

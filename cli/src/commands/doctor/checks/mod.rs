@@ -1,4 +1,4 @@
-//! The checks: one line each in [`CHECKS`].
+//! Checks: one line each in [`CHECKS`].
 
 mod agent;
 mod api;

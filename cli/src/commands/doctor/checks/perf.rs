@@ -1,4 +1,4 @@
-//! The right to count perf events of jobs.
+//! Right to count perf events of jobs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

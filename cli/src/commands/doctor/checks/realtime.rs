@@ -1,4 +1,4 @@
-//! The real-time priority of the sampler.
+//! Real-time priority of the sampler.
 
 use std::fs;
 

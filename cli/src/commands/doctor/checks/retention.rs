@@ -1,4 +1,4 @@
-//! The time for which samples are kept.
+//! Time for which samples are kept.
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{COLLECTOR_UNIT, Machine};

@@ -1,4 +1,4 @@
-//! The scripts of a scheduler.
+//! Scripts of a scheduler.
 
 use std::fs;
 use std::io;

@@ -59,7 +59,7 @@ const OF_CONTROLLER: [Hook; 2] = [
 ];
 
 impl Hook {
-    /// What connects the script, if the setting names the files of `paths`.
+    /// How to connect the script where the setting names the files `paths`.
     fn remedy(&self, paths: &[PathBuf], conf_path: &Path) -> String {
         let Self { setting, packaged, daemon, .. } = self;
         match (daemon, paths.first().and_then(|path| Some((path, path.parent()?)))) {

@@ -1,4 +1,4 @@
-//! The spool of the agent.
+//! Spool of the agent.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The versions of command, agents and collector.
+//! Versions of command, agents and collector.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The frames that store the samples of a file, each node's in a session of its own.
+//! Frames that store the samples of a file, each node's in a session of its own.
 //!
 //! The ids of the sessions follow from the contents of the file, and the frames from its parts: the store has
 //! each part once, also if an import is interrupted and repeated.
@@ -80,7 +80,6 @@ struct Node {
     stored: Option<HashMap<(String, Labels), i64>>,
 }
 
-/// In their order.
 pub(super) struct Frames {
     descriptor: JobDescriptor,
     facts: JobFacts,

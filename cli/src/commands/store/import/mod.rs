@@ -88,7 +88,7 @@ pub(super) fn execute(arguments: &ImportArguments) -> Result<(), Failure> {
     if arguments.json { terminal::print_json(&all) } else { Ok(()) }
 }
 
-/// A transaction for each part of the file.
+/// Commits a transaction for each part of the file.
 fn import(store: &mut Store, url: &StoreUrl, path: &Path) -> Result<Imported, ImportError> {
     let digest = digest(File::open(path).map_err(ImportError::Open)?).map_err(ImportError::Read)?;
     let file = SamplesFile::open(File::open(path).map_err(ImportError::Open)?)?;

@@ -1,4 +1,4 @@
-//! The lines of the view. The selected row is among them in a terminal of any size.
+//! Lines of the view. The selected row is among them in a terminal of any size.
 
 use crossterm::style::{Color, ContentStyle, StyledContent, Stylize};
 use polymeter_proto::control::PlanLine;

@@ -1,4 +1,4 @@
-//! The effects of keys, and of the agent's replies to the requests that they cause.
+//! Effects of keys, and of the agent's replies to the requests that they cause.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
 use polymeter_proto::control::{

@@ -1,4 +1,4 @@
-//! The meaning of keys. Pure.
+//! Meaning of keys. Pure.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

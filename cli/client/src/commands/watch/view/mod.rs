@@ -1,4 +1,4 @@
-//! The live view: its state, the effects of keys, and its appearance. Pure.
+//! Live view: its state, the effects of keys, and its appearance. Pure.
 
 mod draw;
 mod input;

@@ -1,4 +1,4 @@
-//! The periods through which the keys step. Pure.
+//! Periods through which the keys step. Pure.
 
 use polymeter_proto::period::Period;
 

@@ -1,4 +1,4 @@
-//! The last minute of one series, reduced to few points for any period. Pure.
+//! Last minute of one series, reduced to few points for any period. Pure.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The state of the live view, which the agent's answers change.
+//! State of the live view, which the agent's answers change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
