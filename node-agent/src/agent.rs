@@ -44,7 +44,6 @@ use crate::supervisor::{Shared, Supervisor, waitable};
 /// Requests that may wait for the supervisor.
 const REQUESTS: usize = 64;
 
-/// A running agent.
 #[derive(Debug)]
 pub struct Agent {
     requests: mpsc::Sender<SupervisorRequest>,
@@ -56,20 +55,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Returns an error if this process may open too few descriptors.
-    ///
-    /// # Errors
-    /// Returns the limit.
+    /// Refuses to start if this process may open too few descriptors; the error holds the limit.
     pub fn check_descriptors() -> Result<(), AgentStartError> {
         let limit = kernel::descriptor_limit();
         if limit < MIN_DESCRIPTORS { Err(AgentStartError::Descriptors(limit)) } else { Ok(()) }
     }
 
     /// Starts the threads of an agent. The context is shared with the collector if both run in one process.
-    ///
-    /// # Errors
-    /// Returns an error if a resource that the agent needs is unavailable; then threads that have started
-    /// end.
+    /// If a resource that the agent needs is unavailable, threads that have started end.
     pub fn start(config: AgentConfig, context: &zmq::Context) -> Result<Self, AgentStartError> {
         Self::check_descriptors()?;
         let session = sender::new_session().map_err(system("cannot generate a random session id"))?;
@@ -116,23 +109,16 @@ impl Agent {
     }
 
     /// Tracks a job. Returns the metrics that are not available, with the reasons.
-    ///
-    /// # Errors
-    /// Returns an error if the job cannot be tracked.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
         self.ask(|reply| SupervisorRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
-    /// Puts a value into the data of a job.
-    ///
-    /// # Errors
-    /// Returns an error if the job is not tracked.
+    /// Puts a value into the data of a tracked job.
     pub fn push(&self, spec: PushSpec) -> Result<(), AnnotateError> {
         let pushed = self.ask(|reply| SupervisorRequest::Push(Box::new(spec), reply));
         pushed.unwrap_or(Err(AccessError::Unknown.into()))
     }
 
-    /// Records the outcome of a registered job.
     pub fn end(&self, job_id: Identifier, facts: JobFacts) {
         self.ask(|reply| SupervisorRequest::End(job_id, Box::new(facts), reply));
     }
@@ -143,7 +129,6 @@ impl Agent {
         self.ask(|reply| SupervisorRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
-    /// Returns the state of the node and of all tracked jobs.
     pub fn view(&self) -> View {
         self.ask(SupervisorRequest::View).unwrap_or_default()
     }
@@ -167,7 +152,6 @@ impl Agent {
         self.requests.try_send(request).ok().map(|()| answer)
     }
 
-    /// Returns the totals of this agent.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -244,12 +228,11 @@ impl Unstarted {
     }
 }
 
-/// Returns a function that makes a start error of a system error.
+/// Makes a start error of a system error.
 fn system(doing: &'static str) -> impl Fn(io::Error) -> AgentStartError {
     move |error| AgentStartError::System(doing, error)
 }
 
-/// Connects the sender to the collector.
 fn connect(
     context: &zmq::Context,
     config: &AgentConfig,
@@ -287,7 +270,6 @@ fn connect(
         })
 }
 
-/// Opens the control socket, if it is configured.
 fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentStartError> {
     let Some(path) = &config.control_socket else { return Ok(None) };
     let listener = control::Listener::open(path);
@@ -307,7 +289,6 @@ fn descriptor(config: &AgentConfig, processors: Processors) -> Result<SessionDes
     Ok(SessionDescriptor { node, agent_version, started_us: clock::steady_us(), processors })
 }
 
-/// Returns the roofs of the node; none if they are unknown.
 fn roofs(path: &Path) -> Option<Roofs> {
     roof_file::read(path).unwrap_or_else(|error| {
         warn!(error = chain(&error), "the roofs of the node are not announced");
@@ -357,11 +338,9 @@ fn raise_priority() {
     rustix::process::setpriority_process(None, NICE).ok();
 }
 
-/// The sources of users' requests, and what answering them needs.
 struct ControlEndpoints {
-    /// The control socket.
     listener: Option<control::Listener>,
-    /// The requests that come through the collector.
+    /// Requests that come through the collector.
     remote_requests: RemoteRequestReceiver,
     /// True if those are answered.
     remote_control: bool,

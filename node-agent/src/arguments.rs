@@ -64,10 +64,7 @@ pub struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Loads the configuration and applies the options that override it.
-    ///
-    /// # Errors
-    /// Returns all faults of the configuration.
+    /// Loads the configuration and applies the options that override it. The error holds all faults.
     pub fn load(&self) -> Result<AgentConfig, Faults> {
         let mut config = match &self.config {
             Some(path) => AgentConfig::load(path)?,
@@ -87,9 +84,6 @@ impl AgentArguments {
     }
 
     /// Starts the agent as another process, which outlives this one.
-    ///
-    /// # Errors
-    /// Returns an error if the agent cannot be started, or exits before it is ready.
     pub fn detach(&self) -> io::Result<()> {
         let arguments = std::env::args_os()
             .skip(1)

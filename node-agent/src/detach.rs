@@ -20,17 +20,12 @@ use crate::cgroups::all_roots;
 use crate::clock;
 use crate::kernel;
 
-/// The longest time until an agent must be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The last line that an agent writes to its stdout: it is ready.
 const READY: &[u8] = b"ready\n";
 
 /// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to
-/// this process's stderr.
-///
-/// # Errors
-/// Returns an error if it cannot be started, exits, or is not ready in time. Then no agent is left running.
+/// this process's stderr. After an error no agent is left running.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     // The prolog may hold pipes whose readers wait until every copy is closed.
     kernel::close_inherited_on_exec();
@@ -80,9 +75,6 @@ fn wait_for(child: &mut Child) -> io::Result<()> {
 
 /// Makes this process independent of the one that started it: it gets a session of its own and leaves the
 /// job's cgroups.
-///
-/// # Errors
-/// Returns an error if no new session can be created.
 pub fn leave(root: &Path) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Err(error) = leave_cgroups(root) {
@@ -110,9 +102,6 @@ fn leave_cgroups(root: &Path) -> io::Result<()> {
 }
 
 /// Reports that the agent is ready, and closes the descriptors with which it was started.
-///
-/// # Errors
-/// Returns an error if `/dev/null` cannot be opened.
 pub fn report_ready() -> io::Result<()> {
     log::use_syslog();
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;

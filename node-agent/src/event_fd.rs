@@ -12,21 +12,15 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Creates one without notifications.
-    ///
-    /// # Errors
-    /// Returns an error if no descriptor is available.
     pub fn new() -> io::Result<Self> {
         Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// Wakes the thread that waits on it.
     pub fn notify(&self) {
         // The only failure is a counter at its limit, which means that it is readable already.
         rustix::io::write(&self.event, &1_u64.to_ne_bytes()).ok();
     }
 
-    /// Clears all notifications.
     pub fn clear(&self) {
         // The only failure is that there was none.
         rustix::io::read(&self.event, &mut [0; 8]).ok();

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::kernel;
 
-/// The mappings that can be released; empty until [`note_mappings`] is called.
+/// Mappings that can be released; empty until [`note_mappings`] is called.
 static MAPPINGS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
 /// Notes the mappings of the program and of the libraries that were loaded with it. To be called before other
@@ -26,8 +26,8 @@ pub(crate) fn release() {
     }
 }
 
-/// Returns the mappings in the text of smaps, proc_pid_smaps(5), whose pages are those of a file: private,
-/// not writable, and without pages that were written to before, as those with relocated addresses.
+/// Parses the text of smaps, proc_pid_smaps(5), for mappings whose pages are those of a file: private, not
+/// writable, and never written to, as those with relocated addresses were.
 fn unwritten(smaps: &str) -> Vec<Range<usize>> {
     let mut mappings = Vec::new();
     let mut candidate = None;
@@ -42,9 +42,8 @@ fn unwritten(smaps: &str) -> Vec<Range<usize>> {
     mappings
 }
 
-/// Returns the mapping of a head line, `55d0c0000000-55d0c0100000 r-xp 00000000 fe:00 42
-/// /usr/bin/polymeter-agent`, or `Some(None)` if it is writable, shared or of no file; `None` for other
-/// lines.
+/// Parses a head line, `55d0c0000000-55d0c0100000 r-xp 00000000 fe:00 42 /usr/bin/polymeter-agent`.
+/// `Some(None)` if the mapping is writable, shared or of no file; `None` for other lines.
 fn mapping(line: &str) -> Option<Option<Range<usize>>> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
@@ -55,16 +54,16 @@ fn mapping(line: &str) -> Option<Option<Range<usize>>> {
     Some((is_fixed && is_of_file).then_some(range))
 }
 
-/// The number of calls without a change after which pages are released: soon after sources were opened, and
-/// once more after the first calibration and connection.
+/// Calls without a change after which pages are released: soon after sources were opened, and once more after
+/// the first calibration and connection.
 const RELEASES: [u32; 2] = [1, 15];
 
-/// The decision when to release pages: once the number of open sources has changed, and stays the same for a
+/// Decides when to release pages: once the number of open sources has changed, and stays the same for a
 /// while.
 #[derive(Debug, Default)]
 pub(crate) struct Release {
     sources: Option<u64>,
-    /// The number of calls since it has changed.
+    /// Calls since the number has changed.
     unchanged: u32,
 }
 

@@ -10,7 +10,6 @@ use crate::config::{AgentConfig, JobVisibility};
 use crate::kernel;
 use crate::principal::Principal;
 
-/// The rights of the configuration, by numeric ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rights {
     administrators: Vec<u32>,
@@ -34,7 +33,7 @@ impl Rights {
         rights
     }
 
-    /// Returns the principal at the other end of a connection, as the kernel identifies it, unix(7).
+    /// Principal at the other end of a connection, as the kernel identifies it, unix(7).
     pub(crate) fn principal(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Principal> {
         let own = uid == rustix::process::geteuid().as_raw();
         let in_group = |groups: &[u32]| groups.iter().any(|gid| self.administrating_groups.contains(gid));
@@ -45,13 +44,12 @@ impl Rights {
         Ok(Principal { uid, administrator })
     }
 
-    /// Returns the principal of a request from another machine. It has no groups, and the agent's own user
-    /// may be a different one there.
+    /// Principal of a request from another machine. It has no groups, and the agent's own user may be a
+    /// different one there.
     pub(crate) fn remote_principal(&self, uid: u32) -> Principal {
         Principal { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }
 
-    /// Returns true if the principal may see a job of `owner`.
     pub(crate) fn can_see(&self, principal: Principal, owner: Option<u32>) -> bool {
         self.job_visibility == JobVisibility::All || principal.can_access(owner)
     }

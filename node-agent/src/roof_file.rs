@@ -7,25 +7,20 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::series::Roofs;
 use serde::Deserialize;
 
-/// The path of the file if the configuration names none.
 pub const DEFAULT_PATH: &str = "/var/lib/polymeter/roofs.json";
 
-/// The maximum size of the file: one that was written by `polymeter calibrate` has less than a kilobyte.
+/// A file of `polymeter calibrate` has less than a kilobyte.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// The part of the file that the agent uses.
 #[derive(Debug, Deserialize)]
 struct Contents {
     roofs: Roofs,
 }
 
-/// The reason why a file of roofs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RoofFileError {
-    /// It cannot be read.
     #[error("cannot read the roofs in {}", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    /// It is no file of `polymeter calibrate`.
     #[error("cannot use the roofs in {}; write the file again with `polymeter calibrate`", .0.display())]
     Contents(PathBuf, #[source] serde_json::Error),
     #[error("cannot use the roofs in {}: one is 0; write the file again with `polymeter calibrate`", .0.display())]
@@ -33,9 +28,6 @@ pub enum RoofFileError {
 }
 
 /// Reads the roofs; none if there is no such file.
-///
-/// # Errors
-/// Returns an error if the file exists and cannot be used.
 pub fn read(path: &Path) -> Result<Option<Roofs>, RoofFileError> {
     let mut text = Vec::new();
     let file = match File::open(path) {

@@ -8,28 +8,20 @@ use polymeter_service::spool::SpoolError;
 
 use crate::admission::MIN_DESCRIPTORS;
 
-/// The reason why an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentStartError {
-    /// The system lacks something that the agent needs.
     #[error("{0}")]
     System(&'static str, #[source] io::Error),
-    /// The node has no usable name.
     #[error("cannot use the host name `{0}` as the node's name; set `node` in the configuration")]
     Node(String),
-    /// The collector's endpoint cannot be used.
     #[error("cannot connect to {0}; check `collector` in the configuration")]
     Collector(String, #[source] zmq::Error),
-    /// The keys cannot be used.
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),
-    /// The spool cannot be used.
     #[error("cannot use the spool set by `spool` in the configuration")]
     Spool(#[source] SpoolError),
-    /// The control socket cannot be opened.
     #[error("cannot open the control socket {}; set `control_socket` in the configuration", .0.display())]
     Control(PathBuf, #[source] io::Error),
-    /// The process may open too few file descriptors.
     #[error(
         "cannot start with {0} file descriptors: the agent needs {MIN_DESCRIPTORS}, and about 32 more for each job; raise LimitNOFILE of \
          the service, or `ulimit -n`"

@@ -8,24 +8,21 @@ use polymeter_proto::series::JobHandle;
 
 use crate::lanes::{ReadCost, SourceReport};
 
-/// The newest report of each source, by its job and name.
+/// Newest report of each source, by its job and name.
 type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
 
-/// The newest report of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SourceStats {
-    /// The counts of its samples.
     pub tally: Tally,
-    /// The cost of its reads since it was opened.
+    /// Cost of all reads since the source was opened.
     pub cost: ReadCost,
-    /// The recent mean time of a read, in nanoseconds; 0 before the first.
+    /// Recent mean time of a read, in nanoseconds; 0 before the first.
     pub recent_ns: f64,
 }
 
 impl SourceStats {
-    /// Returns the statistics after the next report. The reads since the last report are half of the recent
-    /// mean, so that a file that becomes slow is noticed within a few seconds, and one slow read changes
-    /// little.
+    /// Statistics after the next report. The reads since the last report are half of the recent mean, so that
+    /// a file that becomes slow is noticed within a few seconds, and one slow read changes little.
     fn updated(&self, report: &SourceReport) -> Self {
         let reads = report.cost.reads.saturating_sub(self.cost.reads);
         let took_ns = report.cost.total_ns.saturating_sub(self.cost.total_ns);
@@ -39,7 +36,7 @@ impl SourceStats {
     }
 }
 
-/// The newest reports of all sources. The sampler does not access it.
+/// Newest reports of all sources. The sampler does not access it.
 #[derive(Debug, Default)]
 pub struct StatsCache {
     reports: Mutex<Reports>,
@@ -60,15 +57,13 @@ impl StatsCache {
         }
     }
 
-    /// Returns the newest reports of one job, or of the node.
     pub fn of(&self, job: Option<JobHandle>) -> Vec<(String, SourceStats)> {
         let stats = lock(&self.reports);
         let of_job = stats.iter().filter(|((of, _), _)| *of == job);
         of_job.map(|((_, name), stats)| (name.clone(), *stats)).collect()
     }
 
-    /// Returns the recent mean time of a read, in nanoseconds, of all sources that were read, by job and
-    /// source.
+    /// Recent mean time of a read, in nanoseconds, of all sources that were read, by job and source.
     pub fn read_times(&self) -> BTreeMap<Option<JobHandle>, BTreeMap<String, f64>> {
         let mut times: BTreeMap<_, BTreeMap<String, f64>> = BTreeMap::new();
         for ((job, name), stats) in lock(&self.reports).iter().filter(|(_, stats)| stats.recent_ns > 0.0) {
@@ -78,7 +73,7 @@ impl StatsCache {
     }
 }
 
-/// Locks a mutex. Data left behind by a panic are used as they are.
+/// Data left behind by a panic are used as they are.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

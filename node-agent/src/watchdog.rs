@@ -8,7 +8,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::agent::Agent;
 use crate::request::View;
 
-/// The signs of life of an agent.
+/// Signs of life of an agent, for the service manager.
 #[derive(Debug)]
 pub struct Watchdog {
     /// None without a watchdog.

@@ -11,12 +11,10 @@ use polymeter_service::token_bucket::TokenBucket;
 use crate::clock;
 use crate::principal::Principal;
 
-/// The limits of permits held at once.
+/// Limits of permits held at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuotaLimits {
-    /// For one ordinary user.
     per_user: usize,
-    /// For all ordinary users together.
     users: usize,
     /// For administrators; kept apart, so that no user can lock them out.
     administrators: usize,
@@ -28,10 +26,9 @@ pub(super) const CONNECTIONS: QuotaLimits = QuotaLimits { per_user: 16, users: 2
 /// Streams: each may have a megabyte of samples waiting.
 pub(super) const WATCHERS: QuotaLimits = QuotaLimits { per_user: 4, users: 16, administrators: 8 };
 
-/// The CPU time for the requests of one user, in seconds: per second in the long run, and in a burst.
+/// CPU time for the requests of one user, in seconds: per second in the long run, and in a burst.
 const CPU_S: (f64, f64) = (0.02, 0.5);
 
-/// The state of one user.
 #[derive(Debug)]
 struct User {
     permits: usize,
@@ -51,7 +48,7 @@ pub(super) struct ClientQuota {
     administrators: Mutex<usize>,
 }
 
-/// One permit of a client. Dropping it returns the permit.
+/// Permit of a client. Dropping it returns the permit.
 #[derive(Debug)]
 pub(super) struct QuotaPermit<'a> {
     quota: &'a ClientQuota,
@@ -59,7 +56,6 @@ pub(super) struct QuotaPermit<'a> {
 }
 
 impl ClientQuota {
-    /// Creates quotas without any use.
     pub(super) fn new(limits: QuotaLimits) -> Self {
         Self { limits, users: Mutex::default(), administrators: Mutex::default() }
     }
@@ -84,14 +80,13 @@ impl ClientQuota {
         Some(QuotaPermit { quota: self, principal })
     }
 
-    /// Returns the time until the principal's debt of CPU time is paid.
+    /// Time until the principal's debt of CPU time is paid.
     fn debt(&self, principal: Principal) -> Duration {
         let mut users = lock(&self.users);
         let user = users.get_mut(&principal.uid).filter(|_| !principal.administrator);
         Duration::from_nanos(user.map_or(0, |user| user.cpu.debt_ns(clock::monotonic_ns())))
     }
 
-    /// Charges CPU time, in nanoseconds.
     fn charge(&self, principal: Principal, used_ns: u64) {
         if let Some(user) = lock(&self.users).get_mut(&principal.uid).filter(|_| !principal.administrator) {
             user.cpu.charge(Duration::from_nanos(used_ns).as_secs_f64(), clock::monotonic_ns());
@@ -100,7 +95,6 @@ impl ClientQuota {
 }
 
 impl QuotaPermit<'_> {
-    /// Waits until the principal's debt of CPU time is paid.
     pub(super) async fn throttle(&self) {
         // Skipped without a debt: the shortest sleep takes a millisecond.
         if let Some(debt) = Some(self.quota.debt(self.principal)).filter(|debt| !debt.is_zero()) {
@@ -108,7 +102,6 @@ impl QuotaPermit<'_> {
         }
     }
 
-    /// Charges the principal CPU time, in nanoseconds.
     pub(super) fn charge(&self, used_ns: u64) {
         self.quota.charge(self.principal, used_ns);
     }

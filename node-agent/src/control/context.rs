@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::counters::Counters;
 use crate::rights::Rights;
 
-/// The parts of the agent, beside the supervisor, that answers need.
+/// Parts of the agent, beside the supervisor, that answers need.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,

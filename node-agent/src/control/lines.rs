@@ -6,17 +6,13 @@ use std::time::Duration;
 use polymeter_proto::control::{Answer, Refusal};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-/// The largest request, in bytes.
 pub(super) const LINE_BYTES: u64 = 64 * 1024;
 
-/// The longest time without a complete line, and the longest time in which answers may remain unread.
+/// Longest time without a complete line, and longest time in which answers may remain unread.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Reads one line. Returns none at the end of the stream.
-///
-/// # Errors
-/// Returns an error if the stream fails. The inner error is the refusal of a line that is too long, too late
-/// or incomplete.
+/// Reads one line. Returns none at the end of the stream. The inner error refuses a line that is too long,
+/// too late or incomplete; the outer one is that of the stream.
 pub(super) async fn read_line(
     lines: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {
@@ -40,7 +36,6 @@ pub(super) async fn read_line(
     })
 }
 
-/// Returns the refusal of a line that is too long.
 pub(super) fn too_long() -> Refusal {
     Refusal::new("too_long", None, &format!("the request is longer than {LINE_BYTES} bytes"))
 }

@@ -22,10 +22,7 @@ pub(crate) use self::socket_listener::Listener;
 pub use self::socket_listener::beside;
 use crate::principal::Principal;
 
-/// Parses a line and its fields, without executing it.
-///
-/// # Errors
-/// Returns the refusal of an invalid request; it names the field at fault.
+/// Parses a line and its fields, without executing it. A refusal names the field at fault.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
     verbs::check(Request::parse(line)?, Principal { uid: u32::MAX, administrator: false })
 }

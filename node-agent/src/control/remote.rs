@@ -19,11 +19,11 @@ use crate::clock;
 use crate::delivery::remote_requests::{RemoteRequest, RemoteRequestReceiver};
 use crate::request::SupervisorRequest;
 
-/// The most requests in progress, including those that wait for their time. A collector sends one per active
+/// Most requests in progress, including those that wait for their time. A collector sends one per active
 /// user.
 const REQUESTS: usize = 16;
 
-/// The longest time until a request takes effect. Collectors use a fraction of a second; more means that the
+/// Longest time until a request takes effect. Collectors use a fraction of a second; more means that the
 /// clocks differ.
 const AHEAD_MAX_US: i64 = 10_000_000;
 
@@ -103,7 +103,6 @@ fn validate(remote: &RemoteRequest, now_us: i64) -> Result<(Request, u64), Refus
     Ok((request, u64::try_from(ahead_us).unwrap_or(0)))
 }
 
-/// Encodes an answer for the collector.
 fn to_line(answer: &Answer) -> ControlLine {
     let mut bytes = answer.to_line();
     bytes.pop();

@@ -9,22 +9,19 @@ use super::context::Context;
 use crate::principal::Principal;
 use crate::request::{AccessError, JobView, SupervisorRequest, View};
 
-/// The requests of one principal.
 #[derive(Debug)]
 pub(super) struct RequestHandler<'a> {
     pub(super) principal: Principal,
-    /// The time from which the durations of leases count, in microseconds since the epoch; none for now.
+    /// Time from which the durations of leases count, in microseconds since the epoch; none for now.
     pub(super) since_us: Option<i64>,
     pub(super) context: &'a Context,
     requests: &'a mpsc::Sender<SupervisorRequest>,
 }
 
-/// The reason why a job or the node is not shown.
 #[derive(Debug)]
 pub(super) enum Denied {
     /// The job is not tracked, or not any more.
     Unknown(Refusal),
-    /// Any other reason.
     Refused(Refusal),
 }
 
@@ -49,10 +46,7 @@ impl<'a> RequestHandler<'a> {
         Self { since_us: Some(at_us), ..self }
     }
 
-    /// Sends a request to the supervisor and waits for the answer.
-    ///
-    /// # Errors
-    /// Returns a refusal if the agent stops.
+    /// Sends a request to the supervisor and waits for the answer. Refused if the agent stops.
     pub(super) async fn ask<T>(
         &self,
         make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
@@ -63,7 +57,7 @@ impl<'a> RequestHandler<'a> {
         answer.await.ok().ok_or_else(stopping)
     }
 
-    /// Returns the node and all jobs that the principal may see.
+    /// The node and all jobs that the principal may see.
     pub(super) async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(SupervisorRequest::View).await?;
         let rights = self.context.rights.borrow();
@@ -71,7 +65,7 @@ impl<'a> RequestHandler<'a> {
         Ok(view)
     }
 
-    /// Returns one job or the node, if the principal may see it.
+    /// One job or the node, if the principal may see it.
     pub(super) async fn view_one(&self, job: Option<&Identifier>) -> Result<JobView, Denied> {
         let request = |reply| SupervisorRequest::ViewOne(self.principal, job.cloned(), reply);
         let view = self.ask(request).await.map_err(Denied::Refused)?;
@@ -81,8 +75,8 @@ impl<'a> RequestHandler<'a> {
         })
     }
 
-    /// Returns the refusal of access. For a principal that must not see a job, it equals that for a job that
-    /// does not exist, in code, text and fields: only administrators can tell the one from the other.
+    /// Refusal of access. For a principal that must not see a job, it equals that for a job that does not
+    /// exist, in code, text and fields: only administrators can tell the one from the other.
     pub(super) fn denied(&self, job: Option<&Identifier>, error: AccessError) -> Refusal {
         let job = job.map_or("", Identifier::as_str);
         let (code, message) = match error {

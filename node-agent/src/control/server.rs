@@ -20,13 +20,12 @@ use super::{verbs, watch_stream};
 use crate::clock;
 use crate::request::SupervisorRequest;
 
-/// The interval at which a fault of accepting connections is logged again.
+/// How often a fault of accepting connections is logged again.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The wait after an error of accepting a connection: there are no descriptors until some connection ends.
+/// Wait after an error of accepting a connection: there are no descriptors until some connection ends.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// The limits of all clients.
 #[derive(Debug)]
 struct Quotas {
     connections: ClientQuota,

@@ -10,20 +10,15 @@ use polymeter_service::place;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The control socket and its lock.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
-    /// The lock, held for as long as the socket is served: of two agents that start at once, the second finds
-    /// it taken.
+    /// Held for as long as the socket is served: of two agents that start at once, the second finds it taken.
     pub(crate) lock: File,
 }
 
 impl Listener {
-    /// Returns the socket for tokio, and the lock.
-    ///
-    /// # Errors
-    /// Returns an error outside of a runtime with I/O, or if epoll does not accept the socket.
+    /// Returns the socket for tokio, and the lock. Fails outside of a runtime with I/O.
     pub(crate) fn wait_on(self) -> io::Result<(tokio::net::UnixListener, File)> {
         Ok((tokio::net::UnixListener::from_std(self.socket)?, self.lock))
     }
@@ -57,7 +52,7 @@ impl Listener {
     }
 }
 
-/// Returns the path of a file beside a control socket for `purpose`: `agent.sock.lock`.
+/// Path of a file beside a control socket for `purpose`: `agent.sock.lock`.
 pub fn beside(socket: &Path, purpose: &str) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".");

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::delivery::tap::{Excerpt, WatchReceiver};
 use crate::request::{SourceView, SupervisorRequest};
 
-/// The interval of the progress lines, and of the check for a change of the plan.
+/// Interval of the progress lines, and of the check for a change of the plan.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Streams samples until the job ends or the client disconnects, and returns the last answer.
@@ -78,7 +78,6 @@ pub(super) async fn stream(
     }
 }
 
-/// The next thing to be written.
 enum Due {
     Samples(Option<Vec<Excerpt>>),
     Progress,
@@ -111,7 +110,6 @@ struct WatchStream<'a> {
 }
 
 impl WatchStream<'_> {
-    /// Adds a line on lost samples, if there are any.
     fn add_lagged(&self, lines: &mut Vec<u8>) {
         let samples = self.samples.take_lagged();
         if samples > 0 {
@@ -139,7 +137,6 @@ impl WatchStream<'_> {
     }
 }
 
-/// Returns the line of the samples of one series.
 fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
     let column = excerpt.series()?;
     let descriptor = &column.metric.1;
@@ -162,13 +159,13 @@ fn thousandths(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-/// The progress of sampling since the stream began.
+/// Progress of sampling since the stream began.
 #[derive(Debug)]
 struct Progress {
     began_ns: u64,
-    /// The time of the last update, and the CPU time of the agent then.
+    /// Time of the last update, and the CPU time of the agent then.
     updated: (u64, u64),
-    /// The tallies of all sources at the last update; none before the first.
+    /// Tallies of all sources at the last update; none before the first.
     tallies: Option<BTreeMap<String, Tally>>,
     since: Tally,
 }

@@ -6,7 +6,6 @@ use polymeter_proto::series::Identifier;
 use crate::control::request_handler::RequestHandler;
 use crate::request::AnnotateError;
 
-/// Returns the refusal of a mark or value.
 pub(super) fn refuse(
     handler: &RequestHandler<'_>,
     job: Option<&Identifier>,

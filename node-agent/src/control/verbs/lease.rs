@@ -39,7 +39,6 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
     refusal
 }
 
-/// Converts a predicted cost to its form in answers.
 pub(super) const fn predicted(cost: Cost) -> PredictedCost {
     PredictedCost {
         cpu_percent: cost.cpu_percent,

@@ -28,21 +28,12 @@ use polymeter_proto::control::{Access, Answer, Refusal, Request, Verb};
 use super::request_handler::RequestHandler;
 use crate::principal::Principal;
 
-/// The execution of a request.
 pub(super) trait Execute: Verb {
-    /// The parsed fields.
     type Spec;
 
-    /// Parses its fields.
-    ///
-    /// # Errors
-    /// Returns a refusal that names the invalid field.
+    /// Parses its fields. A refusal names the invalid field.
     fn parse(self, principal: Principal) -> Result<Self::Spec, Refusal>;
 
-    /// Executes it.
-    ///
-    /// # Errors
-    /// Returns the refusal of the request.
     fn execute(
         spec: Self::Spec,
         handler: &RequestHandler<'_>,
@@ -59,10 +50,7 @@ macro_rules! dispatch {
             executed.unwrap_or_else(Answer::Refused)
         }
 
-        /// Parses the fields of a request, without executing it.
-        ///
-        /// # Errors
-        /// Returns a refusal that names the invalid field.
+        /// Parses the fields of a request, without executing it. A refusal names the invalid field.
         pub(crate) fn check(request: Request, principal: Principal) -> Result<(), Refusal> {
             match request {
                 $(Request::$variant(request) => request.parse(principal).map(drop),)*

@@ -25,7 +25,6 @@ impl Execute for PlanRequest {
     }
 }
 
-/// Returns the plan in force of a job or the node.
 pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
     let released = |metric: &str| {
         let is_of_hardware = catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());

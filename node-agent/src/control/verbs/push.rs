@@ -9,7 +9,6 @@ use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::{PushSpec, SupervisorRequest};
 
-/// The label that holds the unit.
 const UNIT: &str = "unit";
 
 impl Execute for PushRequest {

@@ -8,7 +8,7 @@ use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::{RegionSpec, RegionsSpec, SupervisorRequest};
 
-/// The most regions in a request: more than the library sends.
+/// Most regions in a request: more than the library sends.
 const REGIONS: usize = 256;
 
 impl Execute for RegionsRequest {

@@ -46,7 +46,7 @@ impl Execute for RegisterRequest {
     }
 }
 
-/// Returns the refusal of a job, also for `start`.
+/// Refusal of a job, also for `start`.
 pub(super) fn refuse(error: &RegisterError) -> Refusal {
     let (code, field) = match error {
         RegisterError::Known => ("known_job", Some("job")),

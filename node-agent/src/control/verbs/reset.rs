@@ -11,7 +11,7 @@ use crate::principal::Principal;
 use crate::request::SupervisorRequest;
 
 impl Execute for ResetRequest {
-    /// The job, and the level of the leases that end.
+    /// A job, and the level of the leases that end.
     type Spec = (Option<Identifier>, Option<StepLevel>);
 
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {

@@ -18,11 +18,11 @@ use crate::request::{
     LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest,
 };
 
-/// The longest list of GPUs, in bytes: more than the UUIDs of 64 MIG devices.
+/// More than the UUIDs of 64 MIG devices.
 const GPU_DEVICES_BYTES: usize = 4096;
 
 impl Execute for StartRequest {
-    /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted
+    /// A job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted
     /// nevertheless.
     type Spec = (StartSpec, Option<Refusal>);
 
@@ -77,7 +77,6 @@ impl Execute for StartRequest {
     }
 }
 
-/// Returns a list of numbers or UUIDs of GPUs.
 fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
     let is_valid = |list: &String| {
         let is_listed =
@@ -92,7 +91,7 @@ fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
     }
 }
 
-/// Returns the owner's plans: that of the job as a whole, of its steps and of its tasks.
+/// The owner's plans: for the job as a whole, its steps and its tasks.
 fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields); 3] {
     [
         (None, "plan", &start.plan),
@@ -101,7 +100,6 @@ fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields
     ]
 }
 
-/// Returns the owner's sampling requests, one for each level that has a plan.
 fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
     let wanted = plans(start).into_iter().filter(|(_, _, plan)| !plan.is_empty());
     let request = |(level, field, plan)| {
@@ -111,14 +109,12 @@ fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
     wanted.map(request).collect()
 }
 
-/// Returns the owner's request to release the hardware's counters.
 fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal> {
     let release = |duration_us| SubmittedRelease { duration_us };
     let wanted = start.pmu_release.then(|| duration_us("for", start.duration.as_deref()).map(release));
     wanted.transpose()
 }
 
-/// Returns the sampling request as the owner wrote it.
 fn as_written(start: &StartRequest) -> Text {
     let pairs = plans(start).into_iter().flat_map(|(level, _, plan)| {
         let prefix = level.map_or("", StepLevel::selector_prefix);

@@ -15,7 +15,7 @@ use crate::principal::Principal;
 use crate::request::{JobView, SourceView};
 use crate::sources::agent_self::resident_bytes;
 
-/// The version of the control language.
+/// Version of the control language.
 const VERSION: u32 = 1;
 
 impl Execute for StatusRequest {
@@ -30,7 +30,7 @@ impl Execute for StatusRequest {
     }
 }
 
-/// Returns the state of the agent, of the node and of the jobs that the principal may see.
+/// State of the agent, of the node and of the jobs that the principal may see.
 pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     let view = handler.view().await?;
     let context = handler.context;
@@ -69,8 +69,8 @@ fn subject(view: &JobView) -> SubjectStatus {
     }
 }
 
-/// Returns the totals for a user who sees only these subjects: nothing that jobs of others change, except for
-/// the traffic and the cost of the agent, which everybody can see in /proc.
+/// Totals for a user who sees only these subjects: nothing that jobs of others change, except for the traffic
+/// and the cost of the agent, which everybody can see in /proc.
 fn counts_of(subjects: &[SubjectStatus], all: AgentCounts) -> AgentCounts {
     let mut tally = Tally::default();
     subjects.iter().flat_map(|subject| &subject.sources).for_each(|source| tally.add(&source.tally));

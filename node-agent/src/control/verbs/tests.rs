@@ -50,7 +50,6 @@ fn deny(request: SupervisorRequest, error: AccessError) {
     }
 }
 
-/// Returns the answer of a verb's example to `principal`.
 fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (_told, rights) = watch::channel(Rights::default());
@@ -125,7 +124,6 @@ fn refusals_name_the_field() {
     }
 }
 
-/// Returns the parsed form of a line.
 macro_rules! parsed {
     ($line:expr, $variant:ident) => {
         match Request::parse($line.as_bytes()) {

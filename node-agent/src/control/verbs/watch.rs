@@ -8,7 +8,7 @@ use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 
-/// The most selectors of one stream: each is matched with the name of every series of the job.
+/// Most selectors of one stream: each is matched with the name of every series of the job.
 const SELECTORS: usize = 64;
 
 impl Execute for WatchRequest {
