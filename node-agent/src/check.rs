@@ -8,8 +8,8 @@ use polymeter_service::log::chain;
 use crate::config::AgentConfig;
 use crate::keys::AgentKeyFiles;
 
-/// Returns the faults that would keep this user from running the agent: unusable keys and directories.
-/// Directories that do not exist are not checked: systemd creates a service's directories when it starts.
+/// Faults that would keep this user from running the agent: unusable keys and directories. Directories that
+/// do not exist are not checked: systemd creates a service's directories when it starts.
 pub fn faults(config: &AgentConfig) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(Err(error)) = config.keys.as_ref().map(AgentKeyFiles::read) {

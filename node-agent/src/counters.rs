@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The totals since the agent began. The sampler and the sender each write their own; all threads read.
+/// Totals since the agent began. The sampler and the sender each write their own; all threads read.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub due: AtomicU64,
@@ -29,14 +29,14 @@ pub struct Counters {
     pub collector: CollectorState,
 }
 
-/// The CPU time of the agent for one job, which the sampler computes and the job's source `agent` reads.
+/// CPU time of the agent for one job, which the sampler computes and the job's source `agent` reads.
 #[derive(Debug, Default)]
 pub struct CpuAccount {
     total_ns: AtomicU64,
 }
 
 impl CpuAccount {
-    /// Returns the CPU time so far, in nanoseconds.
+    /// CPU time so far, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.total_ns.load(Relaxed)
     }
@@ -47,23 +47,23 @@ impl CpuAccount {
     }
 }
 
-/// The state of the connection to the collector. Times are in microseconds since the epoch; 0 for never.
+/// State of the connection to the collector. Times are in microseconds since the epoch; 0 for never.
 #[derive(Debug, Default)]
 pub struct CollectorState {
     /// True while there is a connection.
     pub is_connected: AtomicBool,
-    /// The time of the last change.
+    /// Time of the last change.
     pub since_us: AtomicI64,
-    /// The time of the last acknowledgement.
+    /// Time of the last acknowledgement.
     pub acknowledged_us: AtomicI64,
-    /// The endpoint of the collector that is used. Only a move and reports of the state lock it.
+    /// Endpoint of the collector that is used. Only a move and reports of the state lock it.
     endpoint: Mutex<Arc<str>>,
     /// Its version, once it has told it.
     version: Mutex<Option<Arc<str>>>,
 }
 
 impl CollectorState {
-    /// Returns the endpoint of the collector that is used at present.
+    /// Endpoint of the collector that is used at present.
     pub fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -74,7 +74,7 @@ impl CollectorState {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns the version of the collector, once it has told it.
+    /// Version of the collector, once it has told it.
     pub fn version(&self) -> Option<Arc<str>> {
         self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -94,8 +94,7 @@ impl CollectorState {
 }
 
 impl Counters {
-    /// Returns the number of samples that were read and dropped for lack of room: in the batch, or in the
-    /// outbox.
+    /// Number of samples that were read and dropped for lack of room: in the batch, or in the outbox.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.load(Relaxed) + self.outbox_dropped.load(Relaxed)
     }

@@ -68,7 +68,7 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Returns true if pages should be released now, with `sources` open. To be called every two seconds.
+    /// True if pages should be released now, with `sources` open. To be called every two seconds.
     pub(crate) fn is_due(&mut self, sources: u64) -> bool {
         let is_same = self.sources.replace(sources) == Some(sources);
         self.unchanged = if is_same { self.unchanged.saturating_add(1) } else { 0 };

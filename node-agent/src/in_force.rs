@@ -5,24 +5,24 @@ use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-/// The most sources that a reason names.
+/// Most sources that a reason names.
 const NAMED_SOURCES: usize = 3;
 
-/// The period of a metric in force, with the reason.
+/// Period of a metric in force, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     pub period: Period,
-    /// The layer that determines the requested period.
+    /// Layer that determines the requested period.
     pub cause: Cause,
-    /// The user of the lease that determines it.
+    /// User of the lease that determines it.
     pub by: Option<Identifier>,
-    /// The time at which that lease ends, in microseconds since the epoch.
+    /// Time at which that lease ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
-    /// The requested period, if a longer one is in force, at least of some source.
+    /// Requested period, if a longer one is in force, at least of some source.
     pub requested: Option<Period>,
-    /// The sources whose hardware updates the metric less often than requested.
+    /// Sources whose hardware updates the metric less often than requested.
     pub slow_sources: Vec<SlowSource>,
-    /// The derived metrics for which it is sampled, beside those who named it itself.
+    /// Derived metrics for which it is sampled, beside those who named it itself.
     pub input_of: Vec<&'static str>,
 }
 
@@ -30,13 +30,12 @@ pub struct InForce {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowSource {
     pub name: String,
-    /// The interval between two updates.
+    /// Interval between two updates.
     pub refresh_interval: Period,
 }
 
 impl InForce {
-    /// Returns the period in force of a metric whose sources have these refresh intervals: the shortest of
-    /// all sources.
+    /// Period in force of a metric whose sources have these refresh intervals: the shortest of all sources.
     #[must_use]
     pub fn of_sources(mut self, sources: &[(&str, Option<Period>)]) -> Self {
         let planned = self.period;
@@ -53,13 +52,13 @@ impl InForce {
         self
     }
 
-    /// Returns the cause of the period: the layer, or the hardware where every source is updated less often.
+    /// Cause of the period: the layer, or the hardware where every source is updated less often.
     pub fn recorded_cause(&self) -> Cause {
         let is_slow = |slow: &SlowSource| slow.refresh_interval == self.period;
         if self.slow_sources.iter().any(is_slow) { Cause::RefreshInterval } else { self.cause }
     }
 
-    /// Returns the reason why the requested period is not in force; none if it is.
+    /// Reason why the requested period is not in force; none if it is.
     pub fn reason(&self) -> Option<String> {
         let (requested, granted) = (self.requested?, self.period);
         let Some(first) = self.slow_sources.first() else {
@@ -90,7 +89,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Returns the period in force of a metric that is requested at 10 ms, with sources of these intervals.
+    /// Period in force of a metric that is requested at 10 ms, with sources of these intervals.
     fn in_force(requested: Option<&str>, intervals: &[(&str, &str)]) -> InForce {
         let plan = InForce {
             period: period("10ms"),

@@ -62,15 +62,14 @@ pub fn raise_descriptor_limit() {
     .ok();
 }
 
-/// Returns the number of descriptors that this process may have open.
+/// Number of descriptors that this process may have open.
 pub(crate) fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Returns the number of descriptors that this process has open. From Linux 6.2 on that is the size of their
-/// directory. On older kernels they are counted at most every 200 ms, since that takes longer the more there
-/// are.
+/// Number of descriptors that this process has open. From Linux 6.2 on that is the size of their directory.
+/// On older kernels they are counted at most every 200 ms, since that takes longer the more there are.
 pub(crate) fn open_descriptors() -> usize {
     const OPEN: &str = "/proc/self/fd";
     const COUNT_AGAIN_NS: u64 = 200_000_000;
@@ -102,17 +101,16 @@ pub(crate) fn close_inherited_on_exec() {
     }
 }
 
-/// The option of asm-generic/socket.h, which the libc crate does not have.
+/// Option of asm-generic/socket.h, which the libc crate does not have.
 const SO_PEERGROUPS: libc::c_int = 59;
 
-/// The largest number of supplementary groups of a process on Linux, `NGROUPS_MAX` of limits.h.
+/// Largest number of supplementary groups of a process on Linux, `NGROUPS_MAX` of limits.h.
 const GROUPS_MOST: usize = 65_536;
 
-/// Returns the supplementary groups of the process at the other end of a Unix socket when it connected:
-/// `SO_PEERGROUPS`, since Linux 4.13.
+/// Supplementary groups of the process at the other end of a Unix socket when it connected: `SO_PEERGROUPS`,
+/// since Linux 4.13.
 ///
-/// # Errors
-/// Returns an error if the kernel does not state them, or states more than there can be.
+/// # Errors Returns an error if the kernel does not state them, or states more than there can be.
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; 64];
     loop {

@@ -18,16 +18,16 @@ use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// The longest wait of a stopping agent for the collector's acknowledgements.
+/// Longest wait of a stopping agent for the collector's acknowledgements.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for an agent that exits when idle: everything was acknowledged just before, and no user waits.
+/// Same for an agent that exits when idle: everything was acknowledged just before, and no user waits.
 const STOP_TIMEOUT_IDLE: Duration = Duration::from_secs(60);
 
-/// The same with a spool, which keeps the rest: the next agent may need it soon.
+/// Same with a spool, which keeps the rest: the next agent may need it soon.
 const STOP_TIMEOUT_SPOOL: Duration = Duration::from_secs(2);
 
-/// The longest wait of a detached agent for the spool, while the previous agent is stopping.
+/// Longest wait of a detached agent for the spool, while the previous agent is stopping.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Exit status: the agent failed.
@@ -182,7 +182,7 @@ fn start(
     }
 }
 
-/// The next step of the main loop.
+/// Next step of the main loop.
 enum Next {
     /// Reload the configuration.
     Reload,
@@ -190,7 +190,7 @@ enum Next {
     Watch,
     /// Stop, and wait for acknowledgements within the given time.
     Stop(Duration),
-    /// The agent has stopped by itself.
+    /// Stopped by itself.
     Ended,
 }
 

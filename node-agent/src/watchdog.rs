@@ -13,7 +13,7 @@ use crate::request::View;
 pub struct Watchdog {
     /// None without a watchdog.
     interval: Option<Interval>,
-    /// The request that the supervisor has not answered yet.
+    /// Request that the supervisor has not answered yet.
     request: Option<oneshot::Receiver<View>>,
 }
 

@@ -129,7 +129,7 @@ int main(void) {
 }
 "#;
 
-/// The callers of its innermost function.
+/// Callers of its innermost function.
 const CALLERS: [&str; 4] = ["with_room", "with_variable_room", "outermost", "main"];
 
 /// A program whose first thread sleeps, waits for a lock that another thread holds, and reads a pipe that a
@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The functions in which it waits, in the order of its sums.
+/// Functions in which it waits, in the order of its sums.
 const WAITS: [&str; 3] = ["sleeps", "locks", "reads"];
 
 /// A program with two threads that wake each other as fast as they can, and a third one that sleeps.
@@ -229,7 +229,7 @@ fn need_root() {
     }
 }
 
-/// The longest wait for samples, on a machine that does much else.
+/// Longest wait for samples, on a machine that does much else.
 const PATIENCE_NS: u64 = 120_000_000_000;
 
 struct Compiled {
@@ -334,7 +334,7 @@ impl Sampled {
         self.all.iter().map(StackProfile::samples).sum()
     }
 
-    /// Returns the percentage of the samples whose innermost function has each name.
+    /// Percentage of the samples whose innermost function has each name.
     fn shares(&self) -> BTreeMap<String, f64> {
         let mut counts = BTreeMap::<String, u64>::new();
         for profile in &self.all {
@@ -349,7 +349,7 @@ impl Sampled {
         counts.into_iter().map(|(name, count)| (name, percent(count))).collect()
     }
 
-    /// Returns the percentage of the samples in a function that have these callers.
+    /// Percentage of the samples in a function that have these callers.
     fn share_with_callers(&self, function: &str, callers: &[&str]) -> f64 {
         let (mut all, mut with) = (0, 0);
         for profile in &self.all {
@@ -367,12 +367,12 @@ impl Sampled {
         100.0 * float(with) / float(all)
     }
 
-    /// Returns the number of samples that were lost.
+    /// Number of samples that were lost.
     fn lost(&self) -> u64 {
         self.all.iter().map(|profile| profile.lost).sum()
     }
 
-    /// Returns the time of the samples in a function and what it calls, in nanoseconds.
+    /// Time of the samples in a function and what it calls, in nanoseconds.
     fn nanos_in(&self, function: &str) -> u64 {
         let mut nanos = 0;
         for profile in &self.all {
@@ -549,7 +549,7 @@ fn unwinding_finds_callers_without_frame_pointers() {
     assert!(followed < 2.0, "{followed} %");
 }
 
-/// The other side of the comparison is `perf record`.
+/// Compares with `perf record`.
 fn unwinding_finds_the_callers_that_perf_finds() {
     let compiled = Compiled::without_frame_pointers();
     let running = compiled.start("");
@@ -578,7 +578,7 @@ fn unwinding_finds_the_callers_that_perf_finds() {
     assert!(share > 98.0, "{share} %");
 }
 
-/// Returns the sums that the program has measured.
+/// Sums that the program has measured.
 fn measured(path: &Path) -> Vec<u64> {
     let until_ns = clock::monotonic_ns() + PATIENCE_NS;
     loop {

@@ -3,22 +3,22 @@
 
 #![expect(unsafe_code, reason = "reads a clock of the system and the counter of the processor")]
 
-/// The number of attempts to read both clocks at the same instant.
+/// How often both clocks are read for the same instant.
 const ATTEMPTS: u32 = 5;
 
-/// The file in which the kernel names its clock.
+/// Names the kernel's clock.
 #[cfg(target_arch = "x86_64")]
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// The clock in whose ticks threads count.
+/// In its ticks threads count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     is_counter: bool,
-    /// The ticks and the time, in nanoseconds, at which the process began to count.
+    /// Ticks, and nanoseconds, when the process began to count.
     began: (u64, u64),
 }
 
-/// The length of a tick.
+/// Length of a tick.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     /// Nanoseconds, in units of 2^-32.
@@ -26,13 +26,11 @@ pub(crate) struct Scale {
 }
 
 impl Clock {
-    /// Chooses the clock.
     pub(crate) fn new() -> Self {
         let clock = Self { is_counter: is_counter_reliable(), began: (0, 0) };
         Self { began: clock.both(), ..clock }
     }
 
-    /// Reads the clock.
     #[inline]
     pub(crate) fn ticks(self) -> u64 {
         #[cfg(target_arch = "x86_64")]
@@ -70,7 +68,6 @@ impl Clock {
 }
 
 impl Scale {
-    /// Converts ticks to nanoseconds.
     pub(crate) fn ns(self, ticks: u64) -> u64 {
         u64::try_from((u128::from(ticks) * self.fraction) >> 32).unwrap_or(u64::MAX)
     }
@@ -86,7 +83,7 @@ fn is_counter_reliable() -> bool {
     false
 }
 
-/// Returns the time of CLOCK_MONOTONIC, in nanoseconds.
+/// Time of CLOCK_MONOTONIC, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for the call, which fails for unknown clocks only.

@@ -18,7 +18,7 @@ use crate::registry::{OTHER_ID, RegionId};
 use crate::sender;
 use crate::thread_table::ThreadTable;
 
-/// The state of the process; null before the first entry, and in a child after fork.
+/// State of the process; null before the first entry, and in a child after fork.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 /// True outside of jobs, where nothing is counted.
@@ -28,15 +28,14 @@ static IS_OFF: AtomicBool = AtomicBool::new(false);
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The table of this thread: null before its first entry, and after its end.
+    /// Table of this thread: null before its first entry, and after its end.
     static TABLE: Cell<*mut ThreadTable> = const { Cell::new(ptr::null_mut()) };
     /// Frees the table at the end of the thread.
     static OWNER: Owner = const { Owner { process: Cell::new(ptr::null()) } };
 }
 
-/// Ends with its thread.
 struct Owner {
-    /// The process in which the thread began to count: in a child after fork its table is not freed.
+    /// Process in which the thread began to count: in a child after fork its table is not freed.
     process: Cell<*const Process>,
 }
 
@@ -53,7 +52,7 @@ impl Drop for Owner {
     }
 }
 
-/// Returns the state of the process; none before the first entry.
+/// State of the process; none before the first entry.
 fn existing() -> Option<&'static Process> {
     // SAFETY: the state of a process is never freed.
     unsafe { PROCESS.load(Acquire).as_ref() }
@@ -140,7 +139,7 @@ pub(crate) fn region_of(table: &mut ThreadTable, name: &[u8]) -> RegionId {
     table.region(name, |name| existing().map_or((OTHER_ID, &[]), |process| process.registry().region(name)))
 }
 
-/// Returns the clock of the process; none before the first entry.
+/// Clock of the process; none before the first entry.
 pub(crate) fn clock() -> Option<Clock> {
     existing().map(|process| process.clock)
 }

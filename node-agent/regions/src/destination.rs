@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-/// The variables with the id of the job, as for `polymeter push`.
+/// Variables with the id of the job, as for `polymeter push`.
 const JOBS: [&str; 3] = ["POLYMETER_JOB_ID", "SLURM_JOB_ID", "OAR_JOB_ID"];
 
-/// The variable with the path of the agent's socket, and the path without it.
+/// Variable with the path of the agent's socket, and the path without it.
 const SOCKET: (&str, &str) = ("POLYMETER_SOCKET", "/run/polymeter/agent.sock");
 
-/// The variables with the rank of the process. Those of launchers come first: a script of Slurm has a number
+/// Variables with the rank of the process. Those of launchers come first: a script of Slurm has a number
 /// itself, which the ranks that it launches by other means inherit.
 const RANKS: [&str; 7] = [
     "OMPI_COMM_WORLD_RANK",
@@ -30,7 +30,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Returns the destination according to the environment; none outside of jobs.
+    /// None outside of jobs.
     pub(crate) fn of_environment() -> Option<Self> {
         let job = JOBS.into_iter().find_map(variable)?;
         let socket = variable(SOCKET.0).unwrap_or_else(|| SOCKET.1.to_owned());

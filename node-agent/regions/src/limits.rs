@@ -20,29 +20,28 @@ pub const DEPTH: usize = 64;
 /// are counted in [`OTHER`] without a look-up.
 pub const THREAD_NAMES: usize = 256;
 
-/// The name of the region in which entries beyond [`REGIONS`] are counted.
+/// Name of the region in which entries beyond [`REGIONS`] are counted.
 pub const OTHER: &str = "(other)";
 
-/// The name of the region whose entries are ends without a beginning.
+/// Name of the region whose entries are ends without a beginning.
 pub const UNMATCHED: &str = "(unmatched ends)";
 
-/// The name of regions without a name.
+/// Name of regions without a name.
 pub const UNNAMED: &str = "(unnamed)";
 
-/// The interval at which sums are sent.
+/// How often sums are sent.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest interval while the agent is away or refuses requests.
+/// Longest interval while the agent is away or refuses requests.
 pub const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The time for which sending to the agent, and its answer, may take.
+/// How long sending to the agent, and its answer, may take.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// The time for which the end of the process waits for the last sums to be sent.
+/// How long the end of the process waits for the last sums to be sent.
 pub const FLUSH_WAIT: Duration = Duration::from_secs(1);
 
-/// The pause before a request is repeated that was refused since too many processes ask at once.
+/// Pause before a request is repeated that was refused since too many processes ask at once.
 pub const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// The stack of the thread that sends.
 pub const STACK_BYTES: usize = 256 * 1024;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::destination::Destination;
 
-/// The sums of one region, in nanoseconds.
+/// Sums of one region, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) entries: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Times {
     pub(crate) threads: u64,
 }
 
-/// Returns the line of a request. `is_last` is true at the end of the process.
+/// Line of a request. `is_last` is true at the end of the process.
 pub(crate) fn line(destination: &Destination, regions: &[(&[u8], Times)], is_last: bool) -> String {
     let mut line = String::from("{\"verb\":\"regions\",\"job\":");
     quote(&mut line, destination.job.as_bytes());

@@ -8,7 +8,7 @@ use crate::destination::Destination;
 use crate::limits::FLUSH_WAIT;
 use crate::registry::Registry;
 
-/// The state of one process, which is never freed.
+/// State of one process, which is never freed.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) clock: Clock,
@@ -19,7 +19,6 @@ pub(crate) struct Process {
     answered: Condvar,
 }
 
-/// The requests to send now.
 #[derive(Debug, Default)]
 struct Flushes {
     last: Flush,
@@ -28,7 +27,6 @@ struct Flushes {
     is_accepted: bool,
 }
 
-/// A request to send now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flush {
     number: u64,

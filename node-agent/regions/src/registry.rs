@@ -7,13 +7,13 @@ use crate::limits::{GIVEN_NAMES, OTHER, REGIONS};
 use crate::message::printable;
 use crate::slot::{Counts, Slot};
 
-/// The number of a region in the process.
+/// Number of a region in the process.
 pub(crate) type RegionId = usize;
 
-/// The region in which names beyond the limit are counted.
+/// Counts names beyond the limit.
 pub(crate) const OTHER_ID: RegionId = 0;
 
-/// The counts of one thread, by region.
+/// Counts of one thread, by region.
 #[derive(Debug)]
 pub(crate) struct ThreadCounts {
     slots: Box<[Slot]>,
@@ -33,13 +33,13 @@ impl ThreadCounts {
     }
 }
 
-/// The sums of a region over threads, in ticks.
+/// Sums of a region over threads, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) counts: Counts,
-    /// The time of the thread with the most.
+    /// Time of the thread with the most.
     pub(crate) longest: u64,
-    /// The number of threads that have entered it.
+    /// How many threads have entered it.
     pub(crate) threads: u64,
 }
 
@@ -53,15 +53,14 @@ impl Sums {
     }
 }
 
-/// The names and tables of a process.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The names as they are sent.
+    /// As they are sent.
     names: Vec<&'static [u8]>,
-    /// The names that programs use: those that are sent alike are one region.
+    /// Names that programs use: those that are sent alike are one region.
     given: Vec<(&'static [u8], RegionId)>,
     threads: Vec<Arc<ThreadCounts>>,
-    /// The sums over the threads that have ended, by region.
+    /// Sums over the threads that have ended, by region.
     ended: Vec<Sums>,
     ended_unmatched: u64,
 }
@@ -77,7 +76,7 @@ impl Registry {
         }
     }
 
-    /// Returns the number of the region with a name, which begins with its first entry.
+    /// Number of the region with a name, which begins with its first entry.
     pub(crate) fn region(&mut self, name: &[u8]) -> (RegionId, &'static [u8]) {
         if let Some((known, id)) = self.given.iter().find(|(known, _)| *known == name) {
             return (*id, known);
@@ -102,7 +101,6 @@ impl Registry {
         self.names.len() - 1
     }
 
-    /// Adds the table of a thread that begins to count.
     pub(crate) fn add_thread(&mut self) -> Arc<ThreadCounts> {
         let counts = Arc::new(ThreadCounts::new());
         self.threads.push(Arc::clone(&counts));
@@ -120,8 +118,8 @@ impl Registry {
         self.ended_unmatched = self.ended_unmatched.saturating_add(unmatched.entries);
     }
 
-    /// Returns the sums of each region that was entered, with its name. A region that a thread changes all
-    /// the time may lack that thread's counts.
+    /// Sums of each region that was entered, with its name. A region that a thread changes all the time may
+    /// lack that thread's counts.
     pub(crate) fn sums(&self, clock: Clock) -> Vec<(&'static [u8], Sums)> {
         let mut all = Vec::new();
         for (region, (name, ended)) in self.names.iter().zip(&self.ended).enumerate() {
@@ -137,7 +135,6 @@ impl Registry {
         all
     }
 
-    /// Returns the number of ends without a beginning.
     pub(crate) fn unmatched(&self) -> u64 {
         let count = |thread: &Arc<ThreadCounts>| thread.unmatched.read(|| 0).unwrap_or_default().entries;
         self.threads.iter().map(count).fold(self.ended_unmatched, u64::saturating_add)

@@ -12,10 +12,10 @@ use crate::message::{self, Times};
 use crate::process::Process;
 use crate::registry::Sums;
 
-/// The longest answer that is read, in bytes.
+/// Longest answer that is read, in bytes.
 const ANSWER_BYTES: u64 = 4096;
 
-/// The answer of an agent to a request.
+/// Answer of an agent to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Accepted,
@@ -25,7 +25,6 @@ enum Answer {
     No,
 }
 
-/// The thread's state.
 struct Sender {
     process: &'static Process,
     /// What was sent last for each region, by name. Values never decrease, whatever the scale of ticks does.
@@ -77,7 +76,7 @@ impl Sender {
         answer
     }
 
-    /// Returns the regions whose sums have changed since they were accepted.
+    /// Regions whose sums have changed since they were accepted.
     fn changed(&mut self) -> Vec<(&'static [u8], Times)> {
         let clock = self.process.clock;
         let (sums, unmatched) = {
@@ -122,7 +121,6 @@ fn times(sums: &Sums, scale: Scale) -> Times {
     }
 }
 
-/// Waits for a while.
 fn pause(wait: Duration) {
     let nothing = Mutex::new(());
     let guard = nothing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// The number of attempts to read a slot between two changes.
+/// How often a slot is read between two changes before it is given up.
 const ATTEMPTS: u32 = 1000;
 
-/// The counts of one region in one thread, which alone writes them; others read them through the sequence,
-/// which is odd during a change. It fills a cache line.
+/// Counts of one region in one thread, which alone writes them; others read them through the sequence, which
+/// is odd during a change. It fills a cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -17,15 +17,15 @@ pub(crate) struct Slot {
     time: AtomicU64,
     /// Ticks in which the thread was in no region below.
     own: AtomicU64,
-    /// The number of entries without an end.
+    /// Entries without an end.
     depth: AtomicU64,
-    /// The ticks of the outermost entry.
+    /// Ticks of the outermost entry.
     entered: AtomicU64,
-    /// The ticks since which the thread is in no region below; 0 where it is.
+    /// Ticks since which the thread is in no region below; 0 where it is.
     running: AtomicU64,
 }
 
-/// The counts of a region, in ticks.
+/// Counts of a region, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) entries: u64,
@@ -48,7 +48,6 @@ impl Slot {
         self.sequence.store(sequence.wrapping_add(2), Release);
     }
 
-    /// Counts an entry.
     #[inline]
     pub(crate) fn enter(&self, now: u64) {
         self.change(|slot| {
@@ -98,8 +97,7 @@ impl Slot {
         }
     }
 
-    /// Returns the counts until now, those of entries without an end included; none if they change all the
-    /// time.
+    /// Counts until now, those of entries without an end included; none if they change all the time.
     pub(crate) fn read(&self, now: impl Fn() -> u64) -> Option<Counts> {
         for _ in 0..ATTEMPTS {
             let sequence = self.sequence.load(Acquire);

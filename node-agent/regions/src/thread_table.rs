@@ -12,7 +12,7 @@ const PLACES: usize = 2 * THREAD_NAMES;
 /// Odd, with bits in all places: 2^64 divided by the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The treatment of an end whose region is not the innermost.
+/// How an end is treated whose region is not the innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nesting {
     /// Regions inside it end with it: their ends were forgotten.
@@ -28,7 +28,7 @@ struct Place {
     region: RegionId,
 }
 
-/// The table of one thread, which alone uses it.
+/// Table of one thread, which alone uses it.
 #[derive(Debug)]
 pub(crate) struct ThreadTable {
     pub(crate) counts: Arc<ThreadCounts>,
@@ -57,7 +57,7 @@ fn hash_of(name: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// Returns the first place to look for a hash.
+/// First place to look for a hash.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than the number of places")]
 const fn first_place(hash: u64) -> usize {
@@ -76,7 +76,7 @@ impl ThreadTable {
         }
     }
 
-    /// Returns the region with a name, for which `register` is asked at its first entry.
+    /// Region with a name, for which `register` is asked at its first entry.
     #[inline]
     pub(crate) fn region(
         &mut self,
@@ -113,7 +113,6 @@ impl ThreadTable {
         region
     }
 
-    /// Enters a region.
     #[inline]
     pub(crate) fn begin(&mut self, region: RegionId) {
         if self.stack.len() >= DEPTH {

@@ -37,7 +37,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The shared library, in a directory under the names by which programs find it.
+/// Shared library, in a directory under the names by which programs find it.
 struct Installed {
     directory: tempfile::TempDir,
 }
@@ -79,7 +79,7 @@ impl Installed {
         self.compile("gcc", ("program.c", source), &["-Wall", "-Werror", &include])
     }
 
-    /// Returns a command in the job `j`, whose agent has this socket.
+    /// Runs in the job `j`, whose agent has this socket.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>, socket: &Path) -> Command {
         let mut command = Command::new(program);
         for name in ["SLURM_JOB_ID", "OAR_JOB_ID", "SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK"] {
@@ -93,14 +93,13 @@ impl Installed {
     }
 }
 
-/// Returns the output of a program that succeeds.
 fn output_of(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
 }
 
-/// Returns the numbers in lines like `NAME NUMBER`.
+/// Numbers in lines like `NAME NUMBER`.
 fn number(output: &str, name: &str) -> f64 {
     let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name}: {output}")).parse().unwrap()

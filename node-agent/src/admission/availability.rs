@@ -10,8 +10,8 @@ use crate::request::{Availability, MetricView};
 use crate::sources::RELEASED;
 use crate::targets::TrackedTarget;
 
-/// Returns the metrics of the catalogue with their availability for a target whose sources have these read
-/// times. `counters_owner` is another user that has reserved the hardware's counters.
+/// Metrics of the catalogue with their availability for a target whose sources have these read times.
+/// `counters_owner` is another user that has reserved the hardware's counters.
 pub(crate) fn metrics_of(
     target: &TrackedTarget,
     read_times: &ReadTimes,
@@ -58,7 +58,7 @@ fn note_owner(all: &mut BTreeMap<String, Availability>, owner: u32) {
     }
 }
 
-/// Returns the availability of the derived metrics of a target, whose other metrics are `all`.
+/// Derived metrics of a target, whose other metrics are `all`.
 fn derived_metrics(target: &TrackedTarget, all: &BTreeMap<String, Availability>) -> Vec<MetricView> {
     let is_job = target.job.is_some();
     let of_target = derived::all().filter(|derived| (derived.scope == Scope::Job) == is_job);

@@ -9,42 +9,40 @@ use std::time::Duration;
 
 use super::cost::Slowness;
 
-/// An exercise: a number of sleeps, each followed by a read.
+/// A number of sleeps, each followed by a read.
 #[derive(Debug)]
 pub(crate) struct Exercise {
     period_us: f64,
-    /// The sleep before each read.
     pub(crate) sleep: Duration,
-    /// The number of reads in one round.
+    /// Reads in one round.
     pub(crate) reads: u32,
-    /// The CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost
+    /// CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost
     /// were fitted to that machine.
     reference_ns: f64,
 }
 
-/// The short exercise: most of its cost is wake-ups.
+/// Most of its cost is wake-ups.
 pub(crate) const SHORT: Exercise =
     Exercise { period_us: 1_000.0, sleep: Duration::from_millis(1), reads: 16, reference_ns: 8_400.0 };
 
-/// The long exercise: most of its cost is cold caches.
+/// Most of its cost is cold caches.
 pub(crate) const LONG: Exercise =
     Exercise { period_us: 10_000.0, sleep: Duration::from_millis(10), reads: 6, reference_ns: 14_500.0 };
 
-/// The number of rounds of each exercise: several, because CPUs and moments differ.
+/// Rounds of each exercise: several, because CPUs and moments differ.
 pub(crate) const ROUNDS: u32 = 4;
 
-/// The weight of earlier measurements, in percent.
+/// Weight of earlier measurements, in percent.
 const EARLIER: u64 = 60;
 
-/// The CPU time of all rounds of each exercise, in nanoseconds.
+/// CPU time of all rounds of each exercise, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExerciseTimes {
     pub(crate) short_ns: u64,
     pub(crate) long_ns: u64,
 }
 
-/// The smoothed CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first
-/// measurement.
+/// Smoothed CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Calibration {
     short_ns: u64,
@@ -52,13 +50,12 @@ pub(super) struct Calibration {
 }
 
 impl Calibration {
-    /// Adds a measurement.
     pub(super) fn add(&mut self, times: ExerciseTimes) {
         self.short_ns = SHORT.smooth(self.short_ns, times.short_ns);
         self.long_ns = LONG.smooth(self.long_ns, times.long_ns);
     }
 
-    /// Returns the slowness of the machine as a multiple of the reference machine.
+    /// Slowness of the machine as a multiple of the reference machine.
     pub(super) fn slowness(self) -> Slowness {
         [SHORT.slowness(self.short_ns), LONG.slowness(self.long_ns)]
     }
@@ -73,7 +70,7 @@ impl Exercise {
         }
     }
 
-    /// Returns the period, and the slowness at that period.
+    /// Period, and the slowness at that period.
     fn slowness(&self, measured_ns: u64) -> (f64, f64) {
         let slowness = match u32::try_from(measured_ns).unwrap_or(u32::MAX) {
             0 => 1.0,

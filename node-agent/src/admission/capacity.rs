@@ -7,48 +7,46 @@ use std::path::PathBuf;
 use super::share::{Candidate, left_out};
 use crate::targets::{Now, Targets};
 
-/// The most jobs that are tracked at once.
 pub(crate) const JOBS: usize = 4096;
 
 /// Descriptors that are reserved for other uses: the socket to the collector, which libzmq reopens, clients'
 /// connections, and files that are open briefly.
 const RESERVED: usize = 64;
 
-/// The number of descriptors below which the agent does not start.
+/// Descriptors below which the agent does not start.
 pub(crate) const MIN_DESCRIPTORS: usize = 2 * RESERVED;
 
-/// The fewest descriptors of a job: its files, and those for exit events.
+/// Fewest descriptors of a job: its files, and those for exit events.
 const OF_JOB: usize = 32;
 
 /// Table entries for registered jobs, which discovery does not use.
 const REGISTERED: usize = 256;
 
-/// The most of these entries for one ordinary user's jobs.
+/// Most of these entries for one ordinary user's jobs.
 const REGISTERED_OF_USER: usize = REGISTERED / 4;
 
-/// The interval between log messages about jobs that are left out, in nanoseconds.
+/// Interval between log messages about jobs that are left out, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
-/// The file descriptors of the process.
+/// File descriptors of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// The most that may be open.
+    /// Most that may be open.
     pub(crate) limit: usize,
-    /// The number that are open.
+    /// How many are open.
     pub(crate) open: usize,
 }
 
 impl Descriptors {
-    /// Returns the descriptors that jobs may still open.
+    /// Descriptors that jobs may still open.
     pub(crate) const fn spare(self) -> usize {
         self.limit.saturating_sub(RESERVED + self.open)
     }
 }
 
-/// The owner of a job as its cgroup states it: numeric id and name.
+/// Owner of a job as its cgroup states it: numeric id and name.
 pub(crate) type CgroupOwner = (Option<u32>, Option<String>);
 
-/// The room for jobs.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     /// Descriptors that are open without any job.
@@ -57,26 +55,25 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Creates the room of a process that has `base` descriptors open before the first job.
     pub(crate) const fn new(base: usize) -> Self {
         Self { base, reported_ns: None }
     }
 
-    /// Returns the number of further jobs that descriptors allow, beside the `tracked` ones.
+    /// Further jobs that descriptors allow, beside the `tracked` ones.
     fn more(&self, tracked: usize, descriptors: Descriptors) -> usize {
         let of_jobs = descriptors.open.saturating_sub(self.base);
         let of_each = of_jobs.checked_div(tracked).unwrap_or_default().max(OF_JOB);
         descriptors.spare() / of_each
     }
 
-    /// Returns the number of discovered jobs that can be tracked at once.
+    /// How many discovered jobs can be tracked at once.
     pub(crate) fn room(&self, targets: &Targets, descriptors: Descriptors) -> usize {
         let discovered = targets.iter().filter(|(_, target)| target.found_at.is_some()).count();
         (discovered + self.more(targets.job_count(), descriptors)).min(JOBS)
     }
 
-    /// Returns the found jobs for which there is no room, of those given with their owners; every owner has
-    /// the same share.
+    /// Found jobs for which there is no room, of those given with their owners; every owner has the same
+    /// share.
     pub(crate) fn left_out(
         targets: &Targets,
         found: BTreeMap<PathBuf, CgroupOwner>,
@@ -89,8 +86,8 @@ impl Capacity {
         left_out(found.into_iter().map(candidate).collect(), room)
     }
 
-    /// Returns the message about jobs that are left out: at first, at intervals, and when there are none any
-    /// more. The second value is true for a warning.
+    /// Message about jobs that are left out: at first, at intervals, and when there are none any more. True
+    /// for a warning.
     pub(crate) fn report(
         &mut self,
         jobs: usize,

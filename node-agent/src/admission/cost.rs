@@ -7,13 +7,13 @@ use polymeter_proto::period::Period;
 
 use crate::request::Cost;
 
-/// The assumed time of an unmeasured read, in nanoseconds.
+/// Assumed time of an unmeasured read, in nanoseconds.
 const READ_NS: f64 = 5_000.0;
-/// The cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the
+/// Cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the
 /// row.
 const ROW_NS: f64 = 300.0;
-/// The cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds:
-/// the longer the sleep, the more is cold.
+/// Cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds: the
+/// longer the sleep, the more is cold.
 const WAKE_NS: [(f64, f64); 5] = [
     (100.0, 4_000.0),
     (1_000.0, 8_000.0),
@@ -21,36 +21,34 @@ const WAKE_NS: [(f64, f64); 5] = [
     (100_000.0, 45_000.0),
     (1_000_000.0, 120_000.0),
 ];
-/// The time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness
-/// of the machine multiplies the part above 1.
+/// Time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness of
+/// the machine multiplies the part above 1.
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
-/// The cost of a value from its text to the wire, in nanoseconds.
+/// Cost of a value from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
-/// The cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
+/// Cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
 /// functions.
 pub(super) const STACK_NS: f64 = 4_000.0;
-/// The cost of a sample whose callers the agent finds itself, in nanoseconds. An estimate, which was not
-/// fitted: once the source is read, its measured time takes its place.
+/// Cost of a sample whose callers the agent finds itself, in nanoseconds. An estimate, which was not fitted:
+/// once the source is read, its measured time takes its place.
 pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
-/// The size of a value on the wire at high rates, in bytes.
+/// Size of a value on the wire at high rates, in bytes.
 const VALUE_BYTES: f64 = 0.5;
 
-/// The known time of a read of a source, in nanoseconds.
+/// Known time of a read of a source, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
     /// Measured at that period.
     Measured(f64),
     /// Measured in a tight loop.
     Warm(f64),
-    /// Not measured.
     Unknown,
 }
 
-/// The slowness of the machine: points of a curve, each a period in microseconds and the time as a multiple
-/// of the constants here.
+/// Slowness of the machine: points of a curve, each a period in microseconds and the time as a multiple of
+/// the constants here.
 pub(super) type Slowness = [(f64, f64); 2];
 
-/// The sum of the costs of sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum {
     machine: Slowness,
@@ -60,7 +58,6 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// An empty sum, on a machine of this slowness.
     pub(super) const fn on(machine: Slowness) -> Self {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
     }
@@ -98,7 +95,7 @@ impl Sum {
         self.wakes_per_s = self.wakes_per_s.max((1e6 / micros(period)).min(1.0));
     }
 
-    /// Returns the cost of all sources, multiplied by `learnt`.
+    /// Cost of all sources, multiplied by `learnt`.
     pub(super) fn cost(&self, learnt: f64) -> Cost {
         let wake_ns = if self.wakes_per_s > 0.0 {
             let period_us = 1e6 / self.wakes_per_s;
@@ -118,8 +115,8 @@ fn micros(period: Period) -> f64 {
     f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
 }
 
-/// Returns the value at `at` of the curve through `points`, in order: linear on a logarithmic scale between
-/// them, and constant beyond its ends.
+/// Value at `at` of the curve through `points`, in order: linear on a logarithmic scale between them, and
+/// constant beyond its ends.
 fn between(points: &[(f64, f64)], at: f64) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     let at = at.clamp(first.0, last.0);

@@ -3,42 +3,41 @@
 
 use crate::plan::MAX_STRETCH;
 
-/// The part of a budget below which a lease may recover by one step, so that the governor does not oscillate.
+/// Part of a budget below which a lease may recover by one step, so that the governor does not oscillate.
 const ROOM: f64 = 0.8;
 
-/// The bounds of the real cost as a multiple of the predicted one.
+/// Bounds of the real cost as a multiple of the predicted one.
 const SLOWNESS: (f64, f64) = (0.25, 16.0);
 
-/// The least predicted cost, in percent of a CPU, from which the governor learns.
+/// Least predicted cost, in percent of a CPU, from which the governor learns.
 const TELLING_PERCENT: f64 = 0.5;
 
-/// The weight of the newest measurement.
+/// Weight of the newest measurement.
 const NEWEST: f64 = 0.3;
 
-/// The cost of the leases of one target.
+/// Cost of the leases of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
-    /// The predicted CPU time of all its sampling, in percent of a CPU, without slowness.
+    /// Predicted CPU time of all its sampling, in percent of a CPU, without slowness.
     pub(super) percent: f64,
-    /// The same if its leases were stretched by one step less.
+    /// Same if its leases were stretched by one step less.
     pub(super) relaxed_percent: f64,
-    /// The same without its leases.
+    /// Same without its leases.
     pub(super) baseline_percent: f64,
-    /// The number of times that its leases were stretched.
+    /// How often its leases were stretched.
     pub(super) stretch: u8,
     /// True if an ordinary user has any of its leases: administrators' leases do not count against the job's
     /// budget.
     pub(super) is_user: bool,
 }
 
-/// The budgets, in percent of a CPU.
+/// Budgets in percent of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Budgets {
     pub(super) node_percent: f64,
     pub(super) job_percent: f64,
 }
 
-/// A step for one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Double the periods of its leases.
@@ -47,7 +46,6 @@ pub(super) enum Step {
     Relax(usize),
 }
 
-/// The governor's knowledge of the machine.
 #[derive(Debug)]
 pub(super) struct Governor {
     slowness: f64,
@@ -60,7 +58,7 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// Returns the real cost as a multiple of the predicted one.
+    /// Real cost as a multiple of the predicted one.
     pub(super) const fn slowness(&self) -> f64 {
         self.slowness
     }
@@ -73,8 +71,8 @@ impl Governor {
         }
     }
 
-    /// Returns the next step, if one is needed. There is one step at a time, so that its effect is measured
-    /// before the next.
+    /// Next step, if one is needed. There is one step at a time, so that its effect is measured before the
+    /// next.
     pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
         let may_stretch = |load: &Load| load.stretch < MAX_STRETCH && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
@@ -117,7 +115,7 @@ mod tests {
 
     const BUDGETS: Budgets = Budgets { node_percent: 20.0, job_percent: 5.0 };
 
-    /// Returns the load of a job whose leases cost `unstretched` percent, of a user or an administrator.
+    /// Load of a job whose leases cost `unstretched` percent, of a user or an administrator.
     fn load(unstretched: f64, stretch: u8, is_user: bool) -> Load {
         let at = |stretch: u8| 0.1 + unstretched / f64::from(1_u32 << stretch);
         Load {
@@ -148,8 +146,8 @@ mod tests {
         assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
     }
 
-    /// The governor settles within the budgets at any slowness of the machine, does not oscillate, and
-    /// recovers when the machine does.
+    /// Settles within the budgets at any slowness of the machine, does not oscillate, and recovers when the
+    /// machine does.
     #[test]
     fn settles_and_recovers() {
         for real in [0.5, 1.0, 3.0, 10.0] {

@@ -15,25 +15,24 @@ use crate::principal::Principal;
 use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
-/// The reason why an available metric is not sampled.
 const NOT_NOW: &str = "its file does not contain this metric now";
 
-/// The most leases of one target. More would make plans slow to compute.
+/// More would make plans slow to compute.
 const LEASES: usize = 64;
 
 /// A lease whose sources are being opened.
 #[derive(Debug)]
 pub(crate) struct Granting {
     request: LeaseRequest,
-    /// The leases of the target before.
+    /// Leases of the target before.
     former: Vec<Lease>,
     cost: Cost,
     until_us: i64,
 }
 
 impl Granting {
-    /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be
-    /// sampled, restores the former leases.
+    /// Outcome of the lease, once the sources of its target are open. If none of it can be sampled, restores
+    /// the former leases.
     pub(crate) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
         let granted = match self.request.level {
             None => granted(target, &self.request, self.cost, self.until_us),
@@ -132,20 +131,18 @@ impl Admission {
     }
 }
 
-/// Returns the duration of a lease from now on, in microseconds.
+/// Duration of a lease from now on, in microseconds.
 fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
     lease_us(limits, request.principal, request.duration_us, request.since_us, now)
 }
 
-/// Returns the times at which a lease ends: in microseconds since the epoch, and on the monotonic clock, in
-/// nanoseconds.
+/// End of a lease in microseconds since the epoch, and on the monotonic clock in nanoseconds.
 pub(super) const fn ends(duration_us: u64, now: Now) -> (i64, u64) {
     let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
     (until_us, now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000)))
 }
 
-/// Returns the duration of a lease from now on, in microseconds, that is requested for a time since an
-/// instant.
+/// Duration from now on, in microseconds, of a lease that is requested for a time since an instant.
 pub(super) fn lease_us(
     limits: &Limits,
     principal: Principal,
@@ -238,13 +235,12 @@ fn end_leases(
     Some(ChangedPlan { key: key.clone(), has_steps, cause: Some(Cause::LeaseEnd) })
 }
 
-/// Returns the metrics that a request selects.
 fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
     request.metrics.iter().flat_map(|(selector, _)| target.choose(request.level, selector)).collect()
 }
 
-/// Returns the plan of a target with the leases of a request added at the end. A repeated request replaces
-/// the former lease.
+/// Plan of a target with the leases of a request added at the end. A repeated request replaces the former
+/// lease.
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
     for (selector, period) in &request.metrics {
@@ -261,7 +257,7 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
     plan
 }
 
-/// Returns the outcome of a lease: the metrics that are sampled, and those that are unavailable.
+/// Outcome of a lease: the metrics that are sampled, and those that are unavailable.
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
     let machine = target.plan.machine;
     let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selects(machine, selector, name));
@@ -278,8 +274,8 @@ fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us:
     }
 }
 
-/// Returns the outcome of a lease of steps or tasks. Where none is open, the lease holds for those that begin
-/// later: the metrics are those that the job as a whole has.
+/// Outcome of a lease of steps or tasks. Where none is open, the lease holds for those that begin later: the
+/// metrics are those that the job as a whole has.
 fn granted_of_steps(
     target: &TrackedTarget,
     request: &LeaseRequest,

@@ -13,7 +13,7 @@ use crate::config::Limits;
 use crate::plan::Plan;
 use crate::targets::{TargetKey, Targets, describe};
 
-/// The state machine.
+/// State machine of leases and releases.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(super) pricing: Pricing,
@@ -25,17 +25,16 @@ pub(crate) struct ChangedPlan {
     pub(crate) key: TargetKey,
     /// True if the plan of its steps or tasks has changed, too.
     pub(crate) has_steps: bool,
-    /// The cause that is recorded in the data; none stands for the layer in force.
+    /// Cause that is recorded in the data; none stands for the layer in force.
     pub(crate) cause: Option<Cause>,
 }
 
 impl Admission {
-    /// Creates the state on a node with `cpus` CPUs.
     pub(crate) fn new(limits: Limits, cpus: usize) -> Self {
         Self { pricing: Pricing::new(limits, cpus) }
     }
 
-    /// Returns the predicted cost of sampling a target by a plan.
+    /// Predicted cost of sampling a target by a plan.
     #[cfg(test)]
     pub(crate) fn predicted(
         &self,
@@ -45,7 +44,7 @@ impl Admission {
         self.pricing.cost(target, plan, &ReadTimes::new())
     }
 
-    /// Returns the time at which the next lease or release ends, on the monotonic clock.
+    /// When the next lease or release ends, on the monotonic clock.
     pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
         let plans = || targets.iter().map(|(_, target)| &target.plan);
         let leases = plans().flat_map(|plan| &plan.leases).map(|lease| lease.ends_ns);

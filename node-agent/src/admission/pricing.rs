@@ -15,32 +15,29 @@ use crate::plan::Plan;
 use crate::request::{Availability, Cost};
 use crate::targets::TrackedTarget;
 
-/// The recent mean time of a read of each source, in nanoseconds, by job and source.
+/// Recent mean time of a read of each source, in nanoseconds, by job and source.
 pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
 
-/// The known costs on this machine, and the administrator's limits.
+/// Known costs on this machine, and the administrator's limits.
 #[derive(Debug)]
 pub(super) struct Pricing {
     pub(super) limits: Limits,
     pub(super) governor: Governor,
     pub(super) calibration: Calibration,
-    /// The CPUs of the node.
     cpus: usize,
 }
 
 impl Pricing {
-    /// Creates the prices of a machine without measurements.
     pub(super) fn new(limits: Limits, cpus: usize) -> Self {
         Self { limits, governor: Governor::default(), calibration: Calibration::default(), cpus }
     }
 
-    /// Returns the cost of sampling a target by a plan, on this machine.
     pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Cost {
         self.sum(target, plan, read_times).cost(self.governor.slowness())
     }
 
-    /// Returns the parts of the cost. The time of a read comes from recent reads if the source is read at
-    /// that period already, else from the trial; perf events that are open already are not tried again.
+    /// Parts of the cost. The time of a read comes from recent reads if the source is read at that period
+    /// already, else from the trial; perf events that are open already are not tried again.
     pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
@@ -93,7 +90,7 @@ impl Pricing {
         sum
     }
 
-    /// Returns the budget that a cost exceeds, if any.
+    /// Budget that a cost exceeds, if any.
     pub(super) fn exceeded(&self, cost: Cost, others_percent: f64) -> Option<&'static str> {
         let limits = &self.limits;
         if cost.samples_per_s > budget(limits.samples_per_second) {
@@ -108,7 +105,6 @@ impl Pricing {
     }
 }
 
-/// Returns how many times `of` is as long as `by`.
 fn ratio(of: Period, by: Period) -> f64 {
     let micros = |period: Period| f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX));
     micros(of) / micros(by)

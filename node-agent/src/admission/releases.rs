@@ -59,7 +59,7 @@ impl Admission {
     }
 }
 
-/// Returns the change of a target whose hardware events are closed or opened.
+/// Change of a target whose hardware events are closed or opened.
 pub(crate) fn released(key: &TargetKey) -> ChangedPlan {
     ChangedPlan { key: key.clone(), has_steps: key.is_some(), cause: Some(Cause::LeaseEnd) }
 }

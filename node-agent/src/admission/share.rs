@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-/// Returns the number of jobs of each owner that fit into `room` if all owners have the same share. What an
-/// owner does not need is divided among the others.
+/// How many jobs of each owner fit into `room` if all owners have the same share. What an owner does not need
+/// is divided among the others.
 pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
     let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
     by_need.sort_by_key(|(_, jobs)| *jobs);
@@ -20,7 +20,6 @@ pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -
     shares
 }
 
-/// A candidate for tracking.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate<O, J> {
     /// True if it is not tracked yet: a tracked job stays.

@@ -8,11 +8,11 @@ use polymeter_service::cgroup_mounts::Mounts;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobCgroups {
-    /// The directory in the unified hierarchy.
+    /// Directory in the unified hierarchy.
     pub v2: Option<PathBuf>,
-    /// The directories in the hierarchies of version 1, by controller.
+    /// Directories in the hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// The inode of each directory that discovery found: a directory that was removed and created again has
+    /// Inode of each directory that discovery found: a directory that was removed and created again has
     /// another.
     pub inodes: BTreeMap<PathBuf, u64>,
 }
@@ -50,12 +50,10 @@ impl JobCgroups {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
-    /// True if there is no directory.
     pub fn is_empty(&self) -> bool {
         self.v2.is_none() && self.v1.is_empty()
     }
 
-    /// Returns the job's directory in a hierarchy.
     pub fn directory(&self, hierarchy: Hierarchy) -> Option<&Path> {
         match hierarchy {
             Hierarchy::V2 => self.v2.as_deref(),
@@ -64,19 +62,18 @@ impl JobCgroups {
         }
     }
 
-    /// Returns the directory on which perf counts: that of `perf_event` of version 1, else that of version 2.
+    /// Directory on which perf counts: that of `perf_event` of version 1, else that of version 2.
     pub fn perf_directory(&self, mounts: &Mounts) -> Option<&Path> {
         let v2 = self.v2.as_deref().filter(|_| mounts.perf_follows_v2());
         self.v1.get("perf_event").map(PathBuf::as_path).or(v2)
     }
 
-    /// Returns the directory in which the job's processes are searched: of a controller of version 1, since
-    /// those of a machine with both versions contain all processes, else of version 2.
+    /// Directory in which the job's processes are searched: of a controller of version 1, since those of a
+    /// machine with both versions contain all processes, else of version 2.
     pub fn of_processes(&self) -> Option<&Path> {
         self.of_processes_v1().or(self.v2.as_deref())
     }
 
-    /// Returns the directory of version 1 in which the job's processes are searched.
     pub fn of_processes_v1(&self) -> Option<&Path> {
         let controllers = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
         controllers.iter().find_map(|controller| self.directory(Hierarchy::V1(controller)))

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-/// The captures of patterns: the job's id, the same if it is a number or a SLUID of Slurm, and its owner.
+/// A job's id, the same if it is a number or a SLUID of Slurm, and its owner.
 const CAPTURES: [&str; 5] = ["job", "number", "sluid", "uid", "user"];
 
-/// The digits of a SLUID behind its `s`: Crockford's base 32 in capitals, `src/common/sluid.h` of Slurm.
+/// Digits of a SLUID behind its `s`: Crockford's base 32 in capitals, `src/common/sluid.h` of Slurm.
 const SLUID_DIGITS: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const SLUID_LENGTH: usize = 14;
 
@@ -30,21 +30,17 @@ enum Token {
     Capture(&'static str),
 }
 
-/// The reason why a text is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPattern(String);
 
-/// The captures of one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The job's id, or a substitute for it.
+    /// Job's id, or a substitute for it.
     pub job: Option<String>,
     /// True if it is a SLUID, which users do not know the job by.
     pub is_sluid: bool,
-    /// The owner's numeric id.
     pub uid: Option<u32>,
-    /// The owner's name.
     pub user: Option<String>,
 }
 
@@ -67,18 +63,17 @@ impl Captured {
 }
 
 impl Pattern {
-    /// Returns the depth of the job's cgroup, in directories.
+    /// Depth of the job's cgroup, in directories.
     pub fn depth(&self) -> usize {
         self.parts.len()
     }
 
-    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the captures of the name of a directory at `depth` (from 0); none if the pattern does not
-    /// match it. Names of units are captured as they were before systemd escaped them.
+    /// Matches the name of a directory at `depth` (from 0), and returns the captures. Names of units are
+    /// captured as they were before systemd escaped them.
     pub fn matches_part(&self, depth: usize, name: &str, so_far: &Captured) -> Option<Captured> {
         let mut captured = so_far.clone();
         let tokens = self.parts.get(depth)?;
@@ -98,8 +93,8 @@ impl Pattern {
         Some(captured)
     }
 
-    /// Returns the beginning of the names of the slices that systemd nests in the slice `name`, if the pattern
-    /// may match one of them at `depth`: systemd makes `a-b.slice` in `a.slice`.
+    /// How the names begin of the slices that systemd nests in the slice `name`, if the pattern may match one
+    /// of them at `depth`: systemd makes `a-b.slice` in `a.slice`.
     pub fn nested_at(&self, depth: usize, name: &str) -> Option<String> {
         let tokens = self.parts.get(depth)?;
         let is_slice = matches!(tokens.last()?, Token::Literal(end) if end.ends_with(SLICE));
@@ -116,21 +111,21 @@ impl Pattern {
 
 const SLICE: &str = ".slice";
 
-/// The ends of the names of units that have cgroups.
+/// How the names of units end that have cgroups.
 const UNITS: [&str; 5] = [SLICE, ".scope", ".service", ".socket", ".mount"];
 
 /// Slices of systemd and of Kubernetes, which contain no job of a user whose name begins like theirs. The ids
 /// of pods look like users with numbers.
 const WITHOUT_JOBS: [&str; 4] = ["system", "user", "machine", "kubepods"];
 
-/// Returns the name of the unit of a cgroup; none if it is not one of systemd. A cgroup whose name would begin
-/// like a file of a controller has an underscore in front (`cg_escape` in `src/basic/cgroup-util.c`).
+/// Name of the unit of a cgroup; none if it is not one of systemd. A cgroup whose name would begin like a
+/// file of a controller has an underscore in front (`cg_escape` in `src/basic/cgroup-util.c`).
 fn unit_name(name: &str) -> Option<&str> {
     UNITS.iter().any(|end| name.ends_with(end)).then(|| name.strip_prefix('_').unwrap_or(name))
 }
 
 /// Replaces the escapes of systemd, `\xNN` for a byte (`unit_name_escape` in `src/basic/unit-name.c`). A text
-/// that is not UTF-8 then stays as it is.
+/// that would not be UTF-8 stays as it is.
 fn unescape(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, behind)) = rest.split_first() {
@@ -263,7 +258,7 @@ mod tests {
         assert_eq!(slice.job.as_deref(), Some("5"));
     }
 
-    /// The patterns of docs/how-to/other-schedulers.md.
+    /// Takes the patterns of docs/how-to/other-schedulers.md.
     #[test]
     fn captures_jobs_of_other_schedulers() {
         for (pattern, path, job) in [

@@ -10,37 +10,32 @@ use polymeter_proto::step_level::StepLevel;
 
 use super::hierarchy::JobCgroups;
 
-/// The most steps and tasks of a job that are tracked at a time. Each is read at the periods of the plan.
+/// Most steps and tasks of a job that are tracked at a time. Each is read at the periods of the plan.
 const STEPS_LIMIT: usize = 256;
 
 const STEP: &str = "step";
 const TASK: &str = "task";
 
-/// The directory of version 2 between a step and its tasks.
+/// Directory of version 2 between a step and its tasks.
 const USER: &str = "user";
 
-/// A step, or a task of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Step or task.
     pub level: StepLevel,
-    /// The name: `step_0`, `step_0/task_1`.
+    /// `step_0`, `step_0/task_1`.
     pub name: String,
-    /// The labels: `step`, and of a task `task`, with the scheduler's number or name.
+    /// `step`, and of a task `task`, with the scheduler's number or name.
     pub labels: Vec<(String, String)>,
-    /// The directories.
     pub cgroups: JobCgroups,
 }
 
-/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], because each
-/// leaves its tallies and series behind until the job ends, and a user may run many steps.
+/// Names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], because each leaves
+/// its tallies and series behind until the job ends, and a user may run many steps.
 #[derive(Debug, Default)]
 pub struct SeenSteps(BTreeSet<String>);
 
-/// The decision on sampling a step or task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAdmission {
-    /// Sampled.
     Admitted,
     /// Sampled, as the last within the limit.
     Last,
@@ -49,7 +44,7 @@ pub enum StepAdmission {
 }
 
 impl SeenSteps {
-    /// The most steps and tasks of one job that are sampled in total.
+    /// Most steps and tasks of one job that are sampled in total.
     pub const LIMIT: usize = 1024;
 
     /// Admits a step or task if it is known or within the limit.
@@ -65,7 +60,6 @@ impl SeenSteps {
     }
 }
 
-/// The numbers of the current steps and tasks of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCounts {
     steps: usize,
@@ -73,7 +67,6 @@ pub struct StepCounts {
 }
 
 impl StepCounts {
-    /// Counts steps and tasks.
     pub fn of<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Self {
         let mut counts = Self::default();
         for step in steps {
@@ -85,7 +78,6 @@ impl StepCounts {
         counts
     }
 
-    /// Returns the number of a level.
     pub const fn at(self, level: StepLevel) -> usize {
         match level {
             StepLevel::Step => self.steps,
@@ -94,7 +86,7 @@ impl StepCounts {
     }
 }
 
-/// Returns the current steps and tasks of a job, by name. The names are not checked.
+/// Current steps and tasks of a job, by name. The names are not checked.
 pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
     let mut steps: BTreeMap<String, Step> = BTreeMap::new();
     let v1 = job.v1.iter().map(|(controller, path)| (Some(controller.as_str()), path));
@@ -114,7 +106,7 @@ pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
     steps
 }
 
-/// Returns the directories `KIND_NAME` in a directory: each name with its path.
+/// Directories `KIND_NAME` in a directory: each name with its path.
 fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

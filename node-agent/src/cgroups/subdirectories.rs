@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The links of a directory without subdirectories: its name and its `.`. Each subdirectory adds its `..`, in
+/// Links of a directory without subdirectories: its name and its `.`. Each subdirectory adds its `..`, in
 /// cgroups as in most file systems; others state 1 for every directory (inode(7)).
 const LINKS_WITHOUT_SUBDIRECTORIES: u64 = 2;
 
-/// Returns the paths of the directories in a directory; none if it does not exist. Most cgroups have dozens
-/// of files and no subdirectory, so that the number of links spares a list.
+/// Directories in a directory; none if it does not exist. Most cgroups have dozens of files and no
+/// subdirectory, so that the number of links spares a list.
 pub(crate) fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     let is_leaf = |metadata: fs::Metadata| metadata.nlink() == LINKS_WITHOUT_SUBDIRECTORIES;
     if fs::metadata(directory).is_ok_and(is_leaf) {

@@ -8,25 +8,19 @@ use polymeter_service::keys::{self, Changes};
 use super::model::{AgentConfig, EXAMPLE, KEYS};
 
 impl AgentConfig {
-    /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of
-    /// the example.
+    /// Configuration of an agent without a file, and the defaults of one with a file: those of the example.
     pub fn standard() -> Self {
         // The test `example_is_valid_and_samples_metrics` proves that the fallback is never used.
         Self::default().with(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()
     }
 
-    /// Reads the configuration file at `path`.
-    ///
-    /// # Errors
-    /// Returns all faults, if the file cannot be read or has any.
+    /// Reads the configuration file at `path`. The error holds all faults.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         Self::parse(path, &read_text(path)?)
     }
 
-    /// Parses `text`, the contents of the configuration file at `path`.
-    ///
-    /// # Errors
-    /// Returns all faults, each with its line.
+    /// Parses `text`, the contents of the configuration file at `path`. The error holds all faults, each with
+    /// its line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
         Self::standard().with(path, text)
     }

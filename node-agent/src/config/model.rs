@@ -22,99 +22,91 @@ use crate::keys::AgentKeyFiles;
 use crate::plan::Layer;
 use crate::roof_file;
 
-/// The path of the configuration file if the command line names none.
+/// Read if the command line names no file.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
 
-/// The collector's endpoint if the configuration names none.
+/// Endpoint if the configuration names none.
 pub const DEFAULT_COLLECTOR: &str = "tcp://127.0.0.1:7717";
 
-/// The most processes of one job that may have series of their own at a time: each has five.
+/// Most processes of one job that may have series of their own at a time: each has five.
 const BUSIEST_PROCESSES_MAX: u64 = 64;
 
-/// The example configuration, which states the defaults. It is written from [`KEYS`].
+/// Example configuration, which states the defaults. It is written from [`KEYS`].
 pub const EXAMPLE: &str = include_str!("../../../deploy/agent.toml");
 
-/// The agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The node's name in the data; none for the host's name.
+    /// Name of the node in the data; none for the host's name.
     pub node: Option<Identifier>,
-    /// The cluster of jobs that are announced without one.
+    /// Cluster of jobs that are announced without one.
     pub cluster: Option<Identifier>,
-    /// The ZeroMQ endpoints of the collectors to which frames can be sent, at least one.
+    /// ZeroMQ endpoints of the collectors to which frames can be sent, at least one.
     pub collectors: Vec<String>,
-    /// The order in which they are tried.
+    /// Order in which they are tried.
     pub collector_order: CollectorOrder,
-    /// The time after which the agent tries to return to the first collector; none for never.
+    /// When the agent tries to return to the first collector; none for never.
     pub collector_return: Option<Period>,
-    /// The key files; none for a connection without encryption.
+    /// None for a connection without encryption.
     pub keys: Option<AgentKeyFiles>,
-    /// The directory that contains `/sys` and `/proc`.
+    /// Contains `/sys` and `/proc`.
     pub root: PathBuf,
-    /// The file with the roofs of the node.
     pub roofs: PathBuf,
-    /// The time between two sample batches that are sent.
+    /// Time between two sample batches that are sent.
     pub flush_interval: Period,
-    /// The memory for frames that wait for an acknowledgement, in bytes.
+    /// Memory for frames that wait for an acknowledgement, in bytes.
     pub outbox_bytes: usize,
-    /// The memory for frames that were acknowledged, in bytes; 0 for none. A database may lack them after a
+    /// Memory for frames that were acknowledged, in bytes; 0 for none. A database may lack them after a
     /// failover.
     pub keep_acknowledged_bytes: usize,
-    /// The directory for frames that exceed the outbox or outlive the agent; none for no spool.
+    /// Directory for frames that exceed the outbox or outlive the agent; none for no spool.
     pub spool: Option<PathBuf>,
-    /// The size of the spool, in bytes.
+    /// Size limit of the spool, in bytes.
     pub spool_bytes: u64,
-    /// The `SCHED_FIFO` priority of the sampler and of the exit watcher; none for the ordinary scheduling
-    /// policy.
+    /// `SCHED_FIFO` priority of the sampler and of the exit watcher; none for the ordinary scheduling policy.
     pub realtime_priority: Option<u8>,
-    /// The baseline of every job, the node and the agent itself.
+    /// Baseline of every job, the node and the agent itself.
     pub baseline: Layer,
-    /// The baseline of each step of every job.
+    /// Baseline of each step of every job.
     pub steps: Layer,
-    /// The baseline of each task of every step.
+    /// Baseline of each task of every step.
     pub tasks: Layer,
-    /// The patterns of jobs' cgroups.
     pub jobs: Vec<Pattern>,
-    /// The time between two checks for changes without a notification from the kernel.
+    /// Time between two checks for changes without a notification from the kernel.
     pub rescan_interval: Period,
-    /// The most file descriptors that the perf events of one job may use.
+    /// Most file descriptors that the perf events of one job may use.
     pub perf_fd_limit: usize,
-    /// The most processes of one job that have series of their own at a time.
+    /// Most processes of one job that have series of their own at a time.
     pub busiest_processes: usize,
     /// True if eBPF programs may be loaded into the kernel, for metrics that nothing else counts.
     pub ebpf: bool,
-    /// The path of the control socket; none for no control.
+    /// None for no control.
     pub control_socket: Option<PathBuf>,
-    /// The answer to requests that users send through the collector, if the file decides it.
+    /// Whether requests that users send through the collector are answered, if the file decides it.
     pub remote_control: Option<bool>,
-    /// The limits of users' requests.
     pub limits: Limits,
-    /// The users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
+    /// Users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
     pub administrators: Vec<String>,
-    /// The jobs that ordinary users can see.
+    /// Jobs that ordinary users can see.
     pub job_visibility: JobVisibility,
-    /// The events that are logged.
+    /// Events that are logged.
     pub log_level: log::Filter,
-    /// The form of log lines.
     pub log_format: log::Format,
     /// Ends the agent when it has been idle for a while. Set on the command line only.
     pub exit_when_idle: bool,
 }
 
-/// The limits of what users may request with a lease. They do not apply to administrators.
+/// Limits of what users may request with a lease. They do not apply to administrators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The shortest period of metrics that `shortest_periods` does not name.
+    /// Shortest period of metrics that `shortest_periods` does not name.
     pub shortest_period: Period,
-    /// The shortest periods of some metrics.
     pub shortest_periods: Layer,
-    /// The longest duration of a lease.
     pub longest_lease: Period,
-    /// The samples per second of one job, its baseline included.
+    /// Of one job, its baseline included.
     pub samples_per_second: u64,
-    /// The percentage of one CPU for one job, its baseline included.
+    /// Percentage of one CPU for one job, its baseline included.
     pub job_cpu_percent: u64,
-    /// The percentage of one CPU for everything that the agent samples.
+    /// Percentage of one CPU for everything that the agent samples.
     pub node_cpu_percent: u64,
 }
 
@@ -132,7 +124,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the shortest period that users may request of `metric`.
+    /// Shortest period that users may request of `metric`.
     pub fn shortest_period(&self, metric: &str) -> Period {
         self.shortest_periods.period(Machine::Any, metric).unwrap_or(self.shortest_period)
     }

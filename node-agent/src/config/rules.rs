@@ -8,7 +8,7 @@ use polymeter_service::keys::Value;
 use crate::cgroups::Pattern;
 use crate::plan::{Layer, Rule, names_perf};
 
-/// The most patterns of jobs' cgroups; each costs a walk over the hierarchies.
+/// Each pattern costs a walk over the hierarchies.
 const PATTERNS_MAX: usize = 64;
 
 /// Takes the patterns of jobs' cgroups, each of which may be listed once.
@@ -31,7 +31,6 @@ pub(super) fn patterns(mut value: Value<'_, '_, '_>) -> Option<Vec<Pattern>> {
     Some(patterns)
 }
 
-/// Takes a table of selectors and periods.
 pub(super) fn layer(
     mut value: Value<'_, '_, '_>,
     rule: fn(&str, &str) -> Result<Rule, InvalidRule>,
@@ -73,21 +72,16 @@ pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidR
     Err(InvalidRule::Selector(error))
 }
 
-/// An invalid rule of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// The selector matches no metric.
     #[error("{0}")]
     Selector(String),
     #[error("{0}")]
     Period(String),
 }
 
-/// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`.
-///
-/// # Errors
-/// Returns an error if the selector matches no metric of the catalogue, with the nearest name, or if the
-/// period is invalid.
+/// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`. A selector without
+/// a metric in the catalogue is refused, with the nearest name.
 pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
         .parse()

@@ -6,10 +6,9 @@ use std::str::FromStr;
 use polymeter_proto::period::{InvalidPeriod, Period};
 use polymeter_service::byte_size::{self, InvalidSize};
 
-/// The size of outbox and spool that can be configured, in bytes.
+/// Sizes of outbox and spool that can be configured, in bytes.
 const SIZE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
 
-/// The error for a value of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidValue {
     #[error("invalid endpoint `{0}`: expected tcp://HOST:PORT or ipc:///PATH")]
@@ -26,10 +25,10 @@ pub enum InvalidValue {
     Size(InvalidSize),
 }
 
-/// The order in which an agent tries its collectors.
+/// Order in which an agent tries its collectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CollectorOrder {
-    /// The order of the configuration; the addresses of one name in an order of the node's own.
+    /// Order of the configuration; the addresses of one name in an order of the node's own.
     #[default]
     Listed,
     /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that
@@ -49,10 +48,9 @@ impl FromStr for CollectorOrder {
     }
 }
 
-/// The jobs that an ordinary user can see.
+/// Jobs that an ordinary user can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JobVisibility {
-    /// The user's own.
     #[default]
     Own,
     /// All jobs, and the node.
@@ -72,9 +70,6 @@ impl FromStr for JobVisibility {
 }
 
 /// Parses a ZeroMQ endpoint of a kind that can reach a collector.
-///
-/// # Errors
-/// Returns an error if the endpoint is of another kind or has no address.
 pub fn endpoint(text: &str) -> Result<String, InvalidValue> {
     let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

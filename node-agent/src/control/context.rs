@@ -13,6 +13,6 @@ use crate::rights::Rights;
 pub(crate) struct Context {
     pub(crate) session: SessionId,
     pub(crate) counters: Arc<Counters>,
-    /// The rights of users; a reload of the configuration may change them.
+    /// Rights of users; a reload of the configuration may change them.
     pub(crate) rights: watch::Receiver<Rights>,
 }

@@ -20,7 +20,7 @@ pub(super) struct RequestHandler<'a> {
 
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// The job is not tracked, or not any more.
+    /// Not tracked, or not any more.
     Unknown(Refusal),
     Refused(Refusal),
 }
@@ -57,7 +57,7 @@ impl<'a> RequestHandler<'a> {
         answer.await.ok().ok_or_else(stopping)
     }
 
-    /// The node and all jobs that the principal may see.
+    /// Node and all jobs that the principal may see.
     pub(super) async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(SupervisorRequest::View).await?;
         let rights = self.context.rights.borrow();

@@ -18,7 +18,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Returns the socket for tokio, and the lock. Fails outside of a runtime with I/O.
+    /// Socket for tokio, and the lock. Fails outside of a runtime with I/O.
     pub(crate) fn wait_on(self) -> io::Result<(tokio::net::UnixListener, File)> {
         Ok((tokio::net::UnixListener::from_std(self.socket)?, self.lock))
     }

@@ -105,7 +105,7 @@ struct WatchStream<'a> {
     job: Option<Identifier>,
     samples: WatchReceiver,
     progress: Progress,
-    /// The plan that was written last.
+    /// Plan that was written last.
     plan: Option<PlanAnswer>,
 }
 

@@ -5,7 +5,7 @@ use super::failover::{Failover, Move};
 use super::name_service::NameService;
 use super::outage::DeliveryState;
 
-/// The interval at which names are looked up anew, in nanoseconds: collectors may have been added or removed.
+/// How often names are looked up anew, in nanoseconds: collectors may have been added or removed.
 const LOOKUP_NS: u64 = 600_000_000_000;
 
 #[derive(Debug)]
@@ -13,24 +13,24 @@ pub(crate) struct CollectorChoice {
     collectors: Collectors,
     names: NameService,
     lookup_at_ns: u64,
-    /// The collectors in the order in which they are tried. There is at least one.
+    /// In the order in which they are tried. There is at least one.
     in_order: Vec<CollectorAddress>,
     current: CollectorAddress,
     failover: Failover,
 }
 
-/// A change of the collector, for the log.
+/// Change of the collector, for the log.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    /// The endpoint of the collector that was left.
+    /// Endpoint of the collector that was left.
     pub(crate) from: String,
     /// True if it serves, and the agent returns to the first one.
     pub(crate) is_return: bool,
 }
 
 impl CollectorChoice {
-    /// Chooses the first collector, and begins to look names up. `seed` differs among agents. Returns none if
-    /// there are no collectors.
+    /// Chooses the first collector, and begins to look names up. `seed` differs among agents. None if there
+    /// are no collectors.
     pub(crate) fn new(
         collectors: Collectors,
         return_after_ns: Option<u64>,
@@ -44,7 +44,6 @@ impl CollectorChoice {
         Some(Self { collectors, names, lookup_at_ns: now_ns, in_order, current, failover })
     }
 
-    /// Returns the collector to be used.
     pub(crate) const fn current(&self) -> &CollectorAddress {
         &self.current
     }
@@ -66,7 +65,7 @@ impl CollectorChoice {
         Some(Moved { from: from.endpoint, is_return })
     }
 
-    /// Takes the result of a look-up.
+    /// Uses the result of a look-up.
     fn replace(&mut self, found: Vec<CollectorAddress>, now_ns: u64) -> Option<Move> {
         if found == self.in_order || found.is_empty() {
             return None;

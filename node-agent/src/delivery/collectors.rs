@@ -7,35 +7,32 @@ use polymeter_proto::key::PublicKey;
 use super::mix::{hash, mix};
 use crate::config::CollectorOrder;
 
-/// The most addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CollectorAddress {
-    /// The ZeroMQ endpoint.
     pub(crate) endpoint: String,
-    /// The collector's public key; none without encryption.
+    /// None without encryption.
     pub(crate) key: Option<PublicKey>,
 }
 
-/// The collectors of the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Collectors {
     pub(crate) configured: Vec<CollectorAddress>,
     pub(crate) order: CollectorOrder,
-    /// The node's name, which determines its own order.
+    /// Determines the node's own order.
     pub(crate) node: String,
 }
 
 impl Collectors {
-    /// Returns true if a collector has a name, whose addresses may change.
     pub(crate) fn have_names(&self) -> bool {
         self.configured.iter().any(|collector| name_and_port(&collector.endpoint).is_some())
     }
 
-    /// Returns the collectors in the order in which this node tries them. `addresses_of` returns the
-    /// addresses of a name, the preferred one first. A name with one address stays a name: libzmq looks it up
-    /// before each connection.
+    /// Collectors in the order in which this node tries them. `addresses_of` returns the addresses of a name,
+    /// the preferred one first. A name with one address stays a name: libzmq looks it up before each
+    /// connection.
     pub(crate) fn in_order(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>) -> Vec<CollectorAddress> {
         let mut all = Vec::new();
         for collector in &self.configured {
@@ -59,13 +56,12 @@ impl Collectors {
         all
     }
 
-    /// Sorts collectors by the node's own order.
     fn sort(&self, collectors: &mut [CollectorAddress]) {
         collectors.sort_by_cached_key(|collector| mix(hash(&self.node) ^ hash(&collector.endpoint)));
     }
 }
 
-/// Returns the addresses of the preferred family: those of the other one are probably the same machines.
+/// Addresses of the preferred family: those of the other one are probably the same machines.
 fn alternatives(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let Some(preferred) = addresses.first().copied() else { return Vec::new() };
     let mut of_family: Vec<IpAddr> =
@@ -76,7 +72,7 @@ fn alternatives(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     of_family
 }
 
-/// Returns the name and the port of a TCP endpoint that has a name; none if it has an address.
+/// Name and port of a TCP endpoint that has a name; none if it has an address.
 fn name_and_port(endpoint: &str) -> Option<(&str, u16)> {
     let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
     let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();

@@ -8,54 +8,53 @@
 use super::mix::mix;
 use super::outage::DeliveryState;
 
-/// The shortest wait without a connection before the agent moves, in nanoseconds: a restart of a collector
-/// takes less.
+/// Shortest wait without a connection before the agent moves, in nanoseconds: a restart of a collector takes
+/// less.
 const DISCONNECTED_NS: u64 = 5_000_000_000;
 
-/// The shortest wait for an acknowledgement before the agent moves, in nanoseconds. It exceeds the first
-/// resend delay.
+/// Shortest wait for an acknowledgement before the agent moves, in nanoseconds. It exceeds the first resend
+/// delay.
 const SILENT_NS: u64 = 10_000_000_000;
 
-/// The maximum number of times that the waits are doubled.
+/// How often the waits are doubled at most.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// The choice among the collectors of one agent, which are numbered in the order in which it tries them.
+/// Choice among the collectors of one agent, which are numbered in the order in which it tries them.
 #[derive(Debug)]
 pub(crate) struct Failover {
     collectors: usize,
     current: usize,
-    /// The state of the random numbers.
     random: u64,
-    /// The current collector's part of the longest wait, from 0 to [`WHOLE`].
+    /// Current collector's part of the longest wait, from 0 to [`WHOLE`].
     jitter: u64,
     last: DeliveryState,
-    /// The last time at which the current collector served, or at which it was chosen.
+    /// When the current collector last served, or was chosen.
     served_ns: u64,
-    /// The moves since a collector served.
+    /// Moves since a collector served.
     moves: usize,
-    /// The time after which the agent tries to return, in nanoseconds; none for never.
+    /// When the agent tries to return, in nanoseconds after it left; none for never.
     return_after_ns: Option<u64>,
-    /// The number of attempts to return that failed.
+    /// Attempts to return that failed.
     failed_returns: u32,
     return_at_ns: Option<u64>,
-    /// The collector that served before an attempt to return.
+    /// Collector that served before an attempt to return.
     left: Option<usize>,
 }
 
-/// The denominator of [`Failover::jitter`].
+/// Denominator of [`Failover::jitter`].
 const WHOLE: u64 = 1 << 16;
 
-/// A change of the collector.
+/// Change of the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The number of the collector.
+    /// Number of the collector.
     pub(crate) to: usize,
     /// True if the collector that is left serves: the agent returns to the first one.
     pub(crate) is_return: bool,
 }
 
 impl Failover {
-    /// Creates the choice among `collectors`, beginning with the first. `seed` differs among agents.
+    /// Begins with the first of `collectors`. `seed` differs among agents.
     pub(crate) const fn new(collectors: usize, return_after_ns: Option<u64>, seed: u64, now_ns: u64) -> Self {
         let random = mix(seed);
         Self {
@@ -136,15 +135,14 @@ impl Failover {
         Move { to, is_return }
     }
 
-    /// Returns the time without service after which the agent leaves the current collector, in nanoseconds.
+    /// How long the agent stays with a collector that does not serve, in nanoseconds.
     fn wait_ns(&self, is_connected: bool) -> u64 {
         let shortest_ns = if is_connected { SILENT_NS } else { DISCONNECTED_NS };
         let rounds = u32::try_from(self.moves / self.collectors.max(1)).unwrap_or(u32::MAX);
         self.lengthened(shortest_ns, rounds)
     }
 
-    /// Returns a time that was doubled `times` times and lengthened by up to half of it, differently for each
-    /// agent.
+    /// Doubles a time `times` times and lengthens it by up to half of it, differently for each agent.
     fn lengthened(&self, shortest_ns: u64, times: u32) -> u64 {
         let doubled_ns = shortest_ns.saturating_mul(1 << times.min(DOUBLINGS_MAX));
         doubled_ns.saturating_add(doubled_ns / 2 / WHOLE * self.jitter)
@@ -160,8 +158,7 @@ mod tests {
     const SILENT: DeliveryState = DeliveryState { connected: true, acknowledged: 1, waiting_bytes: 9 };
     const AWAY: DeliveryState = DeliveryState { connected: false, acknowledged: 1, waiting_bytes: 9 };
 
-    /// Returns the moves, each with its second, while `state` tells the state of each collector at each
-    /// second.
+    /// Lists the moves, each with its second, while `state` tells the state of each collector at each second.
     fn moves(
         failover: &mut Failover,
         seconds: std::ops::Range<u64>,

@@ -12,21 +12,21 @@ use super::loss_ledger::LossLedger;
 use super::stack_intervals::announce_stacks;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The part of the outbox that the repeated events of one frame may take: small, so that such a frame fits
-/// even if the outbox is nearly full.
+/// Part of the outbox that the repeated events of one frame may take: small, so that such a frame fits even
+/// if the outbox is nearly full.
 const AGAIN_PART: usize = 8;
 
-/// The bytes of an event with the entry of its job; most have fewer.
+/// Bytes of an event with the entry of its job; most have fewer.
 const EVENT_BYTES: usize = 256;
 
-/// The fewest and the most events of lost frames that one frame repeats.
+/// Fewest and the most events of lost frames that one frame repeats.
 const AGAIN_IN_FRAME: (usize, usize) = (16, 1024);
 
-/// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage.
-/// Beyond it the oldest are dropped and counted, those that users cause first.
+/// Most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage. Beyond
+/// it the oldest are dropped and counted, those that users cause first.
 const UNREPORTED_EVENTS: usize = 64 * 1024;
 
-/// The contents of a frame beside the samples of one flush.
+/// What a frame contains beside the samples of one flush.
 #[derive(Debug, Default)]
 pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
@@ -47,7 +47,7 @@ pub(super) struct FrameBuilder {
     ledger: LossLedger,
     /// Events of lost frames, to be repeated.
     unreported: VecDeque<EventRecord>,
-    /// The most of them that one frame repeats.
+    /// Most of them that one frame repeats.
     again_in_frame: usize,
 }
 
@@ -62,8 +62,8 @@ impl FrameBuilder {
         }
     }
 
-    /// Returns the contents of frame `sequence` that accompany the samples of `flushed`. Returns none if
-    /// there is nothing to send and no frame `is_heartbeat_due` as a heartbeat.
+    /// Makes the contents of frame `sequence` that accompany the samples of `flushed`. None if there is
+    /// nothing to send and no frame `is_heartbeat_due` as a heartbeat.
     pub(super) fn build(
         &mut self,
         flushed: &SampleBatch,
@@ -112,8 +112,8 @@ impl FrameBuilder {
         self.ledger.divided(first, last);
     }
 
-    /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns the number of events
-    /// that are dropped because too many wait.
+    /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns how many events are
+    /// dropped because too many wait.
     pub(super) fn lost(&mut self, frames: &[u64], events: Vec<EventRecord>) -> u64 {
         self.unreported.extend(events);
         self.ledger.lost(frames);
@@ -134,18 +134,18 @@ impl FrameBuilder {
         !self.unreported.is_empty() || self.ledger.has_unreported()
     }
 
-    /// Returns the source of an announced metric of call stacks.
+    /// Source of an announced metric of call stacks.
     pub(super) fn stacks_source(&self, metric: MetricId) -> &'static str {
         let metric = self.announced.metric(metric);
         metric.map_or(STACKS_KIND, |metric| stacks_source(metric.name.as_str()))
     }
 
-    /// Returns all announced dictionary entries that are still in use.
+    /// All announced dictionary entries that are still in use.
     pub(super) fn all_entries(&self) -> Vec<Entry> {
         self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
     }
 
-    /// Returns the version of the dictionary: it changes whenever [`FrameBuilder::all_entries`] does.
+    /// Changes whenever [`FrameBuilder::all_entries`] does.
     pub(super) const fn version(&self) -> u64 {
         self.announced.version()
     }

@@ -14,22 +14,22 @@ use polymeter_proto::wire::message::Lost;
 
 use crate::lanes::EventRecord;
 
-/// The most sources in one note. With names of ordinary length its message stays far below the size limit of
+/// Most sources in one note. With names of ordinary length its message stays far below the size limit of
 /// messages.
 const SOURCES: usize = 1024;
 
-/// The source under which a note counts the samples beyond [`SOURCES`].
+/// Source under which a note counts the samples beyond [`SOURCES`].
 const OTHERS: &str = "others";
 
-/// The owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are
-/// needed only if the frame is dropped.
+/// Owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are needed
+/// only if the frame is dropped.
 #[derive(Debug, Clone)]
 enum Origin {
     Shape(Arc<Shape>),
     Source(Option<JobHandle>, Identifier),
 }
 
-/// The summary of a frame, made when the frame was built or read back.
+/// Summary of a frame, made when the frame was built or read back.
 #[derive(Debug, Clone, Default)]
 pub struct FrameSummary {
     samples: Box<[(Origin, u64)]>,
@@ -37,7 +37,6 @@ pub struct FrameSummary {
 }
 
 impl FrameSummary {
-    /// Returns the summary of `batch`.
     pub fn of(batch: &Batch) -> Self {
         let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
         let samples = samples.filter(|(_, samples)| *samples > 0);
@@ -64,7 +63,7 @@ impl FrameSummary {
         Self { samples: samples.into(), span_us: span_us.unwrap_or_default() }
     }
 
-    /// Returns the summary of a frame that was read back; `sources` maps its shapes to jobs and sources.
+    /// Summary of a frame that was read back; `sources` maps its shapes to jobs and sources.
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
             let (job, source) = sources.of(block.shape)?;
@@ -76,13 +75,12 @@ impl FrameSummary {
             .with_stacks(&frame.stacks, |metric| sources.of_stacks(metric))
     }
 
-    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples.iter().map(|(_, samples)| samples).sum()
     }
 }
 
-/// The job and the source of each shape, from dictionary entries.
+/// Job and source of each shape, from dictionary entries.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     jobs: BTreeMap<JobHandle, Arc<Job>>,
@@ -112,7 +110,7 @@ impl Sources {
         }
     }
 
-    /// Returns the event with its job, as it was first recorded.
+    /// Event with its job, as it was first recorded.
     pub(super) fn record(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
@@ -122,18 +120,17 @@ impl Sources {
         self.stacks.get(&metric).copied().unwrap_or(STACKS_KIND)
     }
 
-    /// Returns the job and the source of a shape; none if no entry defines it.
+    /// Job and source of a shape; none if no entry defines it.
     fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
         let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
         self.shapes.get(&shape).cloned().or_else(others)
     }
 }
 
-/// The samples of dropped frames.
 #[derive(Debug, Default)]
 pub struct LostSamples {
     samples: BTreeMap<(Option<JobHandle>, Identifier), u64>,
-    /// The times of the oldest and the newest sample, in microseconds since the epoch.
+    /// Times of the oldest and the newest sample, in microseconds since the epoch.
     pub span_us: (i64, i64),
 }
 
@@ -164,10 +161,7 @@ impl LostSamples {
         *self.samples.entry(key).or_default() += samples;
     }
 
-    /// Adds `other`, unless one note cannot hold so many sources.
-    ///
-    /// # Errors
-    /// Returns `other` if there is no room for it.
+    /// Adds `other`, unless one note cannot hold so many sources: then returns it.
     pub fn join(&mut self, other: Self) -> Result<(), Self> {
         let new = other.samples.keys().filter(|key| !self.samples.contains_key(key)).count();
         if self.samples.len() + new > SOURCES {
@@ -183,14 +177,14 @@ impl LostSamples {
         Ok(())
     }
 
-    /// Returns the losses of a note that was read back.
+    /// Losses of a note that was read back.
     pub(super) fn of_lost(lost: Vec<Lost>, span_us: (i64, i64)) -> Self {
         let mut losses = Self { samples: BTreeMap::new(), span_us };
         lost.into_iter().for_each(|lost| losses.add((lost.job, lost.source), lost.samples));
         losses
     }
 
-    /// Returns the losses in the form of the protocol.
+    /// Losses in the form of the protocol.
     pub fn to_lost(&self) -> Vec<Lost> {
         let lost = |((job, source), samples): (&(Option<JobHandle>, Identifier), &u64)| Lost {
             job: *job,

@@ -8,7 +8,6 @@ use super::collectors::CollectorAddress;
 use super::connection::{ConnectionEvent, Destination, connect, parse};
 use crate::clock;
 
-/// The reason for which a collector does not accept an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unaccepted {
     pub cause: String,
@@ -16,10 +15,7 @@ pub struct Unaccepted {
 }
 
 /// Tests if the collector at `endpoint` accepts an agent with these keys: its own, and the collector's public
-/// one. Nothing is sent.
-///
-/// # Errors
-/// Returns the reason if it does not within `timeout_ms`.
+/// one. Nothing is sent. After `timeout_ms` the error tells why it does not.
 pub fn handshake(
     context: &Context,
     endpoint: &str,

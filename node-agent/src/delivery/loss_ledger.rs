@@ -10,17 +10,17 @@ use polymeter_proto::series::{Identifier, JobHandle};
 
 use crate::lanes::SourceReport;
 
-/// The interval between tallies without new losses, in nanoseconds. A loss is reported at once.
+/// Interval between tallies without new losses, in nanoseconds. A loss is reported at once.
 const REPORT_NS: u64 = 10_000_000_000;
 
 #[derive(Debug, Default)]
 struct SourceTallies {
     job: Option<Arc<Job>>,
-    /// The sum over sources of this name that have ended: a source that is opened again counts from zero.
+    /// Sum over sources of this name that have ended: a source that is opened again counts from zero.
     ended: Tally,
     open: Tally,
     reported: Tally,
-    /// The first and the last of the frames among which the last report was divided.
+    /// First and last of the frames among which the last report was divided.
     reported_in: (u64, u64),
     /// True if one of those frames is lost.
     is_unreported: bool,
@@ -36,7 +36,6 @@ impl SourceTallies {
     }
 }
 
-/// A tally to be reported.
 #[derive(Debug)]
 pub(super) struct DueEntry {
     pub(super) entry: LedgerEntry,

@@ -1,9 +1,9 @@
 //! The mixing function of SplitMix64.
 
-/// The difference of successive arguments with which [`mix`] is SplitMix64.
+/// Difference of successive arguments with which [`mix`] is SplitMix64.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns a number that differs unpredictably for each argument. Different arguments have different results.
+/// A number that differs unpredictably for each argument. Different arguments have different results.
 pub(crate) const fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(STEP);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 
 use super::collectors::{CollectorAddress, Collectors};
 
-/// The state of the look-up.
+/// State of the look-up.
 #[derive(Debug, Default)]
 pub(crate) struct NameService {
     under_way: Option<Receiver<Vec<CollectorAddress>>>,
@@ -33,7 +33,7 @@ impl NameService {
         }
     }
 
-    /// Returns the collectors in the order in which this node tries them, once they were looked up.
+    /// Collectors in the order in which this node tries them, once they were looked up.
     pub(crate) fn finished(&mut self) -> Option<Vec<CollectorAddress>> {
         match self.under_way.as_ref()?.try_recv() {
             Ok(found) => {
@@ -49,7 +49,7 @@ impl NameService {
     }
 }
 
-/// Returns the addresses of a name; none if it is unknown.
+/// None if the name is unknown.
 fn addresses_of(name: &str) -> Vec<IpAddr> {
     match (name, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),

@@ -31,7 +31,6 @@ pub(super) fn log_outage(collector: &str, notice: OutageNotice, waiting_bytes: u
     }
 }
 
-/// Logs a change of the collector.
 pub(super) fn log_move(moved: &Moved, to: &str) {
     let Moved { from, is_return } = moved;
     if *is_return {
@@ -41,7 +40,7 @@ pub(super) fn log_move(moved: &Moved, to: &str) {
     }
 }
 
-/// Logs that `events` events are lost so far.
+/// Logs how many events are lost so far.
 pub(super) fn log_lost_events(events: u64) {
     warn!(
         error = %format_args!(
@@ -52,7 +51,6 @@ pub(super) fn log_lost_events(events: u64) {
     );
 }
 
-/// Logs the result of a message of the collector.
 pub(super) fn log_session(notice: SessionNotice) {
     match notice {
         SessionNotice::Ordinary => {}

@@ -1,58 +1,55 @@
 //! Detection of outages: the collector is away, or acknowledges nothing. Pure.
 
-/// The time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes
+/// Time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes
 /// less.
 const GRACE_NS: u64 = 3_000_000_000;
 
-/// The time without an acknowledgement, despite a connection and waiting data, before an outage is logged, in
+/// Time without an acknowledgement, despite a connection and waiting data, before an outage is logged, in
 /// nanoseconds. It exceeds the first resend delay.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// The interval between log messages about the same outage, in nanoseconds.
+/// Interval between log messages about the same outage, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
-/// The state of the delivery at one moment.
+/// State of the delivery at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryState {
     /// True if there is a connection.
     pub(crate) connected: bool,
-    /// The number of frames acknowledged so far.
+    /// Frames acknowledged so far.
     pub(crate) acknowledged: u64,
-    /// The bytes that wait, in memory and in the spool.
+    /// Bytes that wait, in memory and in the spool.
     pub(crate) waiting_bytes: u64,
 }
 
-/// A notice for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutageNotice {
     /// Nothing is delivered; repeated while the outage lasts.
     Began {
         /// True if there is a connection nevertheless.
         connected: bool,
-        /// The duration of the outage so far, in nanoseconds.
+        /// Duration so far, in nanoseconds.
         for_ns: u64,
     },
     /// An outage that was logged is over.
     Ended {
-        /// The duration of the outage, in nanoseconds.
+        /// Duration in nanoseconds.
         for_ns: u64,
     },
 }
 
-/// The detector of outages.
 #[derive(Debug)]
 pub(crate) struct Outage {
     last: DeliveryState,
-    /// The time at which the connection was established or lost.
+    /// When the connection was established or lost.
     changed_ns: u64,
-    /// The time of the last acknowledgement, or since which data wait.
+    /// When the last acknowledgement came, or since when data wait.
     progress_ns: u64,
-    /// The begin of the logged outage, and the time at which it was last logged.
+    /// Begin of the logged outage, and when it was last logged.
     reported: Option<(u64, u64)>,
 }
 
 impl Outage {
-    /// Creates a detector, without a connection.
     pub(crate) const fn new(now_ns: u64) -> Self {
         let last = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 0 };
         Self { last, changed_ns: now_ns, progress_ns: now_ns, reported: None }
@@ -107,7 +104,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Returns the notices with the second of each.
+    /// Notices with the second of each.
     fn notice(
         outage: &mut Outage,
         states: impl IntoIterator<Item = (u64, DeliveryState)>,

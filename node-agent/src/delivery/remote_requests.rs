@@ -10,28 +10,25 @@ use tokio::sync::mpsc;
 
 use crate::lanes::Channels;
 
-/// The capacity of the request queue. Control takes requests at once unless it is opening files.
+/// Control takes requests at once unless it is opening files.
 const REQUESTS: usize = 16;
 
-/// The capacity of the answer queue: the answers of all requests that wait or are in progress, and as many
-/// refusals.
+/// Holds the answers of all requests that wait or are in progress, and as many refusals.
 const ANSWERS: usize = 64;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RemoteRequest {
-    /// The collector's number of the request, which the answer repeats.
+    /// Collector's number of the request, which the answer repeats.
     pub(crate) id: u64,
-    /// The numeric id of the requester, as the collector has authenticated it.
+    /// Numeric id of the requester, as the collector has authenticated it.
     pub(crate) uid: u32,
-    /// The time at which the request takes effect, in microseconds since the epoch.
+    /// When the request takes effect, in microseconds since the epoch.
     pub(crate) at_us: i64,
-    /// The request, in the form of the control socket.
     pub(crate) line: ControlLine,
 }
 
 type AnswerQueue = Arc<ArrayQueue<(u64, ControlLine)>>;
 
-/// The sender's end of the channel.
 #[derive(Debug)]
 pub(crate) struct RemoteRequestSender {
     requests: mpsc::Sender<RemoteRequest>,
@@ -40,14 +37,12 @@ pub(crate) struct RemoteRequestSender {
     held: Option<(u64, ControlLine)>,
 }
 
-/// Control's end of the channel.
 #[derive(Debug)]
 pub(crate) struct RemoteRequestReceiver {
     requests: mpsc::Receiver<RemoteRequest>,
     answers: RemoteAnswerSender,
 }
 
-/// Control's end of the queue of answers.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteAnswerSender {
     queue: AnswerQueue,
@@ -86,14 +81,13 @@ impl RemoteRequestReceiver {
         self.requests.recv().await
     }
 
-    /// Returns the sending half of the answer queue.
+    /// Sending half of the answer queue.
     pub(crate) fn answers(&self) -> RemoteAnswerSender {
         self.answers.clone()
     }
 }
 
 impl RemoteAnswerSender {
-    /// Hands the answer to a request to the sender.
     pub(crate) fn give(&self, id: u64, line: ControlLine) {
         // Without room the answer is dropped, and the user gets "no answer".
         if self.queue.push((id, line)).is_ok() {

@@ -29,7 +29,6 @@ use crate::counters::Counters;
 use crate::lanes::{Channels, SampleBatch};
 use crate::stats_cache::StatsCache;
 
-/// The state of delivery when an agent has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
     /// True if the collector has acknowledged everything.
@@ -38,13 +37,12 @@ pub struct Stopped {
     pub all_kept: bool,
 }
 
-/// The longest wait before the sender checks its inputs again, in nanoseconds.
+/// Longest wait before the sender checks its inputs again, in nanoseconds.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
-/// The interval between log messages about lost events.
+/// Interval between log messages about lost events.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The sender's thread.
 pub(crate) struct Sender {
     connection: Connection,
     channels: Arc<Channels>,
@@ -57,37 +55,32 @@ pub(crate) struct Sender {
     spool_manager: SpoolManager,
     choice: CollectorChoice,
     outage: Outage,
-    /// The lost events of the sessions under way, as of the last look.
+    /// Lost events of the sessions under way, as of the last look.
     events_dropped: u64,
     events_log: LogThrottle,
 }
 
-/// The settings of the sender's thread.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) collectors: Collectors,
-    /// The time after which the agent tries to return to its first collector, in nanoseconds; none for never.
+    /// When the agent tries to return to its first collector, in nanoseconds since it left; none for never.
     pub(crate) return_after_ns: Option<u64>,
-    /// The agent's own keys; none without encryption.
+    /// None without encryption.
     pub(crate) own_keys: Option<KeyPair>,
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
-    /// The memory for acknowledged frames, in bytes.
+    /// Memory for acknowledged frames, in bytes.
     pub(crate) keep_acknowledged_bytes: usize,
     pub(crate) spool: Option<SpoolConfig>,
-    /// The queue to control for users' requests that come through the collector.
     pub(crate) remote_requests: RemoteRequestSender,
-    /// The tap that watchers receive samples from.
+    /// Watchers receive samples from it.
     pub(crate) tap: Arc<Tap>,
 }
 
-/// An error that prevents the sender from starting.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
-    /// The socket cannot be created.
     Socket(zmq::Error),
-    /// The spool cannot be used.
     Spool(SpoolError),
 }
 
@@ -97,7 +90,6 @@ impl From<zmq::Error> for ConnectError {
     }
 }
 
-/// The request to end the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     wanted: AtomicBool,
@@ -190,7 +182,7 @@ impl Sender {
         }
     }
 
-    /// Returns the delivery of this process's session, and of the earlier session that is being sent.
+    /// Delivery of this process's session, and of the earlier session that is being sent.
     fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
         std::iter::once(&mut self.delivery).chain(self.spool_manager.earlier())
     }
@@ -319,7 +311,6 @@ impl Sender {
         self.connection.redirect(to.clone());
     }
 
-    /// Publishes the counts to other threads.
     fn publish_counts(&self) {
         let counts = self.delivery.counts();
         let now_us = clock::steady_us();
@@ -367,7 +358,7 @@ fn send_all(
     true
 }
 
-/// Returns a new random session id.
+/// A new random session id.
 pub(crate) fn new_session() -> io::Result<SessionId> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -16,33 +16,29 @@ use super::session::DeliverySession;
 use super::spool::Spool;
 use super::spool::segment::Segment;
 
-/// The interval between log messages about disk faults.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The directory of the spool and its size limit.
+/// Directory of the spool, and its size limit.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolConfig {
     pub(crate) directory: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// The spool, and the sessions of earlier processes that are in it.
+/// Spool of the agent, and the sessions of earlier processes that are in it.
 #[derive(Debug)]
 pub(super) struct SpoolManager {
     spool: Option<Spool>,
     outbox_bytes: usize,
     /// Sessions of earlier processes that wait for their turn, with their segments.
     waiting: VecDeque<(SessionId, Vec<u64>)>,
-    /// The earlier session that is being sent.
+    /// Earlier session that is being sent.
     earlier: Option<DeliverySession>,
     throttle: LogThrottle,
 }
 
 impl SpoolManager {
     /// Opens the spool, and enables it in `delivery`.
-    ///
-    /// # Errors
-    /// Returns an error if the spool cannot be used.
     pub(super) fn open(
         config: Option<&SpoolConfig>,
         delivery: &mut DeliverySession,
@@ -71,12 +67,10 @@ impl SpoolManager {
         Ok(manager)
     }
 
-    /// Returns the bytes on the disk.
     pub(super) fn bytes(&self) -> u64 {
         self.spool.as_ref().map_or(0, Spool::bytes)
     }
 
-    /// Returns the earlier session that is being sent.
     pub(super) const fn earlier(&mut self) -> Option<&mut DeliverySession> {
         self.earlier.as_mut()
     }
@@ -135,8 +129,7 @@ impl SpoolManager {
         }
     }
 
-    /// Returns the next earlier session of which anything is left. A session whose end cannot be read now
-    /// keeps waiting.
+    /// Next earlier session of which anything is left. A session whose end cannot be read now keeps waiting.
     fn next_earlier(&mut self, now_ns: u64) -> Option<DeliverySession> {
         for _ in 0..self.waiting.len() {
             let (session, firsts) = self.waiting.pop_front()?;

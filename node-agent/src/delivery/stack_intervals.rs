@@ -57,7 +57,7 @@ pub(super) fn announce_stacks(
     intervals.extend(parts.map(interval));
 }
 
-/// Returns the id of each stack of the record, or of its nearest caller that is known, and true for its own.
+/// Id of each stack of the record, or of its nearest caller that is known, and true for its own.
 fn known_stacks(
     announced: &mut Announced,
     record: &StackRecord,

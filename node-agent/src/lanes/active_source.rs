@@ -17,48 +17,46 @@ use crate::counters::CpuAccount;
 use crate::sources::reader_thread::FinishedRead;
 use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source, reads_cpu_account};
 
-/// The number of failed reads in a row after which a source is reported as failing.
+/// Failed reads in a row after which a source is reported as failing.
 const RETRIES_REPORTED: u32 = 3;
 
 /// A source that the sampler reads, or has read by a thread.
 #[derive(Debug)]
 pub struct ActiveSource {
-    /// The target and the name.
     pub key: Arc<SourceKey>,
     source: Source,
     reading: Reading,
     counters: Counters,
-    /// The groups of the plan and, in the slow lane, those of a former plan that wait for a read under way.
+    /// Groups of the plan and, in the slow lane, those of a former plan that wait for a read under way.
     pub(super) groups: Vec<Group>,
-    /// The number of groups of the plan.
+    /// How many groups are of the plan.
     planned: usize,
-    /// The series of values that users supply, in groups without deadlines, by shape.
+    /// Series of values that users supply, in groups without deadlines, by shape.
     user_supplied: BTreeMap<ShapeId, Group>,
     pub(super) tally: Tally,
     pub(super) cost: ReadCost,
-    /// The account of the job's CPU time; none for sources of the node.
+    /// Account of the job's CPU time; none for sources of the node.
     cpu_account: Option<Arc<CpuAccount>>,
-    /// The part of the cost that was charged to the account.
+    /// Part of the cost that was charged to the account.
     charged_ns: u64,
     /// True if it reads an account, so that the agent's CPU time must be divided before a read.
     pub(super) reads_cpu_account: bool,
-    /// The number of the tick at which `reading` was made, so that several groups share one read.
+    /// Tick at which `reading` was made, so that several groups share one read.
     read_at_tick: u64,
     pub(super) time_us: i64,
     outcome: Outcome,
-    /// The number of consecutive failed reads that may be retried.
+    /// Consecutive failed reads that may be retried.
     retries: u32,
-    /// The number of the batch with its newest report, and the index of the report there.
+    /// Batch with its newest report, and the index of the report there.
     pub(super) reported_in: (u64, usize),
     /// True once the supervisor was notified that the reads fail, until one succeeds.
     pub(super) is_failure_reported: bool,
     /// True once the supervisor was notified that the source changed, ended or failed.
     pub(super) is_reported: bool,
-    /// The reads of a source of the slow lane.
     pub(super) slow: SlowReads,
 }
 
-/// The number of a tick, and the time at which it began by both clocks.
+/// Number of a tick, and when it began by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick {
     pub(super) number: u64,
@@ -67,7 +65,6 @@ pub(super) struct Tick {
 }
 
 impl ActiveSource {
-    /// Creates a source that has not been read yet.
     pub fn new(key: Arc<SourceKey>, source: Source, groups: Vec<Group>) -> Self {
         let reading = Reading::absent(source.slots().len());
         let mut slow = SlowReads::default();
@@ -109,7 +106,7 @@ impl ActiveSource {
         Self { cpu_account: account, ..self }
     }
 
-    /// Returns the time of its reads that is not charged yet, in nanoseconds.
+    /// Time of its reads that is not charged yet, in nanoseconds.
     pub(super) const fn uncharged_ns(&self) -> u64 {
         self.cost.total_ns.saturating_sub(self.charged_ns)
     }
@@ -132,27 +129,24 @@ impl ActiveSource {
         self.charged_ns = replaced.charged_ns;
     }
 
-    /// Returns the source that is read.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Returns true if it is read by a thread of its own.
+    /// True if it is read by a thread of its own.
     pub(super) const fn is_slow(&self) -> bool {
         matches!(self.source, Source::Threaded(_))
     }
 
-    /// Returns true if it is a source of this job.
+    /// True if it is a source of this job.
     pub(super) fn is_of(&self, job: JobHandle) -> bool {
         self.key.job.as_ref().is_some_and(|of| of.handle == job)
     }
 
-    /// Returns the number of groups of the plan.
     pub(super) const fn planned(&self) -> usize {
         self.planned
     }
 
-    /// Returns the period of each group of the plan.
     pub fn periods(&self) -> impl Iterator<Item = Period> {
         self.groups.iter().take(self.planned).map(Group::period)
     }
@@ -196,12 +190,11 @@ impl ActiveSource {
         }
     }
 
-    /// Returns the outcome of its last read.
     pub(super) const fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Returns the error of its reads, if they have failed often enough to be reported.
+    /// Error of its reads, if they have failed often enough to be reported.
     pub(super) const fn failing(&self) -> Option<Errno> {
         match self.outcome {
             Outcome::Retry(errno) if self.retries >= RETRIES_REPORTED => Some(errno),
@@ -220,7 +213,7 @@ impl ActiveSource {
         }
     }
 
-    /// Returns true if its thread must read it once more before it is closed.
+    /// True if its thread must read it once more before it is closed.
     pub(super) fn has_last_read(&self) -> bool {
         matches!(&self.source, Source::Threaded(source) if source.has_last_read())
     }
@@ -300,13 +293,12 @@ impl ActiveSource {
         counted
     }
 
-    /// Returns the number of values of one group in its last reading.
+    /// Number of values of one group in its last reading.
     fn present(&self, group: &Group) -> u64 {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
-    /// Returns the number of values of one group that were due at its last reading: those that its device
-    /// has.
+    /// Number of values of one group that were due at its last reading: those that its device has.
     fn due(&self, group: &Group) -> u64 {
         let columns = group.columns();
         if !self.reading.has_lacking() {

@@ -18,27 +18,26 @@ use crate::event_fd::EventFd;
 use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
 
-/// The number of batches: one that is filled, one that is encoded, and two in case the sender is delayed.
+/// One batch is filled, one is encoded, and two are there in case the sender is delayed.
 const BATCHES: usize = 4;
 
-/// The most commands that wait. Beyond that the supervisor waits, and the sampler never does.
+/// Most commands that wait. Beyond that the supervisor waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
-/// The reports for which a batch has memory from the beginning, so that the first loss of a sample takes
-/// none. With more sources it grows by their first report.
+/// Reports for which a batch has memory from the beginning, so that the first loss of a sample takes none.
+/// With more sources it grows by their first report.
 const REPORTS: usize = 256;
 
-/// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
+/// Most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
 
-/// The intervals of call stacks in one batch: of as many jobs as one expects on a node.
+/// Intervals of call stacks in one batch: of as many jobs as one expects on a node.
 const STACKS: usize = 64;
 
-/// The most notices that wait. One that does not fit is sent again at the next read, or its source is closed
-/// by the sampler itself.
+/// Most notices that wait. One that does not fit is sent again at the next read, or its source is closed by
+/// the sampler itself.
 const NOTICES: usize = 4096;
 
-/// A command of the supervisor to the sampler.
 #[derive(Debug)]
 pub enum Command {
     /// Sample this source, from the next deadline of each of its groups. A source with the same id is
@@ -46,11 +45,9 @@ pub enum Command {
     Add(SourceId, Box<ActiveSource>),
     /// Stop sampling this source, and give it back.
     Remove(SourceId),
-    /// Remove these sources and add those, with no reading in between: both may give the same series.
+    /// Remove sources and add others, with no reading in between: both may give the same series.
     Exchange {
-        /// The sources that are no longer sampled.
         removed: Vec<SourceId>,
-        /// The sources that are sampled from now on.
         added: Vec<(SourceId, Box<ActiveSource>)>,
     },
     /// Sample the metrics of a source at other periods, from the next deadline of each.
@@ -73,27 +70,26 @@ pub enum Command {
     Stop,
 }
 
-/// A notice of the sampler to the supervisor.
 #[derive(Debug)]
 pub enum Notice {
     /// Files or devices of the source have appeared or disappeared: it should be opened anew.
     Changed(SourceId),
-    /// The source has ended, as expected.
+    /// Ended, as expected.
     Gone(SourceId),
-    /// The source cannot be read: it should be opened anew.
+    /// Unreadable: it should be opened anew.
     Failed(SourceId, Errno),
     /// Several consecutive reads have failed for this reason, which may be temporary: its samples are absent
     /// until a read succeeds.
     Failing(SourceId, Errno),
     /// A read in the slow lane lasts far beyond a deadline: its samples are missed until it returns.
     Hung(SourceId),
-    /// The read that was reported as hung has returned.
+    /// Read that was reported as hung has returned.
     Recovered(SourceId),
-    /// The ranks of processes whose call stacks are sampled: the process, and its rank.
+    /// Processes whose call stacks are sampled, each with its rank.
     Ranks(SourceId, Vec<(u32, u32)>),
-    /// The source that was removed, to be closed.
+    /// Removed source, to be closed.
     Removed(SourceId, Box<ActiveSource>),
-    /// The source that was replaced, to be closed.
+    /// Replaced source, to be closed.
     Replaced(Box<ActiveSource>),
 }
 
@@ -115,11 +111,10 @@ pub struct EventRecord {
     pub event: Event,
 }
 
-/// The tally and cost of one source so far.
+/// Tally and cost of one source so far.
 #[derive(Debug, Clone)]
 pub struct SourceReport {
     pub key: Arc<SourceKey>,
-    /// The counts of its samples.
     pub tally: Tally,
     pub cost: ReadCost,
     /// True for the last report of this source.
@@ -132,32 +127,31 @@ impl SourceReport {
     }
 }
 
-/// The samples, tallies and events that the sampler hands to the sender.
+/// What the sampler hands to the sender.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
     pub batch: Batch,
-    /// The tallies: of all sources once a second, and of those that have lost samples in this batch.
+    /// Tallies of all sources once a second, and of those that have lost samples in this batch.
     pub reports: Vec<SourceReport>,
-    /// The events, in their order with the samples.
+    /// In their order with the samples.
     pub events: Vec<EventRecord>,
-    /// The call stacks.
     pub stacks: Vec<StackRecord>,
-    /// The sum of all tallies since the beginning.
+    /// Sum of all tallies since the beginning.
     pub sum: Tally,
 }
 
 impl SampleBatch {
-    /// Returns true if there is nothing to send.
+    /// True if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty() && self.stacks.is_empty()
     }
 
-    /// Returns true if no more events should be added before it is handed on.
+    /// True if no more events should be added before it is handed on.
     pub(super) fn is_full_of_events(&self) -> bool {
         self.events.len() >= EVENTS
     }
 
-    /// Returns true if it should be handed on before further call stacks.
+    /// True if it should be handed on before further call stacks.
     pub(super) fn is_full_of_stacks(&self) -> bool {
         self.stacks.len() >= STACKS
     }
@@ -170,12 +164,12 @@ impl SampleBatch {
     }
 }
 
-/// The queues between the sampler, the supervisor and the sender.
+/// Queues between the sampler, the supervisor and the sender.
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
-    /// The signal of finished reads. The sampler sleeps on its timer: until a deadline, a command, or the end
-    /// of a read of the slow lane.
+    /// Signal of finished reads. The sampler sleeps on its timer: until a deadline, a command, or the end of
+    /// a read of the slow lane.
     pub(super) finished: Arc<FinishedReads>,
     notices: ArrayQueue<Notice>,
     notices_event: EventFd,
@@ -187,9 +181,6 @@ pub struct Channels {
 
 impl Channels {
     /// Creates empty queues and a stock of empty batches.
-    ///
-    /// # Errors
-    /// Returns an error if no descriptors are available.
     pub fn new() -> io::Result<Self> {
         let empty = ArrayQueue::new(BATCHES);
         while !empty.is_full() {
@@ -210,10 +201,7 @@ impl Channels {
         })
     }
 
-    /// Passes a command to the sampler and wakes it.
-    ///
-    /// # Errors
-    /// Returns the command if too many wait.
+    /// Passes a command to the sampler and wakes it. Returns the command if too many wait.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
         self.finished.timer.notify();
@@ -227,7 +215,7 @@ impl Channels {
         self.realtime_thread.set(thread).ok();
     }
 
-    /// Returns the sampler's thread, if it has real-time priority.
+    /// Sampler's thread, if it has real-time priority.
     pub(crate) fn realtime_thread(&self) -> Option<Pid> {
         self.realtime_thread.get().copied()
     }
@@ -243,12 +231,12 @@ impl Channels {
         fits
     }
 
-    /// Returns the next notice of the sampler.
+    /// Next notice of the sampler.
     pub fn next_notice(&self) -> Option<Notice> {
         self.notices.pop()
     }
 
-    /// Returns the eventfd that is readable when there are notices.
+    /// Readable when there are notices.
     pub fn notices_event(&self) -> &EventFd {
         &self.notices_event
     }
@@ -263,7 +251,6 @@ impl Channels {
         self.full_event.notify();
     }
 
-    /// Returns the next batch that the sampler has handed on.
     pub fn next_batch(&self) -> Option<SampleBatch> {
         self.full.pop()
     }
@@ -275,7 +262,7 @@ impl Channels {
         drop(self.empty.push(batch));
     }
 
-    /// Returns the eventfd that is readable when a batch was handed on.
+    /// Readable when a batch was handed on.
     pub fn full_event(&self) -> &EventFd {
         &self.full_event
     }

@@ -9,29 +9,27 @@
 
 use super::active_source::ActiveSource;
 
-/// The shortest time between two divisions, in nanoseconds, since each visits all sources.
+/// Shortest time between two divisions, in nanoseconds, since each visits all sources.
 const INTERVAL_NS: u64 = 10_000_000;
 
-/// The state of the division.
 #[derive(Debug, Default)]
 pub(super) struct CpuShares {
-    /// The CPU time of the agent that was divided.
+    /// CPU time of the agent that was divided.
     divided_ns: u64,
-    /// The part of it that belongs to the node.
+    /// Part of it that belongs to the node.
     node_ns: u64,
-    /// The time of the reads of closed sources since the last division.
+    /// Time of the reads of closed sources since the last division.
     closed_ns: u64,
-    /// The monotonic time of the last division.
+    /// Monotonic time of the last division.
     at_ns: Option<u64>,
 }
 
 impl CpuShares {
-    /// Creates a division of the CPU time from `cpu_ns` on.
     pub(super) fn new(cpu_ns: u64) -> Self {
         Self { divided_ns: cpu_ns, ..Self::default() }
     }
 
-    /// Returns true if the last division is long enough ago.
+    /// True if the last division is long enough ago.
     pub(super) fn are_due(&self, now_ns: u64) -> bool {
         self.at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= INTERVAL_NS)
     }

@@ -13,7 +13,7 @@ use super::source_group::{SourceId, StackRecord, UserValue};
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;
 
-/// The batch that is being filled, and its way to the sender.
+/// Batch that is being filled, and its way to the sender.
 #[derive(Debug)]
 pub(super) struct Recorder {
     pub(super) channels: Arc<Channels>,
@@ -42,7 +42,6 @@ impl Recorder {
         source.record(group, deadline, &mut self.current.batch, self.batch_number)
     }
 
-    /// Records a value that a user supplied.
     pub(super) fn record_user_value(
         &mut self,
         source: &mut ActiveSource,
@@ -57,7 +56,7 @@ impl Recorder {
 
     /// Adds counts of a source, which its tally has already, to the sum of all tallies. If some are of lost
     /// samples, the batch gets a report of the source: so no sample is delivered without the losses before
-    /// it, also if the agent is killed later.
+    /// it, even if the agent is killed later.
     pub(super) fn count(&mut self, source: &mut ActiveSource, counted: &Tally) {
         self.current.sum.add(counted);
         if counted.lost() > 0 {
@@ -65,17 +64,15 @@ impl Recorder {
         }
     }
 
-    /// Returns the sum of all tallies since the beginning.
+    /// Sum of all tallies since the beginning.
     pub(super) const fn sum(&self) -> &Tally {
         &self.current.sum
     }
 
-    /// Appends an event.
     pub(super) fn push_event(&mut self, record: EventRecord) {
         self.current.events.push(record);
     }
 
-    /// Records the call stacks of a source's last read.
     pub(super) fn record_stacks(&mut self, source: &mut ActiveSource, record: StackRecord) {
         let has_room = !self.current.is_full_of_stacks() || self.hand_over();
         let counted = source.count_stacks(&record, !has_room);
@@ -104,12 +101,11 @@ impl Recorder {
         }
     }
 
-    /// Appends the last report of a source.
     pub(super) fn report_end(&mut self, source: &ActiveSource) {
         self.current.reports.push(SourceReport::of(source, true));
     }
 
-    /// Returns true if no more events should be added before the batch is handed on.
+    /// True if no more events should be added before the batch is handed on.
     pub(super) fn is_full_of_events(&self) -> bool {
         self.current.is_full_of_events()
     }

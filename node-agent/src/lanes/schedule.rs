@@ -13,7 +13,6 @@ pub struct Schedule<T> {
     periods: Vec<PeriodEntries<T>>,
 }
 
-/// All entries of one period: they are always due together.
 #[derive(Debug)]
 struct PeriodEntries<T> {
     period_ns: u64,
@@ -24,7 +23,7 @@ struct PeriodEntries<T> {
 #[derive(Debug)]
 struct Entry<T> {
     item: T,
-    /// The first deadline that counts for it.
+    /// First deadline that counts for it.
     since_ns: u64,
 }
 
@@ -32,12 +31,11 @@ struct Entry<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due<T> {
     pub item: T,
-    /// The number of the deadline on the grid of its period.
+    /// Number of the deadline on the grid of its period.
     pub deadline: u64,
-    /// The time since the deadline, in nanoseconds.
+    /// Time since the deadline, in nanoseconds.
     pub lateness_ns: u64,
-    /// The number of earlier deadlines that passed since the last call: they are missed, and never made up
-    /// for.
+    /// Earlier deadlines that passed since the last call: they are missed, and never made up for.
     pub missed: u64,
 }
 
@@ -67,7 +65,7 @@ impl<T: Copy + PartialEq> Schedule<T> {
         self.periods.retain(|of_period| !of_period.entries.is_empty());
     }
 
-    /// Returns the next deadline, if there is any entry.
+    /// Next deadline, if there is any entry.
     pub fn next_ns(&self) -> Option<u64> {
         self.periods.iter().map(|of_period| of_period.next_ns).min()
     }
@@ -89,12 +87,10 @@ impl<T: Copy + PartialEq> Schedule<T> {
         }
     }
 
-    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.periods.iter().map(|of_period| of_period.entries.len()).sum()
     }
 
-    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.periods.is_empty()
     }

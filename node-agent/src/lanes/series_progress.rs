@@ -23,31 +23,31 @@ use polymeter_proto::series::{Kind, Number};
 
 use crate::sources::{Reading, Slot};
 
-/// The last value of a series when its source was closed, for the next source of the series. Only the
-/// sampler's thread reads and writes it; the supervisor merely keeps it.
+/// Last value of a series when its source was closed, for the next source of the series. Only the sampler's
+/// thread reads and writes it; the supervisor merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
-    /// The source of the last value, as a hash of its name; 0 before the first reading.
+    /// Source of the last value, as a hash of its name; 0 before the first reading.
     origin: AtomicU64,
     raw: AtomicU64,
     offset: AtomicU64,
     last: AtomicU64,
 }
 
-/// The counter of one slot of a source. Its values are the bits of integers, or of doubles that are not
-/// negative, which have the order of integers.
+/// Counter of one slot of a source. Its values are the bits of integers, or of doubles that are not negative,
+/// which have the order of integers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counter {
     slot: u32,
     is_float: bool,
     is_begun: bool,
-    /// The highest value since the origin began to count.
+    /// Highest value since the origin began to count.
     raw: u64,
-    /// The count before that.
+    /// Count before that.
     offset: u64,
-    /// The last value that was returned.
+    /// Last value that was returned.
     last: u64,
-    /// The value at which the kernel's counter begins at 0 again; 0 if it never does.
+    /// Value at which the kernel's counter begins at 0 again; 0 if it never does.
     wraps_at: u64,
 }
 
@@ -55,16 +55,15 @@ struct Counter {
 /// 32 bits in milliseconds takes 50 days.
 const WRAP_PART: u64 = 16;
 
-/// The counters of one source.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     origin: u64,
     counters: Vec<Counter>,
-    /// The progress of each counter: apart, because no tick needs it.
+    /// Apart, because no tick needs it.
     series: Vec<Arc<SeriesProgress>>,
 }
 
-/// Returns true if the values of a slot are those of a counter.
+/// True if the values of a slot are those of a counter.
 fn is_counter(slot: &Slot) -> bool {
     slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number != Number::Signed
 }
@@ -74,8 +73,6 @@ fn is_float(slot: &Slot) -> bool {
 }
 
 impl Counters {
-    /// Creates the counters among the slots of the source `origin`, each of which continues from the progress
-    /// of its series.
     pub(super) fn new(
         origin: &str,
         slots: &[Slot],
@@ -129,7 +126,7 @@ impl Counters {
 }
 
 impl Counter {
-    /// Returns the counter before the first value of this source.
+    /// Counter before the first value of this source.
     fn begin(self, value: u64, origin: u64, series: Option<&SeriesProgress>) -> Self {
         let begun = Self { is_begun: true, ..self };
         let Some(series) = series else { return begun };
@@ -143,7 +140,7 @@ impl Counter {
         }
     }
 
-    /// Returns the value of the series when that of the origin is `value`.
+    /// Value of the series when that of the origin is `value`.
     const fn advance(&mut self, value: u64) -> u64 {
         if value >= self.raw {
             self.raw = value;
@@ -161,8 +158,8 @@ impl Counter {
         self.last
     }
 
-    /// Returns true if a lower value is one behind the end of the range, and not that of a counter that began
-    /// anew: it is by a small part of the range beyond the last one.
+    /// True if a lower value is one behind the end of the range, and not that of a counter that began anew:
+    /// it lies beyond the last one by a small part of the range.
     const fn has_wrapped(&self, value: u64) -> bool {
         match self.wraps_at.checked_sub(self.raw) {
             Some(rest) => rest.saturating_add(value) <= self.wraps_at / WRAP_PART,
@@ -178,7 +175,7 @@ impl Counter {
         if self.is_float { (f64::from_bits(a) + f64::from_bits(b)).to_bits() } else { a.saturating_add(b) }
     }
 
-    /// Returns the difference, at least 0.
+    /// At least 0.
     const fn difference(&self, a: u64, b: u64) -> u64 {
         if self.is_float {
             (f64::from_bits(a) - f64::from_bits(b)).max(0.0).to_bits()
@@ -202,7 +199,6 @@ mod tests {
             .into()
     }
 
-    /// Returns the values of a sequence of readings.
     fn read(counters: &mut Counters, values: &[u64]) -> Vec<u64> {
         let raised = values.iter().map(|value| {
             let mut reading = Reading::absent(2);

@@ -8,23 +8,21 @@ use std::sync::Arc;
 
 use super::source_group::Group;
 
-/// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in
+/// How long a read under way may take until it is reported as hanging, if a deadline has passed meanwhile, in
 /// nanoseconds.
 const HUNG_NS: u64 = 1_000_000_000;
 
 /// A group that waits for the values of the read under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Waiting {
-    /// The position of the group.
     pub(super) group: usize,
-    /// The last of its deadlines that has passed; none for a reading out of schedule.
+    /// Last of its deadlines that has passed; none for a reading out of schedule.
     pub(super) deadline: Option<Deadline>,
 }
 
-/// The reads of one source of the slow lane.
 #[derive(Debug, Default)]
 pub(super) struct SlowReads {
-    /// The time of the request, while a read is under way.
+    /// When it was requested, while a read is under way.
     requested_ns: Option<u64>,
     waiting: Vec<Waiting>,
     /// True if all groups are to be read out of schedule once the read under way has finished.
@@ -36,18 +34,18 @@ pub(super) struct SlowReads {
 /// A deadline of a group that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// The number on the grid of its period.
+    /// Number on the grid of its period.
     pub(super) number: u64,
-    /// The monotonic time, in nanoseconds.
+    /// Monotonic time, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The number of deadlines before it that passed unnoticed.
+    /// How many deadlines before it passed unnoticed.
     pub(super) missed_before: u64,
 }
 
-/// The result of a deadline of a group.
+/// What a deadline of a group leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
-    /// The number of earlier deadlines that are missed now.
+    /// How many earlier deadlines are missed now.
     pub(super) missed: u64,
     /// True if a read must be requested.
     pub(super) must_request: bool,
@@ -55,12 +53,12 @@ pub(super) struct Passed {
     pub(super) is_newly_hung: bool,
 }
 
-/// The time that a value of a finished read gets.
+/// When a value of a finished read is dated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dated {
-    /// The time of the value on the monotonic clock, in nanoseconds.
+    /// Time of the value on the monotonic clock, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The time from the deadline to that, in nanoseconds.
+    /// Time from the deadline to that, in nanoseconds.
     pub(super) lateness_ns: u64,
 }
 
@@ -70,12 +68,12 @@ impl SlowReads {
         self.waiting.reserve((2 * groups).saturating_sub(self.waiting.len()));
     }
 
-    /// Returns true while a read is under way.
+    /// True while a read is under way.
     pub(super) const fn is_busy(&self) -> bool {
         self.requested_ns.is_some()
     }
 
-    /// Returns true if the read under way was reported as hanging.
+    /// True if the read under way was reported as hanging.
     pub(super) const fn is_hung(&self) -> bool {
         self.is_hung
     }
@@ -122,17 +120,17 @@ impl SlowReads {
         std::mem::take(&mut self.is_hung)
     }
 
-    /// Returns true once if all groups are to be read out of schedule now.
+    /// True once if all groups are to be read out of schedule now.
     pub(super) fn take_wanted_again(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted_again)
     }
 
-    /// Returns true if any group waits for the values.
+    /// True if any group waits for the values.
     pub(super) const fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns the next group that waits for the values, and removes it.
+    /// Next group that waits for the values, and removes it.
     pub(super) fn next_waiting(&mut self) -> Option<Waiting> {
         self.waiting.pop()
     }
@@ -160,7 +158,7 @@ pub(super) fn with_retired(groups: Vec<Group>, retired: Vec<Group>, reads: &mut 
     groups.into_iter().chain(retired).collect()
 }
 
-/// The state of the slow lane that sources share: the signal of finished reads.
+/// Signal of finished reads, which the sources of the slow lane share.
 pub(super) type Finished = Arc<crate::sources::reader_thread::FinishedReads>;
 
 #[cfg(test)]
@@ -171,7 +169,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Returns the deadline with this number of a period of one second.
+    /// Deadline with this number of a period of one second.
     const fn at(number: u64) -> Deadline {
         Deadline { number, at_ns: number * S, missed_before: 0 }
     }

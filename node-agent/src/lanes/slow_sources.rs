@@ -10,11 +10,11 @@ use super::slow::Deadline;
 use super::source_group::SourceId;
 use crate::clock;
 
-/// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues
+/// Longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues
 /// meanwhile.
 pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
-/// The sources of the slow lane among the sampler's.
+/// Sources of the slow lane among the sampler's.
 #[derive(Debug, Default)]
 pub(super) struct SlowSources {
     ids: Vec<SourceId>,
@@ -29,7 +29,7 @@ pub(super) struct SlowSources {
 struct Closing {
     id: SourceId,
     source: Box<ActiveSource>,
-    /// The monotonic time at which it is given up, in nanoseconds.
+    /// When it is given up, in monotonic nanoseconds.
     until_ns: u64,
 }
 
@@ -42,12 +42,12 @@ impl SlowSources {
         self.ids.retain(|known| *known != id);
     }
 
-    /// Returns true while a removed source waits for the end of a read.
+    /// True while a removed source waits for the end of a read.
     pub(super) const fn is_closing(&self) -> bool {
         !self.closing.is_empty()
     }
 
-    /// Returns the earlier of `next_ns` and the time at which a removed source is given up.
+    /// Earlier of `next_ns` and the time at which a removed source is given up.
     pub(super) fn next_ns(&self, next_ns: Option<u64>) -> Option<u64> {
         self.closing.iter().map(|closing| closing.until_ns).chain(next_ns).min()
     }
@@ -98,7 +98,7 @@ impl SlowSources {
         self.closing.iter_mut().for_each(|closing| closing.until_ns = 0);
     }
 
-    /// Returns true if a read is under way whose values are awaited, and that does not hang.
+    /// True if a read is under way whose values are awaited, and that does not hang.
     pub(super) fn is_awaited(&self, sources: &[Option<Box<ActiveSource>>]) -> bool {
         let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
         let mut open = self.ids.iter().filter_map(|id| sources.get(id.0 as usize)?.as_deref());

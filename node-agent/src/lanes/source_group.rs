@@ -9,27 +9,26 @@ use polymeter_proto::series::Identifier;
 
 use crate::sources::StackProfile;
 
-/// The index of a source in the sampler; reused when the source is gone.
+/// Index of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// The target and the name of a source, in tallies and status.
+/// Target and the name of a source, in tallies and status.
 #[derive(Debug, Clone)]
 pub struct SourceKey {
-    /// The job; none for the node's own.
+    /// None for the node's own.
     pub job: Option<Arc<Job>>,
-    /// The name of the source: `v2/cpu.stat`, `perf/0`.
+    /// `v2/cpu.stat`, `perf/0`.
     pub name: Identifier,
 }
 
-/// The cost of the reads of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCost {
-    /// The number of reads.
+    /// How many reads there were.
     pub reads: u64,
-    /// The time that all reads took, in nanoseconds; in the slow lane the CPU time.
+    /// Time of all reads, in nanoseconds; in the slow lane the CPU time.
     pub total_ns: u64,
-    /// The time that the slowest read took, in nanoseconds.
+    /// Time of the slowest read, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -41,21 +40,20 @@ impl ReadCost {
     }
 }
 
-/// The metrics of one source that are sampled at the same period.
+/// Metrics of one source that are sampled at the same period.
 #[derive(Debug)]
 pub struct Group {
-    /// Their series.
     pub(crate) shape: Arc<Shape>,
-    /// The slot of each column in the reading.
+    /// Slot of each column in the reading.
     pub(crate) slots: Vec<u32>,
     /// True if the columns are the first slots, in their order.
     pub(crate) is_in_order: bool,
-    /// The period of the plan: shorter than that of the shape, which is that of the reads, for a source that
+    /// Period of the plan: shorter than that of the shape, which is that of the reads, for a source that
     /// samples by itself between the reads.
     pub(crate) sampled: Period,
-    /// The index of the shape in the batch with the given number.
+    /// Index of the shape in the batch with the given number.
     in_batch: Option<(u64, ShapeIndex)>,
-    /// The time of its last value from the slow lane on the monotonic clock, in nanoseconds.
+    /// When its last value came from the slow lane, on the monotonic clock, in nanoseconds.
     pub(super) recorded_ns: u64,
 }
 
@@ -67,12 +65,11 @@ impl Group {
         Self { shape, slots, is_in_order, sampled, in_batch: None, recorded_ns: 0 }
     }
 
-    /// Records the period of the plan.
     pub(crate) fn sampled_at(self, sampled: Period) -> Self {
         Self { sampled, ..self }
     }
 
-    /// Returns the period at which it is read.
+    /// Period at which it is read.
     pub fn period(&self) -> Period {
         self.shape.period
     }
@@ -81,8 +78,7 @@ impl Group {
         self.slots.len() as u64
     }
 
-    /// Returns the index of its shape in the batch with the number `batch_number`, and adds the shape if
-    /// necessary.
+    /// Index of its shape in the batch with the number `batch_number`; adds the shape if necessary.
     pub(crate) fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
         let index = match self.in_batch {
             Some((number, index)) if number == batch_number => index,
@@ -93,10 +89,10 @@ impl Group {
     }
 }
 
-/// The call stacks of one job during an interval.
+/// Call stacks of one job during an interval.
 #[derive(Debug, Clone)]
 pub struct StackRecord {
-    /// The shape with the job and the metric.
+    /// Shape with the job and the metric.
     pub shape: Arc<Shape>,
     pub profile: Box<StackProfile>,
 }
@@ -104,11 +100,11 @@ pub struct StackRecord {
 /// Values that a user supplied together, one of each series of a shape.
 #[derive(Debug)]
 pub struct UserValue {
-    /// The source that counts the values.
+    /// Source that counts the values.
     pub source: SourceId,
     /// Their series.
     pub shape: Arc<Shape>,
-    /// The time at which they were supplied, in microseconds since the epoch.
+    /// When they were supplied, in microseconds since the epoch.
     pub time_us: i64,
     pub bits: Vec<u64>,
 }

@@ -12,21 +12,20 @@ use crate::admission::JOBS;
 use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
 use crate::targets::Now;
 
-/// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in
-/// nanoseconds. Without an epilog the scheduler never does.
+/// How long a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
+/// Without an epilog the scheduler never does.
 const AFTER_CGROUPS_NS: u64 = 60 * 1_000_000_000;
 
-/// The time for which a job without cgroups is kept, in nanoseconds: an allocation may last long before its
-/// first step.
+/// How long a job without cgroups is kept, in nanoseconds: an allocation may last long before its first step.
 const WITHOUT_CGROUPS_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// The metadata of one job from the scheduler.
+/// Metadata of one job from the scheduler.
 #[derive(Debug, Clone)]
 pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
     pub(super) owner_uid: Option<u32>,
     pub(super) owner: Option<Identifier>,
-    /// The start of the job according to the scheduler, in microseconds since the epoch. Cgroups that
+    /// When the job started according to the scheduler, in microseconds since the epoch. Cgroups that
     /// disappear and reappear between the start and the end are those of the same job.
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
@@ -38,29 +37,25 @@ pub(super) struct JobMetadata {
 pub(super) struct AnnouncedJob {
     pub(super) metadata: JobMetadata,
     alias: Option<Identifier>,
-    /// The job as the data name it; none before it is tracked.
+    /// Job as the data name it; none before it is tracked.
     pub(super) job: Option<Arc<Job>>,
-    /// The owner's sampling requests, each until it is granted or refused.
+    /// Owner's sampling requests, each until it is granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
-    /// The owner's request to release the hardware's counters.
+    /// Owner's request to release the hardware's counters.
     pub(super) pmu_release: Option<SubmittedRelease>,
-    /// The owner's sampling request if it cannot be parsed, until the job is tracked.
     pub(super) refused: Option<RefusedRequest>,
-    /// The time at which it is forgotten; none while its cgroups exist.
+    /// When it is forgotten; none while its cgroups exist.
     forget_ns: Option<u64>,
     /// True if its cgroups existed and have disappeared.
     is_over: bool,
 }
 
-/// The announced jobs by their ids.
 #[derive(Debug, Default)]
 pub(super) struct AnnouncedJobs(BTreeMap<Identifier, AnnouncedJob>);
 
 impl AnnouncedJobs {
-    /// Adds a job. A second announcement of a job that is not over updates the same job.
-    ///
-    /// # Errors
-    /// Returns an error if too many jobs are announced.
+    /// Adds a job, unless there are too many. A second announcement of a job that is not over updates the
+    /// same job.
     pub(super) fn announce(&mut self, spec: StartSpec, now: Now) -> Result<(), RegisterError> {
         let known = self.0.remove(&spec.job_id).filter(|known| !known.is_over);
         if known.is_none() && self.0.len() >= JOBS {
@@ -105,7 +100,7 @@ impl AnnouncedJobs {
         Ok(())
     }
 
-    /// Returns the job's id for the name of its cgroups.
+    /// Job's id for the name of its cgroups.
     pub(super) fn id_of(&self, name: Identifier) -> Identifier {
         let aliased = self.0.iter().find(|(_, job)| job.alias.as_ref() == Some(&name));
         aliased.map_or(name, |(job_id, _)| job_id.clone())

@@ -12,41 +12,38 @@ use rustix::fs::inotify::{self, ReadFlags, Reader, WatchFlags};
 use super::directory_watches::{self, WatchDescriptor};
 use crate::cgroups::subdirectories;
 
-/// The most directories of one job that are watched: its own, its steps' and its tasks'.
+/// Most directories of one job that are watched: its own, its steps' and its tasks'.
 pub(super) const DIRECTORIES: usize = 256;
 
-/// The most watches of all jobs together: many clusters' kernels allow one user some thousand.
+/// Most watches of all jobs together: many clusters' kernels allow one user some thousand.
 const WATCHES: usize = 6 * 1024;
 
-/// The file of a cgroup of version 2 that states whether it has processes.
+/// File of a cgroup of version 2 that states whether it has processes.
 pub(super) const EVENTS: &str = "cgroup.events";
 
-/// The files of a cgroup that a process enters by a write. Writes to other files, such as limits, are
-/// irrelevant.
+/// Files of a cgroup that a process enters by a write. Writes to other files, such as limits, are irrelevant.
 const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
 
-/// The object of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
     /// A cgroup: subgroups are created and removed in it, and processes enter it.
     Directory(PathBuf),
-    /// The file of version 2 that changes when the last process ends.
+    /// File of version 2 that changes when the last process ends.
     Events(PathBuf),
 }
 
-/// The watches of one job.
 pub(super) type WatchedPaths = BTreeMap<Watched, WatchDescriptor>;
 
-/// The changes of jobs' cgroups since the last call.
+/// What has changed in jobs' cgroups since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// The jobs in which something has happened; true if a part of the job has ended.
+    /// Jobs in which something has happened; true if a part of the job has ended.
     pub(super) happened: BTreeSet<(Identifier, bool)>,
-    /// The watches that the kernel has ended.
+    /// Watches that the kernel has ended.
     pub(super) ended: Vec<(Identifier, Watched)>,
 }
 
-/// The watches of all jobs.
+/// Watches of all jobs.
 #[derive(Debug)]
 pub(super) struct CgroupWatches {
     /// None if it is unavailable: then changes are seen only by rescans.
@@ -56,7 +53,6 @@ pub(super) struct CgroupWatches {
 }
 
 impl CgroupWatches {
-    /// Creates an instance without watches.
     pub(super) fn new() -> Self {
         Self {
             inotify: directory_watches::open().ok(),
@@ -65,7 +61,7 @@ impl CgroupWatches {
         }
     }
 
-    /// Returns the descriptor that is readable when something has changed.
+    /// Readable when something has changed.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
@@ -113,7 +109,6 @@ impl CgroupWatches {
         }
     }
 
-    /// Removes a watch.
     pub(super) fn unwatch(&mut self, watch: WatchDescriptor) {
         if self.watches.remove(&watch).is_some()
             && let Some(inotify) = &self.inotify
@@ -123,7 +118,7 @@ impl CgroupWatches {
         }
     }
 
-    /// Returns the changes since the last call.
+    /// What has changed since the last call.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(inotify) = &self.inotify else { return changes };
@@ -147,7 +142,6 @@ impl CgroupWatches {
         changes
     }
 
-    /// Returns true if there are no watches.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.watches.is_empty()

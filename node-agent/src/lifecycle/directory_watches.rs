@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-/// The bytes of events that are read at once.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// The kernel's number of a watch, which is not used again.
+/// Kernel's number of a watch, which is not used again.
 pub(super) type WatchDescriptor = i32;
 
 /// Opens inotify; reads of it do not block.
@@ -21,7 +20,7 @@ pub(super) fn open() -> io::Result<OwnedFd> {
     Ok(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)
 }
 
-/// The events that report another set of directories. A directory's own end has an event, too, but not in
+/// Events that report another set of directories. A directory's own end has an event, too, but not in
 /// cgroups.
 const MASK: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
@@ -32,29 +31,25 @@ const MASK: WatchFlags = WatchFlags::CREATE
 #[derive(Debug)]
 struct WatchedDirectory {
     watch: WatchDescriptor,
-    /// The inode that it had: a directory that was removed and created again under the same name is another
-    /// one.
+    /// A directory that was removed and created again under the same name has another inode.
     inode: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct DirectoryWatches {
     inotify: Option<OwnedFd>,
-    /// The most directories that are watched.
     limit: usize,
     directories: BTreeMap<PathBuf, WatchedDirectory>,
     paths: BTreeMap<WatchDescriptor, PathBuf>,
     buffer: Vec<MaybeUninit<u8>>,
     /// True if every directory of the current walk is watched.
     are_complete: bool,
-    /// The number of system calls that added a watch.
     #[cfg(test)]
     pub(super) additions: usize,
 }
 
 impl DirectoryWatches {
-    /// Creates an instance without watches, for at most `limit` directories. Without inotify it reports
-    /// nothing.
+    /// Watches at most `limit` directories. Without inotify it reports nothing.
     pub(super) fn new(limit: usize) -> (Self, Option<io::Error>) {
         match open() {
             Ok(inotify) => (Self::with(Some(inotify), limit), None),
@@ -75,12 +70,11 @@ impl DirectoryWatches {
         }
     }
 
-    /// Returns the descriptor that is readable when something has changed.
+    /// Readable when something has changed.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the number of directories that are watched.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.directories.len()
@@ -92,8 +86,7 @@ impl DirectoryWatches {
         self.inotify = Some(open().unwrap());
     }
 
-    /// Returns true if every directory of the last walk is watched, so that a change of any of them is
-    /// reported.
+    /// True if every directory of the last walk is watched, so that a change of any of them is reported.
     pub(super) const fn are_complete(&self) -> bool {
         self.are_complete
     }
@@ -161,7 +154,7 @@ impl DirectoryWatches {
         changed
     }
 
-    /// Returns whether an event is a change. Adds the directory whose watches it ends to `stale`.
+    /// True if an event is a change. Adds the directory whose watches it ends to `stale`.
     fn is_change(
         &mut self,
         mask: ReadFlags,

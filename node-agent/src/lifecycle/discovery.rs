@@ -12,26 +12,26 @@ use super::found_job::FoundJob;
 use crate::admission::JOBS;
 use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 
-/// The most directories that are watched. Beyond that the rescan finds new jobs.
+/// Most directories that are watched. Beyond that the rescan finds new jobs.
 const WATCHES: usize = 16 * 1024;
 
-/// The number of rescans of which one walks although no change was reported: a directory could be made
-/// without an event, as by a mount.
+/// Of so many rescans one walks although no change was reported: a directory could be made without an event,
+/// as by a mount.
 const WALK_RESCANS: u32 = 10;
 
-/// The time after which a rescan walks although no change was reported, in nanoseconds.
+/// How long until a rescan walks although no change was reported, in nanoseconds.
 const WALK_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// The most jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
+/// Most jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
 const FOUND: usize = 4 * JOBS;
 
 /// A pattern whose components match so far.
 struct Begun<'a> {
     pattern: &'a Pattern,
-    /// The component that the names in the directory may match.
+    /// Component that the names in the directory may match.
     depth: usize,
     captured: Captured,
-    /// The beginning of these names, if the directory is a slice in which systemd nests others.
+    /// How these names begin, if the directory is a slice in which systemd nests others.
     prefix: String,
 }
 
@@ -39,16 +39,16 @@ struct Begun<'a> {
 struct Walk<'a> {
     root: &'a Path,
     found: &'a mut BTreeMap<PathBuf, FoundJob>,
-    /// The directories in which jobs may appear.
+    /// Directories in which jobs may appear.
     seen: &'a mut BTreeSet<PathBuf>,
-    /// The number of jobs found per owner, for owners that a path names.
+    /// Jobs found per owner, for owners that a path names.
     owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
-    /// The number of jobs that were left out, because there are too many.
+    /// Jobs that were left out, because there are too many.
     passed_over: &'a mut usize,
 }
 
 impl Walk<'_> {
-    /// Returns true if a job is taken: at most as many jobs of one owner as would be tracked.
+    /// True if a job is taken: at most as many jobs of one owner as would be tracked.
     fn takes(&mut self, relative: &Path, captured: &Captured) -> bool {
         if self.found.contains_key(relative) {
             return true;
@@ -62,22 +62,19 @@ impl Walk<'_> {
     }
 }
 
-/// Finds the cgroups of jobs.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     mounts: Mounts,
     patterns: Vec<Pattern>,
     watches: DirectoryWatches,
-    /// The jobs that the last walk has found.
     found: BTreeMap<PathBuf, FoundJob>,
     passed_over: usize,
-    /// The number of rescans since the last walk.
     rescans: u32,
     walked_at_ns: u64,
 }
 
 impl Discovery {
-    /// Creates a discovery of jobs by `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
+    /// Without inotify, only the rescan finds jobs.
     pub(crate) fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
         let (watches, error) = DirectoryWatches::new(WATCHES);
         let discovery = Self {
@@ -92,7 +89,6 @@ impl Discovery {
         (discovery, error)
     }
 
-    /// Returns the descriptor that is readable when something has changed.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.watches.descriptor()
     }
@@ -102,14 +98,14 @@ impl Discovery {
         self.watches.drain()
     }
 
-    /// Returns the number of directories of jobs that the last walk has left out, because there are too many.
-    /// A job may have several.
+    /// Directories of jobs that the last walk has left out, because there are too many. A job may have
+    /// several.
     pub(crate) const fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// Returns all jobs that exist, by their relative path, without a walk if the last one is still valid:
-    /// every directory is watched, and nothing has been reported. Walks at every `WALK_RESCANS`th call
+    /// All jobs that exist, by their relative path, without a walk if the last one is still valid: every
+    /// directory is watched, and nothing has been reported. Walks at every `WALK_RESCANS`th call
     /// nevertheless.
     pub(crate) fn rescan(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
         self.rescans += 1;
@@ -121,8 +117,8 @@ impl Discovery {
         self.found.clone()
     }
 
-    /// Returns all jobs that exist now, by their relative path. Watches every directory in which a job or a
-    /// part of its path may appear.
+    /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of
+    /// its path may appear.
     pub(crate) fn walk(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
         (self.rescans, self.walked_at_ns) = (0, now_ns);
         // A watch on a directory that was removed is forgotten before a directory of the same name is found.

@@ -8,11 +8,10 @@ use crate::lanes::EventRecord;
 use crate::request::LeaseRequest;
 use crate::targets::{TargetKey, TrackedTarget};
 
-/// The information by which the owner of a job is looked up.
+/// How to look up the owner of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnerHint {
     Name(Identifier),
-    /// The processes of the job.
     Processes,
 }
 
@@ -32,7 +31,7 @@ pub(crate) enum LifecycleEffect {
         found: FoundJob,
         /// True if the number is wanted.
         needs_number: bool,
-        /// The owner's name, if the numeric id is wanted.
+        /// Name of the owner, if the numeric id is wanted.
         owner: Option<Identifier>,
     },
     /// Look up the owner of a job, which may take a while. Then [`super::Lifecycle::owner_looked_up`]
@@ -46,7 +45,6 @@ pub(crate) enum LifecycleEffect {
     /// Stop watching a job that is not tracked any more, read its sources for the last time, close them, and
     /// record the end, dated in microseconds since the epoch.
     End(Identifier, Box<TrackedTarget>, i64),
-    /// Record an event in the data.
     Record(EventRecord),
     /// Report the number of jobs that are left out.
     ReportLeftOut(usize, Descriptors),

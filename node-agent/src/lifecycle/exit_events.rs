@@ -28,22 +28,22 @@ use super::cgroup_watches::{CgroupWatches, Changes, EVENTS, Watched, WatchedPath
 use super::exit_watcher::ExitWatcher;
 use crate::cgroups::JobCgroups;
 
-/// The most processes of one job that are watched; each takes a descriptor.
+/// Most processes of one job that are watched; each takes a descriptor.
 const LEADERS: usize = 16;
 
-/// The most cgroups of version 2 of one job that the exit watcher watches; each takes a descriptor.
+/// Most cgroups of version 2 of one job that the exit watcher watches; each takes a descriptor.
 const URGENT: usize = 64;
 
-/// The bytes of a list of processes that are read: only the first process is needed.
+/// Bytes of a list of processes that are read: only the first process is needed.
 const LIST_BYTES: u64 = 64;
 
-/// The key of inotify's events among those of the processes.
+/// Key of inotify's events among those of the processes.
 const INOTIFY: u64 = 0;
 
-/// The most consecutive fetches of events: a user who causes more meanwhile does not delay the supervisor.
+/// Most consecutive fetches of events: a user who causes more meanwhile does not delay the supervisor.
 const ROUNDS: usize = 64;
 
-/// The watches for the ends of the parts of all jobs.
+/// Watches for the ends of the parts of all jobs.
 #[derive(Debug)]
 pub(crate) struct ExitEvents {
     epoll: OwnedFd,
@@ -58,7 +58,7 @@ pub(crate) struct ExitEvents {
 struct WatchedJob {
     watched: WatchedPaths,
     leaders: BTreeMap<u64, Leader>,
-    /// The files of version 2 that the exit watcher watches, by their cgroups. Closing a file ends its watch.
+    /// Files of version 2 that the exit watcher watches, by their cgroups. Closing a file ends its watch.
     urgent: BTreeMap<PathBuf, File>,
 }
 
@@ -66,15 +66,12 @@ struct WatchedJob {
 #[derive(Debug)]
 struct Leader {
     pid: Pid,
-    /// The pidfd, readable when the process has ended. Closing it ends the watch.
+    /// Readable when the process has ended. Closing it ends the watch.
     _pidfd: OwnedFd,
 }
 
 impl ExitEvents {
-    /// Creates an instance without watches. Without inotify only processes that exist at a rescan are known.
-    ///
-    /// # Errors
-    /// Returns an error if no descriptor is available.
+    /// Without inotify only processes that exist at a rescan are known.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let cgroups = CgroupWatches::new();
@@ -91,12 +88,12 @@ impl ExitEvents {
         })
     }
 
-    /// Returns the descriptor that is readable when something has happened.
+    /// Readable when something has happened.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Returns the exit watcher, which notices the same ends at once.
+    /// Notices the same ends at once.
     pub(crate) const fn exit_watcher(&self) -> &Arc<ExitWatcher> {
         &self.exit_watcher
     }
@@ -142,8 +139,8 @@ impl ExitEvents {
         watched_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
     }
 
-    /// Returns the jobs in which something has happened since the last call; true if a part of the job has
-    /// ended. All of them should be rescanned.
+    /// Jobs in which something has happened since the last call; true if a part of the job has ended. All of
+    /// them should be rescanned.
     pub(crate) fn drain(&mut self) -> BTreeMap<Identifier, bool> {
         let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -169,8 +166,7 @@ impl ExitEvents {
         happened
     }
 
-    /// Returns the keys of the ready descriptors, without waiting; descriptors that were not returned stay
-    /// ready.
+    /// Keys of the ready descriptors, without waiting; descriptors that were not returned stay ready.
     fn ready(&self) -> Vec<u64> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -215,13 +211,13 @@ impl ExitEvents {
     }
 }
 
-/// Returns whether a file of `cgroup.events` belongs to the cgroup that has this directory now.
+/// True if a file of `cgroup.events` belongs to the cgroup that has this directory now.
 fn is_of(file: &File, directory: &Path) -> bool {
     let now = std::fs::metadata(directory.join(EVENTS)).map(|now| now.ino());
     now.is_ok_and(|now| file.metadata().is_ok_and(|file| file.ino() == now))
 }
 
-/// Returns the first process in the cgroup itself.
+/// First process in the cgroup itself.
 fn first_process(directory: &Path) -> Option<Pid> {
     let mut text = String::new();
     // A truncated text may end within a number, but never within the first.

@@ -18,15 +18,15 @@ use crate::clock;
 use crate::event_fd::EventFd;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// The limit of reads that it requests, over all jobs: per second in the long run, and in a burst. Ends in
+/// Limit of reads that it requests, over all jobs: per second in the long run, and in a burst. Ends in
 /// between share a read. All jobs of a node may end at once, and a user who may create cgroups of version 2
 /// may empty them at will.
 const READS: (u32, u32) = (200, 1000);
 
-/// The most events that are fetched at once.
+/// Most events that are fetched at once.
 const EVENTS: usize = 64;
 
-/// The key of the event that stops the watcher. Jobs' handles have 32 bits, so it differs from them.
+/// Key of the event that stops the watcher. Jobs' handles have 32 bits, so it differs from them.
 const STOP: u64 = u64::MAX;
 
 /// Waits for ends in one thread, and takes descriptors from others.
@@ -37,10 +37,6 @@ pub(crate) struct ExitWatcher {
 }
 
 impl ExitWatcher {
-    /// Creates a watcher without descriptors.
-    ///
-    /// # Errors
-    /// Returns an error if no descriptor is available.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let stop_event = EventFd::new()?;
@@ -49,9 +45,6 @@ impl ExitWatcher {
     }
 
     /// Waits for the end of a process, until its pidfd is closed.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel has no memory for it.
     pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // Once: the kernel reports the end, and reports it again when the parent has waited for the process.
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
@@ -59,9 +52,6 @@ impl ExitWatcher {
 
     /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: the cgroup becomes
     /// populated or empty, or is removed (cgroup-v2.rst).
-    ///
-    /// # Errors
-    /// Returns an error if the kernel has no memory for it, or if the file is not a cgroup's.
     pub(crate) fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // To the kernel, a file that was never read has changed (kernfs_generic_poll, fs/kernfs/file.c).
         pread(&file, &mut [0_u8; 64], 0)?;

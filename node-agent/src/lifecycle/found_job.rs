@@ -9,39 +9,35 @@ use crate::admission::{CgroupOwner, Descriptors};
 use crate::cgroups::{Captured, JobCgroups};
 use crate::targets::TargetKey;
 
-/// The result of a walk of discovery through the cgroups.
+/// Result of a walk of discovery through the cgroups.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    /// The jobs that exist now, by their paths relative to the hierarchies' roots.
+    /// Jobs that exist now, by their paths relative to the hierarchies' roots.
     pub(crate) found: BTreeMap<PathBuf, FoundJob>,
-    /// The registered jobs of which no cgroup is left.
+    /// Registered jobs of which no cgroup is left.
     pub(crate) vanished: Vec<TargetKey>,
-    /// The number of directories of jobs that were found and left out, because there are too many.
+    /// Directories of jobs that were found and left out, because there are too many.
     pub(crate) passed_over: usize,
-    /// The descriptors that jobs may need.
+    /// Descriptors that jobs may need.
     pub(crate) descriptors: Descriptors,
 }
 
-/// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundJob {
-    /// The captures of its path.
     pub(crate) captured: Captured,
     /// Its path relative to the hierarchies' roots.
     pub(crate) relative: PathBuf,
-    /// Its directories.
     pub(crate) cgroups: JobCgroups,
-    /// The owner of its directory, if that was looked up: its path names none, and jobs compete for room.
+    /// Owner of its directory, if that was looked up: its path names none, and jobs compete for room.
     pub(crate) directory_uid: Option<u32>,
 }
 
 impl FoundJob {
-    /// Returns the job's name according to its path.
     pub(crate) fn name(&self) -> Option<Identifier> {
         Identifier::escaped(self.captured.job.as_deref()?.as_bytes())
     }
 
-    /// Returns the scheduler that makes cgroups like these.
+    /// Scheduler that makes cgroups like these.
     pub(crate) fn scheduler(&self) -> Option<Identifier> {
         let is_any = |is: fn(&str) -> bool| self.relative.iter().filter_map(|part| part.to_str()).any(is);
         let name = if is_any(|part| part.starts_with("slurm") || part.ends_with("slurmstepd.scope")) {
@@ -54,13 +50,11 @@ impl FoundJob {
         Identifier::try_from(name).ok()
     }
 
-    /// Returns whether its path names the owner.
     pub(crate) const fn names_owner(&self) -> bool {
         self.captured.uid.is_some() || self.captured.user.is_some()
     }
 
-    /// Returns the owner according to its path, else that of its directory: a user who may create cgroups
-    /// owns them.
+    /// Owner according to its path, else that of its directory: a user who may create cgroups owns them.
     pub(crate) fn owner(&self) -> CgroupOwner {
         if self.names_owner() {
             (self.captured.uid, self.captured.user.clone())

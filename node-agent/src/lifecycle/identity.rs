@@ -11,21 +11,20 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::{JobCgroups, subdirectories};
 use crate::sources::process_list::listed;
 
-/// The most directories of one job that are searched for processes: its own, its steps' and its tasks'.
+/// Most directories of one job that are searched for processes: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
 
-/// The most processes of one job whose environment is read: the first has the number, if any.
+/// Most processes of one job whose environment is read: the first has the number, if any.
 const PROCESSES: usize = 16;
 
-/// The bytes of an environment that are read.
+/// Bytes of an environment that are read.
 const ENVIRONMENT_BYTES: u64 = 128 * 1024;
 
-/// The variable that holds the job's number. `DIGITS` is the most digits of the number.
+/// Variable that holds the job's number. `DIGITS` is the most digits of the number.
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 const DIGITS: usize = 10;
 
-/// Returns the user that owns all processes in a cgroup and below it, apart from root's; none if there are
-/// several.
+/// User that owns all processes in a cgroup and below it, apart from root's; none if there are several.
 pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {
     let mut owners = BTreeSet::new();
     let mut directories = vec![cgroup.to_owned()];
@@ -44,7 +43,7 @@ pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {
     owners.next().filter(|_| owners.next().is_none())
 }
 
-/// Returns the owner of a process: its directory's owner, proc(5).
+/// Owner of a process: its directory's owner, proc(5).
 pub(crate) fn owner_of(proc: &Path, process: u32) -> Option<u32> {
     directory_owner(&proc.join(process.to_string()))
 }
@@ -53,7 +52,7 @@ pub(crate) fn directory_owner(directory: &Path) -> Option<u32> {
     fs::metadata(directory).ok().map(|metadata| metadata.uid())
 }
 
-/// Returns the number of a job of Slurm, from the environment of one of its processes.
+/// Number of a job of Slurm, from the environment of one of its processes.
 pub(crate) fn job_number(proc: &Path, cgroups: &JobCgroups) -> Option<Identifier> {
     let processes = listed(cgroups.of_processes()?)?;
     processes.into_iter().take(PROCESSES).find_map(|pid| {

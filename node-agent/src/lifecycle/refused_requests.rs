@@ -8,8 +8,8 @@ use polymeter_proto::text::Text;
 
 use crate::request::{LeaseError, LeaseGrant, RefusedRequest, SamplingRequest};
 
-/// Returns the parts of `sampling` that `outcome` refuses: all of them in case of an error. For a granted
-/// lease, these are the unavailable metrics that were requested by name; a glob may miss some.
+/// Parts of `sampling` that `outcome` refuses: all of them in case of an error. For a granted lease, these
+/// are the unavailable metrics that were requested by name; a glob may miss some.
 pub(super) fn refused_by(
     sampling: &SamplingRequest,
     outcome: &Result<LeaseGrant, LeaseError>,

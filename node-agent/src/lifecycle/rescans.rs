@@ -7,7 +7,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 
 use crate::targets::{Now, TargetKey, Targets};
 
-/// The jobs that are to be rescanned because something happened in them; true if the job must still be read.
+/// Jobs that are to be rescanned because something happened in them; true if the job must still be read.
 #[derive(Debug, Default)]
 pub(super) struct PendingRescans(BTreeMap<TargetKey, bool>);
 
@@ -37,7 +37,7 @@ impl PendingRescans {
         urgent
     }
 
-    /// Returns the next job; true if it must be read.
+    /// Next job; true if it must be read.
     pub(super) fn next(&mut self) -> Option<(TargetKey, bool)> {
         self.0.pop_first()
     }

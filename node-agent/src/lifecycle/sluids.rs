@@ -13,11 +13,10 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::JobCgroups;
 use crate::targets::Now;
 
-/// The longest time without a process that has the job's number, in nanoseconds: a step starts right after
-/// its cgroups.
+/// Longest time without a process that has the job's number, in nanoseconds: a step starts right after its
+/// cgroups.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
-/// A job whose number is unknown so far.
 #[derive(Debug)]
 struct UnnumberedJob {
     cgroups: JobCgroups,
@@ -26,15 +25,13 @@ struct UnnumberedJob {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SluidMeaning {
-    /// The job with this id.
     Job(Identifier),
-    /// Unknown so far.
     Unknown,
     /// Not to be determined: the job is named by its SLUID. Returned once.
     GivenUp(Identifier),
 }
 
-/// The SLUIDs of existing cgroups.
+/// SLUIDs of existing cgroups.
 #[derive(Debug, Default)]
 pub(super) struct Sluids {
     known: BTreeMap<Identifier, Identifier>,
@@ -63,12 +60,12 @@ impl Sluids {
         self.known.insert(sluid, job_id);
     }
 
-    /// Returns the job that a SLUID stands for, if it is known.
+    /// Job that a SLUID stands for, if it is known.
     pub(super) fn known(&self, sluid: &Identifier) -> Option<&Identifier> {
         self.known.get(sluid)
     }
 
-    /// Returns the meaning of a SLUID, given the `number` from its processes.
+    /// Meaning of a SLUID, given the `number` from its processes.
     pub(super) fn resolve(
         &mut self,
         sluid: &Identifier,
@@ -97,7 +94,7 @@ impl Sluids {
         meaning
     }
 
-    /// Returns the cgroups of the jobs whose numbers are unknown; true if the search is to be given up.
+    /// Cgroups of the jobs whose numbers are unknown; true if the search is to be given up.
     pub(super) fn unnumbered(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
         self.unnumbered.values().map(move |job| (&job.cgroups, now.monotonic_ns >= job.until_ns))
     }

@@ -21,7 +21,6 @@ use crate::request::{
 };
 use crate::targets::{Now, Targets};
 
-/// Records the scheduler's facts of a tracked job in the data.
 pub(super) fn record_facts(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
@@ -80,8 +79,8 @@ fn set_gpu_devices(
     }
 }
 
-/// Returns the leases for the owner's requests at submission, as if the owner requested them now. A request
-/// of which nothing can be sampled yet is kept: the cgroup of another controller may follow.
+/// Leases for the owner's requests at submission, as if the owner requested them now. A request of which
+/// nothing can be sampled yet is kept: the cgroup of another controller may follow.
 pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Identifier) -> Vec<LeaseRequest> {
     let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
     let (Some(announced), Some(uid)) = (announced.get(job_id), owner_uid) else { return Vec::new() };
@@ -94,7 +93,6 @@ pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Iden
     announced.sampling.iter().cloned().map(lease).collect()
 }
 
-/// Requests the leases for the owner's requests at submission.
 pub(super) fn request_leases(
     announced: &AnnouncedJobs,
     targets: &Targets,
@@ -173,7 +171,6 @@ pub(super) fn scheduler_ended(
     }
 }
 
-/// Records the name, the resources and the command of a tracked job in the data.
 pub(super) fn record_details(job: Arc<Job>, details: JobDetails, out: &mut Vec<LifecycleEffect>) {
     if !details.is_empty() {
         let event = Event::JobDetails(JobDetailsUpdate { job: job.handle, details });

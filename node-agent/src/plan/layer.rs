@@ -5,36 +5,32 @@ use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
-/// The begins of the names of perf events.
+/// How the names of perf events begin.
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
-/// The begins of the names that are selected only by name, or by a glob that begins like them: call stacks
-/// tell far more than a value does, and cost more; named events have no instances of their own.
+/// How names begin that are selected only by name, or by a glob that begins like them: call stacks tell far
+/// more than a value does, and cost more; named events have no instances of their own.
 const NAMED_ONLY: [&str; 3] = ["stacks.", "perf.event.", "node.pmu"];
 
-/// A rule: the period of the selected metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The metrics.
     pub selector: Selector,
-    /// The period; none switches them off.
+    /// None switches the metrics off.
     pub period: Option<Period>,
 }
 
-/// The rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob
-/// with more letters before one with fewer, and of equal ones the last.
+/// Rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob with
+/// more letters before one with fewer, and of equal ones the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
     rules: Vec<Rule>,
 }
 
 impl Layer {
-    /// Creates a layer of these rules.
     pub const fn new(rules: Vec<Rule>) -> Self {
         Self { rules }
     }
 
-    /// Returns whether it has no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -43,13 +39,12 @@ impl Layer {
         &self.rules
     }
 
-    /// Returns the period of the metric `name` in this layer on a machine; none if it is off or not
-    /// mentioned.
+    /// Period of the metric `name` in this layer on a machine; none if it is off or not mentioned.
     pub fn period(&self, machine: Machine, name: &str) -> Option<Period> {
         self.period_where(|selector| selects(machine, selector, name))
     }
 
-    /// Returns the period of the metric `name` in this layer, if it is one of steps or tasks.
+    /// Period of the metric `name` in this layer, if it is one of steps or tasks.
     pub(super) fn step_period(&self, machine: Machine, name: &str) -> Option<Period> {
         self.period_where(|selector| selects_of_steps(machine, selector, name))
     }
@@ -60,7 +55,7 @@ impl Layer {
     }
 }
 
-/// Returns true if a selector selects the metric `name` itself, or one that is derived from it on a machine.
+/// True if a selector selects the metric `name` itself, or one that is derived from it on a machine.
 pub(crate) fn selects(machine: Machine, selector: &Selector, name: &str) -> bool {
     selects_itself(selector, name) || is_input(machine, selector, name)
 }
@@ -70,7 +65,6 @@ fn selects_itself(selector: &Selector, name: &str) -> bool {
     selector.matches(name) && begin.is_none_or(|begin| selector.as_str().starts_with(begin))
 }
 
-/// Returns true if a selector for steps or tasks selects the metric `name`.
 pub(super) fn selects_of_steps(machine: Machine, selector: &Selector, name: &str) -> bool {
     let is_selected = selector.matches(name) || is_input(machine, selector, name);
     is_selected && (!is_of_perf(name) || names_perf(selector))
@@ -80,7 +74,7 @@ fn is_input(machine: Machine, selector: &Selector, name: &str) -> bool {
     derived_from(machine, selector, name).next().is_some()
 }
 
-/// Returns the derived metrics that a selector selects, and of which the metric `name` is an input.
+/// Derived metrics that a selector selects and that have the metric `name` as an input.
 pub(super) fn derived_from(
     machine: Machine,
     selector: &Selector,
@@ -89,7 +83,7 @@ pub(super) fn derived_from(
     derived::select(selector).filter(move |derived| derived.has_input(machine, name))
 }
 
-/// Returns the metrics that a selector selects on a machine: for a derived one its inputs.
+/// Metrics that a selector selects on a machine: for a derived one its inputs.
 pub(crate) fn select(machine: Machine, selector: &Selector) -> Vec<Definition> {
     let mut selected = catalogue::select(selector);
     for derived in derived::select(selector) {
@@ -102,8 +96,8 @@ pub(crate) fn select(machine: Machine, selector: &Selector) -> Vec<Definition> {
     selected
 }
 
-/// Returns true if a selector selects nothing but perf events. Only such a one selects those of steps and
-/// tasks: each takes descriptors on every CPU for every step.
+/// True if a selector selects nothing but perf events. Only such a one selects those of steps and tasks: each
+/// takes descriptors on every CPU for every step.
 pub fn names_perf(selector: &Selector) -> bool {
     is_of_perf(selector.as_str())
 }

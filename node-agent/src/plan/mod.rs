@@ -18,7 +18,7 @@ pub use layer::{Layer, Rule, names_perf};
 use layer::{derived_from, selects_of_steps};
 pub(crate) use layer::{select, selects};
 
-/// The greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
+/// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
 
 /// A user's temporary change of the plan.
@@ -26,73 +26,67 @@ pub const MAX_STRETCH: u8 = 22;
 pub struct Lease {
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
-    /// The metrics.
     pub selector: Selector,
-    /// The longest period at which they are sampled.
+    /// Longest period at which they are sampled.
     pub period: Period,
-    /// The principal that requested it.
     pub principal: Principal,
-    /// The time at which it ends, in microseconds since the epoch, for answers and data.
+    /// End in microseconds since the epoch, for answers and data.
     pub until_us: i64,
-    /// The time at which it ends on the monotonic clock, in nanoseconds. This one decides, because the wall
-    /// clock may be set.
+    /// End on the monotonic clock, in nanoseconds. This one decides, because the wall clock may be set.
     pub ends_ns: u64,
 }
 
 /// A time in which hardware events are closed, so that other programs may use the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// The principal that requested it.
     pub principal: Principal,
-    /// The time at which it ends, in microseconds since the epoch, for answers.
+    /// End in microseconds since the epoch, for answers.
     pub until_us: i64,
-    /// The time at which it ends on the monotonic clock, in nanoseconds.
+    /// End on the monotonic clock, in nanoseconds.
     pub ends_ns: u64,
 }
 
 impl Release {
-    /// Returns the reason why a hardware event has no samples.
+    /// Reason why a hardware event has no samples.
     pub fn reason(&self) -> String {
         let by = self.principal.uid;
         format!("uid {by} has released the counters to other programs; `polymeter pmu resume` opens it again")
     }
 }
 
-/// The plan of one job, or of the node.
+/// Plan of one job, or of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The kind of machine, on which the inputs of derived metrics depend.
+    /// Kind of machine, on which the inputs of derived metrics depend.
     pub machine: Machine,
-    /// The administrator's baseline, which is guaranteed.
+    /// Administrator's baseline, which is guaranteed.
     pub baseline: Layer,
-    /// The rules from the registration of the job.
+    /// Rules from the registration of the job.
     pub registration: Layer,
-    /// The baseline of each step of a job.
+    /// Baseline of each step of a job.
     pub steps: Layer,
-    /// The baseline of each task of a step.
+    /// Baseline of each task of a step.
     pub tasks: Layer,
-    /// Users' temporary changes.
     pub leases: Vec<Lease>,
-    /// The releases of its hardware events.
     pub releases: Vec<Release>,
-    /// The number of times that the governor has doubled the periods of the leases.
+    /// How often the governor has doubled the periods of the leases.
     pub stretch: u8,
 }
 
 impl Plan {
-    /// Returns whether steps or tasks are sampled.
+    /// True if steps or tasks are sampled.
     pub fn wants_steps(&self) -> bool {
         !self.steps.is_empty()
             || !self.tasks.is_empty()
             || self.leases.iter().any(|lease| lease.level.is_some())
     }
 
-    /// Returns the period of a metric of each step or task.
+    /// Period of a metric of each step or task.
     pub fn step_period(&self, level: StepLevel, name: &str) -> Option<Period> {
         self.period_at(Some(level), name).map(|(period, _)| period)
     }
 
-    /// Returns the metrics that are sampled of a step or task.
+    /// Metrics that are sampled of a step or task.
     pub fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
         let rules = self.step_layer(level).rules().iter().filter(|rule| rule.period.is_some());
         let mut definitions =
@@ -108,13 +102,12 @@ impl Plan {
         }
     }
 
-    /// Returns the effective period of a metric, which is the shortest of all layers, and its layer.
+    /// Effective period of a metric, which is the shortest of all layers, and its layer.
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         self.period_at(None, name)
     }
 
-    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, and its
-    /// layer.
+    /// Effective period of a metric of steps or tasks, or of the whole job or node, and its layer.
     pub fn period_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Period, Cause)> {
         let (baseline, registration) = match level {
             None => (self.baseline.period(self.machine, name), self.registration.period(self.machine, name)),
@@ -126,8 +119,8 @@ impl Plan {
         baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
     }
 
-    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, with the
-    /// reason, on hardware without a refresh interval.
+    /// Effective period of a metric of steps or tasks, or of the whole job or node, with the reason, on
+    /// hardware without a refresh interval.
     pub fn in_force(&self, level: Option<StepLevel>, name: &str) -> Option<InForce> {
         let (period, cause) = self.period_at(level, name)?;
         let lease = self.lease(level, name).filter(|_| cause == Cause::Lease);
@@ -142,7 +135,6 @@ impl Plan {
         })
     }
 
-    /// Returns the derived metrics for which a rule or a lease samples the metric `name`.
     fn input_of(&self, level: Option<StepLevel>, name: &str) -> Vec<&'static str> {
         let layers = match level {
             None => vec![&self.baseline, &self.registration],
@@ -157,28 +149,27 @@ impl Plan {
         names.into_iter().collect()
     }
 
-    /// Returns the period of a lease for `period` that the governor has slowed; at most a day.
+    /// Period of a lease for `period` that the governor has slowed; at most a day.
     fn stretched(&self, period: Period) -> Period {
         let micros = period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
         Period::from_micros(micros).unwrap_or(Period::MAX)
     }
 
-    /// Returns the lease with the shortest period for a metric; of equal ones the one that ends last.
+    /// Lease with the shortest period for a metric; of equal ones the one that ends last.
     fn lease(&self, level: Option<StepLevel>, name: &str) -> Option<&Lease> {
         let fitting =
             self.leases.iter().filter(|lease| lease.level == level && lease.selects(self.machine, name));
         fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
-    /// Returns the metrics of one scope that are sampled of the whole job or node; whole families stand for
-    /// their instances.
+    /// Metrics of one scope that are sampled of the whole job or node; whole families stand for their
+    /// instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules = self.baseline.rules().iter().chain(self.registration.rules());
         let rules = rules.filter(|rule| rule.period.is_some());
         self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope)
     }
 
-    /// Returns the sampled metrics that the given selectors and the leases of a level select.
     fn select<'a>(
         &'a self,
         selectors: impl Iterator<Item = &'a Selector>,
@@ -203,7 +194,6 @@ impl Plan {
 }
 
 impl Lease {
-    /// Returns true if it selects the metric `name`.
     fn selects(&self, machine: Machine, name: &str) -> bool {
         match self.level {
             None => selects(machine, &self.selector, name),
@@ -212,7 +202,6 @@ impl Lease {
     }
 }
 
-/// Returns the metrics of steps and tasks that a selector selects.
 pub fn choose_of_steps(machine: Machine, selector: &Selector) -> Vec<Definition> {
     let mut chosen = select(machine, selector);
     chosen.retain(|definition| {
@@ -222,7 +211,6 @@ pub fn choose_of_steps(machine: Machine, selector: &Selector) -> Vec<Definition>
     chosen
 }
 
-/// Returns true if a metric is one that steps and tasks can have.
 fn is_of_steps(definition: &Definition) -> bool {
     definition.is_of_file() || definition.is_perf()
 }

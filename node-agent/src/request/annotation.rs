@@ -10,13 +10,10 @@ use crate::principal::Principal;
 /// An instant, or the begin or end of a phase, to be put into the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkSpec {
-    /// The requester.
     pub principal: Principal,
-    /// The job; none for the node.
+    /// None for the node.
     pub job_id: Option<Identifier>,
-    /// The name of the instant or phase.
     pub name: Identifier,
-    /// An instant, or the begin or end of a phase.
     pub kind: MarkKind,
 }
 
@@ -24,29 +21,26 @@ pub struct MarkSpec {
 /// the agent runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushSpec {
-    /// The requester.
+    /// Requester.
     pub principal: Principal,
-    /// The job; none for the node.
     pub job_id: Option<Identifier>,
-    /// The metric. The unit of a user's metric, whose name begins with `user.`, is [`Unit::Labelled`]; the
-    /// limits apply to these.
+    /// A user's metric, whose name begins with `user.`, has [`Unit::Labelled`]; the limits apply to these.
     pub metric: MetricDescriptor,
     pub value: f64,
-    /// The labels of the series, its unit among them.
+    /// Labels of the series, its unit among them.
     pub labels: Labels,
 }
 
 impl PushSpec {
-    /// Returns true for a value of a user's own metric.
+    /// True for a value of a user's own metric.
     pub(crate) fn is_users_own(&self) -> bool {
         self.metric.unit == Unit::Labelled
     }
 }
 
-/// The sums of the regions of a process, to be put into the data.
+/// Sums of the regions of a process, to be put into the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionsSpec {
-    /// The requester.
     pub principal: Principal,
     pub job_id: Identifier,
     /// True if the process ends.
@@ -54,30 +48,26 @@ pub struct RegionsSpec {
     pub regions: Vec<RegionSpec>,
 }
 
-/// The sums of a region of a process.
+/// Sums of a region of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionSpec {
-    /// The labels of its series.
+    /// Labels of its series.
     pub labels: Labels,
-    /// The values of [`polymeter_proto::catalogue::REGIONS`], in their order.
+    /// Values of [`polymeter_proto::catalogue::REGIONS`], in their order.
     pub values: [u64; REGIONS.len()],
 }
 
-/// The reason why a mark or a value is not put into the data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotateError {
-    /// Access is denied.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The job has as many user-supplied series as are allowed.
     #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
-    /// The job has as many regions of processes as are allowed. Those that were known before are recorded.
+    /// As many regions of processes as are allowed. Those that were known before are still recorded.
     #[error(
         "the job has reached the limit of {0} regions of processes on this node; those before it are recorded"
     )]
     TooManyRegions(usize),
-    /// The user has named as many metrics in all jobs as are allowed.
     #[error(
         "you have reached the limit of {0} names of metrics in all jobs on this node; use labels in place of names, or \
          names that you used before"
@@ -86,9 +76,8 @@ pub enum AnnotateError {
     /// A phase ends that has not begun on this node.
     #[error("no phase `{name}` has begun in this job on this node; {}", of_phase(name, similar.as_deref()))]
     NotBegun {
-        /// The name of the phase.
         name: Identifier,
-        /// The most similar name of a phase that has begun, if there is one.
+        /// Most similar name of a phase that has begun, if there is one.
         similar: Option<String>,
     },
     /// Too many arrived recently.
@@ -96,12 +85,10 @@ pub enum AnnotateError {
         "too many for this job: at most {per_second} a second in the long run; send fewer, or try again in a second"
     )]
     TooFast {
-        /// The allowed rate in the long run, per second.
         per_second: u32,
     },
 }
 
-/// Returns the remedy for a phase that has not begun.
 fn of_phase(name: &Identifier, similar: Option<&str>) -> String {
     match similar {
         Some(similar) => format!("did you mean `{similar}`?"),

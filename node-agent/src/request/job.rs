@@ -12,51 +12,40 @@ use polymeter_proto::text::Text;
 
 use crate::plan::Layer;
 
-/// A job to be tracked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
-    /// The scheduler's id of the job.
     pub job_id: Identifier,
-    /// The cluster whose scheduler runs the job.
+    /// Cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
-    /// The owner's numeric id.
     pub owner_uid: Option<u32>,
-    /// The owner's name.
     pub owner: Option<Identifier>,
-    /// Its cgroup directories, in any hierarchies.
+    /// Directories in any hierarchies.
     pub cgroups: Vec<PathBuf>,
-    /// The process whose descendants are the job, if it has no cgroups.
+    /// Process whose descendants are the job, if it has no cgroups.
     pub process: Option<u32>,
     /// Rules for metrics that are sampled beyond the baseline.
     pub sampling: Layer,
-    /// Further facts.
     pub facts: JobFacts,
-    /// Its name, its resources and its command.
     pub details: JobDetails,
 }
 
 /// A job that the scheduler starts on this node. It is tracked as soon as its cgroups exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartSpec {
-    /// The scheduler's id of the job.
     pub job_id: Identifier,
     /// Another id, which its cgroups carry.
     pub alias: Option<Identifier>,
-    /// The cluster whose scheduler runs the job.
+    /// Cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
-    /// The owner's numeric id.
     pub owner_uid: Option<u32>,
-    /// The owner's name.
     pub owner: Option<Identifier>,
-    /// The owner's sampling requests at submission, at most one for each level.
+    /// Owner's sampling requests at submission, at most one for each level.
     pub sampling: Vec<SamplingRequest>,
-    /// The owner's request at submission to release the hardware's counters.
+    /// Owner's request at submission to release the hardware's counters.
     pub pmu_release: Option<SubmittedRelease>,
     /// A sampling request at submission that cannot be parsed.
     pub refused: Option<RefusedRequest>,
-    /// Further facts from the scheduler.
     pub facts: JobFacts,
-    /// Its name and requested resources.
     pub details: JobDetails,
     /// Its GPUs on this node: numbers or UUIDs, `0,1`.
     pub gpu_devices: Option<Arc<str>>,
@@ -69,40 +58,34 @@ pub struct SamplingRequest {
     /// Steps or tasks of the job; none for the job as a whole.
     pub level: Option<StepLevel>,
     pub metrics: Vec<(Selector, Period)>,
-    /// The duration, in microseconds; none for the longest that is allowed.
+    /// Duration in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// A request of a job's owner at submission to close the hardware events of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubmittedRelease {
-    /// The duration, in microseconds; none for as long as the job runs.
+    /// Duration in microseconds; none for as long as the job runs.
     pub duration_us: Option<u64>,
 }
 
 /// A sampling request at submission that is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRequest {
-    /// The selector, or the request as it was written where it cannot be parsed.
+    /// Selector, or the request as it was written where it cannot be parsed.
     pub request: Text,
-    /// The requested period, where it can be parsed.
+    /// Requested period, where it can be parsed.
     pub period: Option<Period>,
-    /// The reason of the refusal.
     pub reason: Text,
 }
 
-/// The reason why a job is not tracked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// A job with this id is tracked already.
     #[error("a job with this id is already tracked; unregister it first")]
     Known,
-    /// Too many jobs are tracked.
     #[error(
         "limit of tracked jobs reached, on this node or for this user; unregister some, or raise LimitNOFILE of the agent"
     )]
     TooMany,
-    /// A directory that was named does not exist.
     #[error("no such cgroup directory: {}", .0.display())]
     NoSuchCgroup(PathBuf),
     /// None of the directories lies in a mounted cgroup hierarchy, and no process was named.

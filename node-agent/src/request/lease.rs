@@ -15,63 +15,57 @@ use crate::principal::Principal;
 /// A request to release the hardware events of a job, or of the node with all its jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRequest {
-    /// The requester.
     pub principal: Principal,
-    /// The job; none for the node.
     pub job_id: Option<Identifier>,
-    /// The time from which the duration counts, in microseconds since the epoch; none for now.
+    /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
-    /// The duration, in microseconds; none for the longest that is allowed.
+    /// Duration, in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
 /// A request for a lease: to sample at other periods for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// The requester.
     pub principal: Principal,
-    /// The job; none for the node's own metrics.
+    /// None for the node's own metrics.
     pub job_id: Option<Identifier>,
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
     pub metrics: Vec<(Selector, Period)>,
-    /// The time from which the duration counts, in microseconds since the epoch; none for now.
+    /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
-    /// The duration, in microseconds; none for the longest that is allowed.
+    /// Duration, in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// The effect of a granted lease.
+/// Effect of a granted lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseGrant {
-    /// The effective period of each selected metric.
+    /// Effective period of each selected metric.
     pub metrics: Vec<(String, Period)>,
-    /// The reasons why metrics are sampled less often than requested, by metric.
+    /// Reasons why metrics are sampled less often than requested, by metric.
     pub reasons: BTreeMap<String, String>,
     /// Selected metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// The predicted cost of all sampling of the job from now on.
+    /// Predicted cost of all sampling of the job from now on.
     pub cost: Cost,
-    /// The end of the lease, in microseconds since the epoch.
+    /// End of the lease, in microseconds since the epoch.
     pub until_us: i64,
-    /// The requested level, and the number of its steps or tasks that are sampled now.
+    /// Requested level, and how many of its steps or tasks are sampled now.
     pub step_targets: Option<(StepLevel, usize)>,
 }
 
-/// The cost of sampling, predicted from the measured cost of a read of each source.
+/// Cost of sampling, predicted from the measured cost of a read of each source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
     pub cpu_percent: f64,
-    /// Samples per second.
     pub samples_per_s: f64,
     /// Bytes per second on the wire.
     pub bytes_per_s: f64,
 }
 
-/// The reason why a lease is not granted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LeaseError {
-    /// Access is denied.
     #[error(transparent)]
     Access(#[from] AccessError),
     /// None of the selectors matches a metric of the job or of the node.
@@ -83,62 +77,53 @@ pub enum LeaseError {
         /// Steps or tasks; none for the job as a whole, or the node.
         level: Option<StepLevel>,
     },
-    /// The job has no cgroups, and therefore no known steps.
+    /// A job without cgroups has no known steps.
     #[error("the job has no cgroups, so its {}s are unknown; change the periods of the job as a whole", .0.as_str())]
     NoSteps(StepLevel),
-    /// None of the selected metrics can be sampled here: the metrics, at least one, with the reasons.
+    /// None of the selected metrics can be sampled here: at least one metric, each with the reason.
     #[error("none of these metrics is available here: {}", reasons_text(.0))]
     Unavailable(Vec<(String, String)>),
-    /// The period is below the shortest that is allowed for a metric.
+    /// Below the shortest period that is allowed for a metric.
     #[error("period {requested} refused: the shortest period allowed for {metric} is {shortest}")]
     TooShort {
         metric: String,
         requested: Period,
-        /// The shortest period that would be granted for all selected metrics.
+        /// Shortest period that would be granted for all selected metrics.
         shortest: Period,
     },
-    /// The duration is above the longest that is allowed.
     #[error("duration refused: the longest lease allowed is {longest}")]
     TooLong {
-        /// The longest duration that is allowed.
         longest: Period,
     },
-    /// The lease had expired when the request arrived.
     #[error(
         "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node and the collector"
     )]
     Expired,
-    /// The job has too many leases.
     #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
     TooMany(usize),
-    /// Leases have changed the periods of the job's metrics too often recently.
     #[error(
         "leases changed periods of this job too often: at most {per_minute} changes of a metric's period a minute in the \
          long run; try again in {wait_s} s"
     )]
     TooFast {
-        /// The allowed number of changes a minute in the long run.
+        /// Changes allowed a minute in the long run.
         per_minute: u32,
-        /// The time until the next change is allowed, in seconds.
+        /// Seconds until the next change is allowed.
         wait_s: u64,
     },
-    /// The lease would cost more than is allowed.
     #[error("{}", over_budget(limit, *cost, *instead))]
     OverBudget {
-        /// The budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
+        /// `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
         limit: &'static str,
-        /// The predicted cost.
         cost: Cost,
-        /// The period that would be granted instead for all metrics that were requested at a shorter one.
+        /// Period that would be granted instead for all metrics that were requested at a shorter one.
         instead: Option<Period>,
     },
 }
 
-/// The advice about metrics of steps and tasks.
 const OF_STEPS: &str =
     "available are metrics from files of cgroups, and perf events that are named (perf.instructions, perf.*)";
 
-/// The text of [`LeaseError::NothingChosen`].
 fn nothing_chosen(selectors: &[String], of_job: bool, level: Option<StepLevel>) -> String {
     let (owner, advice) = match (level, of_job) {
         (Some(StepLevel::Step), _) => ("steps", OF_STEPS),
@@ -156,13 +141,11 @@ fn nothing_chosen(selectors: &[String], of_job: bool, level: Option<StepLevel>) 
     format!("no metric of {owner} matches {}; {advice}", selectors.join(", "))
 }
 
-/// Lists unavailable metrics by reason.
 fn reasons_text(missing: &[(String, String)]) -> String {
     let groups = UnavailableGroup::by_reason(missing);
     groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The text of [`LeaseError::OverBudget`].
 fn over_budget(limit: &str, cost: Cost, instead: Option<Period>) -> String {
     let advice = match instead {
         Some(period) => format!("{period} would be granted"),

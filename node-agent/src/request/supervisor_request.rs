@@ -15,10 +15,9 @@ use crate::config::AgentConfig;
 use crate::delivery::tap::WatchReceiver;
 use crate::principal::Principal;
 
-/// A request to the supervisor, with the channel of its answer.
 #[derive(Debug)]
 pub enum SupervisorRequest {
-    /// Returns the state of the node and of all tracked jobs.
+    /// State of the node and of all tracked jobs.
     View(oneshot::Sender<View>),
     /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
     Register(Box<JobSpec>, RegistrationReply),
@@ -30,7 +29,6 @@ pub enum SupervisorRequest {
     Start(Box<StartSpec>, AnnouncementReply),
     /// Records the end of a job, with the scheduler's facts.
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
-    /// Grants a lease.
     Set(Box<LeaseRequest>, LeaseReply),
     /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps
     /// or tasks only. The answer is their number.
@@ -45,9 +43,9 @@ pub enum SupervisorRequest {
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Puts the sums of regions of a process into the data.
     Regions(Box<RegionsSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// Returns the catalogue, as a job or the node has it.
+    /// Catalogue, as a job or the node has it.
     Metrics(Principal, Option<Identifier>, MetricsReply),
-    /// Returns the state of one job or the node.
+    /// State of one job or the node.
     ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without
     /// any.
@@ -56,29 +54,24 @@ pub enum SupervisorRequest {
     Flush(oneshot::Sender<()>),
     /// Applies another configuration.
     Reload(Box<AgentConfig>),
-    /// Ends the supervisor.
     Stop,
 }
 
-/// The channel of one answer.
 pub type Reply<T> = oneshot::Sender<T>;
 
-/// The channel of the answer to a registration: the unavailable metrics, with the reasons.
+/// Answers with the unavailable metrics and the reasons.
 pub type RegistrationReply = Reply<Result<Vec<(String, String)>, RegisterError>>;
 
-/// The channel of the answer to the announcement of a job.
 pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
 
-/// The channel of the answer to a lease request.
 pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
 
-/// The channel of the answer to a release of hardware events: its end, and the metrics.
+/// Answers with the end of the release, in microseconds since the epoch, and the metrics.
 pub type ReleaseReply = Reply<Result<(i64, Vec<String>), LeaseError>>;
 
-/// The channel of the answer to a request to end leases: their number.
+/// Answers with the number of leases that end.
 pub type ResetReply = Reply<Result<usize, AccessError>>;
 
-/// The channel of the answer to a request for metrics.
 pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
 
 /// Creates a request with the channel of its answer.

@@ -26,7 +26,6 @@ use crate::targets::{
     LEVELS, Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep,
 };
 
-/// The owners of jobs.
 pub(super) const USERS: [u32; 3] = [7, 8, 9];
 
 /// A source that counts the open instances.
@@ -63,43 +62,40 @@ impl CustomSource for CountedSource {
     }
 }
 
-/// The jobs, the sampler and the data.
 #[derive(Debug)]
 pub(super) struct SimulatedEdge {
     pub(super) now: Now,
     random: Random,
-    /// The numbers of the jobs that exist; those whose cgroups carry a SLUID have the number in their
-    /// processes' environment only.
+    /// Numbers of the jobs that exist; those whose cgroups carry a SLUID have the number in their processes'
+    /// environment only.
     pub(super) numbers: BTreeMap<PathBuf, Identifier>,
-    /// The steps and tasks of these jobs.
     pub(super) steps: BTreeMap<PathBuf, BTreeMap<String, Step>>,
-    /// The jobs in which something has happened; true if a process or a cgroup has ended.
+    /// Jobs in which something has happened; true if a process or a cgroup has ended.
     pub(super) exits: BTreeMap<Identifier, bool>,
-    /// The number of jobs that are left out.
+    /// How many jobs are left out.
     pub(super) left_out: usize,
-    /// The jobs whose exits are watched: from the opening of their sources until their end has been handled.
+    /// Jobs whose exits are watched: from the opening of their sources until their end has been handled.
     watched: BTreeSet<Identifier>,
     /// All jobs that were ever sampled.
     pub(super) handles: BTreeMap<JobHandle, TargetKey>,
     ids: SessionIds,
     /// Metrics that no file contains.
     pub(super) missing: BTreeSet<&'static str>,
-    /// The refresh interval that hardware states from now on, by the first word of the metrics' names.
+    /// Refresh interval that hardware states from now on, by the first word of the metrics' names.
     pub(super) refresh_intervals: BTreeMap<String, Period>,
     sampled: BTreeMap<SourceId, Box<ActiveSource>>,
     /// Sources that the sampler has removed and not returned.
     removed: BTreeMap<SourceId, Box<ActiveSource>>,
-    /// The sources that are open, dormant ones included.
+    /// Number of open sources, dormant ones included.
     open: Arc<AtomicUsize>,
-    /// The period of each metric according to the data.
+    /// Period of each metric according to the data.
     recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Period>,
-    /// The job that was read out of schedule last.
+    /// Job that was read out of schedule last.
     last_read: Option<JobHandle>,
     ended: BTreeSet<JobHandle>,
 }
 
 impl SimulatedEdge {
-    /// Creates an edge without jobs, sources and data.
     pub(super) fn new(random: Random, now: Now) -> Self {
         Self {
             now,
@@ -157,8 +153,7 @@ impl SimulatedEdge {
         (opened.collect(), unavailable)
     }
 
-    /// Returns the number in the environment of a job's processes. There may be none yet, and users may
-    /// change it.
+    /// Number in the environment of a job's processes. There may be none yet, and users may change it.
     fn number_of(&mut self, found: &FoundJob) -> Option<Identifier> {
         assert!(found.captured.is_sluid, "{found:?} is named by its number");
         match self.random.below(10) {
@@ -178,7 +173,6 @@ impl SimulatedEdge {
         assert!(self.removed.insert(id, source).is_none());
     }
 
-    /// Returns the sources that the sampler has removed.
     pub(super) fn give_back(&mut self) {
         for (id, source) in std::mem::take(&mut self.removed) {
             drop(source);
@@ -186,7 +180,6 @@ impl SimulatedEdge {
         }
     }
 
-    /// Records an event in the data.
     fn record(&mut self, record: EventRecord) {
         let job = record.job.map(|job| job.handle);
         if let Event::JobEnded { job, .. } = record.event {
@@ -198,7 +191,6 @@ impl SimulatedEdge {
         }
     }
 
-    /// Records a change of the plan in the data.
     fn record_plan_change(&mut self, job: Option<JobHandle>, change: &PlanChange) {
         assert_eq!(job, change.job);
         assert!(change.level.is_none() || job.is_some(), "the node has no steps: {change:?}");
@@ -240,7 +232,7 @@ impl SimulatedEdge {
         assert_eq!(self.ids.sources.len(), left);
     }
 
-    /// Returns the handles of the jobs that have ended.
+    /// Jobs that have ended.
     pub(super) const fn ended(&self) -> &BTreeSet<JobHandle> {
         &self.ended
     }
@@ -330,8 +322,7 @@ impl Edge for SimulatedEdge {
         self.watched.remove(job_id);
     }
 
-    /// Returns the exits that are laid out, and others at any time. Those in jobs that are not watched are
-    /// not seen.
+    /// Exits that are laid out, and others at any time. Those in jobs that are not watched are not seen.
     fn exits(&mut self) -> BTreeMap<Identifier, bool> {
         let mut exits = std::mem::take(&mut self.exits);
         if self.random.percent(5) {
@@ -399,7 +390,6 @@ impl Edge for SimulatedEdge {
     }
 }
 
-/// Returns one of the numbers of jobs.
 pub(super) fn job_name(random: &mut Random) -> Identifier {
     Identifier::try_from(random.below(9).to_string()).unwrap()
 }

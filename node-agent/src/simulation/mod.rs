@@ -11,13 +11,12 @@ mod scenario;
 use random::Random;
 use scenario::Scenario;
 
-/// The number of seeds that the suite tries.
+/// Seeds that the suite tries.
 const SEEDS: u64 = 1_000;
 
 /// Seeds beyond those that have failed once.
 const FORMER_FAILURES: [u64; 1] = [7831];
 
-/// The number of external events of each seed.
 const EVENTS: u32 = 40;
 
 fn run(seed: u64) {

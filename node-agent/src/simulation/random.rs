@@ -16,22 +16,21 @@ impl Random {
         mixed
     }
 
-    /// Returns another sequence, which continues independently.
+    /// Splits off another sequence, which continues independently.
     pub(super) fn split(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// Returns a number from 0 to before `end`.
+    /// A number from 0 to before `end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// Returns true in `percent` of 100 cases.
+    /// True in `percent` of 100 cases.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns one of the elements.
     pub(super) fn choose<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }

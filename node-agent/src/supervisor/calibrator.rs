@@ -11,19 +11,16 @@ use tokio::sync::mpsc;
 
 use crate::admission::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 
-/// The interval of measurements. They cost some thousandths of a percent of a CPU.
+/// How often the machine is measured. It costs some thousandths of a percent of a CPU.
 pub(super) const EVERY: Duration = Duration::from_secs(30);
 
-/// The file that is read: the kernel generates its text anew each time, and every machine has it.
+/// Generated anew by the kernel each time, and on every machine.
 const FILE: &str = "/proc/self/stat";
 
-/// The pause between two rounds.
+/// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts a thread that measures the machine and sends the result.
-///
-/// # Errors
-/// Returns an error if no thread can be started.
 pub(super) fn start(times: mpsc::Sender<ExerciseTimes>) -> io::Result<()> {
     const STACK_BYTES: usize = 64 * 1024;
     let thread = std::thread::Builder::new().name("calibration".to_owned()).stack_size(STACK_BYTES);
@@ -42,7 +39,7 @@ fn measure() -> Option<ExerciseTimes> {
     Some(times)
 }
 
-/// Returns the CPU time of one round of an exercise, in nanoseconds.
+/// CPU time of one round of an exercise, in nanoseconds.
 fn cpu_ns(exercise: &Exercise, file: &File) -> u64 {
     let mut text = [0; 1024];
     let began_ns = clock::thread_cpu_ns();

@@ -6,20 +6,19 @@ use tracing::warn;
 
 use crate::clock::STEP_NS;
 
-/// The most by which two looks at a clock that is no longer being set differ, in nanoseconds.
+/// How much two looks at a clock that is no longer being set differ at most, in nanoseconds.
 const SAME_NS: u64 = 100_000_000;
 
-/// A watch of the wall clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
-    /// The time by which it was ahead at the last look, in nanoseconds.
+    /// How far it was ahead at the last look, in nanoseconds.
     ahead_ns: i64,
     has_warned: bool,
 }
 
 impl ClockWatch {
-    /// Returns true if the agent must begin anew, because the wall clock was set, and is `ahead_ns` of the
-    /// time by which the agent dates. It waits until it `is_free`: no job runs, and no sample waits.
+    /// True if the agent must begin anew, because the wall clock was set, and is `ahead_ns` of the time by
+    /// which the agent dates. It waits until it `is_free`: no job runs, and no sample waits.
     pub(super) fn must_begin_anew(&mut self, ahead_ns: i64, is_free: bool) -> bool {
         let before_ns = std::mem::replace(&mut self.ahead_ns, ahead_ns);
         let was_set = |ahead_ns: i64| ahead_ns.unsigned_abs() >= STEP_NS;

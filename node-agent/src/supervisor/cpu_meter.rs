@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use polymeter_service::clock;
 
-/// A meter of the CPU time since the last measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CpuMeter {
     at_ns: u64,
@@ -12,9 +11,8 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Returns the percentage of a CPU since the last call; none for the first call. The calling thread is
-    /// excluded: its work is requests of users, which have a budget of their own and which slower leases do
-    /// not reduce.
+    /// Percentage of a CPU since the last call; none for the first call. The calling thread is excluded: its
+    /// work is requests of users, which have a budget of their own and which slower leases do not reduce.
     pub(super) fn measure(&mut self) -> Option<f64> {
         let cpu_ns = clock::process_cpu_ns().saturating_sub(clock::thread_cpu_ns());
         let former = std::mem::replace(self, Self { at_ns: clock::monotonic_ns(), cpu_ns });

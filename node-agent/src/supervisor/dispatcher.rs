@@ -16,7 +16,6 @@ use crate::lifecycle::{Lifecycle, LifecycleEffect, Walk, look_up_owners, reopen}
 use crate::plan::Plan;
 use crate::targets::{SourceChanges, TargetKey, Targets, describe};
 
-/// The state machines, and the edge.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<E> {
     pub(crate) targets: Targets,
@@ -26,7 +25,6 @@ pub(crate) struct Dispatcher<E> {
 }
 
 impl<E: Edge> Dispatcher<E> {
-    /// Starts tracking the node.
     pub(crate) async fn start(&mut self) {
         let mut effects = Vec::new();
         self.lifecycle.start(&mut self.targets, &mut effects);
@@ -40,14 +38,12 @@ impl<E: Edge> Dispatcher<E> {
         self.apply(effects).await;
     }
 
-    /// Opens all files of a target anew.
     pub(crate) async fn files_changed(&mut self, key: &TargetKey) {
         let mut effects = Vec::new();
         reopen(&mut self.targets, key, &mut effects);
         self.apply(effects).await;
     }
 
-    /// Looks up unknown owners.
     pub(crate) async fn owners_wanted(&mut self) {
         let mut effects = Vec::new();
         look_up_owners(&mut self.targets, self.edge.now(), &mut effects);

@@ -14,40 +14,35 @@ use crate::lifecycle::FoundJob;
 use crate::request::{AnnouncementReply, JobSpec, RegistrationReply, StartSpec};
 use crate::targets::TargetKey;
 
-/// The longest wait for the name service. After that the user counts as unknown.
+/// Longest wait for the name service. After that the user counts as unknown.
 pub(super) const NAME_SERVICE: Duration = Duration::from_secs(2);
 
-/// The most threads that ask the name service. Beyond that a user counts as unknown; unknown owners are
-/// looked up again later.
+/// Most threads that ask the name service. Beyond that a user counts as unknown; unknown owners are looked up
+/// again later.
 const THREADS: usize = 64;
 
-/// The user to be looked up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct User {
-    /// The numeric id, if it is known.
     pub(super) uid: Option<u32>,
-    /// The name, if it is known.
     pub(super) name: Option<Identifier>,
     /// True if the name that the name service has for the numeric id is wanted.
     pub(super) wants_name: bool,
 }
 
-/// The purpose of a look-up.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Job(JobPurpose),
-    /// To track a job that is registered.
+    /// Track a job that is registered.
     Register(Box<JobSpec>, RegistrationReply),
-    /// To keep the announcement of a job.
+    /// Keep the announcement of a job.
     Announce(Box<StartSpec>, AnnouncementReply),
 }
 
-/// The purpose of a look-up that no request waits for.
 #[derive(Debug)]
 pub(crate) enum JobPurpose {
-    /// To track a job that discovery has found; with its number, if that was needed.
+    /// Track a job that discovery has found; with its number, if that was needed.
     Discover(FoundJob, Option<Identifier>),
-    /// To complete the owner of a tracked job.
+    /// Complete the owner of a tracked job.
     Complete(TargetKey, JobHandle),
 }
 
@@ -58,7 +53,7 @@ impl From<JobPurpose> for Purpose {
 }
 
 impl Purpose {
-    /// Returns what must not be looked up twice at a time.
+    /// What must not be looked up twice at a time.
     fn subject(&self) -> Option<Subject> {
         match self {
             Self::Job(JobPurpose::Discover(found, _)) => Some(Subject::Found(found.relative.clone())),
@@ -68,24 +63,20 @@ impl Purpose {
     }
 }
 
-/// A job that is looked up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Found(PathBuf),
     Tracked(JobHandle),
 }
 
-/// The result of a look-up.
 #[derive(Debug)]
 pub(crate) struct LookedUp<P> {
     pub(crate) purpose: P,
-    /// The numeric id, if it is known.
     pub(crate) uid: Option<u32>,
-    /// The name that was wanted, if it was found.
+    /// Name that was wanted, if it was found.
     pub(crate) name: Option<Identifier>,
 }
 
-/// The look-ups under way.
 #[derive(Debug)]
 pub(super) struct OwnerLookups {
     running: JoinSet<LookedUp<Purpose>>,
@@ -96,7 +87,7 @@ pub(super) struct OwnerLookups {
 }
 
 impl OwnerLookups {
-    /// Creates an instance that waits for each answer of the name service for at most `patience`.
+    /// Waits for each answer of the name service for at most `patience`.
     pub(super) fn new(patience: Duration) -> Self {
         let threads = Arc::new(Semaphore::new(THREADS));
         Self { running: JoinSet::new(), subjects: BTreeSet::new(), threads, patience }
@@ -115,7 +106,7 @@ impl OwnerLookups {
         None
     }
 
-    /// Returns the next result; none if no look-up is under way.
+    /// Next result; none if no look-up is under way.
     pub(super) async fn next(&mut self) -> Option<LookedUp<Purpose>> {
         let looked_up = self.running.join_next().await?.ok()?;
         if let Some(subject) = looked_up.purpose.subject() {

@@ -17,28 +17,27 @@ use tracing::info;
 
 use crate::lanes::Channels;
 
-/// The interval of measurements of a sampler with a high load, and of moves if no CPU is free.
+/// Interval of measurements of a sampler with a high load, and of moves if no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-/// The interval of measurements of any other sampler.
+/// Interval of measurements of any other sampler.
 const SPARSE: Duration = Duration::from_secs(2);
 
-/// The load, as a part of a CPU, from which a sampler is placed.
+/// Load, as a part of a CPU, from which a sampler is placed.
 const SOME: f64 = 0.002;
 
-/// The load, as a part of a CPU, from which the interval is `DENSE`.
+/// Load, as a part of a CPU, from which the interval is `DENSE`.
 const MUCH: f64 = 0.01;
 
-/// The part of the time for which a free CPU is idle at least.
+/// A free CPU is idle for at least this part of the time.
 const FREE: f64 = 0.5;
 
 /// Decides on which CPU the sampler's thread is woken.
 #[derive(Debug)]
 pub(super) struct Placement {
     channels: Arc<Channels>,
-    /// The CPUs on which the agent was started.
     allowed: Vec<usize>,
-    /// The CPU on which the thread is placed; none if the kernel decides.
+    /// None if the kernel decides.
     placed: Option<usize>,
     next_ns: Option<u64>,
     looked_ns: u64,
@@ -46,7 +45,7 @@ pub(super) struct Placement {
     ticks: BTreeMap<usize, Ticks>,
 }
 
-/// The time of a CPU since the machine was booted, in ticks.
+/// CPU time since the machine was booted, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
@@ -54,8 +53,7 @@ struct Ticks {
 }
 
 impl Placement {
-    /// Creates the placement of the sampler of `channels`. It acts only if the kernel leaves the thread on
-    /// its CPU.
+    /// Acts only if the kernel leaves the thread on its CPU.
     pub(super) fn new(channels: Arc<Channels>) -> Self {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
         // With a single CPU there is no choice, and no measurement.
@@ -64,7 +62,7 @@ impl Placement {
         Self { channels, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
     }
 
-    /// Returns the time of the next measurement; none if another program has placed the thread.
+    /// Time of the next measurement; none if another program has placed the thread.
     pub(super) const fn next_ns(&self) -> Option<u64> {
         self.next_ns
     }
@@ -92,7 +90,7 @@ impl Placement {
         self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));
     }
 
-    /// Returns true if no other program has placed the thread.
+    /// True if no other program has placed the thread.
     fn is_where_it_was_put(&self, thread: Pid) -> bool {
         let allowed = sched_getaffinity(Some(thread)).map(|set| members(&set));
         allowed.is_ok_and(|cpus| self.placed.map_or(cpus == self.allowed, |cpu| cpus == [cpu]))
@@ -138,7 +136,7 @@ fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
     here.or_else(freest).or_else(next).map(|(cpu, _)| *cpu)
 }
 
-/// Returns each CPU's ticks in the text of /proc/stat: `cpu0 user nice system idle iowait irq softirq steal`,
+/// Ticks of each CPU in the text of /proc/stat: `cpu0 user nice system idle iowait irq softirq steal`,
 /// proc_stat(5).
 fn ticks(text: &str) -> impl Iterator<Item = (usize, Ticks)> {
     text.lines().take_while(|line| line.starts_with("cpu")).filter_map(|line| {
@@ -159,8 +157,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the run time of a thread of this process, in nanoseconds: the first word of its schedstat
-/// (sched-stats.rst); 0 if it is unavailable.
+/// Run time of a thread of this process, in nanoseconds: the first word of its schedstat (sched-stats.rst); 0
+/// if it is unavailable.
 fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -8,11 +8,11 @@ use polymeter_service::clock;
 use crate::request::Availability;
 use crate::sources::{Opened, ReadBuffer, Reading, Unavailable};
 
-/// The reads of a source that was opened for trial. A first read, which locates the lines, does not count.
+/// Reads of a source that was opened for trial. A first read, which locates the lines, does not count.
 const READS: u32 = 5;
 
-/// Returns the availability of the metrics in `definitions` and their read time, by trial reads of the
-/// sources `opened` for them. The metrics in `unavailable` could not be opened.
+/// Availability of the metrics in `definitions` and their read time, by trial reads of the sources `opened`
+/// for them. The metrics in `unavailable` could not be opened.
 pub(super) fn try_out(
     definitions: &[Definition],
     opened: Vec<Opened>,
@@ -44,8 +44,8 @@ pub(super) fn try_out(
     found
 }
 
-/// Returns the time of a read, in nanoseconds: the lower median, so that a read during which the job had the
-/// CPU does not count.
+/// Time of a read, in nanoseconds: the lower median, so that a read during which the job had the CPU does not
+/// count.
 fn typical_ns(mut read: impl FnMut()) -> f64 {
     let mut times_ns: Vec<u64> = (1..READS)
         .map(|_| {

@@ -23,7 +23,7 @@ use crate::request::{
 use crate::sources::Source;
 use crate::targets::{Access, TargetKey, USER_SUPPLIED};
 
-/// The families of events that are selected by name only.
+/// Families of events that are selected by name only.
 const NAMED_EVENTS: [&str; 2] = ["perf.event.*", "node.pmu.*"];
 
 impl<E: Edge> Dispatcher<E> {
@@ -99,7 +99,7 @@ impl<E: Edge> Dispatcher<E> {
         Ok(ended)
     }
 
-    /// Returns the catalogue, as a target has it.
+    /// Catalogue, as a target has it.
     pub(crate) async fn metrics(
         &mut self,
         principal: Principal,
@@ -117,7 +117,6 @@ impl<E: Edge> Dispatcher<E> {
         Ok(metrics_of(target, &self.edge.read_times(), self.edge.counters_owner()))
     }
 
-    /// Tracks a job.
     pub(crate) async fn register(&mut self, registration: Registration) -> Result<(), RegisterError> {
         let (now, mut effects) = (self.edge.now(), Vec::new());
         self.lifecycle.register(&mut self.targets, registration, now, &mut effects)?;
@@ -319,7 +318,7 @@ impl Dispatcher<NodeEdge> {
         self.edge.command(Command::RecordUserValues(values)).await;
     }
 
-    /// Returns the source that counts users' values of a target; it is created for the first value.
+    /// Source that counts users' values of a target; it is created for the first value.
     async fn user_source(&mut self, key: &TargetKey) -> Option<SourceId> {
         let target = self.targets.get_mut(key)?;
         if let Some(id) = target.user_events.source {

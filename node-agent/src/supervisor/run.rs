@@ -34,20 +34,20 @@ use crate::rights::Rights;
 use crate::sources::{Target, follow_created_cgroups, machine};
 use crate::targets::{Access, Targets, TrackedTarget};
 
-/// The interval of measurements of the cost of sampling: long enough to average slow moments, and short
-/// enough to limit the load on jobs.
+/// Interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to
+/// limit the load on jobs.
 const MEASURE_CPU: Duration = Duration::from_secs(2);
 
-/// The interval at which samples are handed on while a client watches them.
+/// How often samples are handed on while a client watches them.
 const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
 
-/// The longest wait until the sampler has removed sources.
+/// Longest wait until the sampler has removed sources.
 const CONFIRMED: Duration = Duration::from_secs(2);
 
-/// The interval of attempts to determine jobs' numbers, in nanoseconds.
+/// How often numbers of jobs are looked for, in nanoseconds.
 const NUMBERS_NS: u64 = 20_000_000;
 
-/// The supervisor: the state machines with their edge, and the state of the loop.
+/// State machines with their edge, and the state of the loop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: AgentConfig,
@@ -60,7 +60,6 @@ pub(crate) struct Supervisor {
     rights: watch::Sender<Rights>,
 }
 
-/// The descriptors and clocks that the loop waits for.
 #[derive(Debug)]
 struct Waits {
     notices: AsyncFd<OwnedFd>,
@@ -103,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the watcher of exits, for a thread of its own; none if it is unavailable.
+    /// Watches exits in a thread of its own; none if it is unavailable.
     pub(crate) fn exit_watcher(&self) -> Option<Arc<ExitWatcher>> {
         self.core.edge.exit_events.as_ref().map(ExitEvents::exit_watcher).cloned()
     }
@@ -208,7 +207,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the descriptor that is readable when cgroups were created or removed.
+    /// Readable when cgroups were created or removed.
     fn cgroup_changes(&self) -> Option<AsyncFd<OwnedFd>> {
         waitable(self.core.edge.discovery.descriptor()?).ok()
     }
@@ -221,7 +220,7 @@ impl Supervisor {
         self.core.walked(walk).await;
     }
 
-    /// Returns the time of the next attempt to determine jobs' numbers.
+    /// When numbers of jobs are looked for next.
     fn next_numbers_ns(&self) -> Option<u64> {
         let now = now();
         let is_wanted = self.core.lifecycle.unnumbered_jobs(now).next().is_some();
@@ -268,22 +267,21 @@ impl Supervisor {
         }
     }
 
-    /// Returns true if the agent is to exit when idle, has been idle for a while, and the collector has
-    /// acknowledged everything.
+    /// True if the agent is to exit when idle, has been idle for a while, and the collector has acknowledged
+    /// everything.
     fn is_idle(&mut self) -> bool {
         let is_idle = self.core.lifecycle.is_idle(&self.core.targets, now());
         let outbox_bytes = self.core.edge.shared.counters.outbox_bytes.load(Relaxed);
         self.config.exit_when_idle && is_idle && outbox_bytes == 0
     }
 
-    /// Returns true if the wall clock was set, and the agent can begin anew with it.
+    /// True if the wall clock was set, and the agent can begin anew with it.
     fn must_begin_anew(&mut self) -> bool {
         let has_sent_all = self.core.edge.shared.counters.outbox_bytes.load(Relaxed) == 0;
         let is_free = self.core.targets.job_count() == 0 && has_sent_all;
         self.clock_watch.must_begin_anew(clock::ahead_ns(), is_free)
     }
 
-    /// Applies another configuration.
     async fn reload(&mut self, config: AgentConfig) {
         self.core.edge.reload(&config, config.jobs != self.config.jobs);
         self.core.targets.set_job_visibility(config.job_visibility);
@@ -365,7 +363,7 @@ impl Supervisor {
     }
 }
 
-/// Returns the plan of a job without any request, on a machine of this kind.
+/// Plan of a job without any request, on a machine of this kind.
 fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
     let AgentConfig { baseline, steps, tasks, .. } = config.clone();
     Plan { machine, baseline, steps, tasks, ..Plan::default() }

@@ -13,7 +13,7 @@ use crate::targets::{TrackedTarget, describe};
 pub(super) struct Handled {
     /// A source has ended, so that jobs may have ended.
     pub(super) is_gone: bool,
-    /// The ranks of processes that sources have found.
+    /// Ranks of processes that sources have found.
     pub(super) ranks: Vec<(SourceId, Vec<(u32, u32)>)>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> Handled {
     handled
 }
 
-/// Returns the target of a source, if it is still tracked.
+/// None if the target is not tracked any more.
 fn target_of(core: &mut Dispatcher<NodeEdge>, id: SourceId) -> Option<&mut TrackedTarget> {
     let key = core.edge.ids.sources.target(id)?;
     core.targets.get_mut(key)

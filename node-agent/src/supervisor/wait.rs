@@ -10,9 +10,6 @@ use tokio::io::unix::AsyncFd;
 use crate::kernel;
 
 /// Copies a descriptor for tokio to wait on.
-///
-/// # Errors
-/// Returns an error if no descriptor is available.
 pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
     kernel::async_descriptor(descriptor.try_clone_to_owned()?)
 }
@@ -39,7 +36,7 @@ pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
     }
 }
 
-/// Returns a timer with this period that skips missed ticks.
+/// Timer that skips missed ticks.
 pub(super) fn every(period: Duration) -> tokio::time::Interval {
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -14,7 +14,6 @@ use polymeter_proto::series::{
 use crate::lanes::Group;
 use crate::sources::Slot;
 
-/// The assigned ids of metrics, series and shapes.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
@@ -22,7 +21,7 @@ pub(crate) struct Ids {
     next_shape: u32,
 }
 
-/// The handles of jobs: each is assigned once in a session.
+/// Each handle is assigned once in a session.
 #[derive(Debug, Default)]
 pub(crate) struct JobHandles {
     next: u32,
@@ -36,7 +35,7 @@ impl JobHandles {
     }
 }
 
-/// The series of one job, or of the node: a source that is opened anew gets the same ids.
+/// Series of one job, or of the node: a source that is opened anew gets the same ids.
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {

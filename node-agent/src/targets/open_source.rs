@@ -21,7 +21,7 @@ pub(crate) struct SessionIds {
     pub(crate) sources: SourceIds,
 }
 
-/// The properties of a target that changes of its sources need.
+/// What changes of sources need to know of their target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceOwner<'a> {
     pub(crate) key: &'a TargetKey,
@@ -34,26 +34,25 @@ pub(crate) struct SourceOwner<'a> {
 pub(crate) struct OpenSource {
     pub(crate) id: SourceId,
     pub(crate) slots: Vec<Slot>,
-    /// The step or task of the source; none for the whole target.
+    /// None for the whole target.
     pub(crate) step: Option<Arc<Step>>,
     /// True if it stays open when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
-    /// The metrics that files provide in its place, which appeared later.
+    /// Metrics that files provide in its place, which appeared later.
     pub(super) replaced: BTreeSet<String>,
-    /// The lines of its text that have no series.
+    /// Lines of its text that have no series.
     pub(super) unknown_lines: UnknownLinesFound,
-    /// The finder of cgroups or processes that must be read with it.
+    /// Finds cgroups or processes that must be read with it.
     pub(super) below: Option<Finder>,
-    /// The descriptors of the perf events that were opened with it.
+    /// Descriptors of the perf events that were opened with it.
     pub(super) opened_descriptors: usize,
-    /// The refresh interval that its hardware states at this time.
+    /// Refresh interval that its hardware states at this time.
     pub(crate) stated_interval: RefreshInterval,
-    /// The refresh interval with which its groups were made: shorter periods are granted at this one.
+    /// Refresh interval with which its groups were made: shorter periods are granted at this one.
     pub(super) refresh_interval: Option<Period>,
 }
 
 impl OpenSource {
-    /// Creates the entry of a source that was opened with an id.
     pub(super) fn new(id: SourceId, source: &Source, step: Option<Arc<Step>>, below: Option<Finder>) -> Self {
         let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
         let stated_interval = source.refresh_interval();
@@ -89,19 +88,18 @@ impl OpenSource {
         self
     }
 
-    /// Returns the definitions of its slots, without those that are replaced.
+    /// Definitions of its slots, without those that are replaced.
     pub(super) fn provided(&self) -> impl Iterator<Item = &Definition> {
         let definitions = self.slots.iter().map(|slot| &slot.definition);
         definitions.filter(|definition| !self.replaced.contains(&definition.name()))
     }
 
-    /// Returns the definitions of those that files provide as well.
+    /// Definitions of those that files provide as well.
     pub(super) fn stand_ins(&self) -> impl Iterator<Item = &Definition> {
         self.provided().filter(|definition| definition.metric.is_of_kind(TEXT_FILE_KIND))
     }
 
-    /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its
-    /// hardware.
+    /// Period of one of its metrics in a plan; not shorter than the refresh interval of its hardware.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
         if self.replaced.contains(name) {
             return None;
@@ -113,7 +111,7 @@ impl OpenSource {
         planned.max(planned.and(self.refresh_interval))
     }
 
-    /// Returns the number of descriptors of its perf events.
+    /// Descriptors of its perf events.
     pub(super) fn perf_descriptors(&self) -> usize {
         self.opened_descriptors + self.below.as_ref().map_or(0, Finder::perf_descriptors)
     }
@@ -124,13 +122,13 @@ impl OpenSource {
     }
 }
 
-/// The changes of sources for the sampler.
+/// What has changed in the sources, for the sampler.
 #[derive(Debug, Default)]
 pub(crate) struct SourceChanges {
-    /// The commands, in order.
+    /// In order.
     pub(crate) commands: Vec<Command>,
-    /// The sources of a job that are read at once, before their first deadline.
+    /// Sources of a job that are read at once, before their first deadline.
     pub(crate) first_reading: Vec<SourceId>,
-    /// The metrics that are no longer sampled, or in part only, with the reasons.
+    /// Metrics that are no longer sampled, or in part only, with the reasons.
     pub(crate) missing: Vec<(String, String)>,
 }

@@ -11,14 +11,14 @@ use crate::sources::Unavailable;
 #[derive(Debug)]
 pub(super) struct OpenStep {
     pub(super) step: Arc<Step>,
-    /// The metrics for which its files were opened.
+    /// Metrics for which its files were opened.
     pub(super) files: Vec<Definition>,
-    /// The perf events that were opened, or are unavailable. An event that is opened again counts from 0;
+    /// Perf events that were opened, or are unavailable. An event that is opened again counts from 0;
     /// therefore only new ones are opened.
     pub(super) perf: Vec<Definition>,
-    /// The number of groups opened so far, so that each has a name of its own.
+    /// Groups opened so far, so that each has a name of its own.
     pub(super) perf_groups: usize,
-    /// The perf events that cannot be counted.
+    /// Perf events that cannot be counted.
     pub(super) missing: Vec<Unavailable>,
     /// True if one of its files exists but cannot be read now.
     pub(super) may_recover: bool,
@@ -26,12 +26,12 @@ pub(super) struct OpenStep {
     pub(super) is_stale: bool,
 }
 
-/// The sources that must be opened for a step or task.
+/// What must be opened for a step or task.
 #[derive(Debug)]
 pub(crate) struct WantedOfStep {
-    /// The metrics that they must provide.
+    /// Metrics that the sources must provide.
     pub(crate) definitions: Vec<Definition>,
-    /// The number of its first perf group.
+    /// Number of the first perf group.
     pub(crate) first_perf_group: usize,
     pub(super) files: Vec<Definition>,
     pub(super) new_perf: Vec<Definition>,

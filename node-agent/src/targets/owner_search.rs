@@ -1,24 +1,24 @@
 //! The search for the unknown owner of a job: often after something has happened in the job, rarely
 //! otherwise. Pure.
 
-/// The time after an event in which the job's processes are looked at again and again, in nanoseconds: a
-/// scheduler moves a process into the job first, and makes it the owner's a moment later.
+/// How long after an event the job's processes are looked at again and again, in nanoseconds: a scheduler
+/// moves a process into the job first, and makes it the owner's a moment later.
 const OFTEN_NS: u64 = 10_000_000_000;
 
-/// The time between two looks at the processes of a job in which nothing happens, in nanoseconds: another
-/// process in it may change its user.
+/// Time between two looks at the processes of a job in which nothing happens, in nanoseconds: another process
+/// in it may change its user.
 const RARELY_NS: u64 = 30_000_000_000;
 
-/// The time after which the name service is asked again for a name that it did not know, in nanoseconds.
+/// When the name service is asked again for a name that it did not know, in nanoseconds.
 const NAME_AGAIN_NS: u64 = 60_000_000_000;
 
-/// The search for the owner of one job.
+/// Search for the owner of one job.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerSearch {
-    /// The first search since the last event.
+    /// When the first search since the last event was.
     begun_ns: Option<u64>,
     searched_ns: u64,
-    /// The time of the last look-up in the name service.
+    /// When the name service was last asked.
     asked_ns: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl OwnerSearch {
         self.begun_ns = None;
     }
 
-    /// Returns true if the job's processes are to be looked at now.
+    /// True if the job's processes are to be looked at now.
     pub(crate) fn take_due(&mut self, now_ns: u64) -> bool {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let is_due = now_ns.saturating_sub(begun_ns) < OFTEN_NS
@@ -39,7 +39,7 @@ impl OwnerSearch {
         is_due
     }
 
-    /// Returns true if the name service is to be asked for the owner's name now.
+    /// True if the name service is to be asked for the owner's name now.
     pub(crate) fn take_name_due(&mut self, now_ns: u64) -> bool {
         let is_due = self.asked_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= NAME_AGAIN_NS);
         if is_due {
@@ -55,7 +55,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Returns the seconds from `seconds` at which a search is due, if each second is tried.
+    /// Lists the seconds from `seconds` at which a search is due, if each second is tried.
     fn due(search: &mut OwnerSearch, seconds: std::ops::Range<u64>) -> Vec<u64> {
         seconds.filter(|second| search.take_due(second * SECOND)).collect()
     }

@@ -11,16 +11,16 @@ use super::key::Now;
 use super::tracked_target::TrackedTarget;
 use crate::in_force::InForce;
 
-/// The levels of a plan: the whole target, its steps and its tasks.
+/// Whole target, its steps and its tasks.
 pub(crate) const LEVELS: [Option<StepLevel>; 3] = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
 
 impl TrackedTarget {
-    /// Returns the period of each sampled metric of the whole target, with the reason.
+    /// Period of each sampled metric of the whole target, with the reason.
     pub(crate) fn plan_in_force(&self) -> Vec<(String, InForce)> {
         self.plan_in_force_at(None)
     }
 
-    /// Returns the period of each sampled metric of steps or tasks, or of the whole target, with the reason.
+    /// Period of each sampled metric of steps or tasks, or of the whole target, with the reason.
     pub(crate) fn plan_in_force_at(&self, level: Option<StepLevel>) -> Vec<(String, InForce)> {
         let sampled = self.sources.sampled_at(level).into_iter();
         let in_force = sampled.filter_map(|(name, sources)| {
@@ -30,8 +30,8 @@ impl TrackedTarget {
         in_force.collect()
     }
 
-    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled
-    /// any more. Without `cause`, the cause is the layer whose period is in force.
+    /// What has changed since the plan was last recorded: new periods, and metrics that are not sampled any
+    /// more. Without `cause`, the cause is the layer whose period is in force.
     pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
         LEVELS.into_iter().flat_map(|level| self.plan_changes_at(level, cause, now)).collect()
     }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::key::TargetKey;
 use crate::lanes::SourceId;
 
-/// The ids in use, each with the target of its source.
 #[derive(Debug, Default)]
 pub(crate) struct SourceIds {
     targets: BTreeMap<SourceId, TargetKey>,
@@ -14,7 +13,6 @@ pub(crate) struct SourceIds {
 }
 
 impl SourceIds {
-    /// Assigns an id to a new source of a target.
     pub(crate) fn assign(&mut self, target: &TargetKey) -> SourceId {
         let id = self.free.pop_first().unwrap_or_else(|| {
             self.next += 1;
@@ -35,7 +33,7 @@ impl SourceIds {
         self.targets.get(&id)
     }
 
-    /// Returns the number of sources in the sampler, including those about to be returned.
+    /// Sources in the sampler, including those about to be returned.
     pub(crate) fn len(&self) -> usize {
         self.targets.len()
     }

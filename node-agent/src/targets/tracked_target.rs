@@ -20,28 +20,27 @@ use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// The most refused requests at submission of one job that are kept, enough for any reader.
+/// Most refused requests at submission of one job that are kept, enough for any reader.
 const REFUSED_REQUESTS: usize = 64;
 
-/// The limit of rescans of one job because something happened in it: per second in the long run, and in a
+/// How often one job is rescanned because something happened in it: per second in the long run, and in a
 /// burst. The begin and the end of a step cause some ten. A job above the limit is rescanned together with
 /// all others.
 const RESCANS: (u32, u32) = (20, 200);
 
-/// The longest validity of the findings of a trial, in nanoseconds: devices and events rarely change.
+/// How long the findings of a trial are valid at most, in nanoseconds: devices and events rarely change.
 const FINDINGS_AGE_NS: u64 = 60_000_000_000;
 
-/// The findings of trial reads, by the names of metrics.
+/// Findings of trial reads, by the names of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     since_ns: Option<u64>,
     found: BTreeMap<String, Availability>,
-    /// The numbers of the target's steps and tasks when they were last counted.
+    /// Steps and tasks of the target when they were last counted.
     step_counts: StepCounts,
 }
 
 impl Findings {
-    /// Returns the availability of each metric that was tried.
     pub(crate) const fn found(&self) -> &BTreeMap<String, Availability> {
         &self.found
     }
@@ -51,12 +50,10 @@ impl Findings {
         self.found.append(&mut found);
     }
 
-    /// Returns the numbers of the target's steps and tasks when they were last counted.
     pub(crate) const fn step_counts(&self) -> StepCounts {
         self.step_counts
     }
 
-    /// Records the numbers of the target's steps and tasks.
     pub(crate) const fn set_step_counts(&mut self, counts: StepCounts) {
         self.step_counts = counts;
     }
@@ -74,7 +71,6 @@ impl Findings {
     }
 }
 
-/// The requests at submission of one job that are not granted.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedRequests {
     /// Refused for good, and recorded in the data.
@@ -110,7 +106,7 @@ impl RefusedRequests {
     }
 }
 
-/// The budget for rescans of one job.
+/// Budget for rescans of one job.
 #[derive(Debug)]
 pub(crate) struct RescanBudget {
     bucket: TokenBucket,
@@ -137,7 +133,7 @@ impl RescanBudget {
         self.is_missed = true;
     }
 
-    /// Returns true once if a rescan was missed.
+    /// True once if a rescan was missed.
     pub(crate) const fn take_missed(&mut self) -> bool {
         std::mem::replace(&mut self.is_missed, false)
     }
@@ -151,9 +147,9 @@ pub(crate) struct TrackedTarget {
     pub(crate) plan: Plan,
     pub(crate) sources: SourceSet,
     pub(crate) findings: Findings,
-    /// The path at which discovery found it; none for a registered job.
+    /// Where discovery found it; none for a registered job.
     pub(crate) found_at: Option<PathBuf>,
-    /// The owner's numeric id, if it is known; it may become known later than the job.
+    /// Owner's numeric id, if it is known; it may become known later than the job.
     pub(crate) owner_uid: Option<u32>,
     /// Its GPUs on this node according to the scheduler.
     pub(crate) gpu_devices: Option<Arc<str>>,
@@ -161,14 +157,13 @@ pub(crate) struct TrackedTarget {
     pub(crate) refused: RefusedRequests,
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
-    /// The release of the hardware events of the whole node that is in force.
+    /// Release of the hardware events of the whole node that is in force.
     pub(crate) node_release: Option<Release>,
-    /// The period of each metric according to the data, of the whole target and of its steps and tasks.
+    /// Period of each metric according to the data, of the whole target and of its steps and tasks.
     pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Period>,
 }
 
 impl TrackedTarget {
-    /// Creates a target without sources.
     pub(crate) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
         let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
@@ -189,14 +184,13 @@ impl TrackedTarget {
         }
     }
 
-    /// Returns the release of its hardware events that is in force; of several the one that ends last.
+    /// Release of its hardware events that is in force; of several the one that ends last.
     pub(crate) fn release(&self) -> Option<Release> {
         let all = self.plan.releases.iter().copied().chain(self.node_release);
         all.max_by_key(|release| release.ends_ns)
     }
 
-    /// Returns the metrics that are sampled of a step or task: without hardware events while they are
-    /// released.
+    /// Metrics that are sampled of a step or task: without hardware events while they are released.
     pub(crate) fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
         let mut definitions = self.plan.step_definitions(level);
         if self.release().is_some() {
@@ -205,18 +199,18 @@ impl TrackedTarget {
         definitions
     }
 
-    /// Returns the job's handle; none for the node.
+    /// None for the node.
     pub(crate) fn handle(&self) -> Option<JobHandle> {
         self.job.as_ref().map(|job| job.handle)
     }
 
-    /// Returns true if the owner and the owner's name are unknown.
+    /// True if neither the owner nor the owner's name is known.
     pub(crate) fn lacks_owner_name(&self) -> bool {
         let has_name = self.job.as_ref().is_some_and(|job| job.descriptor.owner.is_some());
         self.owner_uid.is_none() && !has_name
     }
 
-    /// Returns the job's cgroups; none for other targets.
+    /// None for targets without cgroups.
     pub(crate) const fn cgroups(&self) -> Option<&JobCgroups> {
         match &self.target {
             Target::Cgroups(cgroups) => Some(cgroups),
@@ -224,24 +218,24 @@ impl TrackedTarget {
         }
     }
 
-    /// Returns the metrics that its plan wants: perf events, and the rest.
+    /// Metrics that its plan wants: perf events, and the rest.
     pub(crate) fn definitions(&self) -> (Vec<Definition>, Vec<Definition>) {
         let scopes: &[Scope] = if self.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
         let wanted = scopes.iter().flat_map(|scope| self.plan.definitions(*scope));
         wanted.partition(|definition| matches!(definition.metric.origins, [Origin::Perf(_)]))
     }
 
-    /// Returns the cgroup for which perf events are counted.
+    /// Cgroup for which perf events are counted.
     pub(crate) fn perf_cgroup(&self, mounts: &Mounts) -> Option<PathBuf> {
         self.cgroups().and_then(|cgroups| cgroups.perf_directory(mounts)).map(ToOwned::to_owned)
     }
 
-    /// Returns true if steps and tasks must be checked: some are wanted, or some are open.
+    /// True if steps and tasks must be checked: some are wanted, or some are open.
     pub(crate) fn may_have_steps(&self) -> bool {
         self.plan.wants_steps() || self.sources.has_steps()
     }
 
-    /// Returns the metrics of this target, or of its steps or tasks, that match a selector.
+    /// Metrics of this target, or of its steps or tasks, that match a selector.
     pub(crate) fn choose(&self, level: Option<StepLevel>, selector: &Selector) -> Vec<Definition> {
         if level.is_some() {
             return choose_of_steps(self.plan.machine, selector);
@@ -265,7 +259,7 @@ impl TrackedTarget {
         wanted
     }
 
-    /// Returns true if a metric is sampled.
+    /// True if a metric is sampled.
     pub(crate) fn samples(&self, name: &str) -> bool {
         let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)

@@ -11,30 +11,25 @@ use crate::config::JobVisibility;
 use crate::principal::Principal;
 use crate::request::AccessError;
 
-/// All tracked targets.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
     by_key: BTreeMap<TargetKey, TrackedTarget>,
-    /// The jobs that ordinary users may see.
     job_visibility: JobVisibility,
-    /// The names of users' own metrics.
     pub(crate) user_names: UserNames,
 }
 
 impl Targets {
-    /// Creates a registry without targets. `job_visibility` determines the jobs that ordinary users may see.
     pub(crate) fn new(job_visibility: JobVisibility) -> Self {
         Self { job_visibility, ..Self::default() }
     }
 
-    /// Changes the jobs that ordinary users may see.
     pub(crate) fn set_job_visibility(&mut self, job_visibility: JobVisibility) {
         self.job_visibility = job_visibility;
     }
 
-    /// Returns the target if the principal has this right to it. Every request that names a job is checked
-    /// here before any other look-up of the job. A job that the principal may not see takes the same path as
-    /// one that does not exist: one look-up, and no more.
+    /// Target, if the principal has this right to it. Every request that names a job is checked here before
+    /// any other look-up of the job. A job that the principal may not see takes the same path as one that
+    /// does not exist: one look-up, and no more.
     pub(crate) fn access(
         &self,
         principal: Principal,
@@ -84,12 +79,10 @@ impl Targets {
         self.by_key.iter_mut()
     }
 
-    /// Returns the keys of the targets for which `wanted` is true.
     pub(crate) fn keys_where(&self, wanted: impl Fn(&TrackedTarget) -> bool) -> Vec<TargetKey> {
         self.by_key.iter().filter(|(_, target)| wanted(target)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the number of tracked jobs.
     pub(crate) fn job_count(&self) -> usize {
         self.by_key.keys().flatten().count()
     }

@@ -15,51 +15,49 @@ use crate::principal::Principal;
 use crate::request::{AnnotateError, LeaseError};
 use polymeter_service::token_bucket::TokenBucket;
 
-/// The source name of users' values.
+/// Source name of users' values.
 pub(crate) const USER_SUPPLIED: &str = "pushed";
 
-/// The most series of one target that a user supplies.
+/// Most series of one target that a user supplies.
 const SERIES: usize = 256;
 
-/// The limit of marks of one target: per second in the long run, and in a burst. Each is a row of text.
+/// Limit of marks of one target: per second in the long run, and in a burst. Each is a row of text.
 const MARKS: (u32, u32) = (10, 10_000);
 
-/// The limit of user-supplied values of one target: per second in the long run, and in a burst.
+/// Limit of user-supplied values of one target: per second in the long run, and in a burst.
 const VALUES: (u32, u32) = (1_000, 5_000);
 
-/// The most regions of processes of one target. Each has five series.
+/// Most regions of processes of one target. Each has five series.
 const REGION_SHAPES: usize = 4_096;
 
-/// The limit of sums of regions of one target: per second in the long run, and in a burst. A process sends
-/// those that have changed once a second, and less often when they are refused.
+/// Limit of sums of regions of one target: per second in the long run, and in a burst. A process sends those
+/// that have changed once a second, and less often when they are refused.
 const REGION_SUMS: (u32, u32) = (500, 4_096);
 
-/// The same for the last sums of processes, which are kept when those before them use up the limit.
+/// Same for the last sums of processes, which are kept when those before them use up the limit.
 const LAST_REGION_SUMS: (u32, u32) = (100, 8_192);
 
-/// The limit of changes of the plan of one target that leases cause: per second in the long run, and in a
-/// burst. Each is a row, one for each metric whose period changes, also when the lease ends: a lease of all
-/// metrics causes some 200.
+/// Limit of changes of the plan of one target that leases cause: per second in the long run, and in a burst.
+/// Each is a row, one for each metric whose period changes, also when the lease ends: a lease of all metrics
+/// causes some 200.
 const PLAN_CHANGES: (u32, u32) = (5, 5_000);
 
-/// The most phases of one target that are known to have begun. Beyond, their ends are not checked.
+/// Most phases of one target that are known to have begun. Beyond, their ends are not checked.
 const PHASES: usize = 1_024;
 
-/// The most metrics that a user names in all jobs together. Each name is a row of the store that stays.
+/// Most metrics that a user names in all jobs together. Each name is a row of the store that stays.
 const NAMES: usize = 1_024;
 
-/// The time after which a name that was not used is forgotten, in nanoseconds: a day.
+/// Time after which a name that was not used is forgotten, in nanoseconds: a day.
 const NAME_NS: u64 = 86_400_000_000_000;
 
-/// The names of the metrics that each user supplies, over all jobs.
+/// Names of the metrics that each user supplies, over all jobs.
 #[derive(Debug, Default)]
 pub(crate) struct UserNames(BTreeMap<u32, BTreeMap<Identifier, u64>>);
 
 impl UserNames {
-    /// Notes the use of a name.
-    ///
-    /// # Errors
-    /// Returns an error if the user has used too many others in the last day, unless an administrator asks.
+    /// Notes the use of a name. Fails if the user has used too many others in the last day, unless an
+    /// administrator asks.
     pub(crate) fn note(
         &mut self,
         principal: Principal,
@@ -86,7 +84,7 @@ impl UserNames {
     }
 }
 
-/// The users' additions to the data of one target.
+/// Users' additions to the data of one target.
 #[derive(Debug)]
 pub(crate) struct UserEvents {
     marks: TokenBucket,
@@ -94,9 +92,9 @@ pub(crate) struct UserEvents {
     plan_changes: TokenBucket,
     region_sums: TokenBucket,
     last_region_sums: TokenBucket,
-    /// The phases that have begun and have not ended, with their number.
+    /// How many times each phase has begun and not ended.
     phases: BTreeMap<Identifier, u32>,
-    /// The source that counts the values; none before the first.
+    /// Counts the values; none before the first.
     pub(crate) source: Option<SourceId>,
     series: BTreeMap<(String, Labels), Arc<Shape>>,
     regions: BTreeMap<Labels, Arc<Shape>>,
@@ -120,19 +118,14 @@ impl Default for UserEvents {
 }
 
 impl UserEvents {
-    /// Takes one mark from the budget.
-    ///
-    /// # Errors
-    /// Returns an error if there were too many recently.
+    /// Takes one mark from the budget. Fails if there were too many recently.
     pub(crate) fn take_mark(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.marks.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: MARKS.0 }) }
     }
 
-    /// Notes a mark: the begin or the end of a phase.
-    ///
-    /// # Errors
-    /// Returns an error for the end of a phase that has not begun, if all begins are known.
+    /// Notes a mark: the begin or the end of a phase. Fails for the end of a phase that has not begun, if all
+    /// begins are known.
     pub(crate) fn note_mark(
         &mut self,
         name: &Identifier,
@@ -160,19 +153,14 @@ impl UserEvents {
         Ok(())
     }
 
-    /// Takes one value from the budget.
-    ///
-    /// # Errors
-    /// Returns an error if there were too many recently.
+    /// Takes one value from the budget. Fails if there were too many recently.
     pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.values.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
     }
 
-    /// Takes the sums of regions from the budget. `is_last` is true if their process ends.
-    ///
-    /// # Errors
-    /// Returns an error if there were too many recently.
+    /// Takes the sums of regions from the budget. `is_last` is true if their process ends. Fails if there
+    /// were too many recently.
     pub(crate) fn take_regions(
         &mut self,
         count: usize,
@@ -188,10 +176,8 @@ impl UserEvents {
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second }) }
     }
 
-    /// Returns the shape of a region of a process, which `assign` creates for its first sums.
-    ///
-    /// # Errors
-    /// Returns an error if there are too many.
+    /// Shape of a region of a process, which `assign` creates for its first sums. Fails if there are too
+    /// many.
     pub(crate) fn region_shape(
         &mut self,
         labels: &Labels,
@@ -213,10 +199,8 @@ impl UserEvents {
         self.plan_changes.charge(f64::from(count), now_ns);
     }
 
-    /// Returns an error if leases have changed the plan too often, unless an administrator asks.
-    ///
-    /// # Errors
-    /// Returns the limit, and the time until the next change is allowed.
+    /// Fails if leases have changed the plan too often, unless an administrator asks. The error holds the
+    /// limit, and the time until the next change is allowed.
     pub(crate) fn check_plan_changes(&self, principal: Principal, now_ns: u64) -> Result<(), LeaseError> {
         let mut plan_changes = self.plan_changes;
         let wait_s = plan_changes.debt_ns(now_ns).div_ceil(1_000_000_000);
@@ -226,19 +210,14 @@ impl UserEvents {
         Err(LeaseError::TooFast { per_minute: 60 * PLAN_CHANGES.0, wait_s })
     }
 
-    /// Returns an error if a user's series would be one too many.
-    ///
-    /// # Errors
-    /// Returns the limit.
+    /// Fails if a user's series would be one too many. The error holds the limit.
     pub(crate) fn check_room(&self, series: &(String, Labels)) -> Result<(), AnnotateError> {
         let fits = self.series.len() < SERIES || self.series.contains_key(series);
         if fits { Ok(()) } else { Err(AnnotateError::TooManySeries(SERIES)) }
     }
 
-    /// Returns the shape of a series, which `assign` creates for its first value.
-    ///
-    /// # Errors
-    /// Returns an error if the series is bounded, as those of users are, and there are too many.
+    /// Shape of a series, which `assign` creates for its first value. Fails if the series is bounded, as
+    /// those of users are, and there are too many.
     pub(crate) fn shape(
         &mut self,
         series: (String, Labels),

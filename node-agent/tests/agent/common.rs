@@ -22,12 +22,12 @@ pub(crate) fn descriptor() -> SessionDescriptor {
     }
 }
 
-/// Returns a delivery session whose outbox never fills.
+/// Delivery session whose outbox never fills.
 pub(crate) fn delivery() -> DeliverySession {
     DeliverySession::new(SESSION, descriptor(), 64 << 20, 0)
 }
 
-/// Returns a batch with one row for each of `shapes` shapes of `columns` columns; no series is in two shapes.
+/// Batch with one row for each of `shapes` shapes of `columns` columns; no series is in two shapes.
 pub(crate) fn flushed(shapes: u32, columns: u32) -> SampleBatch {
     let mut flushed = SampleBatch::default();
     for id in 0..shapes {

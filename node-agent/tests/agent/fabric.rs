@@ -41,7 +41,7 @@ fn ports_of_infiniband_are_sources_of_the_slow_lane() {
     );
 }
 
-/// Returns the series of each source of adapters, after files were added below `/sys/class/infiniband`.
+/// Series of each source of adapters, after files were added below `/sys/class/infiniband`.
 fn with_files(files: &[(&str, &str)]) -> BTreeMap<String, Vec<String>> {
     let root = machine("");
     for (path, text) in files {

@@ -39,7 +39,7 @@ pub(crate) fn open(root: &Path, selector: &str) -> (Vec<Opened>, Vec<Unavailable
     factory.open(&Target::Node(Arc::new(Counters::default())), &definitions)
 }
 
-/// Returns the names of the sources that a thread reads, each with its series.
+/// Names of the sources that a thread reads, each with its series.
 pub(crate) fn threaded(opened: &[Opened]) -> BTreeMap<&str, BTreeSet<String>> {
     let threaded = opened.iter().filter(|opened| matches!(opened.source, Source::Threaded(_)));
     let series = |opened: &Opened| {

@@ -14,7 +14,6 @@ use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Sends all that may be sent.
 fn send_all(delivery: &mut DeliverySession) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     while let Some(send) = delivery.next_send() {

@@ -15,7 +15,7 @@ use polymeter_service::spool::record::{HEAD_BYTES, Records};
 
 const LARGE: u64 = 1 << 30;
 
-/// Returns the batch that a delivery with `frames` frames of one sample writes to the spool at its end.
+/// Batch that a delivery with `frames` frames of one sample writes to the spool at its end.
 fn batch(frames: u32) -> (DeliverySession, SpoolBatch) {
     let mut delivery = delivery();
     delivery.use_spool();
@@ -24,7 +24,6 @@ fn batch(frames: u32) -> (DeliverySession, SpoolBatch) {
     (delivery, batch)
 }
 
-/// Returns the numbers of the frames.
 fn numbers(segment: &Segment) -> Vec<u64> {
     let number = |restored: &Restored| match restored {
         Restored::Frame(number, ..) => *number,

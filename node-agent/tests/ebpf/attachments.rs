@@ -105,7 +105,7 @@ fn programs_for_all_jobs_end_after_a_kill() {
     }
 }
 
-/// Returns the ids of the programs in the kernel with these names. Ids are never used again.
+/// Ids of the programs in the kernel with these names. Ids are never used again.
 fn ids(names: &[&str]) -> Vec<u32> {
     programs().into_iter().filter(|(_, name)| names.contains(&name.as_str())).map(|(id, _)| id).collect()
 }

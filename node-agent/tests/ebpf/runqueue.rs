@@ -25,7 +25,7 @@ tests![
 
 const RUNQUEUE: &str = "runqueue.*";
 
-/// The CPU time for which each process computes, in nanoseconds. Processes on one CPU wait as long for each
+/// CPU time for which each process computes, in nanoseconds. Processes on one CPU wait as long for each
 /// other.
 const WORK_NS: u64 = 300_000_000;
 

@@ -21,7 +21,7 @@ tests![
 
 const VFS: &str = "vfs.*";
 
-/// Returns the values of the file system of a directory, without the label of the mount: `read.count`,
+/// Values of the file system of a directory, without the label of the mount: `read.count`,
 /// `read.bucket{le=1}`.
 fn on(opened: &mut Opened, directory: &Path) -> BTreeMap<String, u64> {
     let device = fs::metadata(directory).unwrap().dev();

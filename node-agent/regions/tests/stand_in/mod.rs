@@ -11,14 +11,13 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-/// A process that sends sums.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) process: u64,
     pub(crate) rank: Option<u64>,
 }
 
-/// The sums of a region of a process.
+/// Sums of a region of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) name: String,
@@ -35,7 +34,6 @@ struct Received {
     regions: BTreeMap<(Process, String), Region>,
 }
 
-/// The stand-in.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) socket: PathBuf,

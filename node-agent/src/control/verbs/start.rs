@@ -91,7 +91,7 @@ fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
     }
 }
 
-/// The owner's plans: for the job as a whole, its steps and its tasks.
+/// Owner's plans: for the job as a whole, its steps and its tasks.
 fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields); 3] {
     [
         (None, "plan", &start.plan),

@@ -5,24 +5,24 @@ use polymeter_proto::wire::message::{SkipReason, ToCollector};
 use super::super::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
-/// The weight of a note in the window, in bytes: about the size of its message on the wire.
+/// Weight of a note in the window, in bytes: about the size of its message on the wire.
 const NOTE_BYTES: usize = 64;
 
 /// Frames that will never be stored.
 #[derive(Debug, Default)]
 pub struct Dropped {
-    /// The number of samples, which are counted as lost.
+    /// How many samples are counted as lost.
     pub samples: u64,
-    /// The events, which a later frame repeats: readers of the data need them.
+    /// A later frame repeats them: readers of the data need them.
     pub events: Vec<EventRecord>,
-    /// The frames. Their tallies must be repeated, too.
+    /// Their tallies must be repeated, too.
     pub frames: Vec<u64>,
 }
 
-/// The entries that an acknowledgement has freed.
+/// Entries that an acknowledgement has freed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The number of frames in memory.
+    /// Frames in memory.
     pub frames: u64,
     /// Segments that are not needed any more.
     pub segments: Vec<u64>,
@@ -31,9 +31,9 @@ pub struct Acknowledged {
 /// An entry that was read back from a segment.
 #[derive(Debug)]
 pub enum Restored {
-    /// A frame: its number, its bytes, its summary and its events.
+    /// Number, bytes, summary and events of a frame.
     Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
-    /// A note: the first and the last number of the dropped frames, their losses, and the reason.
+    /// First and last number of the dropped frames, their losses, and the reason.
     Skipped(u64, u64, LostSamples, SkipReason),
 }
 
@@ -51,7 +51,6 @@ impl Restored {
     }
 }
 
-/// The content of an entry.
 #[derive(Debug)]
 pub(super) enum What {
     Frame {
@@ -67,12 +66,11 @@ pub(super) enum What {
     Spilled,
 }
 
-/// One entry of the outbox.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// The segment on the disk that also holds it.
+    /// Segment on the disk that also holds it.
     pub(super) segment: Option<u64>,
     pub(super) what: What,
 }
@@ -85,7 +83,7 @@ impl Entry {
         !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
     }
 
-    /// Returns its weight in the window, in bytes.
+    /// Weight in the window, in bytes.
     pub(super) const fn weight(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -94,12 +92,12 @@ impl Entry {
         }
     }
 
-    /// Returns the bytes in memory that are not on the disk as well.
+    /// Bytes in memory that are not on the disk as well.
     pub(super) const fn own_bytes(&self) -> usize {
         if self.segment.is_none() { self.bytes() } else { 0 }
     }
 
-    /// Returns the bytes in memory.
+    /// Bytes in memory.
     pub(super) const fn bytes(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -111,7 +109,6 @@ impl Entry {
 /// An entry to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outgoing<'a> {
-    /// A frame's bytes.
     Frame(&'a [u8]),
     /// A note on dropped frames.
     Note(ToCollector),
@@ -122,12 +119,12 @@ pub enum Outgoing<'a> {
 /// A run of entries to be written to the disk next, the oldest first.
 #[derive(Debug)]
 pub struct Spill<'a> {
-    /// The number of the first entry.
+    /// Number of the first entry.
     pub first: u64,
-    /// The segment that ends just before it, which may be continued.
+    /// Segment that ends just before it, which may be continued.
     pub continues: Option<u64>,
-    /// The number of entries.
+    /// How many entries there are.
     pub entries: usize,
-    /// The records to be written.
+    /// Records to be written.
     pub records: Vec<Outgoing<'a>>,
 }

@@ -9,11 +9,9 @@ use super::entry::{Entry, What};
 use crate::delivery::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
-/// The most frames of which at least the numbers of samples are kept: some minutes, at the usual flush
-/// interval.
+/// Most frames of which at least the numbers of samples are kept: some minutes, at the usual flush interval.
 const FRAMES: usize = 1024;
 
-/// The content of an acknowledged frame or note.
 #[derive(Debug)]
 enum Content {
     Frame {
@@ -21,7 +19,7 @@ enum Content {
         summary: FrameSummary,
         events: Vec<EventRecord>,
     },
-    /// The bytes are gone; its samples can still be counted.
+    /// Without the bytes its samples can still be counted.
     Summary(LostSamples),
     Note {
         losses: LostSamples,
@@ -52,12 +50,12 @@ pub(super) struct KeptFrames {
     limit_bytes: usize,
     entries: VecDeque<KeptEntry>,
     bytes: usize,
-    /// The number of the oldest entries that have lost their bytes.
+    /// How many of the oldest entries have lost their bytes.
     reduced: usize,
 }
 
 impl KeptFrames {
-    /// Sets the limit; 0 keeps nothing.
+    /// 0 keeps nothing.
     pub(super) const fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
     }
@@ -66,7 +64,7 @@ impl KeptFrames {
         self.bytes
     }
 
-    /// Returns the number of the oldest frame or note.
+    /// Number of the oldest frame or note.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.first)
     }
@@ -164,7 +162,7 @@ fn push(taken: &mut Vec<Entry>, entry: Entry) {
     taken.push(Entry { first, last, segment, what });
 }
 
-/// Returns a note on frames that were acknowledged before, and of which nothing is kept.
+/// Makes a note on frames that were acknowledged before, and of which nothing is kept.
 fn unknown(first: u64, last: u64) -> Entry {
     let what = What::Skipped { losses: LostSamples::default(), reason: SkipReason::AlreadyAcknowledged };
     Entry { first, last, segment: None, what }

@@ -39,17 +39,16 @@ pub struct Outbox {
     bytes: usize,
     own_bytes: usize,
     next_sequence: u64,
-    /// The number of entries under way: sent since sending last started over.
+    /// How many entries are under way: sent since sending last started over.
     under_way: usize,
     under_way_bytes: usize,
-    /// The newest sequence number that was ever sent.
+    /// Newest sequence number that was ever sent.
     sent_through: u64,
     /// Frames that were acknowledged.
     kept: KeptFrames,
 }
 
 impl Outbox {
-    /// Creates an empty outbox for at most `limit_bytes` of frames.
     pub fn new(session: SessionId, limit_bytes: usize) -> Self {
         Self {
             session,
@@ -65,17 +64,15 @@ impl Outbox {
         }
     }
 
-    /// Returns the session of the frames.
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Returns the sequence number of the next frame to be added.
+    /// Sequence number of the next frame to be added.
     pub const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Returns the bytes of the frames in memory.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -85,7 +82,7 @@ impl Outbox {
         self.entries.is_empty()
     }
 
-    /// Returns the number of the oldest frame without an acknowledgement, or of the next frame.
+    /// Number of the oldest frame without an acknowledgement, or of the next frame.
     pub fn oldest(&self) -> u64 {
         self.entries.front().map_or(self.next_sequence, |entry| entry.first)
     }
@@ -95,12 +92,11 @@ impl Outbox {
         self.kept.set_limit(limit_bytes);
     }
 
-    /// Returns the number of the oldest frame that may be sent again.
+    /// Number of the oldest frame that may be sent again.
     pub fn oldest_kept(&self) -> u64 {
         self.kept.oldest().unwrap_or_else(|| self.oldest())
     }
 
-    /// Returns the bytes of acknowledged frames.
     pub const fn kept_bytes(&self) -> usize {
         self.kept.bytes()
     }
@@ -110,7 +106,7 @@ impl Outbox {
         self.under_way > 0
     }
 
-    /// Returns the bytes that were sent and are not acknowledged.
+    /// Bytes that were sent and are not acknowledged.
     pub const fn bytes_under_way(&self) -> usize {
         self.under_way_bytes
     }
@@ -199,7 +195,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the next entry to be sent, in the order of the sequence.
+    /// Next entry to be sent, in the order of the sequence.
     pub fn next_outgoing(&self) -> Option<Outgoing<'_>> {
         self.entries.get(self.under_way).map(|entry| self.outgoing(entry))
     }
@@ -304,7 +300,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the position of the entry with `sequence`, or of the first entry behind it.
+    /// Position of the entry with `sequence`, or of the first entry behind it.
     fn position(&self, sequence: u64) -> usize {
         self.entries.partition_point(|entry| entry.last < sequence)
     }

@@ -22,8 +22,8 @@ impl Outbox {
         outbox
     }
 
-    /// Returns the entries to be written to the disk next: the oldest that are not there, of about
-    /// `most_bytes`. Entries under way are included, so that the disk has no gaps.
+    /// Entries to be written to the disk next: the oldest that are not there, of about `most_bytes`. Entries
+    /// under way are included, so that the disk has no gaps.
     pub fn spill(&self, most_bytes: usize) -> Option<Spill<'_>> {
         let is_new = |entry: &Entry| entry.segment.is_none() && entry.is_worth_keeping();
         let begin = self.entries.iter().position(is_new)?;

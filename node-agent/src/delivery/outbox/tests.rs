@@ -12,7 +12,6 @@ use super::*;
 
 const SESSION: SessionId = SessionId(1);
 
-/// Returns a summary of `samples` samples of one source.
 fn summary(samples: u64, at_us: i64) -> FrameSummary {
     let source = "stat".try_into().unwrap();
     let period = Period::SECOND;

@@ -15,11 +15,10 @@ use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::Dropped;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of
+/// Longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of
 /// silence.
 const HEARTBEAT_NS: u64 = 30_000_000_000;
 
-/// The samples of a frame.
 #[derive(Debug, Clone, Copy)]
 struct Samples<'a> {
     batch: &'a Batch,
@@ -37,7 +36,6 @@ impl Samples<'_> {
 }
 
 impl DeliverySession {
-    /// Puts a sample batch into the outbox.
     pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
         let first = self.outbox.next_sequence();
         let is_heartbeat_due = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;

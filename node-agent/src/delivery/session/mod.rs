@@ -18,20 +18,18 @@ use self::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing};
 
-/// The most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
+/// Most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// The first wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each
-/// time.
+/// First wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
 const RESEND_NS: u64 = 5_000_000_000;
-/// The longest wait for an acknowledgement, in nanoseconds.
+/// Longest wait for an acknowledgement, in nanoseconds.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
 
-/// The number of refusals after which a frame is given up. A frame that was damaged in transit is accepted
-/// when it is sent again; one that is refused for its contents would block all frames behind it forever.
+/// Refusals after which a frame is given up. A frame that was damaged in transit is accepted when it is sent
+/// again; one that is refused for its contents would block all frames behind it forever.
 pub const REFUSALS: u32 = 3;
 
-/// The next thing to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextSend<'a> {
     Frame(&'a [u8]),
@@ -41,7 +39,7 @@ pub enum NextSend<'a> {
 }
 
 impl NextSend<'_> {
-    /// Returns the bytes; none of a segment.
+    /// Bytes to send; none of a segment.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Frame(bytes) => bytes,
@@ -51,23 +49,20 @@ impl NextSend<'_> {
     }
 }
 
-/// The result of a message of the collector, for the log.
+/// Result of a message of the collector, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionNotice {
-    /// Nothing to be logged.
     Ordinary,
-    /// The collector refuses frames, for the first time since it accepted one.
+    /// Refused for the first time since the collector accepted a frame.
     Refused {
-        /// The reason of the refusal.
         reason: String,
     },
     /// A frame was given up, and its samples are counted as lost.
     GivenUp {
-        /// The number of the frame.
+        /// Number of the frame.
         sequence: u64,
-        /// The number of its samples.
+        /// How many samples it has.
         samples: u64,
-        /// The reason of the refusal.
         reason: String,
     },
 }
@@ -85,7 +80,7 @@ pub struct DeliveryCounts {
     pub events_dropped: u64,
 }
 
-/// The agent's side of one session.
+/// Agent's side of one session.
 #[derive(Debug)]
 pub struct DeliverySession {
     session: SessionId,
@@ -99,22 +94,20 @@ pub struct DeliverySession {
     dictionary: VecDeque<Vec<u8>>,
     resend_at_ns: Option<u64>,
     resend_after_ns: u64,
-    /// The frame that was refused last, and the number of its refusals.
+    /// Frame that was refused last, and how often.
     refused: (u64, u32),
     refusal_logged: bool,
     counts: DeliveryCounts,
     spool_mode: SpoolMode,
-    /// The time of the newest frame.
+    /// When the newest frame was made.
     framed_ns: u64,
-    /// The time since which data wait without an acknowledgement or, if later, at which all waiting data were
-    /// on the disk.
+    /// Since when data wait without an acknowledgement or, if later, all waiting data have been on the disk.
     quiet_since_ns: u64,
     /// Segments that are not needed any more.
     released: Vec<u64>,
 }
 
 impl DeliverySession {
-    /// Creates a new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
         let (outbox, builder) =
             (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, outbox_bytes, now_ns));
@@ -126,7 +119,7 @@ impl DeliverySession {
         self.outbox.keep_acknowledged(limit_bytes);
     }
 
-    /// Returns the next frame or message to be sent; none if there is none, or the window is full.
+    /// Next frame or message to be sent; none if there is none, or the window is full.
     pub fn next_send(&self) -> Option<NextSend<'_>> {
         if let Some(message) = self.dictionary.front() {
             return Some(NextSend::Message(message.clone()));
@@ -237,7 +230,7 @@ impl DeliverySession {
         }
     }
 
-    /// Returns the latest time for the next call of [`DeliverySession::advance`] and, with a spool, of
+    /// Latest time for the next call of [`DeliverySession::advance`] and, with a spool, of
     /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
@@ -264,7 +257,6 @@ impl DeliverySession {
         self.outbox.bytes()
     }
 
-    /// The counts of samples and frames.
     pub const fn counts(&self) -> DeliveryCounts {
         self.counts
     }

@@ -2,14 +2,13 @@
 
 use polymeter_proto::wire::dictionary::Entry;
 
-/// The use of the spool by a session.
+/// How a session uses the spool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SpoolMode {
-    /// There is no spool.
     Off,
     /// Frames without room are written to it.
     On {
-        /// The segment that was written last, and its version of the dictionary.
+        /// Segment that was written last, and its version of the dictionary.
         written: Option<(u64, u64)>,
     },
     /// All frames come from it: those of an earlier process, with the dictionary of the segments that were

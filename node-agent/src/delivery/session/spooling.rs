@@ -15,8 +15,8 @@ use crate::delivery::spool::segment::Segment;
 use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
 use crate::lanes::SampleBatch;
 
-/// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds
-/// the loss when the agent is killed while the collector is away, and the rate of writes to the disk.
+/// Longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds the
+/// loss when the agent is killed while the collector is away, and the rate of writes to the disk.
 const SPILL_NS: u64 = 5_000_000_000;
 
 impl DeliverySession {
@@ -41,13 +41,13 @@ impl DeliverySession {
         }
     }
 
-    /// Returns the time at which frames are written to the disk because nothing was acknowledged.
+    /// When frames are written to the disk because nothing was acknowledged.
     pub(super) fn spill_at_ns(&self) -> Option<u64> {
         let waits = matches!(self.spool_mode, SpoolMode::On { .. }) && self.outbox.bytes() > 0;
         waits.then_some(self.quiet_since_ns + SPILL_NS)
     }
 
-    /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above
+    /// Takes the batch to be written to the spool now, whose open segment is `open`: if the outbox is above
     /// its limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
     pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<SpoolBatch> {
         let SpoolMode::On { written } = self.spool_mode else { return None };
@@ -105,8 +105,8 @@ impl DeliverySession {
         self.outbox.restored(segment, read.restored)
     }
 
-    /// Returns the size after which a new segment begins, in bytes. A segment is in memory as a whole when it
-    /// is read back.
+    /// Size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read
+    /// back.
     pub fn segment_bytes(&self) -> usize {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
@@ -115,7 +115,7 @@ impl DeliverySession {
         self.session
     }
 
-    /// Returns the segments that are not needed any more.
+    /// Segments that are not needed any more.
     pub fn released(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.released)
     }

@@ -13,58 +13,52 @@ use polymeter_service::spool::{self, Key, SpoolError};
 
 use self::segment::Segment;
 
-/// The size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is
+/// Size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is
 /// removed as a whole.
 pub const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// The most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is
-/// not of this program.
+/// Most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is not
+/// of this program.
 const READ_BYTES: u64 = 4 * SEGMENT_BYTES as u64;
 
 /// A batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The spool has no room left within its limit.
     #[error("the spool is full; raise `spool_bytes`, or check why the collector is not reachable")]
     Full,
-    /// The disk has a fault or is full.
     #[error(transparent)]
     Spool(#[from] SpoolError),
 }
 
-/// A batch to be kept.
 #[derive(Debug)]
 pub struct SpoolBatch {
     pub session: SessionId,
-    /// The number of the first frame or note.
+    /// First frame or note.
     pub first: u64,
-    /// The number of entries of the outbox.
+    /// Entries of the outbox.
     pub entries: usize,
-    /// The segment to be continued, as [`Spool::open_segment`] returned it; none for a new one.
+    /// Segment to be continued, as [`Spool::open_segment`] returned it; none for a new one.
     pub continues: Option<u64>,
-    /// The encoded records.
+    /// Encoded records.
     pub bytes: Vec<u8>,
 }
 
-/// The segments of this process and of earlier ones.
+/// Segments of this process and of earlier ones.
 #[derive(Debug)]
 pub struct Spool(spool::Spool);
 
 impl Spool {
     /// Opens the spool in `directory`, for at most `limit_bytes`. Creates the directory if it does not exist.
-    ///
-    /// # Errors
-    /// Returns an error if the directory cannot be used, or if another agent uses it.
+    /// Fails if another agent uses it.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, SpoolError> {
         spool::Spool::open(directory, "agent", limit_bytes).map(Self)
     }
 
-    /// Returns the bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
     }
 
-    /// Returns the sessions that have segments, with the first number of each segment.
+    /// Sessions that have segments, with the first number of each segment.
     pub fn sessions(&self) -> Vec<(SessionId, Vec<u64>)> {
         let mut sessions: Vec<(SessionId, Vec<u64>)> = Vec::new();
         for key in self.0.segments().keys() {
@@ -76,16 +70,14 @@ impl Spool {
         sessions
     }
 
-    /// Returns the segment that a batch may continue, if it is below `segment_bytes`.
+    /// Segment that a batch may continue, if it is below `segment_bytes`.
     pub fn open_segment(&self, segment_bytes: usize) -> Option<u64> {
         let (key, bytes) = self.0.open_segment()?;
         (bytes < segment_bytes as u64).then_some(key.number)
     }
 
-    /// Writes a batch and flushes it to the disk. Returns its segment.
-    ///
-    /// # Errors
-    /// Returns an error if there is no room, or if the disk has a fault. Then nothing of the batch is kept.
+    /// Writes a batch and flushes it to the disk. Returns its segment. After an error nothing of the batch is
+    /// kept.
     pub fn append(&mut self, batch: &SpoolBatch) -> Result<u64, AppendError> {
         if !self.0.has_room(batch.bytes.len() as u64) {
             return Err(AppendError::Full);
@@ -107,18 +99,12 @@ impl Spool {
     }
 
     /// Reads a segment back, up to the first bytes that are no record.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read at all.
     pub fn read(&self, session: SessionId, first: u64) -> Result<Segment, SpoolError> {
         self.0.read(key_of(session, first), READ_BYTES).map(|bytes| segment::read(session, &bytes))
     }
 
-    /// Removes a segment of which everything is acknowledged.
-    ///
-    /// # Errors
-    /// Returns an error if its file cannot be removed. Then the next process sends it again, which does no
-    /// harm.
+    /// Removes a segment of which everything is acknowledged. After an error the next process sends it again,
+    /// which does no harm.
     pub fn remove(&mut self, session: SessionId, first: u64) -> Result<(), SpoolError> {
         self.0.remove(key_of(session, first))
     }

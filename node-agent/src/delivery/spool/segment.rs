@@ -12,16 +12,15 @@ use polymeter_service::spool::record::Records;
 use super::super::frame_summary::{FrameSummary, LostSamples, Sources};
 use super::super::outbox::Restored;
 
-/// The contents of a segment, as far as it is intact.
+/// Contents of a segment, as far as it is intact.
 #[derive(Debug, Default)]
 pub struct Segment {
-    /// Frames and notes.
     pub restored: Vec<Restored>,
-    /// The dictionary that is needed to decode them.
+    /// Dictionary that is needed to decode them.
     pub dictionary: Vec<Entry>,
-    /// The number of damaged records.
+    /// How many records are damaged.
     pub damaged: u64,
-    /// The bytes at the end that are no record: an incomplete write, or damage.
+    /// Bytes at the end that are no record: an incomplete write, or damage.
     pub cut_bytes: usize,
 }
 
@@ -65,7 +64,6 @@ impl Segment {
         Some(())
     }
 
-    /// Returns the number of the newest frame.
     pub fn last(&self) -> Option<u64> {
         self.restored.last().map(|restored| match restored {
             Restored::Frame(last, ..) | Restored::Skipped(_, last, ..) => *last,

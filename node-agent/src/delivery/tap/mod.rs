@@ -13,54 +13,52 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::series::{JobHandle, ShapeId};
 use tokio::sync::mpsc;
 
-/// The most samples that wait for one watcher: a megabyte, and the most of one batch.
+/// Most samples that wait for one watcher: a megabyte, and the most of one batch.
 const SAMPLES_WAITING: usize = 64 * 1024;
 
-/// The most batches that wait for one watcher, of any size.
+/// Most batches that wait for one watcher, of any size.
 const BATCHES_WAITING: usize = 64;
 
-/// The most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is
+/// Most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is
 /// cleared.
 const SHAPES: usize = 1024;
 
-/// The samples of one series in one batch.
+/// Samples of one series in one batch.
 #[derive(Debug)]
 pub struct Excerpt {
     shape: Arc<Shape>,
     column: usize,
-    /// The times at which the values were read, in microseconds since the epoch.
+    /// When the values were read, in microseconds since the epoch.
     pub times_us: Vec<i64>,
     pub values: Vec<f64>,
 }
 
 impl Excerpt {
-    /// Returns the series' metric and labels.
+    /// Metric and labels of the series.
     pub fn series(&self) -> Option<&Column> {
         self.shape.columns.get(self.column)
     }
 
-    /// Returns the shape in which it was sampled.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 }
 
-/// The counters of samples that wait for one watcher and that it missed, shared by both sides.
+/// Counts samples that wait for one watcher and that it missed. Both sides share it.
 #[derive(Debug, Default)]
 struct Backlog {
     waiting: AtomicUsize,
     lagged: AtomicU64,
 }
 
-/// The sender's side of one watch.
+/// Sender's side of one watch.
 #[derive(Debug)]
 struct Watcher {
     id: u64,
     job: Option<JobHandle>,
-    /// The selectors of metrics; all metrics if empty.
+    /// All metrics if empty.
     selectors: Vec<Selector>,
-    /// The selected columns of each shape, cached so that selectors are matched once per shape and not per
-    /// batch.
+    /// Selected columns of each shape, cached so that selectors are matched once per shape and not per batch.
     chosen: BTreeMap<ShapeId, Vec<usize>>,
     queue: mpsc::Sender<Vec<Excerpt>>,
     backlog: Arc<Backlog>,
@@ -71,7 +69,7 @@ impl Watcher {
         self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
-    /// Returns the selected columns of a shape.
+    /// Selected columns of a shape.
     fn choose(&mut self, shape: &Shape) -> Vec<usize> {
         if shape.job.as_ref().map(|job| job.handle) != self.job {
             return Vec::new();
@@ -89,7 +87,6 @@ impl Watcher {
         columns
     }
 
-    /// Queues the selected samples of a batch, as far as there is room.
     fn offer(&mut self, batch: &Batch) {
         let mut excerpts = self.excerpts(batch);
         let waiting = self.backlog.waiting.load(Acquire);
@@ -113,7 +110,7 @@ impl Watcher {
         self.backlog.lagged.fetch_add(lagged as u64, Relaxed);
     }
 
-    /// Returns the selected samples of a batch by series.
+    /// Selected samples of a batch by series.
     fn excerpts(&mut self, batch: &Batch) -> Vec<Excerpt> {
         let mut excerpts: Vec<Excerpt> = Vec::new();
         // For each shape of the batch: the position of its first excerpt, and their columns.
@@ -144,7 +141,6 @@ impl Watcher {
     }
 }
 
-/// The watchers. The sampler never uses it.
 #[derive(Debug, Default)]
 pub struct Tap {
     watchers: Mutex<Vec<Watcher>>,
@@ -153,7 +149,6 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// True if there is a watcher.
     pub fn is_watched(&self) -> bool {
         self.count.load(Acquire) > 0
     }
@@ -191,7 +186,7 @@ impl Tap {
     }
 }
 
-/// The receiver's side of one watch. Dropping it ends the watch.
+/// Receiver's side of one watch. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchReceiver {
     id: u64,
@@ -209,7 +204,7 @@ impl WatchReceiver {
         Some(excerpts)
     }
 
-    /// Returns the number of samples missed since the last call.
+    /// Samples missed since the last call.
     pub fn take_lagged(&self) -> u64 {
         self.backlog.lagged.swap(0, Relaxed)
     }
@@ -221,7 +216,7 @@ impl Drop for WatchReceiver {
     }
 }
 
-/// Locks the mutex; state left behind by a panic is used as it is.
+/// State left behind by a panic is used as it is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

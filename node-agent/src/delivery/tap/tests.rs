@@ -52,7 +52,7 @@ fn batch(shapes: &[Arc<Shape>], rows: i64) -> Batch {
     batch
 }
 
-/// Returns the samples that are queued for the watcher: metrics, times and values.
+/// Samples that are queued for the watcher: metrics, times and values.
 fn queued(receiver: &mut WatchReceiver) -> Vec<(String, Vec<i64>, Vec<f64>)> {
     let mut queued = Vec::new();
     while let Ok(excerpts) = receiver.queue.try_recv() {

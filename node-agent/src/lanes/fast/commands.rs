@@ -10,8 +10,8 @@ use crate::lanes::schedule::Schedule;
 use crate::lanes::source_group::{Group, SourceId, UserValue};
 
 impl Sampler {
-    /// Returns the next command, unless there is no room for the event that it may add: then the supervisor
-    /// waits, and sampling continues.
+    /// Next command, unless there is no room for the event that it may add: then the supervisor waits, and
+    /// sampling continues.
     pub(super) fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
             self.flush(false);

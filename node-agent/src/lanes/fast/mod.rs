@@ -28,29 +28,27 @@ use crate::lanes::slow_sources::{SlowSources, request_slow};
 use crate::lanes::source_group::SourceId;
 use crate::sources::{Outcome, ReadBuffer};
 
-/// The interval of the tallies of all sources to the sender, in nanoseconds. A source that has lost samples
-/// is reported at once.
+/// How often the tallies of all sources go to the sender, in nanoseconds. A source that has lost samples is
+/// reported at once.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// The most waits for slow reads at the end.
+/// Most waits for slow reads at the end.
 const SLOW_WAITS: u32 = 100;
 
-/// The most waits for a free batch at the end, and the length of each.
+/// Most waits for a free batch at the end, and the length of each.
 const END_WAITS: u32 = 1_000;
 const END_WAIT: Duration = Duration::from_millis(1);
 
-/// An entry of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     Group {
         source: u32,
         group: u32,
     },
-    /// The batch, to be handed on.
     Flush,
 }
 
-/// The state of the sampler's thread.
+/// State of the sampler's thread.
 #[derive(Debug)]
 pub struct Sampler {
     recorder: Recorder,
@@ -62,10 +60,10 @@ pub struct Sampler {
     buffer: ReadBuffer,
     tick_number: u64,
     reported_ns: u64,
-    /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that
-    /// passes before the source's command is handled is late, and not lost.
+    /// Grid time up to which deadlines were taken. A new source's deadlines count from here: one that passes
+    /// before the source's command is handled is late, and not lost.
     taken_until_ns: u64,
-    /// The difference between grid time and monotonic time: the wall clock's lead when the sampler began.
+    /// Difference between grid time and monotonic time: the wall clock's lead when the sampler began.
     grid_offset_ns: u64,
 }
 
@@ -198,7 +196,6 @@ impl Sampler {
         self.publish();
     }
 
-    /// Publishes the sums to other threads.
     fn publish(&self) {
         let sum = self.recorder.sum();
         self.counters.due.store(sum.due, Relaxed);
@@ -209,7 +206,7 @@ impl Sampler {
         self.counters.dropped.store(sum.dropped, Relaxed);
     }
 
-    /// Returns true if the tallies of all sources are due to go to the sender.
+    /// True if the tallies of all sources are due to go to the sender.
     const fn reports_are_due(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.reported_ns) >= REPORT_NS
     }

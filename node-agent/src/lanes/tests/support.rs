@@ -19,8 +19,8 @@ use crate::counters::Counters;
 use crate::sources::reader_thread::ThreadedSource;
 use crate::sources::{CustomSource, Outcome, Reading, Slot, Source};
 
-/// The longest wait for something that must happen: far beyond any delay on a busy machine. A deadlock
-/// becomes a failure.
+/// Longest wait for something that must happen: far beyond any delay on a busy machine. A deadlock becomes a
+/// failure.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A gate that reads pass: all of them while it is open, else as many as are let through.
@@ -33,9 +33,9 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     is_closed: bool,
-    /// The number of reads that have begun.
+    /// How many reads have begun.
     begun: u64,
-    /// The number of reads that may pass although it is closed.
+    /// How many reads may pass although it is closed.
     let_through: u64,
 }
 
@@ -75,7 +75,6 @@ impl Gate {
         assert!(!wait.timed_out(), "{} of {reads} reads have begun", guard.begun);
     }
 
-    /// Returns the number of reads that have begun.
     pub(super) fn begun(&self) -> u64 {
         self.state.lock().unwrap().begun
     }
@@ -205,13 +204,13 @@ pub(super) fn active(
 /// Everything that a sampler has handed on.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// The tallies of the last reports.
+    /// Tallies of the last reports.
     pub(super) tallies: BTreeMap<String, Tally>,
-    /// The sources whose last report has arrived.
+    /// Sources whose last report has arrived.
     pub(super) ended: Vec<String>,
-    /// The times of the rows, by source.
+    /// Times of the rows, by source.
     pub(super) rows: BTreeMap<String, Vec<i64>>,
-    /// The shapes that have rows.
+    /// Shapes that have rows.
     pub(super) shapes: BTreeSet<ShapeId>,
     pub(super) job_ended_us: Option<i64>,
     pub(super) sum: Tally,
@@ -227,8 +226,8 @@ impl Received {
         self.tallies.get(name).copied().unwrap_or_default()
     }
 
-    /// Returns true if the tallies of all sources are those of the last batch, and not some of them of an
-    /// earlier one.
+    /// True if the tallies of all sources are those of the last batch, and not some of them of an earlier
+    /// one.
     pub(super) fn has_current_tallies(&self) -> bool {
         let mut sum = Tally::default();
         self.tallies.values().for_each(|tally| sum.add(tally));

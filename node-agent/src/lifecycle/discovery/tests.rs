@@ -6,12 +6,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// The directories of the simulated machine's hierarchies.
 const HIERARCHIES: [&str; 3] = ["memory", "cpu,cpuacct", "unified"];
 
 const PATTERN: &str = "slurm/uid_{uid}/job_{job}";
 
-/// Returns a simulated machine with a memory controller of version 1 and a unified hierarchy, in a directory.
+/// Simulates a machine with a memory controller of version 1 and a unified hierarchy, in a directory.
 fn machine() -> (tempfile::TempDir, Mounts) {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("proc/self")).unwrap();
@@ -55,8 +54,8 @@ fn mounts_are_found_by_controller() {
     assert_eq!(mounts.roots().len(), 3);
 }
 
-/// Returns the jobs that the default patterns find if `directories` are below some hierarchy: ids, owners'
-/// numbers and names.
+/// Jobs that the default patterns find if `directories` are below some hierarchy: ids, owners' numbers and
+/// names.
 fn found_by_default(hierarchy: &str, directories: &[&str]) -> Vec<(String, Option<u32>, Option<String>)> {
     let (root, mounts) = machine();
     for directory in directories {

@@ -23,28 +23,27 @@ use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterErro
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
-/// The idle time after which an agent that was started for a job ends, in nanoseconds: the next job often
-/// starts at once.
+/// Idle time after which an agent that was started for a job ends, in nanoseconds: the next job often starts
+/// at once.
 const IDLE_NS: u64 = 5_000_000_000;
 
 type Effects = Vec<LifecycleEffect>;
 
-/// The registration of a job.
 #[derive(Debug)]
 pub(crate) struct Registration {
-    /// The job. Its owner's numeric id was looked up.
+    /// Its owner's numeric id was looked up.
     pub(crate) spec: JobSpec,
-    /// The cgroups or the process that it consists of.
+    /// Cgroups or process that the job consists of.
     pub(crate) target: Result<Target, RegisterError>,
-    /// The descriptors that jobs may need.
+    /// Descriptors that jobs may need.
     pub(crate) descriptors: Descriptors,
 }
 
-/// The state machine. Each event is a function that appends its effects to `out`, in order.
+/// State machine of jobs. Each event is a function that appends its effects to `out`, in order.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     cluster: Option<Identifier>,
-    /// The plan of a job without any request.
+    /// Plan of a job without any request.
     standing: Plan,
     node: Target,
     handles: JobHandles,
@@ -53,12 +52,11 @@ pub(crate) struct Lifecycle {
     capacity: Capacity,
     pending_rescans: PendingRescans,
     idle_since_ns: u64,
-    /// The places of the jobs that are older than the agent; none before the first walk.
+    /// Where the jobs are that are older than the agent; none before the first walk.
     older: Option<BTreeSet<PathBuf>>,
 }
 
 impl Lifecycle {
-    /// Creates a machine without jobs. `node` is the target of the node's own metrics.
     pub(crate) fn new(cluster: Option<Identifier>, standing: Plan, node: Target, now: Now) -> Self {
         Self {
             cluster,
@@ -74,8 +72,7 @@ impl Lifecycle {
         }
     }
 
-    /// Returns true for a job that began after the agent, so that all requests about it were sent to this
-    /// one.
+    /// True for a job that began after the agent, so that all requests about it were sent to this one.
     pub(crate) fn knows_from_begin(&self, target: &TrackedTarget) -> bool {
         let is_older = |place: &PathBuf| self.older.as_ref().is_none_or(|older| older.contains(place));
         target.job.is_some() && !target.found_at.as_ref().is_some_and(is_older)
@@ -119,24 +116,22 @@ impl Lifecycle {
         self.pending_rescans.exits_seen(targets, exits, now)
     }
 
-    /// Returns the next job that is to be rescanned because something happened in it; true if it must be
-    /// read.
+    /// Next job that is to be rescanned because something happened in it; true if it must be read.
     pub(crate) fn next_rescan(&mut self) -> Option<(TargetKey, bool)> {
         self.pending_rescans.next()
     }
 
-    /// Returns the cgroups of jobs whose numbers are unknown; true if the search for the number is to be
-    /// given up.
+    /// Cgroups of jobs whose numbers are unknown; true if the search for the number is to be given up.
     pub(crate) fn unnumbered_jobs(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
         self.sluids.unnumbered(now)
     }
 
-    /// Returns whether there is room for `found` jobs; if not, their owners' shares count.
+    /// True if there is room for `found` jobs; if not, their owners' shares count.
     pub(crate) fn has_room(&self, targets: &Targets, found: usize, descriptors: Descriptors) -> bool {
         found <= self.capacity.room(targets, descriptors)
     }
 
-    /// Returns whether the agent has been idle for `IDLE_NS`.
+    /// True if the agent has been idle for `IDLE_NS`.
     pub(crate) fn is_idle(&mut self, targets: &Targets, now: Now) -> bool {
         self.announced.forget_old(now);
         if targets.job_count() > 0 || !self.announced.is_empty() {
@@ -145,7 +140,6 @@ impl Lifecycle {
         now.monotonic_ns.saturating_sub(self.idle_since_ns) >= IDLE_NS
     }
 
-    /// Starts tracking a job.
     fn track(
         &mut self,
         targets: &mut Targets,
@@ -286,7 +280,6 @@ impl Lifecycle {
     }
 }
 
-/// Opens all files of a target anew.
 pub(crate) fn reopen(targets: &mut Targets, key: &TargetKey, out: &mut Effects) {
     if let Some(target) = targets.get_mut(key) {
         target.sources.cancel_reopen();

@@ -112,7 +112,6 @@ impl Scenario {
         self.rescan(exits);
     }
 
-    /// Begins or ends a step of a job.
     pub(super) fn change_steps(&mut self) {
         let found = self
             .core
@@ -147,7 +146,6 @@ impl Scenario {
     }
 }
 
-/// Returns the SLUID of the job with this number.
 pub(super) fn sluid(number: &Identifier) -> Identifier {
     Identifier::try_from(format!("sluid{number}")).unwrap()
 }

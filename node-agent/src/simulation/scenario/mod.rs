@@ -44,7 +44,6 @@ fn done<T>(running: impl Future<Output = T>) -> T {
 pub(super) struct Scenario {
     random: Random,
     core: Dispatcher<SimulatedEdge>,
-    /// The cgroups of jobs that exist.
     cgroups: BTreeMap<PathBuf, FoundJob>,
     inode: u64,
     descriptor_limit: usize,
@@ -215,7 +214,6 @@ impl Scenario {
         done(self.core.take_intervals());
     }
 
-    /// Checks the invariants.
     fn check(&self) {
         let mut handles = BTreeSet::new();
         for (key, target) in self.core.targets.iter() {
@@ -250,7 +248,6 @@ impl Scenario {
     }
 }
 
-/// Returns the layer of steps, with a metric or empty.
 fn step_layer(has_metric: bool) -> Layer {
     let rule = Rule { selector: STEP_METRIC.parse().unwrap(), period: "10s".parse().ok() };
     Layer::new(has_metric.then_some(rule).into_iter().collect())

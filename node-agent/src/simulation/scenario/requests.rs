@@ -77,7 +77,6 @@ impl Scenario {
         assert!(granted.cost.cpu_percent + others <= float(*node_cpu_percent), "{granted:?} and {others}");
     }
 
-    /// Checks that the period that a refusal proposes is longer than the refused one.
     fn check_refusal(&self, result: &Result<LeaseGrant, LeaseError>) {
         match result {
             Err(LeaseError::TooShort { requested, shortest, .. }) => assert!(requested < shortest),

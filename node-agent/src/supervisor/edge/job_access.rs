@@ -14,12 +14,11 @@ use crate::sources::Target;
 use crate::supervisor::owner_lookups::User;
 use crate::targets::{Targets, TrackedTarget};
 
-/// The way in which jobs are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::supervisor) enum Search {
-    /// A walk through all cgroups.
+    /// Walks through all cgroups.
     Walk,
-    /// The result of the last walk, if no change was reported since and a walk is not due.
+    /// Uses the result of the last walk, if no change was reported since and a walk is not due.
     Rescan,
 }
 
@@ -51,12 +50,12 @@ impl NodeEdge {
         Walk { found, vanished, passed_over, descriptors }
     }
 
-    /// Returns the number of a job of Slurm, from its processes.
+    /// Number of a job of Slurm, from its processes.
     pub(super) fn job_number(&self, cgroups: &JobCgroups) -> Option<Identifier> {
         identity::job_number(&self.mounts.proc, cgroups)
     }
 
-    /// Returns true if the number of some job has become known, or will not become known.
+    /// True if the number of some job has become known, or will not become known.
     pub(in crate::supervisor) fn has_numbers<'a>(
         &self,
         mut jobs: impl Iterator<Item = (&'a JobCgroups, bool)>,
@@ -64,7 +63,7 @@ impl NodeEdge {
         jobs.any(|(cgroups, is_over)| is_over || self.job_number(cgroups).is_some())
     }
 
-    /// Returns the owner of a job, as far as it is known without the name service.
+    /// Owner of a job, as far as it is known without the name service.
     pub(super) fn owner(&self, target: &TrackedTarget, hint: OwnerHint) -> User {
         let proc = &self.mounts.proc;
         let (uid, name) = match (hint, &target.target) {
@@ -79,7 +78,7 @@ impl NodeEdge {
         User { uid, name, wants_name: target.lacks_owner_name() }
     }
 
-    /// Returns the target that a registration describes.
+    /// Target that a registration describes.
     pub(in crate::supervisor) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
         if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
             return Ok(Target::Processes(root));

@@ -23,7 +23,6 @@ use crate::sources::{Opened, Unavailable};
 use crate::targets::{Now, SessionIds, SourceChanges, TargetKey, Targets, TrackedTarget, WantedOfStep};
 
 pub(crate) trait Edge {
-    /// Returns the time on both clocks.
     fn now(&self) -> Now;
 
     fn ids(&mut self) -> &mut SessionIds;
@@ -33,21 +32,21 @@ pub(crate) trait Edge {
     /// Opens the sources that a target wants, and replaces earlier ones.
     fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges;
 
-    /// Returns true if files of a target have appeared or changed since they were opened, or if another
-    /// attempt may open the sources of these metrics.
+    /// True if files of a target have appeared or changed since they were opened, or if another attempt may
+    /// open the sources of these metrics.
     fn has_other_files(&mut self, target: &mut TrackedTarget, wanted: &[Definition]) -> bool;
 
-    /// Returns the user, other than the agent's own, that has reserved the hardware's counters.
+    /// User, other than the agent's own, that has reserved the hardware's counters.
     fn counters_owner(&self) -> Option<u32>;
 
     /// Opens metrics of a target for trial.
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability>;
 
-    /// Returns the current steps and tasks of a target, by name.
+    /// Current steps and tasks of a target, by name.
     fn steps_of(&self, target: &TrackedTarget) -> BTreeMap<String, Step>;
 
-    /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and the
-    /// number of steps and tasks of a job is bounded.
+    /// True if the sources of a step or task are to be opened: there must be descriptors, and the number of
+    /// steps and tasks of a job is bounded.
     fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool;
 
     /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less
@@ -69,7 +68,7 @@ pub(crate) trait Edge {
 
     fn unwatch_exits(&mut self, job_id: &Identifier);
 
-    /// Returns the jobs in which something has happened; true if a process or a cgroup has ended.
+    /// Jobs in which something has happened; true if a process or a cgroup has ended.
     fn exits(&mut self) -> BTreeMap<Identifier, bool>;
 
     /// Determines the number of a job and its owner's numeric id, as far as they are wanted. Returns none
@@ -92,9 +91,7 @@ pub(crate) trait Edge {
     /// Passes a command to the sampler, and waits while too many wait.
     async fn command(&mut self, command: Command);
 
-    /// Publishes the numbers of targets and sources.
     fn count(&self, targets: &Targets);
 
-    /// Publishes the number of jobs that are left out.
     fn count_left_out(&mut self, jobs: usize, descriptors: Descriptors);
 }

@@ -36,18 +36,18 @@ use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
 };
 
-/// The time until a command is tried again if too many wait: the sampler takes them all at its next wake-up.
+/// When a command is tried again if too many wait: the sampler takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
-/// The longest wait for the first reading of a registered job.
+/// Longest wait for the first reading of a registered job.
 const FIRST_READING: Duration = Duration::from_secs(2);
 
-/// The time between two messages about the lines of one source that have no series, and the most sources with
+/// Time between two messages about the lines of one source that have no series, and the most sources with
 /// such a message in it.
 const LOG_INTERVAL: Duration = Duration::from_secs(3600);
 const LOGGED_SOURCES: u32 = 8;
 
-/// The parts of the agent that the supervisor shares with the sampler and the sender.
+/// What the supervisor shares with the sampler and the sender.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) channels: Arc<Channels>,
@@ -56,7 +56,6 @@ pub(crate) struct Shared {
     pub(crate) tap: Arc<Tap>,
 }
 
-/// The edge of an agent.
 #[derive(Debug)]
 pub(in crate::supervisor) struct NodeEdge {
     pub(in crate::supervisor) shared: Shared,
@@ -75,7 +74,6 @@ pub(in crate::supervisor) struct NodeEdge {
     unknown_lines_log: LogThrottle,
 }
 
-/// Returns the time on both clocks.
 pub(in crate::supervisor) fn now() -> Now {
     Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::steady_us() }
 }
@@ -110,7 +108,6 @@ impl NodeEdge {
         }
     }
 
-    /// Applies another configuration to the search for jobs.
     pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
         self.busiest_processes = config.busiest_processes;
@@ -120,18 +117,17 @@ impl NodeEdge {
         }
     }
 
-    /// Returns the file descriptors of the process.
+    /// File descriptors of the process.
     pub(in crate::supervisor) fn descriptors(&self) -> Descriptors {
         Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
     }
 
-    /// Returns the number of descriptors that further perf events of a target may take.
+    /// Descriptors that further perf events of a target may take.
     fn perf_room(&self, target: &TrackedTarget) -> usize {
         let of_job = self.perf_fd_limit.saturating_sub(target.sources.perf_descriptors());
         of_job.min(self.descriptors().spare())
     }
 
-    /// Returns a factory for further sources of a target.
     fn factory<'a>(&'a self, target: &'a TrackedTarget) -> SourceFactory<'a> {
         SourceFactory {
             mounts: &self.mounts,
@@ -172,7 +168,7 @@ impl NodeEdge {
         self.shared.counters.unknown_lines.store(all, Relaxed);
     }
 
-    /// Returns the targets whose files must be opened anew now, because some were added or removed.
+    /// Targets whose files must be opened anew now, because some were added or removed.
     pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
         let now_ns = clock::monotonic_ns();
         let mut changed = Vec::new();

@@ -9,13 +9,13 @@ use super::SourceSet;
 use crate::targets::open_source::OpenSource;
 
 impl SourceSet {
-    /// Returns the sampled metrics of the whole target, each with its sources and their refresh intervals.
+    /// Sampled metrics of the whole target, each with its sources and their refresh intervals.
     pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
         self.sampled_at(None)
     }
 
-    /// Returns the sampled metrics of steps or tasks, or of the whole target, each with its sources and their
-    /// refresh intervals.
+    /// Sampled metrics of steps or tasks, or of the whole target, each with its sources and their refresh
+    /// intervals.
     pub(crate) fn sampled_at(
         &self,
         level: Option<StepLevel>,
@@ -35,7 +35,7 @@ impl SourceSet {
         sampled
     }
 
-    /// Returns true if the hardware of a source has stated another refresh interval than that of its groups.
+    /// True if the hardware of a source has stated another refresh interval than that of its groups.
     pub(crate) fn has_new_intervals(&self) -> bool {
         self.open.values().any(|source| source.stated_interval.get() != source.refresh_interval)
     }

@@ -24,127 +24,122 @@ use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceO
 use crate::targets::open_step::OpenStep;
 use reopening_state::Reopening;
 
-/// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts
-/// from 0; therefore all are opened again only for another cgroup, and otherwise only new events are opened.
+/// Perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts from
+/// 0; therefore all are opened again only for another cgroup, and otherwise only new events are opened.
 #[derive(Debug, Default)]
 struct PerfEvents {
     cgroup: Option<PathBuf>,
     definitions: Vec<Definition>,
-    /// The number of groups opened so far, so that each has a name of its own.
+    /// Groups opened so far, so that each has a name of its own.
     groups: usize,
     /// True if others stand in for hardware events, because the counters are released.
     is_released: bool,
 }
 
-/// The sources that must be opened for a plan.
+/// What must be opened for a plan.
 #[derive(Debug, Default)]
 pub(crate) struct WantedSources {
-    /// The metrics that they must provide.
+    /// Metrics that the sources must provide.
     pub(crate) definitions: Vec<Definition>,
     new_perf: Vec<Definition>,
     files: Vec<Definition>,
     is_anew: bool,
 }
 
-/// The sources of one target.
 #[derive(Debug, Default)]
 pub(crate) struct SourceSet {
     open: BTreeMap<String, OpenSource>,
     series: SeriesIds,
-    /// The last values of its counters, by metric and labels.
+    /// Last values of its counters, by metric and labels.
     progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
-    /// The steps and tasks whose sources are open, by name.
+    /// Steps and tasks whose sources are open, by name.
     steps: BTreeMap<String, OpenStep>,
     /// All steps and tasks that were sampled.
     seen_steps: SeenSteps,
     /// Sources without slots, which are read only at rescans: files without a line of any wanted metric, and
     /// watches for new files.
     dormant: Vec<Opened>,
-    /// The unavailable metrics, with the reasons.
+    /// Each with the reason.
     unavailable: Vec<(String, String)>,
     reopening: Reopening,
     perf: PerfEvents,
-    /// The metrics for which the files were opened.
+    /// Metrics for which the files were opened.
     files: Vec<Definition>,
-    /// The agent's CPU time for the target, if it is a job.
+    /// CPU time of the agent for the target, if it is a job.
     cpu_account: Arc<CpuAccount>,
-    /// The processes of the target that have series of their own, if it is a job.
+    /// Processes of the target that have series of their own, if it is a job.
     busiest: Arc<BusiestProcesses>,
-    /// The GPU clients of the target, if it is a job.
+    /// GPU clients of the target, if it is a job.
     gpu_clients: Arc<GpuClients>,
-    /// The jobs that clients of Lustre name to this server, if it is the node.
+    /// Jobs that clients of Lustre name to this server, if it is the node.
     served_jobs: Arc<ServedJobs>,
 }
 
 impl SourceSet {
-    /// Returns the open sources, by name.
     pub(crate) const fn open(&self) -> &BTreeMap<String, OpenSource> {
         &self.open
     }
 
-    /// Returns the sources of the whole target, not of a step, with their names.
+    /// Sources of the whole target, not of a step, with their names.
     pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
         self.open.iter().filter(|(_, source)| source.step.is_none())
     }
 
-    /// Returns the account of the agent's CPU time for a job.
     pub(crate) const fn cpu_account(&self) -> &Arc<CpuAccount> {
         &self.cpu_account
     }
 
-    /// Returns the processes of a job that have series of their own.
+    /// Processes of a job that have series of their own.
     pub(crate) const fn busiest(&self) -> &Arc<BusiestProcesses> {
         &self.busiest
     }
 
-    /// Returns the GPU clients of a job.
     pub(crate) const fn gpu_clients(&self) -> &Arc<GpuClients> {
         &self.gpu_clients
     }
 
-    /// Returns the jobs that clients of Lustre name to this server.
+    /// Jobs that clients of Lustre name to this server.
     pub(crate) const fn served_jobs(&self) -> &Arc<ServedJobs> {
         &self.served_jobs
     }
 
-    /// Returns the unavailable metrics, with the reasons.
     pub(crate) fn unavailable(&self) -> &[(String, String)] {
         &self.unavailable
     }
 
-    /// Returns true if perf events that count this metric are open or known to be unavailable.
+    /// True if perf events that count this metric are open or known to be unavailable.
     pub(crate) fn counts(&self, definition: &Definition) -> bool {
         self.perf.definitions.contains(definition)
     }
 
-    /// Returns true if perf events are counted process by process.
+    /// True if perf events are counted process by process.
     pub(crate) fn follows_processes(&self) -> bool {
         self.open.values().any(|source| matches!(source.below, Some(Finder::Processes(_))))
     }
 
-    /// Returns the number of descriptors of its perf events, those of steps and tasks included.
+    /// Descriptors of its perf events, those of steps and tasks included.
     pub(crate) fn perf_descriptors(&self) -> usize {
         // Sources without slots are about to be closed.
         let open = self.open.values().filter(|source| !source.slots.is_empty());
         open.map(OpenSource::perf_descriptors).sum()
     }
 
-    /// Returns the lines of its sources that have no series, with the names of the sources.
+    /// Lines of its sources that have no series, with the names of the sources.
     pub(crate) fn unknown_lines(&self) -> impl Iterator<Item = (&String, UnknownLines)> {
         let dormant = self.dormant.iter().map(|opened| (&opened.name, opened.source.unknown_lines().get()));
         let open = self.open.iter().map(|(name, source)| (name, source.unknown_lines.get()));
         dormant.chain(open).filter(|(_, unknown)| unknown.lines > 0)
     }
 
-    /// Returns the number of the next perf group, for its name.
+    /// Number of the next perf group, for its name.
     pub(crate) const fn next_perf_group(&self) -> usize {
         self.perf.groups
     }
 
-    /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files
-    /// are opened anew if the wanted metrics differ, or if `is_anew`, because files were added or removed.
-    /// Open perf events continue to count, unless `perf_cgroup` has changed; those of the hardware unless
-    /// `is_released` has, which lets others stand in for them.
+    /// What must be opened to sample the given metrics: perf events and the rest. Files are opened anew if
+    /// the wanted metrics differ, or if `is_anew`, because files were added or removed. Open perf events
+    /// continue to count, unless `perf_cgroup` has changed; those of the hardware unless `is_released` has,
+    /// which lets others stand in for them.
     pub(crate) fn wanted(
         &mut self,
         (perf, files): (Vec<Definition>, Vec<Definition>),
@@ -183,13 +178,13 @@ impl SourceSet {
         self.unavailable.retain(|(metric, _)| !is_of_hardware(metric));
     }
 
-    /// Returns true if a source that is not opened anew provides a metric of the whole target.
+    /// True if a source that is not opened anew provides a metric of the whole target.
     fn has_lasting(&self, definition: &Definition) -> bool {
         let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
         lasting.any(|(_, source)| source.provided().any(|provided| provided == definition))
     }
 
-    /// Returns the wanted metrics for which lasting sources stand in, because there were no files.
+    /// Wanted metrics for which lasting sources stand in, because there were no files.
     pub(crate) fn stand_ins(&self) -> Vec<Definition> {
         let lasting = self.whole().filter(|(_, source)| source.is_lasting);
         let provided = lasting.flat_map(|(_, source)| source.stand_ins());
@@ -240,7 +235,7 @@ impl SourceSet {
         changes
     }
 
-    /// Returns the names of the sampled metrics of the whole target.
+    /// Names of the sampled metrics of the whole target.
     fn sampled_names(&self) -> BTreeSet<String> {
         let slots = self.whole().flat_map(|(_, source)| &source.slots);
         slots.map(|slot| slot.definition.name()).collect()
@@ -332,7 +327,7 @@ impl SourceSet {
         ids.series.groups(owner.job, name, &mut self.series, &source.slots, period)
     }
 
-    /// Returns the last value of the counter of a slot, from which each source of the series continues.
+    /// Last value of the counter of a slot, from which each source of the series continues.
     fn progress_of(&mut self, slot: &Slot) -> Arc<SeriesProgress> {
         Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
     }
@@ -342,23 +337,20 @@ impl SourceSet {
         self.open.into_values().map(|source| Command::Remove(source.id)).collect()
     }
 
-    /// Adds a source that is not read: the values of a user.
     pub(crate) fn add_unread(&mut self, name: &str, id: SourceId) {
         let open = OpenSource::new(id, &Source::user_supplied(), None, None);
         self.open.insert(name.to_owned(), OpenSource { is_lasting: true, ..open });
     }
 
-    /// Returns the ids of the series of the target.
     pub(crate) const fn series_ids(&mut self) -> &mut SeriesIds {
         &mut self.series
     }
 
-    /// Returns the finders of sources, with the names of the sources.
+    /// Finders of sources, with the names of the sources.
     pub(crate) fn finders(&mut self) -> impl Iterator<Item = (&String, &mut Finder)> {
         self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
     }
 
-    /// Returns the sources without slots.
     pub(crate) fn dormant(&mut self) -> &mut [Opened] {
         &mut self.dormant
     }
@@ -370,7 +362,6 @@ impl SourceSet {
         ended.for_each(|(_, source)| source.is_lasting = false);
     }
 
-    /// Returns the name of an open source.
     pub(crate) fn name(&self, id: SourceId) -> Option<&str> {
         self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
     }
@@ -398,18 +389,18 @@ impl SourceSet {
     }
 }
 
-/// Returns true if the name is that of a perf source or metric.
+/// True if the name is that of a perf source or metric.
 pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf") || name.starts_with("node.pmu")
 }
 
-/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when
-/// it is not read.
+/// True for a source that costs time on events of the job while it is open, so that it is closed when it is
+/// not read.
 fn costs_unread(name: &str) -> bool {
     is_perf(name) || name.starts_with("ebpf/")
 }
 
-/// Returns the reason why the metrics of a source with a hanging read are unavailable.
+/// Reason why the metrics of a source with a hanging read are unavailable.
 fn hung(name: &str) -> String {
     format!("a read of {name} is blocked")
 }

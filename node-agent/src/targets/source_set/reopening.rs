@@ -3,11 +3,11 @@
 use super::SourceSet;
 use super::reopening_state::Reopening;
 
-/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a
-/// device that is added and removed all the time costs little.
+/// Shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device
+/// that is added and removed all the time costs little.
 const AFTER_NS: u64 = 2_000_000_000;
 
-/// The longest time until another attempt to open what cannot be read, in nanoseconds: each attempt opens all
+/// Longest time until another attempt to open what cannot be read, in nanoseconds: each attempt opens all
 /// files of the target.
 const RETRY_MAX_NS: u64 = 600_000_000_000;
 
@@ -26,18 +26,18 @@ impl SourceSet {
         self.reopening.schedule(now_ns);
     }
 
-    /// Returns true if metrics are missing that another attempt may find.
+    /// True if metrics are missing that another attempt may find.
     fn awaits_retry(&self) -> bool {
         let Reopening { may_recover, lost, .. } = &self.reopening;
         *may_recover || !lost.is_empty() || self.steps.values().any(|open| open.may_recover)
     }
 
-    /// Returns true for a missing metric that another attempt may find.
+    /// True for a missing metric that another attempt may find.
     pub(crate) fn may_find(&self, metric: &str) -> bool {
         self.awaits_retry() && self.unavailable.iter().any(|(missing, _)| missing == metric)
     }
 
-    /// Returns true once if the sources must be opened anew now.
+    /// True once if the sources must be opened anew now.
     pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
         if !self.awaits_retry() {
             self.reopening.attempts = 0;

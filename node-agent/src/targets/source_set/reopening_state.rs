@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-/// The state of the reopening.
 #[derive(Debug, Default)]
 pub(super) struct Reopening {
     pub(super) at_ns: Option<u64>,
-    /// The attempts so far to open what is missing; each waits twice as long as the one before it.
+    /// Attempts so far to open what is missing; each waits twice as long as the one before it.
     pub(super) attempts: u32,
     /// True if something exists that could not be opened or read at the last attempt.
     pub(super) may_recover: bool,
-    /// The metrics that were sampled, and are unavailable since sources were opened anew.
+    /// Metrics that were sampled, and are unavailable since sources were opened anew.
     pub(super) lost: BTreeSet<String>,
-    /// The reasons that were reported.
+    /// Reasons that were reported.
     reported: BTreeSet<(String, String)>,
 }
 

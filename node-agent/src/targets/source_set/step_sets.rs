@@ -13,18 +13,16 @@ use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceO
 use crate::targets::open_step::{OpenStep, WantedOfStep};
 
 impl SourceSet {
-    /// Returns true if steps or tasks have sources.
     pub(crate) fn has_steps(&self) -> bool {
         self.open.values().any(|source| source.step.is_some())
     }
 
-    /// Returns the number of open steps or tasks.
     pub(crate) fn open_steps(&self, level: StepLevel) -> usize {
         self.steps.values().filter(|open| open.step.level == level).count()
     }
 
-    /// Returns the unavailable metrics with the reasons, those of steps and tasks included. Equal reasons of
-    /// several steps are one.
+    /// Unavailable metrics with the reasons, those of steps and tasks included. Equal reasons of several
+    /// steps are one.
     pub(crate) fn unavailable_with_steps(&self) -> Vec<(String, String)> {
         let of_steps = StepLevel::ALL.into_iter().flat_map(|level| self.missing_at(level));
         let prefixed = of_steps.map(|(metric, reason)| (metric, format!("steps and tasks: {reason}")));
@@ -32,8 +30,8 @@ impl SourceSet {
         self.unavailable.iter().cloned().chain(of_steps).collect()
     }
 
-    /// Returns the perf events of steps or tasks that cannot be counted, with the reasons. Files are not
-    /// mentioned: what is missing in those of a step is missing in its job's.
+    /// Perf events of steps or tasks that cannot be counted, with the reasons. Files are not mentioned: what
+    /// is missing in those of a step is missing in its job's.
     pub(crate) fn missing_at(&self, level: StepLevel) -> BTreeSet<(String, String)> {
         let of_level = self.steps.values().filter(|open| open.step.level == level);
         let missing = of_level.flat_map(|open| &open.missing);
@@ -51,7 +49,7 @@ impl SourceSet {
         stale
     }
 
-    /// Returns true if sources of a step or task must be opened or closed for these metrics.
+    /// True if sources of a step or task must be opened or closed for these metrics.
     pub(crate) fn needs_step(&self, name: &str, definitions: &[Definition]) -> bool {
         let Some(open) = self.steps.get(name) else { return !definitions.is_empty() };
         let (perf, files) = divided(definitions);
@@ -62,8 +60,8 @@ impl SourceSet {
             || self.kept_perf(open, &perf).len() < open.perf.len()
     }
 
-    /// Returns the perf events of an open step that stay open for these wanted ones: an unwanted one does
-    /// with others of its group.
+    /// Perf events of an open step that stay open for these wanted ones: an unwanted one does with others of
+    /// its group.
     fn kept_perf(&self, open: &OpenStep, perf: &[Definition]) -> Vec<Definition> {
         let of_step = self.open.values().filter(|source| source.step.as_ref() == Some(&open.step));
         let shared: Vec<&Definition> = of_step
@@ -74,8 +72,8 @@ impl SourceSet {
         known.filter(|known| perf.contains(known) || shared.contains(known)).cloned().collect()
     }
 
-    /// Returns the sources that must be opened for these metrics of a step or task, and moves those that must
-    /// be closed or opened anew to `stale`.
+    /// What must be opened for these metrics of a step or task. Moves what must be closed or opened anew to
+    /// `stale`.
     pub(crate) fn wanted_of_step(
         &mut self,
         name: &str,
@@ -107,7 +105,6 @@ impl SourceSet {
         WantedOfStep { definitions, first_perf_group, files, new_perf }
     }
 
-    /// Admits a step or task if it is known or within the limit.
     pub(crate) fn admit_step(&mut self, name: &str) -> StepAdmission {
         self.seen_steps.admit(name)
     }
@@ -168,17 +165,17 @@ impl SourceSet {
     }
 }
 
-/// Returns the perf events, and the other metrics.
+/// Perf events, and the other metrics.
 fn divided(definitions: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
     definitions.iter().cloned().partition(Definition::is_perf)
 }
 
-/// Returns true if a source has one of these metrics.
+/// True if a source has one of these metrics.
 fn has_wanted(source: &OpenSource, wanted: &[Definition]) -> bool {
     source.slots.iter().any(|slot| wanted.contains(&slot.definition))
 }
 
-/// Returns true if the name is that of a perf source of a step or task.
+/// True if the name is that of a perf source of a step or task.
 fn is_perf_of_step(step: &str, source: &str) -> bool {
     source.strip_prefix(step).and_then(|rest| rest.strip_prefix('/')).is_some_and(is_perf)
 }

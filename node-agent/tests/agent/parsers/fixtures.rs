@@ -12,16 +12,15 @@ use polymeter_proto::catalogue::{self, Definition, Form, Hierarchy, Origin, Text
 /// Values by the name of their metric and its labels, `cpu.usage{}`; none for "no limit".
 pub(crate) type Values = BTreeMap<String, Option<u64>>;
 
-/// A kernel file's text.
 #[derive(Debug)]
 pub(crate) struct Fixture {
-    /// The machine and cgroup that it was taken from: the first directory of its path.
+    /// Machine and cgroup that it was taken from: the first directory of its path.
     pub(crate) set: String,
-    /// Its path below the fixtures.
+    /// Below the fixtures.
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) file: &'static TextFile,
-    /// The labels of the `*`s in the file's path.
+    /// Labels of the `*`s in the file's path.
     pub(crate) path_labels: Vec<(String, String)>,
     /// All metrics of this file in the catalogue.
     pub(crate) wanted: Vec<Wanted>,
@@ -65,7 +64,6 @@ fn load(root: &Path, path: &Path) -> Fixture {
     Fixture { set: set.to_owned(), path: relative.to_owned(), text, file, path_labels, wanted }
 }
 
-/// Returns all fields of kernel files in the catalogue.
 fn fields() -> impl Iterator<Item = (&'static TextFile, Wanted)> {
     catalogue::all().flat_map(|metric| {
         metric.origins.iter().filter_map(move |origin| {
@@ -75,7 +73,7 @@ fn fields() -> impl Iterator<Item = (&'static TextFile, Wanted)> {
     })
 }
 
-/// Returns the labels of the path, if `place` is the place of this file.
+/// Labels of the path, if `place` is the place of this file.
 fn labels_in(file: &TextFile, place: &str) -> Option<Vec<(String, String)>> {
     let below = match file.hierarchy {
         Hierarchy::V2 => place.strip_prefix("v2/")?,
@@ -97,7 +95,7 @@ impl Fixture {
         self.text.split_inclusive('\n').collect()
     }
 
-    /// Returns the values that the parser under test finds in the text.
+    /// Values that the parser under test finds in the text.
     pub(crate) fn parsed(&self) -> Values {
         if self.path_labels.is_empty() {
             let parsed = parse(self.form(), self.text.as_bytes(), &self.wanted);
@@ -114,14 +112,13 @@ impl Fixture {
         self.layout_of(&self.text)
     }
 
-    /// Returns the layout of another text of this file.
     pub(crate) fn layout_of(&self, text: &str) -> Layout {
         Layout::discover(self.form(), text.as_bytes(), &self.wanted, &self.path_labels)
             .unwrap_or_else(|error| panic!("{}: {error}", self.path))
     }
 }
 
-/// Returns the values that `layout` finds in `text`, one for each of its slots.
+/// Values that `layout` finds in `text`, one for each of its slots.
 pub(crate) fn read(layout: &mut Layout, text: &[u8]) -> (Values, Fit) {
     // A value of an earlier read must not pass for one of this read.
     let mut reading = Reading::absent(layout.slots().len());

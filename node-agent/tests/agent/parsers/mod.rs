@@ -15,7 +15,7 @@ use proptest::sample::Index;
 
 use fixtures::{Fixture, present, read};
 
-/// The number of values of each set of fixtures.
+/// Number of values of each set of fixtures.
 const VALUES: [(&str, usize); 16] = [
     ("sysfs", 144),
     ("v1-6.1", 432),
@@ -35,7 +35,7 @@ const VALUES: [(&str, usize); 16] = [
     ("v2-6.12-nocontrollers", 28),
 ];
 
-/// The metrics that a job's cgroup has on version 1 and on version 2.
+/// Metrics that a job's cgroup has on version 1 and on version 2.
 const ON_BOTH: [&str; 44] = [
     "cpu.burst.time",
     "cpu.bursts",
@@ -152,7 +152,7 @@ fn every_number_of_the_kernel_has_a_metric() {
     assert_eq!(naive::without_metric(grown, &unheard_of), ["unheard_of 1"]);
 }
 
-/// Returns the metrics of a job's cgroups in these sets.
+/// Metrics of a job's cgroups in these sets.
 fn names(sets: [&str; 2], hierarchy: &str) -> BTreeSet<String> {
     let files = fixtures::all()
         .iter()

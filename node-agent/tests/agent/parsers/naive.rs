@@ -9,16 +9,16 @@ use polymeter_proto::series::Number;
 
 use super::fixtures::{Fixture, Values};
 
-/// The lines of a file by their keys, each with its words by the names or the columns.
+/// Lines of a file by their keys, each with its words by the names or the columns.
 type Table<'a> = HashMap<&'a str, HashMap<String, &'a str>>;
 
-/// Returns the values of all metrics of this file in `text`, which need not be the fixture's own.
+/// Values of all metrics of this file in `text`, which need not be the fixture's own.
 pub(crate) fn values(fixture: &Fixture, text: &str) -> Values {
     let table = tabulate(fixture.form(), text);
     fixture.wanted.iter().flat_map(|wanted| look_up(fixture, &table, wanted)).collect()
 }
 
-/// Returns the numbers in `text` for which there is no metric, as `key column`.
+/// Numbers in `text` for which there is no metric, as `key column`.
 pub(crate) fn without_metric(fixture: &Fixture, text: &str) -> Vec<String> {
     let key_columns = match fixture.form() {
         Form::Keyed => 1,
@@ -42,7 +42,7 @@ pub(crate) fn without_metric(fixture: &Fixture, text: &str) -> Vec<String> {
     unknown
 }
 
-/// Returns true if a line has a key of a metric of the file.
+/// True if a line has a key of a metric of the file.
 pub(crate) fn is_taken(fixture: &Fixture, line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let form = fixture.form();
@@ -114,7 +114,7 @@ fn look_up(fixture: &Fixture, table: &Table<'_>, wanted: &Wanted) -> Vec<(String
     values
 }
 
-/// Returns the instance and the label of a line with this key, if it is one of the row's.
+/// Instance and label of a line with this key, if it is one of the row's.
 fn match_row(form: Form, written: &str, row: Row) -> Option<(&str, Option<String>)> {
     let key = written.trim_end_matches(':');
     match row {
@@ -139,8 +139,7 @@ fn match_cell(column: &str, cell: Cell) -> bool {
     }
 }
 
-/// Returns the number of the file's units in one of the metric's, for sensors: millidegrees, microwatts and
-/// so on.
+/// How many of the metric's unit the file's unit holds, for sensors: millidegrees, microwatts and so on.
 fn parts(file: &TextFile) -> Option<f64> {
     let name = file.path.rsplit('/').next()?;
     match name.split('*').next()? {
@@ -150,13 +149,12 @@ fn parts(file: &TextFile) -> Option<f64> {
     }
 }
 
-/// Returns the number before `@` and the time of its measurement, or before the colon and the name of a
-/// state.
+/// Number before `@` and the time of its measurement, or before the colon and the name of a state.
 fn without_time(word: &str) -> &str {
     word.split(['@', ':']).next().unwrap_or_default()
 }
 
-/// Returns true for rates of links in Gb/s.
+/// True for rates of links in Gb/s.
 fn is_link_rate(file: &TextFile) -> bool {
     file.path.ends_with("/rate")
 }

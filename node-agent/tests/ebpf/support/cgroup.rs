@@ -14,7 +14,6 @@ use polymeter_test_harness::skip;
 pub(crate) struct Cgroup(pub(crate) PathBuf);
 
 impl Cgroup {
-    /// Creates a cgroup, or skips the test.
     pub(crate) fn create() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
@@ -47,7 +46,7 @@ pub(crate) fn remove(cgroup: &Path) {
     }
 }
 
-/// Returns the target of a job with a cgroup of version 2.
+/// Target of a job with a cgroup of version 2.
 pub(crate) fn target_of(cgroup: &Path) -> Target {
     Target::Cgroups(JobCgroups { v2: Some(cgroup.to_owned()), ..JobCgroups::default() })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// The fields of `BPF_PROG_QUERY` of bpf(2).
+/// Fields of `BPF_PROG_QUERY` of bpf(2).
 #[repr(C)]
 #[derive(Default)]
 struct Query {
@@ -18,8 +18,7 @@ struct Query {
     further: [u64; 3],
 }
 
-/// Returns the number of programs that are attached to a cgroup itself, for received and for transmitted
-/// packets.
+/// Programs that are attached to a cgroup itself, for received and for transmitted packets.
 pub(crate) fn attached(cgroup: &Path) -> [u32; 2] {
     const BPF_PROG_QUERY: libc::c_int = 16;
     let cgroup = fs::File::open(cgroup).unwrap();
@@ -38,7 +37,7 @@ pub(crate) fn attached(cgroup: &Path) -> [u32; 2] {
     })
 }
 
-/// The fields of `BPF_PROG_GET_NEXT_ID` and `BPF_PROG_GET_FD_BY_ID`.
+/// Fields of `BPF_PROG_GET_NEXT_ID` and `BPF_PROG_GET_FD_BY_ID`.
 #[repr(C)]
 #[derive(Default)]
 struct ById {
@@ -48,7 +47,7 @@ struct ById {
     padding: u32,
 }
 
-/// The fields of `BPF_OBJ_GET_INFO_BY_FD`.
+/// Fields of `BPF_OBJ_GET_INFO_BY_FD`.
 #[repr(C)]
 struct Info {
     descriptor: u32,
@@ -56,12 +55,12 @@ struct Info {
     info: u64,
 }
 
-/// Returns the id and the name of each program in the kernel.
+/// Id and name of each program in the kernel.
 pub(crate) fn programs() -> Vec<(u32, String)> {
     const BPF_PROG_GET_NEXT_ID: libc::c_int = 11;
     const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
     const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
-    /// The place of the name in `struct bpf_prog_info`.
+    /// Where the name lies in `struct bpf_prog_info`.
     const NAME: std::ops::Range<usize> = 64..80;
     let mut programs = Vec::new();
     let mut request = ById::default();
@@ -86,7 +85,6 @@ pub(crate) fn programs() -> Vec<(u32, String)> {
     programs
 }
 
-/// Issues a command of bpf(2).
 fn bpf<T>(command: libc::c_int, attributes: &mut T) -> libc::c_int {
     // SAFETY: the structure has the stated size, and what it points to outlives the call.
     #[expect(unsafe_code, reason = "no safe crate has bpf")]

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// The variable of the environment that makes this program a process of a job, or another agent:
-/// `ROLE:CGROUP`.
+/// Variable of the environment that makes this program a process of a job, or another agent: `ROLE:CGROUP`.
 pub(crate) const ROLE: &str = "POLYMETER_EBPF_TEST_ROLE";
 
 /// Reads one line; an empty text is the end.
@@ -21,7 +20,6 @@ pub(crate) fn numbers<const N: usize>(text: &str) -> [usize; N] {
     numbers.try_into().unwrap()
 }
 
-/// A process in a role.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) child: Child,

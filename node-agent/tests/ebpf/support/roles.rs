@@ -122,8 +122,7 @@ fn compute() {
     }
 }
 
-/// Returns the CPU time of this thread, how long it waited for a CPU, both in nanoseconds, and how often it
-/// began to run.
+/// CPU time of this thread, how long it waited for a CPU, both in nanoseconds, and how often it began to run.
 fn schedule_statistics() -> [u64; 3] {
     let text = fs::read_to_string("/proc/self/schedstat").unwrap();
     let numbers: Vec<u64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
