@@ -41,7 +41,6 @@ use crate::start_error::AgentStartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
 
-/// Requests that may wait for the supervisor.
 const REQUESTS: usize = 64;
 
 #[derive(Debug)]
@@ -108,12 +107,11 @@ impl Agent {
         }
     }
 
-    /// Tracks a job. Returns the metrics that are not available, with the reasons.
+    /// Returns the metrics that are not available, with the reasons.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
         self.ask(|reply| SupervisorRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
-    /// Puts a value into the data of a tracked job.
     pub fn push(&self, spec: PushSpec) -> Result<(), AnnotateError> {
         let pushed = self.ask(|reply| SupervisorRequest::Push(Box::new(spec), reply));
         pushed.unwrap_or(Err(AccessError::Unknown.into()))
@@ -123,8 +121,7 @@ impl Agent {
         self.ask(|reply| SupervisorRequest::End(job_id, Box::new(facts), reply));
     }
 
-    /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such
-    /// job.
+    /// Takes the final sample of a registered job and stops tracking it. False if there is no such job.
     pub fn unregister(&self, job_id: Identifier) -> bool {
         self.ask(|reply| SupervisorRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
@@ -133,8 +130,7 @@ impl Agent {
         self.ask(SupervisorRequest::View).unwrap_or_default()
     }
 
-    /// Puts another configuration in force, from which [`AgentConfig::update`] has left out what cannot
-    /// change.
+    /// [`AgentConfig::update`] has left out what cannot change.
     pub fn reload(&self, config: AgentConfig) {
         self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
     }
@@ -146,7 +142,7 @@ impl Agent {
         self.requests.closed().await;
     }
 
-    /// Asks the supervisor for a sign of life. Returns none if too many other requests wait for it.
+    /// Asks the supervisor for a sign of life. None if too many other requests wait for it.
     pub(crate) fn probe(&self) -> Option<oneshot::Receiver<View>> {
         let (request, answer) = ask(SupervisorRequest::View);
         self.requests.try_send(request).ok().map(|()| answer)
@@ -228,7 +224,6 @@ impl Unstarted {
     }
 }
 
-/// Makes a start error of a system error.
 fn system(doing: &'static str) -> impl Fn(io::Error) -> AgentStartError {
     move |error| AgentStartError::System(doing, error)
 }
@@ -342,7 +337,6 @@ struct ControlEndpoints {
     listener: Option<control::Listener>,
     /// Requests that come through the collector.
     remote_requests: RemoteRequestReceiver,
-    /// True if those are answered.
     remote_control: bool,
     requests: mpsc::Sender<SupervisorRequest>,
     context: control::Context,

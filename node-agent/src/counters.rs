@@ -36,7 +36,6 @@ pub struct CpuAccount {
 }
 
 impl CpuAccount {
-    /// CPU time so far, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.total_ns.load(Relaxed)
     }
@@ -50,36 +49,29 @@ impl CpuAccount {
 /// State of the connection to the collector. Times are in microseconds since the epoch; 0 for never.
 #[derive(Debug, Default)]
 pub struct CollectorState {
-    /// True while there is a connection.
     pub is_connected: AtomicBool,
-    /// Time of the last change.
     pub since_us: AtomicI64,
-    /// Time of the last acknowledgement.
     pub acknowledged_us: AtomicI64,
     /// Endpoint of the collector that is used. Only a move and reports of the state lock it.
     endpoint: Mutex<Arc<str>>,
-    /// Its version, once it has told it.
+    /// Version that the collector has told.
     version: Mutex<Option<Arc<str>>>,
 }
 
 impl CollectorState {
-    /// Endpoint of the collector that is used at present.
     pub fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records the collector that is used from now on.
     pub(crate) fn moved(&self, endpoint: &str) {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Arc::from(endpoint);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Version of the collector, once it has told it.
     pub fn version(&self) -> Option<Arc<str>> {
         self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records the version of the collector.
     pub(crate) fn set_version(&self, version: &str) {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(version));
     }

@@ -24,7 +24,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 const READY: &[u8] = b"ready\n";
 
-/// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to
+/// Starts this program again with `arguments` and returns when it is ready as an agent; until then it logs to
 /// this process's stderr. After an error no agent is left running.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     // The prolog may hold pipes whose readers wait until every copy is closed.
@@ -73,8 +73,7 @@ fn wait_for(child: &mut Child) -> io::Result<()> {
     }
 }
 
-/// Makes this process independent of the one that started it: it gets a session of its own and leaves the
-/// job's cgroups.
+/// Gives this process a session of its own, and leaves the job's cgroups.
 pub fn leave(root: &Path) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Err(error) = leave_cgroups(root) {

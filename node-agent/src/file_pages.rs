@@ -63,7 +63,6 @@ const RELEASES: [u32; 2] = [1, 15];
 #[derive(Debug, Default)]
 pub(crate) struct Release {
     sources: Option<u64>,
-    /// Calls since the number has changed.
     unchanged: u32,
 }
 

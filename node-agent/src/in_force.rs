@@ -8,15 +8,14 @@ use polymeter_proto::series::Identifier;
 /// Most sources that a reason names.
 const NAMED_SOURCES: usize = 3;
 
-/// Period of a metric in force, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     pub period: Period,
     /// Layer that determines the requested period.
     pub cause: Cause,
-    /// User of the lease that determines it.
+    /// User of the lease that determines the period.
     pub by: Option<Identifier>,
-    /// Time at which that lease ends, in microseconds since the epoch.
+    /// End of that lease, in microseconds since the epoch.
     pub until_us: Option<i64>,
     /// Requested period, if a longer one is in force, at least of some source.
     pub requested: Option<Period>,
@@ -89,7 +88,6 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Period in force of a metric that is requested at 10 ms, with sources of these intervals.
     fn in_force(requested: Option<&str>, intervals: &[(&str, &str)]) -> InForce {
         let plan = InForce {
             period: period("10ms"),

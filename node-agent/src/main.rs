@@ -21,16 +21,15 @@ use tracing::{error, info, warn};
 /// Longest wait of a stopping agent for the collector's acknowledgements.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Same for an agent that exits when idle: everything was acknowledged just before, and no user waits.
+/// Wait of an agent that exits when idle: everything was acknowledged just before, and no user waits.
 const STOP_TIMEOUT_IDLE: Duration = Duration::from_secs(60);
 
-/// Same with a spool, which keeps the rest: the next agent may need it soon.
+/// Wait with a spool, which keeps the rest: the next agent may need it soon.
 const STOP_TIMEOUT_SPOOL: Duration = Duration::from_secs(2);
 
-/// Longest wait of a detached agent for the spool, while the previous agent is stopping.
+/// How long a detached agent waits for the spool while the previous agent is stopping.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Exit status: the agent failed.
 const EXIT_FAILED: u8 = 1;
 
 /// Exit status: the command line, the configuration or the keys are invalid.
@@ -73,7 +72,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs each fault of a configuration.
 fn report(faults: &Faults) {
     faults.0.iter().for_each(|fault| error!("{fault}"));
 }
@@ -182,15 +180,11 @@ fn start(
     }
 }
 
-/// Next step of the main loop.
 enum Next {
-    /// Reload the configuration.
     Reload,
     /// Tell the service manager's watchdog if the agent is alive.
     Watch,
-    /// Stop, and wait for acknowledgements within the given time.
     Stop(Duration),
-    /// Stopped by itself.
     Ended,
 }
 

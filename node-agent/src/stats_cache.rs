@@ -8,15 +8,15 @@ use polymeter_proto::series::JobHandle;
 
 use crate::lanes::{ReadCost, SourceReport};
 
-/// Newest report of each source, by its job and name.
+/// Reports by job and name of the source.
 type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SourceStats {
     pub tally: Tally,
-    /// Cost of all reads since the source was opened.
+    /// Cost since the source was opened.
     pub cost: ReadCost,
-    /// Recent mean time of a read, in nanoseconds; 0 before the first.
+    /// Recent mean time of a read; 0 before the first.
     pub recent_ns: f64,
 }
 
@@ -36,14 +36,13 @@ impl SourceStats {
     }
 }
 
-/// Newest reports of all sources. The sampler does not access it.
+/// Newest reports of all sources. The sampler does not access them.
 #[derive(Debug, Default)]
 pub struct StatsCache {
     reports: Mutex<Reports>,
 }
 
 impl StatsCache {
-    /// Replaces reports by newer ones, and removes those of closed sources.
     pub fn update(&self, reports: &[SourceReport]) {
         let mut stats = lock(&self.reports);
         for report in reports {
@@ -63,7 +62,7 @@ impl StatsCache {
         of_job.map(|((_, name), stats)| (name.clone(), *stats)).collect()
     }
 
-    /// Recent mean time of a read, in nanoseconds, of all sources that were read, by job and source.
+    /// Recent mean time of a read of all sources that were read, by job and source, in nanoseconds.
     pub fn read_times(&self) -> BTreeMap<Option<JobHandle>, BTreeMap<String, f64>> {
         let mut times: BTreeMap<_, BTreeMap<String, f64>> = BTreeMap::new();
         for ((job, name), stats) in lock(&self.reports).iter().filter(|(_, stats)| stats.recent_ns > 0.0) {

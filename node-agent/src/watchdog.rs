@@ -8,12 +8,10 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::agent::Agent;
 use crate::request::View;
 
-/// Signs of life of an agent, for the service manager.
 #[derive(Debug)]
 pub struct Watchdog {
     /// None without a watchdog.
     interval: Option<Interval>,
-    /// Request that the supervisor has not answered yet.
     request: Option<oneshot::Receiver<View>>,
 }
 

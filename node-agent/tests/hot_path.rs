@@ -29,7 +29,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Labels, MetricId, SeriesId, ShapeId};
 use polymeter_service::clock;
 
-/// System's allocator with a count of allocations.
+/// The system's allocator, with a count of allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -172,8 +172,8 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }
 
-/// Sampler reads two sources of the fast lane, one of which makes it miss deadlines, and a thread reads one
-/// of the slow lane.
+/// Reads two sources of the fast lane, one of which makes the sampler miss deadlines, and one of the slow
+/// lane.
 fn both_lanes_take_no_memory() {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let slots = vec![Slot { definition, labels: Labels::default() }];
@@ -207,7 +207,6 @@ fn both_lanes_take_no_memory() {
     assert_eq!(allocations, 0, "allocations in some 200 reads of each lane");
 }
 
-/// Processes of a job whose perf events are counted one by one.
 const PROCESSES: usize = 600;
 
 /// Leader of a process group, all of which is killed at the end, even if the test fails.
@@ -221,7 +220,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Sampler takes over hundreds of new processes, and gives them back when they have ended.
+/// Takes over hundreds of new processes, and gives them back when they have ended.
 fn new_processes_take_no_memory() {
     let cgroup = tempfile::tempdir().unwrap();
     let list = cgroup.path().join("cgroup.procs");

@@ -129,7 +129,6 @@ int main(void) {
 }
 "#;
 
-/// Callers of its innermost function.
 const CALLERS: [&str; 4] = ["with_room", "with_variable_room", "outermost", "main"];
 
 /// A program whose first thread sleeps, waits for a lock that another thread holds, and reads a pipe that a
@@ -367,7 +366,6 @@ impl Sampled {
         100.0 * float(with) / float(all)
     }
 
-    /// Number of samples that were lost.
     fn lost(&self) -> u64 {
         self.all.iter().map(|profile| profile.lost).sum()
     }
@@ -578,7 +576,6 @@ fn unwinding_finds_the_callers_that_perf_finds() {
     assert!(share > 98.0, "{share} %");
 }
 
-/// Sums that the program has measured.
 fn measured(path: &Path) -> Vec<u64> {
     let until_ns = clock::monotonic_ns() + PATIENCE_NS;
     loop {

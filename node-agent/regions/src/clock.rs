@@ -18,7 +18,6 @@ pub(crate) struct Clock {
     began: (u64, u64),
 }
 
-/// Length of a tick.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     /// Nanoseconds, in units of 2^-32.
@@ -83,7 +82,6 @@ fn is_counter_reliable() -> bool {
     false
 }
 
-/// Time of CLOCK_MONOTONIC, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for the call, which fails for unknown clocks only.

@@ -26,7 +26,6 @@ pub const OTHER: &str = "(other)";
 /// Name of the region whose entries are ends without a beginning.
 pub const UNMATCHED: &str = "(unmatched ends)";
 
-/// Name of regions without a name.
 pub const UNNAMED: &str = "(unnamed)";
 
 /// How often sums are sent.

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use crate::destination::Destination;
 
-/// Sums of one region, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) entries: u64,

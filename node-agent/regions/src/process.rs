@@ -62,7 +62,6 @@ impl Process {
         (flushes.answered != flushes.last.number).then_some(flushes.last)
     }
 
-    /// Tells the program whether the agent has accepted all.
     pub(crate) fn answer_flush(&self, flush: Flush, is_accepted: bool) {
         let mut flushes = self.flushes();
         (flushes.answered, flushes.is_accepted) = (flush.number, is_accepted);

@@ -7,13 +7,12 @@ use crate::limits::{GIVEN_NAMES, OTHER, REGIONS};
 use crate::message::printable;
 use crate::slot::{Counts, Slot};
 
-/// Number of a region in the process.
 pub(crate) type RegionId = usize;
 
 /// Counts names beyond the limit.
 pub(crate) const OTHER_ID: RegionId = 0;
 
-/// Counts of one thread, by region.
+/// By region.
 #[derive(Debug)]
 pub(crate) struct ThreadCounts {
     slots: Box<[Slot]>,
@@ -33,13 +32,12 @@ impl ThreadCounts {
     }
 }
 
-/// Sums of a region over threads, in ticks.
+/// Over threads, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) counts: Counts,
     /// Time of the thread with the most.
     pub(crate) longest: u64,
-    /// How many threads have entered it.
     pub(crate) threads: u64,
 }
 
@@ -60,7 +58,7 @@ pub(crate) struct Registry {
     /// Names that programs use: those that are sent alike are one region.
     given: Vec<(&'static [u8], RegionId)>,
     threads: Vec<Arc<ThreadCounts>>,
-    /// Sums over the threads that have ended, by region.
+    /// By region.
     ended: Vec<Sums>,
     ended_unmatched: u64,
 }

@@ -12,10 +12,8 @@ use crate::message::{self, Times};
 use crate::process::Process;
 use crate::registry::Sums;
 
-/// Longest answer that is read, in bytes.
 const ANSWER_BYTES: u64 = 4096;
 
-/// Answer of an agent to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Accepted,
@@ -33,7 +31,6 @@ struct Sender {
     is_pending: bool,
 }
 
-/// Sends sums until the process ends.
 pub(crate) fn run(process: &'static Process) {
     let mut sender = Sender { process, sent: HashMap::new(), is_pending: false };
     let mut interval = INTERVAL;
@@ -101,7 +98,6 @@ impl Sender {
 }
 
 impl Times {
-    /// Raises each value to that of `other`.
     fn raise(&mut self, other: &Self) {
         self.entries = self.entries.max(other.entries);
         self.time_ns = self.time_ns.max(other.time_ns);

@@ -25,7 +25,6 @@ pub(crate) struct Slot {
     running: AtomicU64,
 }
 
-/// Counts of a region, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) entries: u64,

@@ -28,7 +28,6 @@ struct Place {
     region: RegionId,
 }
 
-/// Table of one thread, which alone uses it.
 #[derive(Debug)]
 pub(crate) struct ThreadTable {
     pub(crate) counts: Arc<ThreadCounts>,
@@ -57,7 +56,6 @@ fn hash_of(name: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// First place to look for a hash.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than the number of places")]
 const fn first_place(hash: u64) -> usize {

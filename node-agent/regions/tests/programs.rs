@@ -99,7 +99,6 @@ fn output_of(command: &mut Command) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// Numbers in lines like `NAME NUMBER`.
 fn number(output: &str, name: &str) -> f64 {
     let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name}: {output}")).parse().unwrap()

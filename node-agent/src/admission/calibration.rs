@@ -14,10 +14,9 @@ use super::cost::Slowness;
 pub(crate) struct Exercise {
     period_us: f64,
     pub(crate) sleep: Duration,
-    /// Reads in one round.
     pub(crate) reads: u32,
-    /// CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost
-    /// were fitted to that machine.
+    /// CPU time of one sleep and read on the reference machine: the constants of the cost were fitted to that
+    /// machine.
     reference_ns: f64,
 }
 
@@ -32,7 +31,6 @@ pub(crate) const LONG: Exercise =
 /// Rounds of each exercise: several, because CPUs and moments differ.
 pub(crate) const ROUNDS: u32 = 4;
 
-/// Weight of earlier measurements, in percent.
 const EARLIER: u64 = 60;
 
 /// CPU time of all rounds of each exercise, in nanoseconds.
@@ -55,7 +53,6 @@ impl Calibration {
         self.long_ns = LONG.smooth(self.long_ns, times.long_ns);
     }
 
-    /// Slowness of the machine as a multiple of the reference machine.
     pub(super) fn slowness(self) -> Slowness {
         [SHORT.slowness(self.short_ns), LONG.slowness(self.long_ns)]
     }
@@ -70,7 +67,6 @@ impl Exercise {
         }
     }
 
-    /// Period, and the slowness at that period.
     fn slowness(&self, measured_ns: u64) -> (f64, f64) {
         let slowness = match u32::try_from(measured_ns).unwrap_or(u32::MAX) {
             0 => 1.0,

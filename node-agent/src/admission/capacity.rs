@@ -25,20 +25,15 @@ const REGISTERED: usize = 256;
 /// Most of these entries for one ordinary user's jobs.
 const REGISTERED_OF_USER: usize = REGISTERED / 4;
 
-/// Interval between log messages about jobs that are left out, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
-/// File descriptors of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// Most that may be open.
     pub(crate) limit: usize,
-    /// How many are open.
     pub(crate) open: usize,
 }
 
 impl Descriptors {
-    /// Descriptors that jobs may still open.
     pub(crate) const fn spare(self) -> usize {
         self.limit.saturating_sub(RESERVED + self.open)
     }
@@ -66,7 +61,6 @@ impl Capacity {
         descriptors.spare() / of_each
     }
 
-    /// How many discovered jobs can be tracked at once.
     pub(crate) fn room(&self, targets: &Targets, descriptors: Descriptors) -> usize {
         let discovered = targets.iter().filter(|(_, target)| target.found_at.is_some()).count();
         (discovered + self.more(targets.job_count(), descriptors)).min(JOBS)
@@ -113,7 +107,6 @@ impl Capacity {
         Some((format!("cannot track {jobs} of {}: {cause}", counted(jobs + room, "job")), true))
     }
 
-    /// True if there is room to register one more job.
     pub(crate) fn has_room_for(targets: &Targets, owner_uid: Option<u32>, descriptors: Descriptors) -> bool {
         let jobs = || targets.iter().filter(|(key, _)| key.is_some());
         let registered = || jobs().filter(|(_, target)| target.found_at.is_none());

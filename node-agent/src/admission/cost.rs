@@ -7,13 +7,12 @@ use polymeter_proto::period::Period;
 
 use crate::request::Cost;
 
-/// Assumed time of an unmeasured read, in nanoseconds.
+/// Assumed time of an unmeasured read.
 const READ_NS: f64 = 5_000.0;
-/// Cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the
-/// row.
+/// Cost of a read beside its own time: finding its groups, taking the time, recording the row.
 const ROW_NS: f64 = 300.0;
-/// Cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds: the
-/// longer the sleep, the more is cold.
+/// Cost of a wake-up and of cold caches beside the reads, by the period in microseconds: the longer the
+/// sleep, the more is cold.
 const WAKE_NS: [(f64, f64); 5] = [
     (100.0, 4_000.0),
     (1_000.0, 8_000.0),
@@ -24,21 +23,19 @@ const WAKE_NS: [(f64, f64); 5] = [
 /// Time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness of
 /// the machine multiplies the part above 1.
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
-/// Cost of a value from its text to the wire, in nanoseconds.
+/// Cost of a value from its text to the wire.
 const VALUE_NS: f64 = 40.0;
-/// Cost of a sample of a call stack for the agent, in nanoseconds: to read it, and to count it by its
-/// functions.
+/// Cost of a sample of a call stack for the agent: to read it, and to count it by its functions.
 pub(super) const STACK_NS: f64 = 4_000.0;
-/// Cost of a sample whose callers the agent finds itself, in nanoseconds. An estimate, which was not fitted:
-/// once the source is read, its measured time takes its place.
+/// Cost of a sample whose callers the agent finds itself. An estimate, which was not fitted: once the source
+/// is read, its measured time takes its place.
 pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
-/// Size of a value on the wire at high rates, in bytes.
+/// Size of a value on the wire at high rates.
 const VALUE_BYTES: f64 = 0.5;
 
-/// Known time of a read of a source, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
-    /// Measured at that period.
+    /// Measured at the period in question.
     Measured(f64),
     /// Measured in a tight loop.
     Warm(f64),
@@ -95,7 +92,6 @@ impl Sum {
         self.wakes_per_s = self.wakes_per_s.max((1e6 / micros(period)).min(1.0));
     }
 
-    /// Cost of all sources, multiplied by `learnt`.
     pub(super) fn cost(&self, learnt: f64) -> Cost {
         let wake_ns = if self.wakes_per_s > 0.0 {
             let period_us = 1e6 / self.wakes_per_s;

@@ -12,17 +12,15 @@ const SLOWNESS: (f64, f64) = (0.25, 16.0);
 /// Least predicted cost, in percent of a CPU, from which the governor learns.
 const TELLING_PERCENT: f64 = 0.5;
 
-/// Weight of the newest measurement.
 const NEWEST: f64 = 0.3;
 
-/// Cost of the leases of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
     /// Predicted CPU time of all its sampling, in percent of a CPU, without slowness.
     pub(super) percent: f64,
-    /// Same if its leases were stretched by one step less.
+    /// CPU time if its leases were stretched by one step less.
     pub(super) relaxed_percent: f64,
-    /// Same without its leases.
+    /// CPU time without its leases.
     pub(super) baseline_percent: f64,
     /// How often its leases were stretched.
     pub(super) stretch: u8,
@@ -40,9 +38,7 @@ pub(super) struct Budgets {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Double the periods of its leases.
     Stretch(usize),
-    /// Halve them again.
     Relax(usize),
 }
 
@@ -58,7 +54,6 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// Real cost as a multiple of the predicted one.
     pub(super) const fn slowness(&self) -> f64 {
         self.slowness
     }

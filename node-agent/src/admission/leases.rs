@@ -17,14 +17,13 @@ use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
 const NOT_NOW: &str = "its file does not contain this metric now";
 
-/// More would make plans slow to compute.
+/// Most leases of one target. More would make plans slow to compute.
 const LEASES: usize = 64;
 
 /// A lease whose sources are being opened.
 #[derive(Debug)]
 pub(crate) struct Granting {
     request: LeaseRequest,
-    /// Leases of the target before.
     former: Vec<Lease>,
     cost: Cost,
     until_us: i64,
@@ -131,7 +130,6 @@ impl Admission {
     }
 }
 
-/// Duration of a lease from now on, in microseconds.
 fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
     lease_us(limits, request.principal, request.duration_us, request.since_us, now)
 }
@@ -142,7 +140,7 @@ pub(super) const fn ends(duration_us: u64, now: Now) -> (i64, u64) {
     (until_us, now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000)))
 }
 
-/// Duration from now on, in microseconds, of a lease that is requested for a time since an instant.
+/// Duration from now on, of a lease that is requested for a time since an instant.
 pub(super) fn lease_us(
     limits: &Limits,
     principal: Principal,
@@ -257,7 +255,6 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
     plan
 }
 
-/// Outcome of a lease: the metrics that are sampled, and those that are unavailable.
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
     let machine = target.plan.machine;
     let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selects(machine, selector, name));

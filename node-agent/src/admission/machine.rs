@@ -13,7 +13,6 @@ use crate::config::Limits;
 use crate::plan::Plan;
 use crate::targets::{TargetKey, Targets, describe};
 
-/// State machine of leases and releases.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(super) pricing: Pricing,
@@ -34,7 +33,6 @@ impl Admission {
         Self { pricing: Pricing::new(limits, cpus) }
     }
 
-    /// Predicted cost of sampling a target by a plan.
     #[cfg(test)]
     pub(crate) fn predicted(
         &self,
@@ -52,7 +50,6 @@ impl Admission {
         leases.chain(releases).min()
     }
 
-    /// Takes a measurement of the speed of the machine into account.
     pub(crate) fn calibrate(&mut self, times: ExerciseTimes) {
         self.pricing.calibration.add(times);
     }

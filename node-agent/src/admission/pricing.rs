@@ -15,10 +15,9 @@ use crate::plan::Plan;
 use crate::request::{Availability, Cost};
 use crate::targets::TrackedTarget;
 
-/// Recent mean time of a read of each source, in nanoseconds, by job and source.
+/// Recent mean of each source, in nanoseconds, by job and source.
 pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
 
-/// Known costs on this machine, and the administrator's limits.
 #[derive(Debug)]
 pub(super) struct Pricing {
     pub(super) limits: Limits,
@@ -90,7 +89,6 @@ impl Pricing {
         sum
     }
 
-    /// Budget that a cost exceeds, if any.
     pub(super) fn exceeded(&self, cost: Cost, others_percent: f64) -> Option<&'static str> {
         let limits = &self.limits;
         if cost.samples_per_s > budget(limits.samples_per_second) {

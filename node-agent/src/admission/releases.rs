@@ -59,7 +59,6 @@ impl Admission {
     }
 }
 
-/// Change of a target whose hardware events are closed or opened.
 pub(crate) fn released(key: &TargetKey) -> ChangedPlan {
     ChangedPlan { key: key.clone(), has_steps: key.is_some(), cause: Some(Cause::LeaseEnd) }
 }

@@ -8,9 +8,8 @@ use polymeter_service::cgroup_mounts::Mounts;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobCgroups {
-    /// Directory in the unified hierarchy.
     pub v2: Option<PathBuf>,
-    /// Directories in the hierarchies of version 1, by controller.
+    /// Directories of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
     /// Inode of each directory that discovery found: a directory that was removed and created again has
     /// another.
@@ -30,7 +29,6 @@ impl JobCgroups {
         self.inodes.insert(path, inode);
     }
 
-    /// Adds a directory that a user named, in any hierarchy.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
         if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
             && !mounts.v1.values().any(|root| path.starts_with(root))

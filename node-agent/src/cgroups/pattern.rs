@@ -63,7 +63,6 @@ impl Captured {
 }
 
 impl Pattern {
-    /// Depth of the job's cgroup, in directories.
     pub fn depth(&self) -> usize {
         self.parts.len()
     }

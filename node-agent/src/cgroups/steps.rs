@@ -22,7 +22,7 @@ const USER: &str = "user";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub level: StepLevel,
-    /// `step_0`, `step_0/task_1`.
+    /// For example `step_0` or `step_0/task_1`.
     pub name: String,
     /// `step`, and of a task `task`, with the scheduler's number or name.
     pub labels: Vec<(String, String)>,
@@ -44,7 +44,6 @@ pub enum StepAdmission {
 }
 
 impl SeenSteps {
-    /// Most steps and tasks of one job that are sampled in total.
     pub const LIMIT: usize = 1024;
 
     /// Admits a step or task if it is known or within the limit.

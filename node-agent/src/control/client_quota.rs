@@ -11,12 +11,11 @@ use polymeter_service::token_bucket::TokenBucket;
 use crate::clock;
 use crate::principal::Principal;
 
-/// Limits of permits held at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuotaLimits {
     per_user: usize,
     users: usize,
-    /// For administrators; kept apart, so that no user can lock them out.
+    /// Kept apart, so that no user can lock administrators out.
     administrators: usize,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct ClientQuota {
     administrators: Mutex<usize>,
 }
 
-/// Permit of a client. Dropping it returns the permit.
+/// Returns the permit when it is dropped.
 #[derive(Debug)]
 pub(super) struct QuotaPermit<'a> {
     quota: &'a ClientQuota,
@@ -60,7 +59,7 @@ impl ClientQuota {
         Self { limits, users: Mutex::default(), administrators: Mutex::default() }
     }
 
-    /// Takes one permit. Returns none if the principal's quota is used up.
+    /// Returns none if the principal's quota is used up.
     pub(super) fn acquire(&self, principal: Principal) -> Option<QuotaPermit<'_>> {
         if principal.administrator {
             let mut administrators = lock(&self.administrators);
@@ -80,7 +79,6 @@ impl ClientQuota {
         Some(QuotaPermit { quota: self, principal })
     }
 
-    /// Time until the principal's debt of CPU time is paid.
     fn debt(&self, principal: Principal) -> Duration {
         let mut users = lock(&self.users);
         let user = users.get_mut(&principal.uid).filter(|_| !principal.administrator);

@@ -8,11 +8,10 @@ use tokio::sync::watch;
 use crate::counters::Counters;
 use crate::rights::Rights;
 
-/// Parts of the agent, beside the supervisor, that answers need.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,
     pub(crate) counters: Arc<Counters>,
-    /// Rights of users; a reload of the configuration may change them.
+    /// A reload of the configuration may change them.
     pub(crate) rights: watch::Receiver<Rights>,
 }

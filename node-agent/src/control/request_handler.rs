@@ -46,7 +46,7 @@ impl<'a> RequestHandler<'a> {
         Self { since_us: Some(at_us), ..self }
     }
 
-    /// Sends a request to the supervisor and waits for the answer. Refused if the agent stops.
+    /// Returns a refusal if the agent stops.
     pub(super) async fn ask<T>(
         &self,
         make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
@@ -57,7 +57,6 @@ impl<'a> RequestHandler<'a> {
         answer.await.ok().ok_or_else(stopping)
     }
 
-    /// Node and all jobs that the principal may see.
     pub(super) async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(SupervisorRequest::View).await?;
         let rights = self.context.rights.borrow();

@@ -32,7 +32,6 @@ struct Quotas {
     watchers: ClientQuota,
 }
 
-/// Serves connections until the runtime ends.
 pub(crate) async fn serve(
     listener: (UnixListener, File),
     requests: mpsc::Sender<SupervisorRequest>,

@@ -105,7 +105,6 @@ struct WatchStream<'a> {
     job: Option<Identifier>,
     samples: WatchReceiver,
     progress: Progress,
-    /// Plan that was written last.
     plan: Option<PlanAnswer>,
 }
 
@@ -117,7 +116,7 @@ impl WatchStream<'_> {
         }
     }
 
-    /// Adds the plan, if it has changed, and the progress. Returns false if the job is not tracked any more.
+    /// Adds the plan, if it has changed, and the progress. False if the job is not tracked any more.
     async fn add_progress(&mut self, lines: &mut Vec<u8>) -> Result<bool, Refusal> {
         let view = match self.handler.view_one(self.job.as_ref()).await {
             Ok(view) => view,
@@ -159,13 +158,12 @@ fn thousandths(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-/// Progress of sampling since the stream began.
 #[derive(Debug)]
 struct Progress {
     began_ns: u64,
     /// Time of the last update, and the CPU time of the agent then.
     updated: (u64, u64),
-    /// Tallies of all sources at the last update; none before the first.
+    /// Tallies at the last update; none before the first.
     tallies: Option<BTreeMap<String, Tally>>,
     since: Tally,
 }
@@ -177,7 +175,7 @@ impl Progress {
         Self { began_ns: now_ns, updated, tallies: None, since: Tally::default() }
     }
 
-    /// Adds the counts since the last update. Returns none for the first update, which has no predecessor.
+    /// None for the first update, which has no predecessor.
     fn update(&mut self, sources: &[SourceView]) -> Option<ProgressLine> {
         let is_first = self.tallies.is_none();
         let now = (clock::monotonic_ns(), clock::process_cpu_ns());

@@ -5,7 +5,7 @@ use super::failover::{Failover, Move};
 use super::name_service::NameService;
 use super::outage::DeliveryState;
 
-/// How often names are looked up anew, in nanoseconds: collectors may have been added or removed.
+/// How often names are looked up anew: collectors may have been added or removed.
 const LOOKUP_NS: u64 = 600_000_000_000;
 
 #[derive(Debug)]
@@ -13,24 +13,21 @@ pub(crate) struct CollectorChoice {
     collectors: Collectors,
     names: NameService,
     lookup_at_ns: u64,
-    /// In the order in which they are tried. There is at least one.
+    /// Never empty.
     in_order: Vec<CollectorAddress>,
     current: CollectorAddress,
     failover: Failover,
 }
 
-/// Change of the collector, for the log.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    /// Endpoint of the collector that was left.
     pub(crate) from: String,
-    /// True if it serves, and the agent returns to the first one.
+    /// The collector that was left serves, and the agent returns to the first one.
     pub(crate) is_return: bool,
 }
 
 impl CollectorChoice {
-    /// Chooses the first collector, and begins to look names up. `seed` differs among agents. None if there
-    /// are no collectors.
+    /// Begins to look names up. `seed` differs among agents. None if there are no collectors.
     pub(crate) fn new(
         collectors: Collectors,
         return_after_ns: Option<u64>,
@@ -48,7 +45,7 @@ impl CollectorChoice {
         &self.current
     }
 
-    /// Takes the state of the delivery. Returns the change if another collector is to be used from now on.
+    /// Returns the change if another collector is to be used from now on.
     pub(crate) fn update(&mut self, state: DeliveryState, now_ns: u64) -> Option<Moved> {
         if now_ns >= self.lookup_at_ns {
             self.lookup_at_ns = now_ns.saturating_add(LOOKUP_NS);
@@ -65,7 +62,6 @@ impl CollectorChoice {
         Some(Moved { from: from.endpoint, is_return })
     }
 
-    /// Uses the result of a look-up.
     fn replace(&mut self, found: Vec<CollectorAddress>, now_ns: u64) -> Option<Move> {
         if found == self.in_order || found.is_empty() {
             return None;

@@ -61,7 +61,7 @@ impl Collectors {
     }
 }
 
-/// Addresses of the preferred family: those of the other one are probably the same machines.
+/// Prefers one family of addresses: those of the other one are probably the same machines.
 fn alternatives(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let Some(preferred) = addresses.first().copied() else { return Vec::new() };
     let mut of_family: Vec<IpAddr> =
@@ -72,7 +72,7 @@ fn alternatives(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     of_family
 }
 
-/// Name and port of a TCP endpoint that has a name; none if it has an address.
+/// None if the endpoint has an address, and no name.
 fn name_and_port(endpoint: &str) -> Option<(&str, u16)> {
     let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
     let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();

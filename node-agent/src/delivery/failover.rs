@@ -8,12 +8,10 @@
 use super::mix::mix;
 use super::outage::DeliveryState;
 
-/// Shortest wait without a connection before the agent moves, in nanoseconds: a restart of a collector takes
-/// less.
+/// Shortest wait without a connection before the agent moves: a restart of a collector takes less.
 const DISCONNECTED_NS: u64 = 5_000_000_000;
 
-/// Shortest wait for an acknowledgement before the agent moves, in nanoseconds. It exceeds the first resend
-/// delay.
+/// Shortest wait for an acknowledgement before the agent moves. It exceeds the first resend delay.
 const SILENT_NS: u64 = 10_000_000_000;
 
 /// How often the waits are doubled at most.
@@ -32,22 +30,18 @@ pub(crate) struct Failover {
     served_ns: u64,
     /// Moves since a collector served.
     moves: usize,
-    /// When the agent tries to return, in nanoseconds after it left; none for never.
+    /// None for never.
     return_after_ns: Option<u64>,
-    /// Attempts to return that failed.
     failed_returns: u32,
     return_at_ns: Option<u64>,
-    /// Collector that served before an attempt to return.
     left: Option<usize>,
 }
 
 /// Denominator of [`Failover::jitter`].
 const WHOLE: u64 = 1 << 16;
 
-/// Change of the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// Number of the collector.
     pub(crate) to: usize,
     /// True if the collector that is left serves: the agent returns to the first one.
     pub(crate) is_return: bool,
@@ -72,8 +66,8 @@ impl Failover {
         }
     }
 
-    /// Replaces the list of collectors. `current` is the number of the current one in it; if it is not in the
-    /// list any more, the agent tries the list from its beginning.
+    /// `current` is the number of the current collector in the list; if it is not there any more, the agent
+    /// begins the list anew.
     pub(crate) fn replace(&mut self, collectors: usize, current: Option<usize>, now_ns: u64) -> Option<Move> {
         self.collectors = collectors;
         (self.left, self.return_at_ns) = (None, None);
@@ -86,7 +80,7 @@ impl Failover {
         }
     }
 
-    /// Takes the state of the delivery. Returns the collector to be used from now on, if it is another one.
+    /// Returns the collector to be used from now on, if it is another one.
     pub(crate) fn update(&mut self, now: DeliveryState, now_ns: u64) -> Option<Move> {
         let before = std::mem::replace(&mut self.last, now);
         if now.acknowledged != before.acknowledged || (now.connected && now.waiting_bytes == 0) {
@@ -115,7 +109,6 @@ impl Failover {
         None
     }
 
-    /// Records that the current collector serves.
     fn served(&mut self, now_ns: u64) {
         (self.served_ns, self.moves, self.left) = (now_ns, 0, None);
         if self.current == 0 {
@@ -135,7 +128,7 @@ impl Failover {
         Move { to, is_return }
     }
 
-    /// How long the agent stays with a collector that does not serve, in nanoseconds.
+    /// How long the agent stays with a collector that does not serve.
     fn wait_ns(&self, is_connected: bool) -> u64 {
         let shortest_ns = if is_connected { SILENT_NS } else { DISCONNECTED_NS };
         let rounds = u32::try_from(self.moves / self.collectors.max(1)).unwrap_or(u32::MAX);

@@ -19,7 +19,7 @@ const AGAIN_PART: usize = 8;
 /// Bytes of an event with the entry of its job; most have fewer.
 const EVENT_BYTES: usize = 256;
 
-/// Fewest and the most events of lost frames that one frame repeats.
+/// The fewest and the most events of lost frames that one frame repeats.
 const AGAIN_IN_FRAME: (usize, usize) = (16, 1024);
 
 /// Most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage. Beyond
@@ -45,9 +45,8 @@ pub(super) struct FrameBuilder {
     announced: Announced,
     introduced: bool,
     ledger: LossLedger,
-    /// Events of lost frames, to be repeated.
     unreported: VecDeque<EventRecord>,
-    /// Most of them that one frame repeats.
+    /// Most of `unreported` that one frame repeats.
     again_in_frame: usize,
 }
 
@@ -129,18 +128,15 @@ impl FrameBuilder {
         too_many as u64
     }
 
-    /// True if events or tallies of lost frames wait to be repeated.
     pub(super) fn has_unreported(&self) -> bool {
         !self.unreported.is_empty() || self.ledger.has_unreported()
     }
 
-    /// Source of an announced metric of call stacks.
     pub(super) fn stacks_source(&self, metric: MetricId) -> &'static str {
         let metric = self.announced.metric(metric);
         metric.map_or(STACKS_KIND, |metric| stacks_source(metric.name.as_str()))
     }
 
-    /// All announced dictionary entries that are still in use.
     pub(super) fn all_entries(&self) -> Vec<Entry> {
         self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
     }
@@ -150,7 +146,6 @@ impl FrameBuilder {
         self.announced.version()
     }
 
-    /// Forgets a job of which all frames are acknowledged.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.announced.retire_job(job);
         self.ledger.retire(job);

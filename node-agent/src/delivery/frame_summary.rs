@@ -29,7 +29,7 @@ enum Origin {
     Source(Option<JobHandle>, Identifier),
 }
 
-/// Summary of a frame, made when the frame was built or read back.
+/// Made when the frame was built or read back.
 #[derive(Debug, Clone, Default)]
 pub struct FrameSummary {
     samples: Box<[(Origin, u64)]>,
@@ -46,7 +46,6 @@ impl FrameSummary {
         }
     }
 
-    /// Adds the samples of call stacks; `source` returns the source of their metric.
     pub(super) fn with_stacks(
         self,
         stacks: &[StackInterval],
@@ -63,7 +62,7 @@ impl FrameSummary {
         Self { samples: samples.into(), span_us: span_us.unwrap_or_default() }
     }
 
-    /// Summary of a frame that was read back; `sources` maps its shapes to jobs and sources.
+    /// `sources` maps the frame's shapes to jobs and sources.
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
             let (job, source) = sources.of(block.shape)?;
@@ -110,7 +109,6 @@ impl Sources {
         }
     }
 
-    /// Event with its job, as it was first recorded.
     pub(super) fn record(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
@@ -120,7 +118,7 @@ impl Sources {
         self.stacks.get(&metric).copied().unwrap_or(STACKS_KIND)
     }
 
-    /// Job and source of a shape; none if no entry defines it.
+    /// None if no entry defines the shape.
     fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
         let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
         self.shapes.get(&shape).cloned().or_else(others)
@@ -149,7 +147,6 @@ impl From<&FrameSummary> for LostSamples {
 }
 
 impl LostSamples {
-    /// True if it counts no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -177,14 +174,12 @@ impl LostSamples {
         Ok(())
     }
 
-    /// Losses of a note that was read back.
     pub(super) fn of_lost(lost: Vec<Lost>, span_us: (i64, i64)) -> Self {
         let mut losses = Self { samples: BTreeMap::new(), span_us };
         lost.into_iter().for_each(|lost| losses.add((lost.job, lost.source), lost.samples));
         losses
     }
 
-    /// Losses in the form of the protocol.
     pub fn to_lost(&self) -> Vec<Lost> {
         let lost = |((job, source), samples): (&(Option<JobHandle>, Identifier), &u64)| Lost {
             job: *job,

@@ -14,8 +14,8 @@ pub struct Unaccepted {
     pub remedy: String,
 }
 
-/// Tests if the collector at `endpoint` accepts an agent with these keys: its own, and the collector's public
-/// one. Nothing is sent. After `timeout_ms` the error tells why it does not.
+/// Tests if the collector accepts an agent with these keys: its own, and the collector's public one. Nothing
+/// is sent. After `timeout_ms` the error tells why it does not.
 pub fn handshake(
     context: &Context,
     endpoint: &str,

@@ -10,7 +10,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 
 use crate::lanes::SourceReport;
 
-/// Interval between tallies without new losses, in nanoseconds. A loss is reported at once.
+/// How often tallies without new losses are reported. A loss is reported at once.
 const REPORT_NS: u64 = 10_000_000_000;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,6 @@ struct SourceTallies {
     reported_in: (u64, u64),
     /// True if one of those frames is lost.
     is_unreported: bool,
-    /// True if a source has ended since the last report.
     has_ended: bool,
 }
 
@@ -44,7 +43,6 @@ pub(super) struct DueEntry {
     pub(super) is_again: bool,
 }
 
-/// All tallies of a session.
 #[derive(Debug, Default)]
 pub(super) struct LossLedger {
     tallies: BTreeMap<(Option<JobHandle>, Identifier), SourceTallies>,
@@ -102,7 +100,6 @@ impl LossLedger {
         }
     }
 
-    /// Schedules the tallies in the lost `frames` for repetition.
     pub(super) fn lost(&mut self, frames: &[u64]) {
         for tallies in self.tallies.values_mut() {
             let (first, last) = tallies.reported_in;
@@ -110,12 +107,10 @@ impl LossLedger {
         }
     }
 
-    /// True if a tally of a lost frame is to be repeated.
     pub(super) fn has_unreported(&self) -> bool {
         self.tallies.values().any(|tallies| tallies.is_unreported)
     }
 
-    /// Forgets the reported tallies of a job that has ended.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.tallies.retain(|(of, _), tallies| {
             *of != Some(job) || tallies.is_unreported || tallies.tally() != tallies.reported

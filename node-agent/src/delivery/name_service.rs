@@ -8,7 +8,6 @@ use tracing::{debug, warn};
 
 use super::collectors::{CollectorAddress, Collectors};
 
-/// State of the look-up.
 #[derive(Debug, Default)]
 pub(crate) struct NameService {
     under_way: Option<Receiver<Vec<CollectorAddress>>>,

@@ -7,7 +7,7 @@ use super::collector_choice::Moved;
 use super::outage::OutageNotice;
 use super::session::SessionNotice;
 
-/// Logs the begin or the end of an outage, during which `waiting_bytes` of samples wait.
+/// `waiting_bytes` of samples wait meanwhile.
 pub(super) fn log_outage(collector: &str, notice: OutageNotice, waiting_bytes: u64) {
     let kib = waiting_bytes.div_ceil(1024);
     let seconds = |ns: u64| ns / 1_000_000_000;
@@ -40,7 +40,6 @@ pub(super) fn log_move(moved: &Moved, to: &str) {
     }
 }
 
-/// Logs how many events are lost so far.
 pub(super) fn log_lost_events(events: u64) {
     warn!(
         error = %format_args!(

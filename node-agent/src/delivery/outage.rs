@@ -1,24 +1,19 @@
 //! Detection of outages: the collector is away, or acknowledges nothing. Pure.
 
-/// Time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes
-/// less.
+/// Time without a connection before an outage is logged: a restart of the collector takes less.
 const GRACE_NS: u64 = 3_000_000_000;
 
-/// Time without an acknowledgement, despite a connection and waiting data, before an outage is logged, in
-/// nanoseconds. It exceeds the first resend delay.
+/// Time without an acknowledgement, despite a connection and waiting data, before an outage is logged. It
+/// exceeds the first resend delay.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// Interval between log messages about the same outage, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
-/// State of the delivery at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryState {
-    /// True if there is a connection.
     pub(crate) connected: bool,
-    /// Frames acknowledged so far.
     pub(crate) acknowledged: u64,
-    /// Bytes that wait, in memory and in the spool.
+    /// Bytes in memory and in the spool.
     pub(crate) waiting_bytes: u64,
 }
 
@@ -26,14 +21,10 @@ pub(crate) struct DeliveryState {
 pub(crate) enum OutageNotice {
     /// Nothing is delivered; repeated while the outage lasts.
     Began {
-        /// True if there is a connection nevertheless.
         connected: bool,
-        /// Duration so far, in nanoseconds.
         for_ns: u64,
     },
-    /// An outage that was logged is over.
     Ended {
-        /// Duration in nanoseconds.
         for_ns: u64,
     },
 }
@@ -55,7 +46,7 @@ impl Outage {
         Self { last, changed_ns: now_ns, progress_ns: now_ns, reported: None }
     }
 
-    /// Takes the current state. Returns the notice to be logged, if any.
+    /// Returns the notice to be logged, if any.
     pub(crate) fn update(&mut self, now: DeliveryState, now_ns: u64) -> Option<OutageNotice> {
         let before = std::mem::replace(&mut self.last, now);
         if now.connected != before.connected {
@@ -104,7 +95,6 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Notices with the second of each.
     fn notice(
         outage: &mut Outage,
         states: impl IntoIterator<Item = (u64, DeliveryState)>,

@@ -33,7 +33,7 @@ type AnswerQueue = Arc<ArrayQueue<(u64, ControlLine)>>;
 pub(crate) struct RemoteRequestSender {
     requests: mpsc::Sender<RemoteRequest>,
     answers: AnswerQueue,
-    /// An answer for which the socket had no room.
+    /// Answer for which the socket had no room.
     held: Option<(u64, ControlLine)>,
 }
 
@@ -59,29 +59,27 @@ pub(crate) fn channel(channels: Arc<Channels>) -> (RemoteRequestSender, RemoteRe
 }
 
 impl RemoteRequestSender {
-    /// Hands a request to control. Returns false where there is no room for it.
+    /// Returns false where there is no room for it.
     pub(crate) fn offer(&self, request: RemoteRequest) -> bool {
         self.requests.try_send(request).is_ok()
     }
 
-    /// Takes the next answer to be sent.
     pub(crate) fn next_answer(&mut self) -> Option<(u64, ControlLine)> {
         self.held.take().or_else(|| self.answers.pop())
     }
 
-    /// Keeps an answer for which the socket has no room; [`Self::next_answer`] returns it again.
+    /// Keeps an answer until [`Self::next_answer`] is called again.
     pub(crate) fn hold(&mut self, answer: (u64, ControlLine)) {
         self.held = Some(answer);
     }
 }
 
 impl RemoteRequestReceiver {
-    /// Waits for the next request. Returns none once the sender has ended.
+    /// Returns none once the sender has ended.
     pub(crate) async fn next(&mut self) -> Option<RemoteRequest> {
         self.requests.recv().await
     }
 
-    /// Sending half of the answer queue.
     pub(crate) fn answers(&self) -> RemoteAnswerSender {
         self.answers.clone()
     }

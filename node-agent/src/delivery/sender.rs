@@ -31,16 +31,14 @@ use crate::stats_cache::StatsCache;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
-    /// True if the collector has acknowledged everything.
     pub all_acknowledged: bool,
-    /// True if the spool holds everything that is not acknowledged, for the next process.
+    /// Everything that is not acknowledged is in the spool, for the next process.
     pub all_kept: bool,
 }
 
-/// Longest wait before the sender checks its inputs again, in nanoseconds.
+/// Wait before the sender checks its inputs again.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
-/// Interval between log messages about lost events.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) struct Sender {
@@ -55,7 +53,7 @@ pub(crate) struct Sender {
     spool_manager: SpoolManager,
     choice: CollectorChoice,
     outage: Outage,
-    /// Lost events of the sessions under way, as of the last look.
+    /// Count as of the last look.
     events_dropped: u64,
     events_log: LogThrottle,
 }
@@ -63,18 +61,17 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) collectors: Collectors,
-    /// When the agent tries to return to its first collector, in nanoseconds since it left; none for never.
+    /// None for never.
     pub(crate) return_after_ns: Option<u64>,
     /// None without encryption.
     pub(crate) own_keys: Option<KeyPair>,
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
-    /// Memory for acknowledged frames, in bytes.
     pub(crate) keep_acknowledged_bytes: usize,
     pub(crate) spool: Option<SpoolConfig>,
     pub(crate) remote_requests: RemoteRequestSender,
-    /// Watchers receive samples from it.
+    /// Passes samples to watchers.
     pub(crate) tap: Arc<Tap>,
 }
 
@@ -182,19 +179,17 @@ impl Sender {
         }
     }
 
-    /// Delivery of this process's session, and of the earlier session that is being sent.
+    /// This process's session, and the earlier one that is being sent.
     fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
         std::iter::once(&mut self.delivery).chain(self.spool_manager.earlier())
     }
 
-    /// Writes the remaining frames to the spool.
     fn stopped(mut self, now_ns: u64) -> Stopped {
         self.spool_manager.advance(&mut self.delivery, true, now_ns);
         let all_acknowledged = self.delivery.is_empty() && self.spool_manager.is_empty();
         Stopped { all_acknowledged, all_kept: self.delivery.is_spooled() }
     }
 
-    /// Waits for a batch, an answer, a connection, room in the socket, or the next time to act.
     fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) {
         let wake_at_ns =
             self.deliveries().filter_map(|delivery| delivery.wake_at_ns()).min().unwrap_or(u64::MAX);
@@ -223,7 +218,6 @@ impl Sender {
         }
     }
 
-    /// Passes the batch to watchers, and ends the watches of jobs that have ended.
     fn publish_samples(&self, flushed: &SampleBatch) {
         self.tap.publish(&flushed.batch);
         for record in &flushed.events {
@@ -233,7 +227,7 @@ impl Sender {
         }
     }
 
-    /// Sends all that may be sent, of an earlier session first. Returns false if the socket has no room.
+    /// Sends an earlier session first. False if the socket has no room.
     fn send_all(&mut self, now_ns: u64) -> bool {
         let Self { connection, counters, spool_manager, delivery, .. } = self;
         // Taken out, because the spool manager must read for it meanwhile.
@@ -245,7 +239,6 @@ impl Sender {
         room && send_all(connection.socket(), counters, spool_manager, delivery, now_ns)
     }
 
-    /// Sends the answers to users' requests. Returns false if the socket has no room.
     fn send_answers(&mut self) -> bool {
         while let Some((request, line)) = self.remote_requests.next_answer() {
             let message = ToCollector::Answer { session: self.session, request, line };
@@ -283,8 +276,7 @@ impl Sender {
         }
     }
 
-    /// Logs the begin and the end of an outage, and lost events, and moves to another collector if this one
-    /// does not serve.
+    /// Logs outages and lost events, and moves to another collector if this one does not serve.
     fn check_delivery(&mut self, now_ns: u64) {
         let lost = self.deliveries().map(|delivery| delivery.counts().events_dropped).sum();
         let before = std::mem::replace(&mut self.events_dropped, lost);
@@ -303,7 +295,6 @@ impl Sender {
         }
     }
 
-    /// Connects to the collector that was chosen.
     fn redirect(&mut self, moved: &Moved) {
         let to = self.choice.current();
         notices::log_move(moved, &to.endpoint);
@@ -326,7 +317,7 @@ impl Sender {
     }
 }
 
-/// Sends all that may be sent of one delivery. Returns false if the socket has no room.
+/// Returns false if the socket has no room.
 fn send_all(
     socket: &zmq::Socket,
     counters: &Counters,
@@ -358,7 +349,6 @@ fn send_all(
     true
 }
 
-/// A new random session id.
 pub(crate) fn new_session() -> io::Result<SessionId> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -18,27 +18,23 @@ use super::spool::segment::Segment;
 
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Directory of the spool, and its size limit.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolConfig {
     pub(crate) directory: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// Spool of the agent, and the sessions of earlier processes that are in it.
 #[derive(Debug)]
 pub(super) struct SpoolManager {
     spool: Option<Spool>,
     outbox_bytes: usize,
-    /// Sessions of earlier processes that wait for their turn, with their segments.
+    /// Sessions of earlier processes, each with its segments.
     waiting: VecDeque<(SessionId, Vec<u64>)>,
-    /// Earlier session that is being sent.
     earlier: Option<DeliverySession>,
     throttle: LogThrottle,
 }
 
 impl SpoolManager {
-    /// Opens the spool, and enables it in `delivery`.
     pub(super) fn open(
         config: Option<&SpoolConfig>,
         delivery: &mut DeliverySession,
@@ -84,7 +80,6 @@ impl SpoolManager {
         self.earlier = earlier;
     }
 
-    /// True if nothing of earlier sessions is left.
     pub(super) fn is_empty(&self) -> bool {
         self.earlier.is_none() && self.waiting.is_empty()
     }
@@ -168,7 +163,7 @@ impl SpoolManager {
         }
     }
 
-    /// Reads a segment back for `delivery`. Returns false if that fails now and may succeed later.
+    /// Returns false if that fails now and may succeed later.
     pub(super) fn restore(&mut self, delivery: &mut DeliverySession, segment: u64, now_ns: u64) -> bool {
         let session = delivery.session();
         let read = match self.spool.as_ref().map(|spool| spool.read(session, segment)) {
@@ -192,7 +187,6 @@ impl SpoolManager {
         true
     }
 
-    /// Logs a disk fault, at most once per `LOG_INTERVAL`.
     fn warn_throttled(&mut self, fault: &str, now_ns: u64) {
         if self.throttle.allows("disk", Duration::from_nanos(now_ns)) {
             warn!("{fault}");
@@ -212,7 +206,7 @@ mod tests {
 
     const EARLIER: SessionId = SessionId(7);
 
-    /// Writes a spool with one segment of an earlier process. Returns the path of the segment.
+    /// Returns the path of the segment, which is of an earlier process.
     fn write_segment(directory: &std::path::Path) -> PathBuf {
         let note = ToCollector::Skipped {
             session: EARLIER,

@@ -29,13 +29,12 @@ pub struct ActiveSource {
     counters: Counters,
     /// Groups of the plan and, in the slow lane, those of a former plan that wait for a read under way.
     pub(super) groups: Vec<Group>,
-    /// How many groups are of the plan.
     planned: usize,
     /// Series of values that users supply, in groups without deadlines, by shape.
     user_supplied: BTreeMap<ShapeId, Group>,
     pub(super) tally: Tally,
     pub(super) cost: ReadCost,
-    /// Account of the job's CPU time; none for sources of the node.
+    /// None for sources of the node.
     cpu_account: Option<Arc<CpuAccount>>,
     /// Part of the cost that was charged to the account.
     charged_ns: u64,
@@ -45,7 +44,6 @@ pub struct ActiveSource {
     read_at_tick: u64,
     pub(super) time_us: i64,
     outcome: Outcome,
-    /// Consecutive failed reads that may be retried.
     retries: u32,
     /// Batch with its newest report, and the index of the report there.
     pub(super) reported_in: (u64, usize),
@@ -101,28 +99,24 @@ impl ActiveSource {
         Self { counters, ..self }
     }
 
-    /// Charges its reads to the account of a job.
     pub fn with_cpu_account(self, account: Option<Arc<CpuAccount>>) -> Self {
         Self { cpu_account: account, ..self }
     }
 
-    /// Time of its reads that is not charged yet, in nanoseconds.
+    /// Time of its reads that is not charged to an account yet.
     pub(super) const fn uncharged_ns(&self) -> u64 {
         self.cost.total_ns.saturating_sub(self.charged_ns)
     }
 
-    /// Charges all of its reads so far. Returns the account.
     pub(super) fn charge(&mut self) -> Option<&CpuAccount> {
         self.charged_ns = self.cost.total_ns;
         self.cpu_account.as_deref()
     }
 
-    /// Stores the progress of its counters, for the next source of their series.
     pub(super) fn store_progress(&self) {
         self.counters.store_progress();
     }
 
-    /// Takes over the tally and the cost of the source that this one replaces.
     pub(super) const fn continue_from(&mut self, replaced: &Self) {
         self.tally = replaced.tally;
         self.cost = replaced.cost;
@@ -133,12 +127,10 @@ impl ActiveSource {
         &self.source
     }
 
-    /// True if it is read by a thread of its own.
     pub(super) const fn is_slow(&self) -> bool {
         matches!(self.source, Source::Threaded(_))
     }
 
-    /// True if it is a source of this job.
     pub(super) fn is_of(&self, job: JobHandle) -> bool {
         self.key.job.as_ref().is_some_and(|of| of.handle == job)
     }
@@ -151,7 +143,6 @@ impl ActiveSource {
         self.groups.iter().take(self.planned).map(Group::period)
     }
 
-    /// Replaces its groups by those of another plan.
     pub(super) fn regroup(&mut self, groups: Vec<Group>) {
         self.planned = groups.len();
         self.groups = if self.slow.has_waiting() {
@@ -244,8 +235,7 @@ impl ActiveSource {
         Some(finished)
     }
 
-    /// Appends the values of one group to the batch with the number `batch_number`. Returns how many were
-    /// present.
+    /// Returns how many values were present.
     pub(super) fn record(
         &mut self,
         group: usize,
@@ -293,7 +283,7 @@ impl ActiveSource {
         counted
     }
 
-    /// Number of values of one group in its last reading.
+    /// How many values of one group its last reading has.
     fn present(&self, group: &Group) -> u64 {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }

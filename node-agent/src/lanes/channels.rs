@@ -50,15 +50,12 @@ pub enum Command {
         removed: Vec<SourceId>,
         added: Vec<(SourceId, Box<ActiveSource>)>,
     },
-    /// Sample the metrics of a source at other periods, from the next deadline of each.
+    /// Sample at other periods, from the next deadline of each group.
     Regroup(SourceId, Vec<Group>),
-    /// Read these sources once, at once.
+    /// Read these sources once, out of schedule.
     ReadNow(Vec<SourceId>),
-    /// Read all sources of this job once, at once.
     ReadJob(JobHandle),
-    /// Append these values, which users supplied, to the samples so far.
     RecordUserValues(Vec<UserValue>),
-    /// Append this event to the samples so far.
     RecordEvent(Box<EventRecord>),
     /// Answer when all earlier commands are done.
     Confirm(oneshot::Sender<()>),
@@ -66,7 +63,6 @@ pub enum Command {
     Flush,
     /// Hand on the samples so far for watchers, and the tallies when they are due.
     FlushForWatch,
-    /// Hand on the samples so far, and end.
     Stop,
 }
 
@@ -74,7 +70,7 @@ pub enum Command {
 pub enum Notice {
     /// Files or devices of the source have appeared or disappeared: it should be opened anew.
     Changed(SourceId),
-    /// Ended, as expected.
+    /// Ended as expected.
     Gone(SourceId),
     /// Unreadable: it should be opened anew.
     Failed(SourceId, Errno),
@@ -83,13 +79,10 @@ pub enum Notice {
     Failing(SourceId, Errno),
     /// A read in the slow lane lasts far beyond a deadline: its samples are missed until it returns.
     Hung(SourceId),
-    /// Read that was reported as hung has returned.
     Recovered(SourceId),
     /// Processes whose call stacks are sampled, each with its rank.
     Ranks(SourceId, Vec<(u32, u32)>),
-    /// Removed source, to be closed.
     Removed(SourceId, Box<ActiveSource>),
-    /// Replaced source, to be closed.
     Replaced(Box<ActiveSource>),
 }
 
@@ -111,7 +104,6 @@ pub struct EventRecord {
     pub event: Event,
 }
 
-/// Tally and cost of one source so far.
 #[derive(Debug, Clone)]
 pub struct SourceReport {
     pub key: Arc<SourceKey>,
@@ -127,21 +119,18 @@ impl SourceReport {
     }
 }
 
-/// What the sampler hands to the sender.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
     pub batch: Batch,
     /// Tallies of all sources once a second, and of those that have lost samples in this batch.
     pub reports: Vec<SourceReport>,
-    /// In their order with the samples.
+    /// Events in their order with the samples.
     pub events: Vec<EventRecord>,
     pub stacks: Vec<StackRecord>,
-    /// Sum of all tallies since the beginning.
     pub sum: Tally,
 }
 
 impl SampleBatch {
-    /// True if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty() && self.stacks.is_empty()
     }
@@ -164,7 +153,6 @@ impl SampleBatch {
     }
 }
 
-/// Queues between the sampler, the supervisor and the sender.
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
@@ -180,7 +168,6 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Creates empty queues and a stock of empty batches.
     pub fn new() -> io::Result<Self> {
         let empty = ArrayQueue::new(BATCHES);
         while !empty.is_full() {
@@ -215,7 +202,6 @@ impl Channels {
         self.realtime_thread.set(thread).ok();
     }
 
-    /// Sampler's thread, if it has real-time priority.
     pub(crate) fn realtime_thread(&self) -> Option<Pid> {
         self.realtime_thread.get().copied()
     }
@@ -231,7 +217,6 @@ impl Channels {
         fits
     }
 
-    /// Next notice of the sampler.
     pub fn next_notice(&self) -> Option<Notice> {
         self.notices.pop()
     }
@@ -255,7 +240,6 @@ impl Channels {
         self.full.pop()
     }
 
-    /// Returns an encoded batch to the stock.
     pub fn give_back(&self, mut batch: SampleBatch) {
         batch.clear();
         // There are as many places as batches.

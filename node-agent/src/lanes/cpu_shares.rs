@@ -9,18 +9,17 @@
 
 use super::active_source::ActiveSource;
 
-/// Shortest time between two divisions, in nanoseconds, since each visits all sources.
+/// Shortest time between two divisions, since each visits all sources.
 const INTERVAL_NS: u64 = 10_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct CpuShares {
-    /// CPU time of the agent that was divided.
+    /// CPU time that was divided so far.
     divided_ns: u64,
     /// Part of it that belongs to the node.
     node_ns: u64,
-    /// Time of the reads of closed sources since the last division.
+    /// Time of closed sources since the last division.
     closed_ns: u64,
-    /// Monotonic time of the last division.
     at_ns: Option<u64>,
 }
 
@@ -29,7 +28,6 @@ impl CpuShares {
         Self { divided_ns: cpu_ns, ..Self::default() }
     }
 
-    /// True if the last division is long enough ago.
     pub(super) fn are_due(&self, now_ns: u64) -> bool {
         self.at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= INTERVAL_NS)
     }
@@ -77,7 +75,6 @@ mod tests {
     use crate::lanes::SourceKey;
     use crate::sources::Source;
 
-    /// Returns a source whose reads took `read_ns` so far.
     fn source(account: Option<&Arc<CpuAccount>>, read_ns: u64) -> Option<Box<ActiveSource>> {
         let key = Arc::new(SourceKey { job: None, name: "test".try_into().unwrap() });
         let source = ActiveSource::new(key, Source::user_supplied(), Vec::new());

@@ -13,7 +13,6 @@ use super::source_group::{SourceId, StackRecord, UserValue};
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;
 
-/// Batch that is being filled, and its way to the sender.
 #[derive(Debug)]
 pub(super) struct Recorder {
     pub(super) channels: Arc<Channels>,
@@ -64,7 +63,6 @@ impl Recorder {
         }
     }
 
-    /// Sum of all tallies since the beginning.
     pub(super) const fn sum(&self) -> &Tally {
         &self.current.sum
     }
@@ -82,7 +80,7 @@ impl Recorder {
         self.count(source, &counted);
     }
 
-    /// Counts all deadlines of a source that wait for a read as missed.
+    /// Counts deadlines that wait for a read as missed.
     pub(super) fn give_up_waiting(&mut self, source: &mut ActiveSource) {
         let missed = source.give_up_waiting();
         self.count(source, &missed);
@@ -105,19 +103,17 @@ impl Recorder {
         self.current.reports.push(SourceReport::of(source, true));
     }
 
-    /// True if no more events should be added before the batch is handed on.
     pub(super) fn is_full_of_events(&self) -> bool {
         self.current.is_full_of_events()
     }
 
-    /// Hands the batch on, if there is anything in it. Returns false if it must stay, since all batches are
-    /// with the sender.
+    /// Hands the batch on, if there is anything in it. False if it must stay, since all batches are with the
+    /// sender.
     pub(super) fn flush(&mut self) -> bool {
         self.current.is_empty() || self.hand_over()
     }
 
-    /// Gives the batch to the sender and takes an empty one; returns false when there is none, and the batch
-    /// stays.
+    /// Returns false if there is no empty batch: then this one stays.
     fn hand_over(&mut self) -> bool {
         let Some(mut empty) = self.channels.take_empty() else { return false };
         empty.sum = self.current.sum;
@@ -126,7 +122,7 @@ impl Recorder {
         true
     }
 
-    /// Notifies the supervisor once about a source that changed, ended or failed.
+    /// Notifies once about a source that changed, ended or failed.
     pub(super) fn report(&self, id: SourceId, source: &mut ActiveSource) {
         if !source.is_failure_reported
             && let Some(errno) = source.failing()

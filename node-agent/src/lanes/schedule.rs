@@ -27,13 +27,11 @@ struct Entry<T> {
     since_ns: u64,
 }
 
-/// An entry whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due<T> {
     pub item: T,
-    /// Number of the deadline on the grid of its period.
+    /// Number on the grid of its period.
     pub deadline: u64,
-    /// Time since the deadline, in nanoseconds.
     pub lateness_ns: u64,
     /// Earlier deadlines that passed since the last call: they are missed, and never made up for.
     pub missed: u64,
@@ -65,7 +63,6 @@ impl<T: Copy + PartialEq> Schedule<T> {
         self.periods.retain(|of_period| !of_period.entries.is_empty());
     }
 
-    /// Next deadline, if there is any entry.
     pub fn next_ns(&self) -> Option<u64> {
         self.periods.iter().map(|of_period| of_period.next_ns).min()
     }

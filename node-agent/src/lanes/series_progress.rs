@@ -43,9 +43,8 @@ struct Counter {
     is_begun: bool,
     /// Highest value since the origin began to count.
     raw: u64,
-    /// Count before that.
+    /// Count before `raw` began, to which wrap-arounds are added.
     offset: u64,
-    /// Last value that was returned.
     last: u64,
     /// Value at which the kernel's counter begins at 0 again; 0 if it never does.
     wraps_at: u64,
@@ -59,7 +58,7 @@ const WRAP_PART: u64 = 16;
 pub(super) struct Counters {
     origin: u64,
     counters: Vec<Counter>,
-    /// Apart, because no tick needs it.
+    /// Kept apart, because no tick needs it.
     series: Vec<Arc<SeriesProgress>>,
 }
 
@@ -112,7 +111,6 @@ impl Counters {
         }
     }
 
-    /// Stores the progress of the series.
     pub(super) fn store_progress(&self) {
         for (counter, series) in self.counters.iter().zip(&self.series) {
             if counter.is_begun {
@@ -175,7 +173,7 @@ impl Counter {
         if self.is_float { (f64::from_bits(a) + f64::from_bits(b)).to_bits() } else { a.saturating_add(b) }
     }
 
-    /// At least 0.
+    /// Returns 0 for a negative difference.
     const fn difference(&self, a: u64, b: u64) -> u64 {
         if self.is_float {
             (f64::from_bits(a) - f64::from_bits(b)).max(0.0).to_bits()

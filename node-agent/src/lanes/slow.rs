@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use super::source_group::Group;
 
-/// How long a read under way may take until it is reported as hanging, if a deadline has passed meanwhile, in
-/// nanoseconds.
+/// How long a read under way may take until it is reported as hanging, if a deadline has passed meanwhile.
 const HUNG_NS: u64 = 1_000_000_000;
 
 /// A group that waits for the values of the read under way.
@@ -22,7 +21,6 @@ pub(super) struct Waiting {
 
 #[derive(Debug, Default)]
 pub(super) struct SlowReads {
-    /// When it was requested, while a read is under way.
     requested_ns: Option<u64>,
     waiting: Vec<Waiting>,
     /// True if all groups are to be read out of schedule once the read under way has finished.
@@ -31,23 +29,19 @@ pub(super) struct SlowReads {
     is_hung: bool,
 }
 
-/// A deadline of a group that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Deadline {
     /// Number on the grid of its period.
     pub(super) number: u64,
-    /// Monotonic time, in nanoseconds.
     pub(super) at_ns: u64,
     /// How many deadlines before it passed unnoticed.
     pub(super) missed_before: u64,
 }
 
-/// What a deadline of a group leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
-    /// How many earlier deadlines are missed now.
+    /// How many earlier deadlines are missed.
     pub(super) missed: u64,
-    /// True if a read must be requested.
     pub(super) must_request: bool,
     /// True if the read under way is to be reported as hanging.
     pub(super) is_newly_hung: bool,
@@ -56,9 +50,9 @@ pub(super) struct Passed {
 /// When a value of a finished read is dated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dated {
-    /// Time of the value on the monotonic clock, in nanoseconds.
+    /// Time on the monotonic clock.
     pub(super) at_ns: u64,
-    /// Time from the deadline to that, in nanoseconds.
+    /// Time from the deadline to that.
     pub(super) lateness_ns: u64,
 }
 
@@ -68,12 +62,10 @@ impl SlowReads {
         self.waiting.reserve((2 * groups).saturating_sub(self.waiting.len()));
     }
 
-    /// True while a read is under way.
     pub(super) const fn is_busy(&self) -> bool {
         self.requested_ns.is_some()
     }
 
-    /// True if the read under way was reported as hanging.
     pub(super) const fn is_hung(&self) -> bool {
         self.is_hung
     }
@@ -120,12 +112,11 @@ impl SlowReads {
         std::mem::take(&mut self.is_hung)
     }
 
-    /// True once if all groups are to be read out of schedule now.
+    /// True once.
     pub(super) fn take_wanted_again(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted_again)
     }
 
-    /// True if any group waits for the values.
     pub(super) const fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -10,11 +10,9 @@ use super::slow::Deadline;
 use super::source_group::SourceId;
 use crate::clock;
 
-/// Longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues
-/// meanwhile.
+/// Longest wait for a read under way when its source is removed. Sampling continues meanwhile.
 pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
-/// Sources of the slow lane among the sampler's.
 #[derive(Debug, Default)]
 pub(super) struct SlowSources {
     ids: Vec<SourceId>,
@@ -24,12 +22,10 @@ pub(super) struct SlowSources {
     deferred: Vec<EventRecord>,
 }
 
-/// A removed source with a read under way.
 #[derive(Debug)]
 struct Closing {
     id: SourceId,
     source: Box<ActiveSource>,
-    /// When it is given up, in monotonic nanoseconds.
     until_ns: u64,
 }
 
@@ -42,7 +38,6 @@ impl SlowSources {
         self.ids.retain(|known| *known != id);
     }
 
-    /// True while a removed source waits for the end of a read.
     pub(super) const fn is_closing(&self) -> bool {
         !self.closing.is_empty()
     }

@@ -13,22 +13,19 @@ use crate::sources::StackProfile;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// Target and the name of a source, in tallies and status.
 #[derive(Debug, Clone)]
 pub struct SourceKey {
     /// None for the node's own.
     pub job: Option<Arc<Job>>,
-    /// `v2/cpu.stat`, `perf/0`.
+    /// For example `v2/cpu.stat` or `perf/0`.
     pub name: Identifier,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCost {
-    /// How many reads there were.
     pub reads: u64,
-    /// Time of all reads, in nanoseconds; in the slow lane the CPU time.
+    /// CPU time in the slow lane.
     pub total_ns: u64,
-    /// Time of the slowest read, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -44,21 +41,19 @@ impl ReadCost {
 #[derive(Debug)]
 pub struct Group {
     pub(crate) shape: Arc<Shape>,
-    /// Slot of each column in the reading.
     pub(crate) slots: Vec<u32>,
     /// True if the columns are the first slots, in their order.
     pub(crate) is_in_order: bool,
     /// Period of the plan: shorter than that of the shape, which is that of the reads, for a source that
     /// samples by itself between the reads.
     pub(crate) sampled: Period,
-    /// Index of the shape in the batch with the given number.
+    /// Number of a batch, and the index of the shape in it.
     in_batch: Option<(u64, ShapeIndex)>,
-    /// When its last value came from the slow lane, on the monotonic clock, in nanoseconds.
+    /// When its last value came from the slow lane, on the monotonic clock.
     pub(super) recorded_ns: u64,
 }
 
 impl Group {
-    /// Creates a group whose columns are the given slots.
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
         let sampled = shape.period;
@@ -69,7 +64,6 @@ impl Group {
         Self { sampled, ..self }
     }
 
-    /// Period at which it is read.
     pub fn period(&self) -> Period {
         self.shape.period
     }
@@ -100,9 +94,7 @@ pub struct StackRecord {
 /// Values that a user supplied together, one of each series of a shape.
 #[derive(Debug)]
 pub struct UserValue {
-    /// Source that counts the values.
     pub source: SourceId,
-    /// Their series.
     pub shape: Arc<Shape>,
     /// When they were supplied, in microseconds since the epoch.
     pub time_us: i64,

@@ -12,14 +12,13 @@ use crate::admission::JOBS;
 use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
 use crate::targets::Now;
 
-/// How long a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
-/// Without an epilog the scheduler never does.
+/// How long a job is kept after its cgroups disappeared, until the scheduler reports its end. Without an
+/// epilog the scheduler never does.
 const AFTER_CGROUPS_NS: u64 = 60 * 1_000_000_000;
 
-/// How long a job without cgroups is kept, in nanoseconds: an allocation may last long before its first step.
+/// How long a job without cgroups is kept: an allocation may last long before its first step.
 const WITHOUT_CGROUPS_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// Metadata of one job from the scheduler.
 #[derive(Debug, Clone)]
 pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
@@ -37,16 +36,13 @@ pub(super) struct JobMetadata {
 pub(super) struct AnnouncedJob {
     pub(super) metadata: JobMetadata,
     alias: Option<Identifier>,
-    /// Job as the data name it; none before it is tracked.
     pub(super) job: Option<Arc<Job>>,
-    /// Owner's sampling requests, each until it is granted or refused.
+    /// Requests until they are granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
-    /// Owner's request to release the hardware's counters.
     pub(super) pmu_release: Option<SubmittedRelease>,
     pub(super) refused: Option<RefusedRequest>,
     /// When it is forgotten; none while its cgroups exist.
     forget_ns: Option<u64>,
-    /// True if its cgroups existed and have disappeared.
     is_over: bool,
 }
 
@@ -100,7 +96,6 @@ impl AnnouncedJobs {
         Ok(())
     }
 
-    /// Job's id for the name of its cgroups.
     pub(super) fn id_of(&self, name: Identifier) -> Identifier {
         let aliased = self.0.iter().find(|(_, job)| job.alias.as_ref() == Some(&name));
         aliased.map_or(name, |(job_id, _)| job_id.clone())
@@ -114,14 +109,13 @@ impl AnnouncedJobs {
         self.0.get_mut(job_id)
     }
 
-    /// Records that its cgroups exist. Returns the scheduler's metadata.
+    /// Returns the scheduler's metadata.
     pub(super) fn cgroups_came(&mut self, job_id: &Identifier) -> Option<JobMetadata> {
         let job = self.0.get_mut(job_id)?;
         (job.forget_ns, job.is_over) = (None, false);
         Some(job.metadata.clone())
     }
 
-    /// Records that its cgroups have disappeared.
     pub(super) fn cgroups_went(&mut self, job_id: &Identifier, now: Now) {
         if let Some(job) = self.0.get_mut(job_id) {
             job.forget_ns = Some(now.monotonic_ns.saturating_add(AFTER_CGROUPS_NS));
@@ -129,12 +123,11 @@ impl AnnouncedJobs {
         }
     }
 
-    /// Removes a job whose end the scheduler reports.
+    /// Removes the job when the scheduler reports its end.
     pub(super) fn remove(&mut self, job_id: &Identifier) -> Option<AnnouncedJob> {
         self.0.remove(job_id)
     }
 
-    /// Removes the jobs whose time has expired.
     pub(super) fn forget_old(&mut self, now: Now) {
         self.0.retain(|_, job| job.forget_ns.is_none_or(|at_ns| at_ns > now.monotonic_ns));
     }

@@ -34,16 +34,13 @@ pub(super) enum Watched {
 
 pub(super) type WatchedPaths = BTreeMap<Watched, WatchDescriptor>;
 
-/// What has changed in jobs' cgroups since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Jobs in which something has happened; true if a part of the job has ended.
     pub(super) happened: BTreeSet<(Identifier, bool)>,
-    /// Watches that the kernel has ended.
     pub(super) ended: Vec<(Identifier, Watched)>,
 }
 
-/// Watches of all jobs.
 #[derive(Debug)]
 pub(super) struct CgroupWatches {
     /// None if it is unavailable: then changes are seen only by rescans.
@@ -61,7 +58,6 @@ impl CgroupWatches {
         }
     }
 
-    /// Readable when something has changed.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
@@ -118,7 +114,7 @@ impl CgroupWatches {
         }
     }
 
-    /// What has changed since the last call.
+    /// Takes what has changed since the last call.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(inotify) = &self.inotify else { return changes };

@@ -70,7 +70,6 @@ impl DirectoryWatches {
         }
     }
 
-    /// Readable when something has changed.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
@@ -80,7 +79,6 @@ impl DirectoryWatches {
         self.directories.len()
     }
 
-    /// Loses all further events, without a sign.
     #[cfg(test)]
     pub(super) fn deafen(&mut self) {
         self.inotify = Some(open().unwrap());
@@ -91,7 +89,6 @@ impl DirectoryWatches {
         self.are_complete
     }
 
-    /// Begins a walk, which adds every directory.
     pub(super) const fn begin_walk(&mut self) {
         self.are_complete = self.inotify.is_some();
     }

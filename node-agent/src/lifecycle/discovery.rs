@@ -15,17 +15,16 @@ use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 /// Most directories that are watched. Beyond that the rescan finds new jobs.
 const WATCHES: usize = 16 * 1024;
 
-/// Of so many rescans one walks although no change was reported: a directory could be made without an event,
-/// as by a mount.
+/// One of so many rescans walks even if no change was reported: a directory can appear without an event, as by
+/// a mount.
 const WALK_RESCANS: u32 = 10;
 
-/// How long until a rescan walks although no change was reported, in nanoseconds.
+/// How long until a rescan walks although no change was reported.
 const WALK_INTERVAL_NS: u64 = 10_000_000_000;
 
 /// Most jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
 const FOUND: usize = 4 * JOBS;
 
-/// A pattern whose components match so far.
 struct Begun<'a> {
     pattern: &'a Pattern,
     /// Component that the names in the directory may match.
@@ -35,11 +34,9 @@ struct Begun<'a> {
     prefix: String,
 }
 
-/// One walk through one hierarchy.
 struct Walk<'a> {
     root: &'a Path,
     found: &'a mut BTreeMap<PathBuf, FoundJob>,
-    /// Directories in which jobs may appear.
     seen: &'a mut BTreeSet<PathBuf>,
     /// Jobs found per owner, for owners that a path names.
     owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
@@ -93,7 +90,7 @@ impl Discovery {
         self.watches.descriptor()
     }
 
-    /// Reads the events of inotify. Returns true if a walk is due.
+    /// Returns true if a walk is due.
     pub(crate) fn changed(&mut self) -> bool {
         self.watches.drain()
     }

@@ -15,7 +15,6 @@ pub(crate) enum OwnerHint {
     Processes,
 }
 
-/// An effect of the life cycle of jobs.
 #[derive(Debug)]
 pub(crate) enum LifecycleEffect {
     /// Open all files of a target that is new or has changed.
@@ -29,7 +28,6 @@ pub(crate) enum LifecycleEffect {
     /// which may take a while. Then [`super::Lifecycle::identified`] continues.
     Identify {
         found: FoundJob,
-        /// True if the number is wanted.
         needs_number: bool,
         /// Name of the owner, if the numeric id is wanted.
         owner: Option<Identifier>,
@@ -46,7 +44,6 @@ pub(crate) enum LifecycleEffect {
     /// record the end, dated in microseconds since the epoch.
     End(Identifier, Box<TrackedTarget>, i64),
     Record(EventRecord),
-    /// Report the number of jobs that are left out.
     ReportLeftOut(usize, Descriptors),
     LogInfo(String),
     LogWarning(String),

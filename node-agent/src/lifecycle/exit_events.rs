@@ -43,7 +43,6 @@ const INOTIFY: u64 = 0;
 /// Most consecutive fetches of events: a user who causes more meanwhile does not delay the supervisor.
 const ROUNDS: usize = 64;
 
-/// Watches for the ends of the parts of all jobs.
 #[derive(Debug)]
 pub(crate) struct ExitEvents {
     epoll: OwnedFd,
@@ -88,7 +87,6 @@ impl ExitEvents {
         })
     }
 
-    /// Readable when something has happened.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -132,7 +130,6 @@ impl ExitEvents {
         ended
     }
 
-    /// Removes the watches of a job that has ended.
     pub(crate) fn forget(&mut self, job: &Identifier) {
         let Some(watched_job) = self.jobs.remove(job) else { return };
         watched_job.watched.into_values().for_each(|watch| self.cgroups.unwatch(watch));

@@ -23,7 +23,6 @@ use polymeter_service::token_bucket::TokenBucket;
 /// may empty them at will.
 const READS: (u32, u32) = (200, 1000);
 
-/// Most events that are fetched at once.
 const EVENTS: usize = 64;
 
 /// Key of the event that stops the watcher. Jobs' handles have 32 bits, so it differs from them.
@@ -44,7 +43,7 @@ impl ExitWatcher {
         Ok(Self { epoll, stop_event })
     }
 
-    /// Waits for the end of a process, until its pidfd is closed.
+    /// Watches until the pidfd is closed.
     pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // Once: the kernel reports the end, and reports it again when the parent has waited for the process.
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
@@ -91,7 +90,6 @@ impl ExitWatcher {
         }
     }
 
-    /// Makes [`Self::run`] return.
     pub(crate) fn stop(&self) {
         self.stop_event.notify();
     }

@@ -9,23 +9,21 @@ use crate::admission::{CgroupOwner, Descriptors};
 use crate::cgroups::{Captured, JobCgroups};
 use crate::targets::TargetKey;
 
-/// Result of a walk of discovery through the cgroups.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    /// Jobs that exist now, by their paths relative to the hierarchies' roots.
+    /// Jobs by their paths relative to the hierarchies' roots.
     pub(crate) found: BTreeMap<PathBuf, FoundJob>,
     /// Registered jobs of which no cgroup is left.
     pub(crate) vanished: Vec<TargetKey>,
     /// Directories of jobs that were found and left out, because there are too many.
     pub(crate) passed_over: usize,
-    /// Descriptors that jobs may need.
     pub(crate) descriptors: Descriptors,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundJob {
     pub(crate) captured: Captured,
-    /// Its path relative to the hierarchies' roots.
+    /// Path relative to the hierarchies' roots.
     pub(crate) relative: PathBuf,
     pub(crate) cgroups: JobCgroups,
     /// Owner of its directory, if that was looked up: its path names none, and jobs compete for room.

@@ -17,7 +17,6 @@ const DIRECTORIES: usize = 256;
 /// Most processes of one job whose environment is read: the first has the number, if any.
 const PROCESSES: usize = 16;
 
-/// Bytes of an environment that are read.
 const ENVIRONMENT_BYTES: u64 = 128 * 1024;
 
 /// Variable that holds the job's number. `DIGITS` is the most digits of the number.

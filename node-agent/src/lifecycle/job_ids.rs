@@ -9,7 +9,7 @@ use super::found_job::FoundJob;
 use super::sluids::{SluidMeaning, Sluids};
 use crate::targets::{Now, Targets};
 
-/// Id of a found job, if no process is needed to determine it.
+/// None if a process is needed to determine the id.
 pub(super) fn known(announced_jobs: &AnnouncedJobs, sluids: &Sluids, found: &FoundJob) -> Option<Identifier> {
     let name = found.name()?;
     let announced = announced_jobs.id_of(name.clone());
@@ -19,7 +19,7 @@ pub(super) fn known(announced_jobs: &AnnouncedJobs, sluids: &Sluids, found: &Fou
     sluids.known(&name).cloned()
 }
 
-/// Id of a found job; none while it is unknown.
+/// Returns none while the id is unknown.
 pub(super) fn resolve(
     announced_jobs: &AnnouncedJobs,
     sluids: &mut Sluids,

@@ -26,7 +26,6 @@ pub(super) fn refused_by(
     }
 }
 
-/// Refuses all parts of `sampling` for one reason.
 pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<RefusedRequest> {
     let metrics = sampling.metrics.iter();
     metrics.map(|(selector, period)| refused(sampling.level, selector, *period, reason)).collect()

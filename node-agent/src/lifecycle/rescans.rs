@@ -37,7 +37,6 @@ impl PendingRescans {
         urgent
     }
 
-    /// Next job; true if it must be read.
     pub(super) fn next(&mut self) -> Option<(TargetKey, bool)> {
         self.0.pop_first()
     }

@@ -13,8 +13,7 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::JobCgroups;
 use crate::targets::Now;
 
-/// Longest time without a process that has the job's number, in nanoseconds: a step starts right after its
-/// cgroups.
+/// Longest time without a process that has the job's number: a step starts right after its cgroups.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 #[derive(Debug)]
@@ -31,7 +30,6 @@ pub(super) enum SluidMeaning {
     GivenUp(Identifier),
 }
 
-/// SLUIDs of existing cgroups.
 #[derive(Debug, Default)]
 pub(super) struct Sluids {
     known: BTreeMap<Identifier, Identifier>,
@@ -60,7 +58,6 @@ impl Sluids {
         self.known.insert(sluid, job_id);
     }
 
-    /// Job that a SLUID stands for, if it is known.
     pub(super) fn known(&self, sluid: &Identifier) -> Option<&Identifier> {
         self.known.get(sluid)
     }

@@ -41,7 +41,6 @@ pub(super) fn record_facts(
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
 }
 
-/// Closes the hardware events of a job in the name of its owner.
 fn release_counters(
     targets: &mut Targets,
     job_id: &Identifier,
@@ -185,7 +184,6 @@ pub(super) fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out
     }
 }
 
-/// Keeps requests that are refused for good, and records them in the data and the log.
 fn refuse_requests(
     targets: &mut Targets,
     job_id: &Identifier,

@@ -5,7 +5,6 @@ use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
-/// How the names of perf events begin.
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
 /// How names begin that are selected only by name, or by a glob that begins like them: call stacks tell far

@@ -21,7 +21,6 @@ pub(crate) use layer::{select, selects};
 /// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
 
-/// A user's temporary change of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// Steps or tasks of the job; none for the job as a whole, or the node.
@@ -32,7 +31,7 @@ pub struct Lease {
     pub principal: Principal,
     /// End in microseconds since the epoch, for answers and data.
     pub until_us: i64,
-    /// End on the monotonic clock, in nanoseconds. This one decides, because the wall clock may be set.
+    /// End on the monotonic clock. This one decides, because the wall clock may be set.
     pub ends_ns: u64,
 }
 
@@ -42,7 +41,7 @@ pub struct Release {
     pub principal: Principal,
     /// End in microseconds since the epoch, for answers.
     pub until_us: i64,
-    /// End on the monotonic clock, in nanoseconds.
+    /// End on the monotonic clock.
     pub ends_ns: u64,
 }
 
@@ -54,18 +53,14 @@ impl Release {
     }
 }
 
-/// Plan of one job, or of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Kind of machine, on which the inputs of derived metrics depend.
     pub machine: Machine,
     /// Administrator's baseline, which is guaranteed.
     pub baseline: Layer,
-    /// Rules from the registration of the job.
     pub registration: Layer,
-    /// Baseline of each step of a job.
     pub steps: Layer,
-    /// Baseline of each task of a step.
     pub tasks: Layer,
     pub leases: Vec<Lease>,
     pub releases: Vec<Release>,
@@ -74,19 +69,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// True if steps or tasks are sampled.
     pub fn wants_steps(&self) -> bool {
         !self.steps.is_empty()
             || !self.tasks.is_empty()
             || self.leases.iter().any(|lease| lease.level.is_some())
     }
 
-    /// Period of a metric of each step or task.
     pub fn step_period(&self, level: StepLevel, name: &str) -> Option<Period> {
         self.period_at(Some(level), name).map(|(period, _)| period)
     }
 
-    /// Metrics that are sampled of a step or task.
     pub fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
         let rules = self.step_layer(level).rules().iter().filter(|rule| rule.period.is_some());
         let mut definitions =

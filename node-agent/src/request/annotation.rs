@@ -21,7 +21,6 @@ pub struct MarkSpec {
 /// the agent runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushSpec {
-    /// Requester.
     pub principal: Principal,
     pub job_id: Option<Identifier>,
     /// A user's metric, whose name begins with `user.`, has [`Unit::Labelled`]; the limits apply to these.
@@ -32,7 +31,6 @@ pub struct PushSpec {
 }
 
 impl PushSpec {
-    /// True for a value of a user's own metric.
     pub(crate) fn is_users_own(&self) -> bool {
         self.metric.unit == Unit::Labelled
     }
@@ -43,7 +41,6 @@ impl PushSpec {
 pub struct RegionsSpec {
     pub principal: Principal,
     pub job_id: Identifier,
-    /// True if the process ends.
     pub is_last: bool,
     pub regions: Vec<RegionSpec>,
 }
@@ -51,7 +48,6 @@ pub struct RegionsSpec {
 /// Sums of a region of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionSpec {
-    /// Labels of its series.
     pub labels: Labels,
     /// Values of [`polymeter_proto::catalogue::REGIONS`], in their order.
     pub values: [u64; REGIONS.len()],
@@ -63,7 +59,6 @@ pub enum AnnotateError {
     Access(#[from] AccessError),
     #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
-    /// As many regions of processes as are allowed. Those that were known before are still recorded.
     #[error(
         "the job has reached the limit of {0} regions of processes on this node; those before it are recorded"
     )]
@@ -73,20 +68,16 @@ pub enum AnnotateError {
          names that you used before"
     )]
     TooManyNames(usize),
-    /// A phase ends that has not begun on this node.
     #[error("no phase `{name}` has begun in this job on this node; {}", of_phase(name, similar.as_deref()))]
     NotBegun {
         name: Identifier,
         /// Most similar name of a phase that has begun, if there is one.
         similar: Option<String>,
     },
-    /// Too many arrived recently.
     #[error(
         "too many for this job: at most {per_second} a second in the long run; send fewer, or try again in a second"
     )]
-    TooFast {
-        per_second: u32,
-    },
+    TooFast { per_second: u32 },
 }
 
 fn of_phase(name: &Identifier, similar: Option<&str>) -> String {

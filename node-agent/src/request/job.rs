@@ -15,7 +15,6 @@ use crate::plan::Layer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
     pub job_id: Identifier,
-    /// Cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
     pub owner_uid: Option<u32>,
     pub owner: Option<Identifier>,
@@ -23,7 +22,7 @@ pub struct JobSpec {
     pub cgroups: Vec<PathBuf>,
     /// Process whose descendants are the job, if it has no cgroups.
     pub process: Option<u32>,
-    /// Rules for metrics that are sampled beyond the baseline.
+    /// Rules beyond the baseline.
     pub sampling: Layer,
     pub facts: JobFacts,
     pub details: JobDetails,
@@ -35,15 +34,13 @@ pub struct StartSpec {
     pub job_id: Identifier,
     /// Another id, which its cgroups carry.
     pub alias: Option<Identifier>,
-    /// Cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
     pub owner_uid: Option<u32>,
     pub owner: Option<Identifier>,
-    /// Owner's sampling requests at submission, at most one for each level.
+    /// Requests at submission, at most one for each level.
     pub sampling: Vec<SamplingRequest>,
-    /// Owner's request at submission to release the hardware's counters.
+    /// Request to release the hardware's counters.
     pub pmu_release: Option<SubmittedRelease>,
-    /// A sampling request at submission that cannot be parsed.
     pub refused: Option<RefusedRequest>,
     pub facts: JobFacts,
     pub details: JobDetails,
@@ -55,25 +52,23 @@ pub struct StartSpec {
 /// leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SamplingRequest {
-    /// Steps or tasks of the job; none for the job as a whole.
+    /// None for the job as a whole.
     pub level: Option<StepLevel>,
     pub metrics: Vec<(Selector, Period)>,
-    /// Duration in microseconds; none for the longest that is allowed.
+    /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubmittedRelease {
-    /// Duration in microseconds; none for as long as the job runs.
+    /// None for as long as the job runs.
     pub duration_us: Option<u64>,
 }
 
-/// A sampling request at submission that is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRequest {
     /// Selector, or the request as it was written where it cannot be parsed.
     pub request: Text,
-    /// Requested period, where it can be parsed.
     pub period: Option<Period>,
     pub reason: Text,
 }

@@ -12,18 +12,17 @@ use polymeter_proto::step_level::StepLevel;
 use super::access::AccessError;
 use crate::principal::Principal;
 
-/// A request to release the hardware events of a job, or of the node with all its jobs.
+/// Release of the hardware events of a job, or of the node with all its jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRequest {
     pub principal: Principal,
     pub job_id: Option<Identifier>,
     /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
-    /// Duration, in microseconds; none for the longest that is allowed.
+    /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// A request for a lease: to sample at other periods for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRequest {
     pub principal: Principal,
@@ -34,11 +33,10 @@ pub struct LeaseRequest {
     pub metrics: Vec<(Selector, Period)>,
     /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
-    /// Duration, in microseconds; none for the longest that is allowed.
+    /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// Effect of a granted lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseGrant {
     /// Effective period of each selected metric.
@@ -47,7 +45,6 @@ pub struct LeaseGrant {
     pub reasons: BTreeMap<String, String>,
     /// Selected metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// Predicted cost of all sampling of the job from now on.
     pub cost: Cost,
     /// End of the lease, in microseconds since the epoch.
     pub until_us: i64,
@@ -60,7 +57,7 @@ pub struct LeaseGrant {
 pub struct Cost {
     pub cpu_percent: f64,
     pub samples_per_s: f64,
-    /// Bytes per second on the wire.
+    /// Size on the wire.
     pub bytes_per_s: f64,
 }
 
@@ -68,7 +65,6 @@ pub struct Cost {
 pub enum LeaseError {
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// None of the selectors matches a metric of the job or of the node.
     #[error("{}", nothing_chosen(selectors, *of_job, *level))]
     NothingChosen {
         selectors: Vec<String>,
@@ -92,9 +88,7 @@ pub enum LeaseError {
         shortest: Period,
     },
     #[error("duration refused: the longest lease allowed is {longest}")]
-    TooLong {
-        longest: Period,
-    },
+    TooLong { longest: Period },
     #[error(
         "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node and the collector"
     )]
@@ -106,9 +100,8 @@ pub enum LeaseError {
          long run; try again in {wait_s} s"
     )]
     TooFast {
-        /// Changes allowed a minute in the long run.
+        /// Allowed changes a minute in the long run.
         per_minute: u32,
-        /// Seconds until the next change is allowed.
         wait_s: u64,
     },
     #[error("{}", over_budget(limit, *cost, *instead))]

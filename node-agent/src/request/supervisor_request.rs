@@ -17,12 +17,10 @@ use crate::principal::Principal;
 
 #[derive(Debug)]
 pub enum SupervisorRequest {
-    /// State of the node and of all tracked jobs.
     View(oneshot::Sender<View>),
     /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
     Register(Box<JobSpec>, RegistrationReply),
-    /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no
-    /// such job.
+    /// The answer is false where there is no such job.
     Unregister(Identifier, oneshot::Sender<bool>),
     /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist
     /// already.
@@ -37,22 +35,15 @@ pub enum SupervisorRequest {
     Release(ReleaseRequest, ReleaseReply),
     /// Ends the principal's releases on a job, or all for an administrator. The answer is their number.
     Resume(Principal, Option<Identifier>, ResetReply),
-    /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// Puts a user-supplied value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// Puts the sums of regions of a process into the data.
     Regions(Box<RegionsSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// Catalogue, as a job or the node has it.
     Metrics(Principal, Option<Identifier>, MetricsReply),
-    /// State of one job or the node.
     ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without
     /// any.
     Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<WatchReceiver, AccessError>>),
-    /// Sends the samples taken so far.
     Flush(oneshot::Sender<()>),
-    /// Applies another configuration.
     Reload(Box<AgentConfig>),
     Stop,
 }
@@ -74,7 +65,6 @@ pub type ResetReply = Reply<Result<usize, AccessError>>;
 
 pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
 
-/// Creates a request with the channel of its answer.
 pub(crate) fn ask<T>(
     make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
 ) -> (SupervisorRequest, oneshot::Receiver<T>) {

@@ -25,18 +25,14 @@ pub struct JobView {
     pub owner: Option<Identifier>,
     /// When this node began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
-    /// Directories of its cgroups.
     pub cgroups: Vec<PathBuf>,
     pub sources: Vec<SourceView>,
-    /// Metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// Plan in force: each metric with its period and the cause.
+    /// Each metric with its period and the cause.
     pub plan: Vec<(String, InForce)>,
-    /// Plan in force of its steps and of their tasks.
     pub step_plans: Vec<(StepLevel, (String, InForce))>,
-    /// Release of its hardware events that is in force.
+    /// Release that is in force for its hardware events.
     pub release: Option<Release>,
-    /// Sampling requests at submission that are not granted.
     pub refused: Vec<RefusedRequest>,
 }
 
@@ -45,13 +41,11 @@ pub struct SourceView {
     pub name: String,
     pub tally: Tally,
     pub reads: u64,
-    /// Sum of the durations of all reads, in nanoseconds.
     pub read_total_ns: u64,
-    /// Longest duration of a read, in nanoseconds.
     pub read_max_ns: u64,
 }
 
-/// One metric of the catalogue, as a job or the node has it.
+/// A metric of the catalogue, as a job or the node has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricView {
     pub name: String,
@@ -60,16 +54,13 @@ pub struct MetricView {
     pub period: Option<Period>,
 }
 
-/// Availability of a metric for a job or the node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Availability {
     /// Readers compute it from these metrics or quantities, all of which are available.
-    Computed {
-        from: Vec<String>,
-    },
+    Computed { from: Vec<String> },
     From {
         source: String,
-        /// Mean duration of a read, in nanoseconds.
+        /// Mean duration.
         read_ns: f64,
         /// Shortest time between two updates of the metric by the hardware, if that limits the period.
         refresh_interval: Option<Period>,

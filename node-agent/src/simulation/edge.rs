@@ -72,11 +72,9 @@ pub(super) struct SimulatedEdge {
     pub(super) steps: BTreeMap<PathBuf, BTreeMap<String, Step>>,
     /// Jobs in which something has happened; true if a process or a cgroup has ended.
     pub(super) exits: BTreeMap<Identifier, bool>,
-    /// How many jobs are left out.
     pub(super) left_out: usize,
     /// Jobs whose exits are watched: from the opening of their sources until their end has been handled.
     watched: BTreeSet<Identifier>,
-    /// All jobs that were ever sampled.
     pub(super) handles: BTreeMap<JobHandle, TargetKey>,
     ids: SessionIds,
     /// Metrics that no file contains.
@@ -84,13 +82,11 @@ pub(super) struct SimulatedEdge {
     /// Refresh interval that hardware states from now on, by the first word of the metrics' names.
     pub(super) refresh_intervals: BTreeMap<String, Period>,
     sampled: BTreeMap<SourceId, Box<ActiveSource>>,
-    /// Sources that the sampler has removed and not returned.
     removed: BTreeMap<SourceId, Box<ActiveSource>>,
     /// Number of open sources, dormant ones included.
     open: Arc<AtomicUsize>,
     /// Period of each metric according to the data.
     recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Period>,
-    /// Job that was read out of schedule last.
     last_read: Option<JobHandle>,
     ended: BTreeSet<JobHandle>,
 }
@@ -232,7 +228,6 @@ impl SimulatedEdge {
         assert_eq!(self.ids.sources.len(), left);
     }
 
-    /// Jobs that have ended.
     pub(super) const fn ended(&self) -> &BTreeSet<JobHandle> {
         &self.ended
     }
@@ -353,7 +348,6 @@ impl Edge for SimulatedEdge {
         Some(LookedUp { purpose, uid, name: None })
     }
 
-    /// Handles a command like the sampler.
     async fn command(&mut self, command: Command) {
         match command {
             Command::Exchange { removed, added } => {

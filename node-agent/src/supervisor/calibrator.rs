@@ -17,10 +17,8 @@ pub(super) const EVERY: Duration = Duration::from_secs(30);
 /// Generated anew by the kernel each time, and on every machine.
 const FILE: &str = "/proc/self/stat";
 
-/// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts a thread that measures the machine and sends the result.
 pub(super) fn start(times: mpsc::Sender<ExerciseTimes>) -> io::Result<()> {
     const STACK_BYTES: usize = 64 * 1024;
     let thread = std::thread::Builder::new().name("calibration".to_owned()).stack_size(STACK_BYTES);
@@ -39,7 +37,6 @@ fn measure() -> Option<ExerciseTimes> {
     Some(times)
 }
 
-/// CPU time of one round of an exercise, in nanoseconds.
 fn cpu_ns(exercise: &Exercise, file: &File) -> u64 {
     let mut text = [0; 1024];
     let began_ns = clock::thread_cpu_ns();

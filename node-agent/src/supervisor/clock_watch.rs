@@ -6,12 +6,12 @@ use tracing::warn;
 
 use crate::clock::STEP_NS;
 
-/// How much two looks at a clock that is no longer being set differ at most, in nanoseconds.
+/// How much two looks at a clock that is no longer being set differ at most.
 const SAME_NS: u64 = 100_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
-    /// How far it was ahead at the last look, in nanoseconds.
+    /// How far it was ahead at the last look.
     ahead_ns: i64,
     has_warned: bool,
 }

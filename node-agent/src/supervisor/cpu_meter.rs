@@ -11,7 +11,7 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Percentage of a CPU since the last call; none for the first call. The calling thread is excluded: its
+    /// Percentage of a CPU since the last call; none for the first call. Excludes the calling thread: its
     /// work is requests of users, which have a budget of their own and which slower leases do not reduce.
     pub(super) fn measure(&mut self) -> Option<f64> {
         let cpu_ns = clock::process_cpu_ns().saturating_sub(clock::thread_cpu_ns());

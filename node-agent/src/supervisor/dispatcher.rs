@@ -31,7 +31,6 @@ impl<E: Edge> Dispatcher<E> {
         self.apply(effects).await;
     }
 
-    /// Continues with the jobs that discovery has found.
     pub(crate) async fn walked(&mut self, walk: Walk) {
         let mut effects = Vec::new();
         self.lifecycle.walked(&mut self.targets, walk, self.edge.now(), &mut effects);
@@ -50,7 +49,6 @@ impl<E: Edge> Dispatcher<E> {
         self.apply(effects).await;
     }
 
-    /// Continues with a job after a look-up that no request waits for.
     pub(crate) async fn job_looked_up(&mut self, looked_up: LookedUp<JobPurpose>) {
         let effects = self.looked_up(looked_up);
         self.apply(effects).await;
@@ -80,7 +78,6 @@ impl<E: Edge> Dispatcher<E> {
         self.edge.count(&self.targets);
     }
 
-    /// Applies one effect, and returns those that result from it.
     async fn apply_one(&mut self, effect: LifecycleEffect) -> Vec<LifecycleEffect> {
         match effect {
             LifecycleEffect::OpenSources(key) => {
@@ -161,9 +158,9 @@ impl<E: Edge> Dispatcher<E> {
         self.find_steps(key).await;
     }
 
-    /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the
-    /// files of one job takes about as long as a scheduler takes to remove the cgroups of another; therefore
-    /// this is called wherever files were opened.
+    /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening one
+    /// job's files takes about as long as a scheduler takes to remove another's cgroups; therefore this is
+    /// called wherever files were opened.
     pub(super) async fn read_exits(&mut self) {
         let exits = self.edge.exits();
         if exits.is_empty() {
@@ -192,7 +189,6 @@ impl<E: Edge> Dispatcher<E> {
         }
     }
 
-    /// Ends the leases that have expired.
     pub(crate) async fn expire(&mut self) {
         let expired = Admission::expire(&mut self.targets, self.edge.now());
         self.follow_plans(expired).await;
@@ -217,7 +213,6 @@ impl<E: Edge> Dispatcher<E> {
         }
     }
 
-    /// Tells a target of the release of the node that is in force.
     pub(super) fn spread_release(&mut self, key: &TargetKey) {
         let node = self.targets.get(&None);
         let of_node = node.and_then(|node| node.plan.releases.iter().max_by_key(|release| release.ends_ns));
@@ -242,7 +237,7 @@ impl<E: Edge> Dispatcher<E> {
         }
     }
 
-    /// Opens, regroups and closes the sources of a target for its plan, with `has_steps` those of its steps
+    /// Opens, regroups and closes the sources of a target for its plan; with `has_steps` those of its steps
     /// and tasks, too.
     pub(super) async fn update_sources(&mut self, key: &TargetKey, has_steps: bool) {
         if has_steps {
@@ -252,7 +247,7 @@ impl<E: Edge> Dispatcher<E> {
     }
 
     /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading
-    /// does not wait for a deadline, even if the cgroups appear one after the other.
+    /// waits for no deadline, even if the cgroups appear one after the other.
     async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
         self.spread_release(key);
         let Some(target) = self.targets.get_mut(key) else { return };
@@ -285,7 +280,6 @@ impl<E: Edge> Dispatcher<E> {
         self.edge.count(&self.targets);
     }
 
-    /// Records the changes of the plan of a target in the data.
     pub(super) async fn record_plan(&mut self, key: &TargetKey, cause: Option<Cause>) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let now = self.edge.now();

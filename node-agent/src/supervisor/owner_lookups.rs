@@ -32,17 +32,14 @@ pub(super) struct User {
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Job(JobPurpose),
-    /// Track a job that is registered.
     Register(Box<JobSpec>, RegistrationReply),
-    /// Keep the announcement of a job.
     Announce(Box<StartSpec>, AnnouncementReply),
 }
 
 #[derive(Debug)]
 pub(crate) enum JobPurpose {
-    /// Track a job that discovery has found; with its number, if that was needed.
+    /// With its number, if that was needed.
     Discover(FoundJob, Option<Identifier>),
-    /// Complete the owner of a tracked job.
     Complete(TargetKey, JobHandle),
 }
 
@@ -73,7 +70,6 @@ enum Subject {
 pub(crate) struct LookedUp<P> {
     pub(crate) purpose: P,
     pub(crate) uid: Option<u32>,
-    /// Name that was wanted, if it was found.
     pub(crate) name: Option<Identifier>,
 }
 
@@ -133,7 +129,6 @@ async fn look_up(
     LookedUp { purpose, uid, name }
 }
 
-/// Asks the name service for what is unknown and wanted of a user.
 fn ask(user: User) -> (Option<u32>, Option<Identifier>) {
     let uid = user.uid.or_else(|| users::uid_of(user.name?.as_str()));
     let name = uid.filter(|_| user.wants_name).and_then(users::name_of);

@@ -20,13 +20,11 @@ use crate::lanes::Channels;
 /// Interval of measurements of a sampler with a high load, and of moves if no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-/// Interval of measurements of any other sampler.
 const SPARSE: Duration = Duration::from_secs(2);
 
 /// Load, as a part of a CPU, from which a sampler is placed.
 const SOME: f64 = 0.002;
 
-/// Load, as a part of a CPU, from which the interval is `DENSE`.
 const MUCH: f64 = 0.01;
 
 /// A free CPU is idle for at least this part of the time.
@@ -67,7 +65,6 @@ impl Placement {
         self.next_ns
     }
 
-    /// Measures the thread, and moves it to another CPU if that is better.
     pub(super) fn adjust(&mut self) {
         let now_ns = clock::monotonic_ns();
         let Some(thread) = self.channels.realtime_thread() else {
@@ -96,7 +93,6 @@ impl Placement {
         allowed.is_ok_and(|cpus| self.placed.map_or(cpus == self.allowed, |cpu| cpus == [cpu]))
     }
 
-    /// Allows the thread all CPUs, so that the kernel decides.
     fn let_go(&mut self, thread: Pid) -> io::Result<()> {
         self.ticks.clear();
         self.placed.take().map_or(Ok(()), |_| sched_setaffinity(Some(thread), &set_of(&self.allowed)))
@@ -157,8 +153,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Run time of a thread of this process, in nanoseconds: the first word of its schedstat (sched-stats.rst); 0
-/// if it is unavailable.
+/// Run time of a thread of this process: the first word of its schedstat (sched-stats.rst); 0 if it is
+/// unavailable.
 fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -8,7 +8,7 @@ use polymeter_service::clock;
 use crate::request::Availability;
 use crate::sources::{Opened, ReadBuffer, Reading, Unavailable};
 
-/// Reads of a source that was opened for trial. A first read, which locates the lines, does not count.
+/// A first read, which locates the lines, does not count.
 const READS: u32 = 5;
 
 /// Availability of the metrics in `definitions` and their read time, by trial reads of the sources `opened`
@@ -44,8 +44,7 @@ pub(super) fn try_out(
     found
 }
 
-/// Time of a read, in nanoseconds: the lower median, so that a read during which the job had the CPU does not
-/// count.
+/// Time of a read: the lower median, so that a read during which the job had the CPU does not count.
 fn typical_ns(mut read: impl FnMut()) -> f64 {
     let mut times_ns: Vec<u64> = (1..READS)
         .map(|_| {

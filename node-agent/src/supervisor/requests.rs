@@ -23,7 +23,6 @@ use crate::request::{
 use crate::sources::Source;
 use crate::targets::{Access, TargetKey, USER_SUPPLIED};
 
-/// Families of events that are selected by name only.
 const NAMED_EVENTS: [&str; 2] = ["perf.event.*", "node.pmu.*"];
 
 impl<E: Edge> Dispatcher<E> {
@@ -59,8 +58,7 @@ impl<E: Edge> Dispatcher<E> {
         target.findings.add(found, self.edge.now().monotonic_ns);
     }
 
-    /// Ends leases of a principal on a target, with a level those of steps or tasks only. Returns their
-    /// number.
+    /// Ends leases; with a level only those of steps or tasks. Returns how many ended.
     pub(crate) async fn reset(
         &mut self,
         principal: Principal,
@@ -72,7 +70,6 @@ impl<E: Edge> Dispatcher<E> {
         Ok(ended)
     }
 
-    /// Releases hardware events, and closes them. Returns the end of the release, and the metrics.
     pub(crate) async fn release(
         &mut self,
         request: &ReleaseRequest,
@@ -87,8 +84,6 @@ impl<E: Edge> Dispatcher<E> {
         Ok((until_us, metrics.collect()))
     }
 
-    /// Ends the releases of a principal on a target, and opens the hardware events again. Returns how many
-    /// ended.
     pub(crate) async fn resume(
         &mut self,
         principal: Principal,
@@ -99,7 +94,6 @@ impl<E: Edge> Dispatcher<E> {
         Ok(ended)
     }
 
-    /// Catalogue, as a target has it.
     pub(crate) async fn metrics(
         &mut self,
         principal: Principal,
@@ -124,8 +118,7 @@ impl<E: Edge> Dispatcher<E> {
         Ok(())
     }
 
-    /// Takes the last sample of a registered job and stops tracking it. Returns false if there is no such
-    /// job.
+    /// Takes the last sample of a registered job and stops tracking it. False if there is no such job.
     pub(crate) async fn unregister(&mut self, job_id: Identifier) -> bool {
         let (now, mut effects) = (self.edge.now(), Vec::new());
         let is_registered = self.lifecycle.unregister(&mut self.targets, job_id, now, &mut effects);
@@ -180,7 +173,6 @@ impl<E: Edge> Dispatcher<E> {
         (result, effects)
     }
 
-    /// Records the end of a job, with the scheduler's facts.
     pub(crate) async fn scheduler_ended(&mut self, job_id: &Identifier, facts: JobFacts) {
         let mut effects = Vec::new();
         self.lifecycle.scheduler_ended(&self.targets, job_id, facts, &mut effects);
@@ -189,7 +181,7 @@ impl<E: Edge> Dispatcher<E> {
 }
 
 impl Dispatcher<NodeEdge> {
-    /// Looks a user up for a request, at once or beside the loop, and continues with the request.
+    /// Looks a user up, at once or beside the loop, and continues with the request.
     pub(super) async fn look_up(&mut self, user: User, purpose: Purpose) {
         if let Some(looked_up) = self.edge.owner_lookups.start(user, purpose) {
             self.handle_looked_up(looked_up).await;
@@ -219,7 +211,6 @@ impl Dispatcher<NodeEdge> {
         }
     }
 
-    /// Records a mark in the data, behind the samples so far.
     pub(super) async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
         let now = self.edge.now();
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
@@ -239,7 +230,6 @@ impl Dispatcher<NodeEdge> {
         Ok(())
     }
 
-    /// Records a value in the data, dated now.
     pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
         let now = self.edge.now();
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
@@ -265,7 +255,6 @@ impl Dispatcher<NodeEdge> {
         Ok(())
     }
 
-    /// Records the sums of the regions of a process, dated now.
     pub(super) async fn regions(&mut self, spec: RegionsSpec) -> Result<(), AnnotateError> {
         let now = self.edge.now();
         let key = Some(spec.job_id);
@@ -293,7 +282,6 @@ impl Dispatcher<NodeEdge> {
         outcome
     }
 
-    /// Records the ranks of processes whose call stacks a source samples, dated now.
     pub(super) async fn ranks(&mut self, source: SourceId, ranks: Vec<(u32, u32)>) {
         let now = self.edge.now();
         let Some(key) = self.edge.ids.sources.target(source).cloned() else { return };
@@ -318,7 +306,7 @@ impl Dispatcher<NodeEdge> {
         self.edge.command(Command::RecordUserValues(values)).await;
     }
 
-    /// Source that counts users' values of a target; it is created for the first value.
+    /// Counts users' values of a target; created for the first value.
     async fn user_source(&mut self, key: &TargetKey) -> Option<SourceId> {
         let target = self.targets.get_mut(key)?;
         if let Some(id) = target.user_events.source {

@@ -38,13 +38,11 @@ use crate::targets::{Access, Targets, TrackedTarget};
 /// limit the load on jobs.
 const MEASURE_CPU: Duration = Duration::from_secs(2);
 
-/// How often samples are handed on while a client watches them.
 const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
 
-/// Longest wait until the sampler has removed sources.
 const CONFIRMED: Duration = Duration::from_secs(2);
 
-/// How often numbers of jobs are looked for, in nanoseconds.
+/// How often numbers of jobs are looked for.
 const NUMBERS_NS: u64 = 20_000_000;
 
 /// State machines with their edge, and the state of the loop.
@@ -212,7 +210,6 @@ impl Supervisor {
         waitable(self.core.edge.discovery.descriptor()?).ok()
     }
 
-    /// Finds jobs that have begun or ended.
     async fn find_jobs(&mut self, search: Search) {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
         let has_room = |found, descriptors| lifecycle.has_room(targets, found, descriptors);
@@ -227,7 +224,6 @@ impl Supervisor {
         is_wanted.then(|| now.monotonic_ns.saturating_add(NUMBERS_NS))
     }
 
-    /// Finds jobs anew if the number of one has become known.
     async fn look_for_numbers(&mut self) {
         if self.core.edge.has_numbers(self.core.lifecycle.unnumbered_jobs(now())) {
             self.find_jobs(Search::Walk).await;
@@ -252,7 +248,7 @@ impl Supervisor {
         self.core.edge.count_unknown_lines(&self.core.targets);
     }
 
-    /// Compares the cost of sampling with the budgets, if there are leases.
+    /// Does nothing without leases.
     async fn measure_cpu(&mut self) {
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
@@ -292,7 +288,6 @@ impl Supervisor {
         self.find_jobs(Search::Walk).await;
     }
 
-    /// Closes the sources that the sampler has been told to remove.
     async fn close_removed(&mut self) {
         let (reply, taken) = oneshot::channel();
         self.core.edge.command(Command::Confirm(reply)).await;
@@ -363,7 +358,6 @@ impl Supervisor {
     }
 }
 
-/// Plan of a job without any request, on a machine of this kind.
 fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
     let AgentConfig { baseline, steps, tasks, .. } = config.clone();
     Plan { machine, baseline, steps, tasks, ..Plan::default() }

@@ -8,16 +8,13 @@ use super::edge::{Edge, NodeEdge};
 use crate::lanes::{Notice, SourceId};
 use crate::targets::{TrackedTarget, describe};
 
-/// What notices ask for, beside what was done.
 #[derive(Debug, Default)]
 pub(super) struct Handled {
     /// A source has ended, so that jobs may have ended.
     pub(super) is_gone: bool,
-    /// Ranks of processes that sources have found.
     pub(super) ranks: Vec<(SourceId, Vec<(u32, u32)>)>,
 }
 
-/// Handles the sampler's notices.
 pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> Handled {
     let mut handled = Handled::default();
     while let Some(notice) = core.edge.shared.channels.next_notice() {

@@ -9,8 +9,8 @@ use crate::targets::{SourceOwner, TargetKey};
 
 impl<E: Edge> Dispatcher<E> {
     /// Opens the sources of a target's steps and tasks that are new, have an additional controller's
-    /// directory, or have further metrics in the plan, and closes those of steps and tasks that are gone.
-    /// Returns true if any was opened or closed.
+    /// directory, or have further metrics in the plan, and closes those that are gone. True if any was opened
+    /// or closed.
     pub(super) async fn update_steps(&mut self, key: &TargetKey) -> bool {
         self.spread_release(key);
         let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else {
@@ -42,7 +42,6 @@ impl<E: Edge> Dispatcher<E> {
         is_changed
     }
 
-    /// Updates the sources of a target's steps and tasks, and records the changes of their plan in the data.
     pub(crate) async fn find_steps(&mut self, key: &TargetKey) {
         if self.update_steps(key).await {
             self.record_plan(key, None).await;

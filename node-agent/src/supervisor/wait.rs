@@ -9,12 +9,11 @@ use tokio::io::unix::AsyncFd;
 
 use crate::kernel;
 
-/// Copies a descriptor for tokio to wait on.
 pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
     kernel::async_descriptor(descriptor.try_clone_to_owned()?)
 }
 
-/// Sleeps until a time of the monotonic clock, in nanoseconds; forever if it is none.
+/// Waits forever without a time.
 pub(super) async fn until(at_ns: Option<u64>) {
     match at_ns {
         None => std::future::pending().await,
@@ -25,7 +24,7 @@ pub(super) async fn until(at_ns: Option<u64>) {
     }
 }
 
-/// Waits until a descriptor is readable; forever if it is none.
+/// Waits forever without a descriptor.
 pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
     match descriptor {
         None => std::future::pending().await,

@@ -9,12 +9,9 @@ pub(crate) fn describe(key: &TargetKey) -> String {
     key.as_ref().map_or_else(|| "the node".to_owned(), |job_id| format!("job {job_id}"))
 }
 
-/// Time of an event on both clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// Measures durations.
     pub(crate) monotonic_ns: u64,
-    /// Wall-clock time since the epoch, which dates rows.
     pub(crate) realtime_us: i64,
 }
 

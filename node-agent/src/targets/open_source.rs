@@ -21,7 +21,6 @@ pub(crate) struct SessionIds {
     pub(crate) sources: SourceIds,
 }
 
-/// What changes of sources need to know of their target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceOwner<'a> {
     pub(crate) key: &'a TargetKey,
@@ -29,7 +28,6 @@ pub(crate) struct SourceOwner<'a> {
     pub(crate) plan: &'a Plan,
 }
 
-/// A source in the sampler.
 #[derive(Debug)]
 pub(crate) struct OpenSource {
     pub(crate) id: SourceId,
@@ -46,9 +44,9 @@ pub(crate) struct OpenSource {
     pub(super) below: Option<Finder>,
     /// Descriptors of the perf events that were opened with it.
     pub(super) opened_descriptors: usize,
-    /// Refresh interval that its hardware states at this time.
+    /// Interval that its hardware states at this time.
     pub(crate) stated_interval: RefreshInterval,
-    /// Refresh interval with which its groups were made: shorter periods are granted at this one.
+    /// Interval with which its groups were made: shorter periods are granted at this one.
     pub(super) refresh_interval: Option<Period>,
 }
 
@@ -94,12 +92,12 @@ impl OpenSource {
         definitions.filter(|definition| !self.replaced.contains(&definition.name()))
     }
 
-    /// Definitions of those that files provide as well.
+    /// Definitions that files provide as well.
     pub(super) fn stand_ins(&self) -> impl Iterator<Item = &Definition> {
         self.provided().filter(|definition| definition.metric.is_of_kind(TEXT_FILE_KIND))
     }
 
-    /// Period of one of its metrics in a plan; not shorter than the refresh interval of its hardware.
+    /// Not shorter than the refresh interval of its hardware.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
         if self.replaced.contains(name) {
             return None;
@@ -111,7 +109,6 @@ impl OpenSource {
         planned.max(planned.and(self.refresh_interval))
     }
 
-    /// Descriptors of its perf events.
     pub(super) fn perf_descriptors(&self) -> usize {
         self.opened_descriptors + self.below.as_ref().map_or(0, Finder::perf_descriptors)
     }
@@ -122,13 +119,10 @@ impl OpenSource {
     }
 }
 
-/// What has changed in the sources, for the sampler.
 #[derive(Debug, Default)]
 pub(crate) struct SourceChanges {
-    /// In order.
     pub(crate) commands: Vec<Command>,
     /// Sources of a job that are read at once, before their first deadline.
     pub(crate) first_reading: Vec<SourceId>,
-    /// Metrics that are no longer sampled, or in part only, with the reasons.
     pub(crate) missing: Vec<(String, String)>,
 }

@@ -7,18 +7,15 @@ use polymeter_proto::catalogue::Definition;
 use crate::cgroups::Step;
 use crate::sources::Unavailable;
 
-/// A step or task whose sources are open.
 #[derive(Debug)]
 pub(super) struct OpenStep {
     pub(super) step: Arc<Step>,
-    /// Metrics for which its files were opened.
     pub(super) files: Vec<Definition>,
     /// Perf events that were opened, or are unavailable. An event that is opened again counts from 0;
     /// therefore only new ones are opened.
     pub(super) perf: Vec<Definition>,
     /// Groups opened so far, so that each has a name of its own.
     pub(super) perf_groups: usize,
-    /// Perf events that cannot be counted.
     pub(super) missing: Vec<Unavailable>,
     /// True if one of its files exists but cannot be read now.
     pub(super) may_recover: bool,
@@ -26,12 +23,9 @@ pub(super) struct OpenStep {
     pub(super) is_stale: bool,
 }
 
-/// What must be opened for a step or task.
 #[derive(Debug)]
 pub(crate) struct WantedOfStep {
-    /// Metrics that the sources must provide.
     pub(crate) definitions: Vec<Definition>,
-    /// Number of the first perf group.
     pub(crate) first_perf_group: usize,
     pub(super) files: Vec<Definition>,
     pub(super) new_perf: Vec<Definition>,

@@ -1,18 +1,17 @@
 //! The search for the unknown owner of a job: often after something has happened in the job, rarely
 //! otherwise. Pure.
 
-/// How long after an event the job's processes are looked at again and again, in nanoseconds: a scheduler
-/// moves a process into the job first, and makes it the owner's a moment later.
+/// How long after an event the job's processes are looked at again and again: a scheduler moves a process
+/// into the job first, and makes it the owner's a moment later.
 const OFTEN_NS: u64 = 10_000_000_000;
 
-/// Time between two looks at the processes of a job in which nothing happens, in nanoseconds: another process
-/// in it may change its user.
+/// Time between two looks at the processes of a job in which nothing happens: another process in it may
+/// change its user.
 const RARELY_NS: u64 = 30_000_000_000;
 
-/// When the name service is asked again for a name that it did not know, in nanoseconds.
+/// When the name service is asked again for a name that it did not know.
 const NAME_AGAIN_NS: u64 = 60_000_000_000;
 
-/// Search for the owner of one job.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerSearch {
     /// When the first search since the last event was.
@@ -23,7 +22,6 @@ pub(crate) struct OwnerSearch {
 }
 
 impl OwnerSearch {
-    /// Records that something has happened in the job.
     pub(crate) const fn note_event(&mut self) {
         self.begun_ns = None;
     }

@@ -11,11 +11,9 @@ use super::key::Now;
 use super::tracked_target::TrackedTarget;
 use crate::in_force::InForce;
 
-/// Whole target, its steps and its tasks.
 pub(crate) const LEVELS: [Option<StepLevel>; 3] = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
 
 impl TrackedTarget {
-    /// Period of each sampled metric of the whole target, with the reason.
     pub(crate) fn plan_in_force(&self) -> Vec<(String, InForce)> {
         self.plan_in_force_at(None)
     }

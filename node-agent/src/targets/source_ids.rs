@@ -22,7 +22,6 @@ impl SourceIds {
         id
     }
 
-    /// Frees an id whose source the sampler has returned.
     pub(crate) fn release(&mut self, id: SourceId) {
         if self.targets.remove(&id).is_some() {
             self.free.insert(id);

@@ -20,18 +20,17 @@ use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// Most refused requests at submission of one job that are kept, enough for any reader.
+/// Refused requests of one job that are kept: enough for any reader.
 const REFUSED_REQUESTS: usize = 64;
 
-/// How often one job is rescanned because something happened in it: per second in the long run, and in a
-/// burst. The begin and the end of a step cause some ten. A job above the limit is rescanned together with
-/// all others.
+/// Rescans of one job because something happened in it: per second in the long run, and in a burst. The begin
+/// and the end of a step cause some ten. A job above the limit is rescanned together with all others.
 const RESCANS: (u32, u32) = (20, 200);
 
-/// How long the findings of a trial are valid at most, in nanoseconds: devices and events rarely change.
+/// How long findings are valid: devices and events rarely change.
 const FINDINGS_AGE_NS: u64 = 60_000_000_000;
 
-/// Findings of trial reads, by the names of metrics.
+/// Results of trial reads, by the names of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     since_ns: Option<u64>,
@@ -63,7 +62,6 @@ impl Findings {
         *self = Self::default();
     }
 
-    /// Clears the findings if they are too old.
     pub(crate) fn forget_old(&mut self, now_ns: u64) {
         if self.since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > FINDINGS_AGE_NS) {
             self.forget();
@@ -85,8 +83,8 @@ impl RefusedRequests {
         self.recorded.iter().chain(self.deferred.values().flatten()).cloned().collect()
     }
 
-    /// Adds a request that is refused for good, unless it is known or there are too many. Returns true if it
-    /// was added.
+    /// Adds a request that is refused for good, unless it is known or there are too many. True if it was
+    /// added.
     pub(crate) fn add(&mut self, refused: &RefusedRequest) -> bool {
         let is_added = self.recorded.len() < REFUSED_REQUESTS && !self.recorded.contains(refused);
         if is_added {
@@ -95,18 +93,15 @@ impl RefusedRequests {
         is_added
     }
 
-    /// Replaces the requests for a level that cannot be granted yet.
     pub(crate) fn defer(&mut self, level: Option<StepLevel>, refused: Vec<RefusedRequest>) {
         self.deferred.insert(level, refused);
     }
 
-    /// Takes the requests that cannot be granted yet.
     pub(crate) fn take_deferred(&mut self) -> Vec<RefusedRequest> {
         std::mem::take(&mut self.deferred).into_values().flatten().collect()
     }
 }
 
-/// Budget for rescans of one job.
 #[derive(Debug)]
 pub(crate) struct RescanBudget {
     bucket: TokenBucket,
@@ -121,14 +116,13 @@ impl Default for RescanBudget {
 }
 
 impl RescanBudget {
-    /// Takes one rescan from the budget. Returns false, and records a missed rescan, if there is none.
+    /// Takes one rescan from the budget, or records a missed one.
     pub(crate) fn try_take(&mut self, now_ns: u64) -> bool {
         let is_taken = self.bucket.try_take(1.0, now_ns);
         self.is_missed |= !is_taken;
         is_taken
     }
 
-    /// Records that a rescan was incomplete.
     pub(crate) const fn note_missed(&mut self) {
         self.is_missed = true;
     }
@@ -139,7 +133,6 @@ impl RescanBudget {
     }
 }
 
-/// One job, or the node.
 #[derive(Debug)]
 pub(crate) struct TrackedTarget {
     pub(crate) job: Option<Arc<Job>>,
@@ -149,7 +142,7 @@ pub(crate) struct TrackedTarget {
     pub(crate) findings: Findings,
     /// Where discovery found it; none for a registered job.
     pub(crate) found_at: Option<PathBuf>,
-    /// Owner's numeric id, if it is known; it may become known later than the job.
+    /// Known perhaps only later than the job.
     pub(crate) owner_uid: Option<u32>,
     /// Its GPUs on this node according to the scheduler.
     pub(crate) gpu_devices: Option<Arc<str>>,
@@ -157,9 +150,7 @@ pub(crate) struct TrackedTarget {
     pub(crate) refused: RefusedRequests,
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
-    /// Release of the hardware events of the whole node that is in force.
     pub(crate) node_release: Option<Release>,
-    /// Period of each metric according to the data, of the whole target and of its steps and tasks.
     pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Period>,
 }
 
@@ -184,13 +175,13 @@ impl TrackedTarget {
         }
     }
 
-    /// Release of its hardware events that is in force; of several the one that ends last.
+    /// Release that is in force; of several the one that ends last.
     pub(crate) fn release(&self) -> Option<Release> {
         let all = self.plan.releases.iter().copied().chain(self.node_release);
         all.max_by_key(|release| release.ends_ns)
     }
 
-    /// Metrics that are sampled of a step or task: without hardware events while they are released.
+    /// Excludes hardware events while they are released.
     pub(crate) fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
         let mut definitions = self.plan.step_definitions(level);
         if self.release().is_some() {
@@ -218,14 +209,13 @@ impl TrackedTarget {
         }
     }
 
-    /// Metrics that its plan wants: perf events, and the rest.
+    /// Wanted metrics: perf events, and the rest.
     pub(crate) fn definitions(&self) -> (Vec<Definition>, Vec<Definition>) {
         let scopes: &[Scope] = if self.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
         let wanted = scopes.iter().flat_map(|scope| self.plan.definitions(*scope));
         wanted.partition(|definition| matches!(definition.metric.origins, [Origin::Perf(_)]))
     }
 
-    /// Cgroup for which perf events are counted.
     pub(crate) fn perf_cgroup(&self, mounts: &Mounts) -> Option<PathBuf> {
         self.cgroups().and_then(|cgroups| cgroups.perf_directory(mounts)).map(ToOwned::to_owned)
     }
@@ -259,7 +249,6 @@ impl TrackedTarget {
         wanted
     }
 
-    /// True if a metric is sampled.
     pub(crate) fn samples(&self, name: &str) -> bool {
         let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)

@@ -15,10 +15,8 @@ use crate::principal::Principal;
 use crate::request::{AnnotateError, LeaseError};
 use polymeter_service::token_bucket::TokenBucket;
 
-/// Source name of users' values.
 pub(crate) const USER_SUPPLIED: &str = "pushed";
 
-/// Most series of one target that a user supplies.
 const SERIES: usize = 256;
 
 /// Limit of marks of one target: per second in the long run, and in a burst. Each is a row of text.
@@ -34,7 +32,7 @@ const REGION_SHAPES: usize = 4_096;
 /// that have changed once a second, and less often when they are refused.
 const REGION_SUMS: (u32, u32) = (500, 4_096);
 
-/// Same for the last sums of processes, which are kept when those before them use up the limit.
+/// Limit of the last sums of processes, which are kept when those before them use up the other limit.
 const LAST_REGION_SUMS: (u32, u32) = (100, 8_192);
 
 /// Limit of changes of the plan of one target that leases cause: per second in the long run, and in a burst.
@@ -48,7 +46,6 @@ const PHASES: usize = 1_024;
 /// Most metrics that a user names in all jobs together. Each name is a row of the store that stays.
 const NAMES: usize = 1_024;
 
-/// Time after which a name that was not used is forgotten, in nanoseconds: a day.
 const NAME_NS: u64 = 86_400_000_000_000;
 
 /// Names of the metrics that each user supplies, over all jobs.
@@ -84,7 +81,6 @@ impl UserNames {
     }
 }
 
-/// Users' additions to the data of one target.
 #[derive(Debug)]
 pub(crate) struct UserEvents {
     marks: TokenBucket,
@@ -118,7 +114,7 @@ impl Default for UserEvents {
 }
 
 impl UserEvents {
-    /// Takes one mark from the budget. Fails if there were too many recently.
+    /// Fails if there were too many marks recently.
     pub(crate) fn take_mark(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.marks.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: MARKS.0 }) }
@@ -153,14 +149,13 @@ impl UserEvents {
         Ok(())
     }
 
-    /// Takes one value from the budget. Fails if there were too many recently.
+    /// Fails if there were too many values recently.
     pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.values.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
     }
 
-    /// Takes the sums of regions from the budget. `is_last` is true if their process ends. Fails if there
-    /// were too many recently.
+    /// `is_last` is true if their process ends. Fails if there were too many recently.
     pub(crate) fn take_regions(
         &mut self,
         count: usize,
@@ -194,7 +189,6 @@ impl UserEvents {
         Ok(shape)
     }
 
-    /// Counts changes of the plan that leases caused.
     pub(crate) fn charge_plan_changes(&mut self, count: u32, now_ns: u64) {
         self.plan_changes.charge(f64::from(count), now_ns);
     }

@@ -22,7 +22,7 @@ pub(crate) fn descriptor() -> SessionDescriptor {
     }
 }
 
-/// Delivery session whose outbox never fills.
+/// Makes a session whose outbox never fills.
 pub(crate) fn delivery() -> DeliverySession {
     DeliverySession::new(SESSION, descriptor(), 64 << 20, 0)
 }

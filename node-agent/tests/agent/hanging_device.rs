@@ -41,7 +41,6 @@ fn start(root: &Path) -> Agent {
     Agent::start(config, &zmq::Context::new()).unwrap()
 }
 
-/// Waits until the view of the node fulfils a condition.
 fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&JobView) -> bool) -> JobView {
     let until_ns = clock::monotonic_ns() + 20_000_000_000;
     loop {

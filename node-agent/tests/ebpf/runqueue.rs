@@ -25,8 +25,7 @@ tests![
 
 const RUNQUEUE: &str = "runqueue.*";
 
-/// CPU time for which each process computes, in nanoseconds. Processes on one CPU wait as long for each
-/// other.
+/// CPU time for which each process computes. Processes on one CPU wait as long for each other.
 const WORK_NS: u64 = 300_000_000;
 
 /// What was counted: the time, the number, and the number up to each limit.
@@ -51,7 +50,6 @@ fn read(opened: &mut Opened) -> Waits {
     waits
 }
 
-/// Processes that compute in a cgroup.
 struct Workers(Vec<Process>);
 
 impl Workers {

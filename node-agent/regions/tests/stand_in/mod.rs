@@ -17,7 +17,6 @@ pub(crate) struct Process {
     pub(crate) rank: Option<u64>,
 }
 
-/// Sums of a region of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) name: String,
@@ -84,7 +83,6 @@ impl Agent {
         }
     }
 
-    /// Stops it, and returns its directory.
     pub(crate) fn stop(mut self) -> tempfile::TempDir {
         self.end();
         self.directory.take().unwrap()
@@ -116,7 +114,6 @@ impl Agent {
         self.find(name).unwrap_or_else(|| panic!("{name}: {:?}", self.all()))
     }
 
-    /// Waits until a request has made a condition true.
     pub(crate) fn wait_for(&self, condition: impl Fn(&Self) -> bool) {
         while !condition(self) {
             let (received, changed) = &*self.received;
@@ -132,7 +129,6 @@ impl Drop for Agent {
     }
 }
 
-/// Answers one request.
 fn serve(stream: UnixStream, received: &(Mutex<Received>, Condvar)) {
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).unwrap();

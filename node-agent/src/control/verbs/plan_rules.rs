@@ -9,13 +9,13 @@ use polymeter_proto::step_level::StepLevel;
 use crate::config;
 use crate::plan::Rule;
 
-/// Parses the rules of the plan in `field`, which may switch metrics off.
+/// Parses rules that may switch metrics off.
 pub(super) fn rules(field: &str, plan: &PlanFields) -> Result<Vec<Rule>, Refusal> {
     let rules = plan.iter().map(|(selector, period)| config::rule(selector, period));
     rules.collect::<Result<_, _>>().map_err(|error| invalid(field, &error))
 }
 
-/// Parses the metrics of a lease, which may not switch metrics off, in `field`.
+/// Parses metrics that may not be switched off.
 pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
     let off = "a lease cannot switch a metric off; give a period";
     let metric = |Rule { selector, period }: Rule| match period {

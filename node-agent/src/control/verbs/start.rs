@@ -18,7 +18,7 @@ use crate::request::{
     LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest,
 };
 
-/// More than the UUIDs of 64 MIG devices.
+/// Longest list of GPUs: more than the UUIDs of 64 MIG devices.
 const GPU_DEVICES_BYTES: usize = 4096;
 
 impl Execute for StartRequest {

@@ -30,7 +30,6 @@ impl Execute for StatusRequest {
     }
 }
 
-/// State of the agent, of the node and of the jobs that the principal may see.
 pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     let view = handler.view().await?;
     let context = handler.context;

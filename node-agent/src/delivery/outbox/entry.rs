@@ -5,13 +5,12 @@ use polymeter_proto::wire::message::{SkipReason, ToCollector};
 use super::super::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
-/// Weight of a note in the window, in bytes: about the size of its message on the wire.
+/// Weight of a note in the window: about the size of its message on the wire.
 const NOTE_BYTES: usize = 64;
 
 /// Frames that will never be stored.
 #[derive(Debug, Default)]
 pub struct Dropped {
-    /// How many samples are counted as lost.
     pub samples: u64,
     /// A later frame repeats them: readers of the data need them.
     pub events: Vec<EventRecord>,
@@ -19,21 +18,16 @@ pub struct Dropped {
     pub frames: Vec<u64>,
 }
 
-/// Entries that an acknowledgement has freed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Frames in memory.
     pub frames: u64,
     /// Segments that are not needed any more.
     pub segments: Vec<u64>,
 }
 
-/// An entry that was read back from a segment.
 #[derive(Debug)]
 pub enum Restored {
-    /// Number, bytes, summary and events of a frame.
     Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
-    /// First and last number of the dropped frames, their losses, and the reason.
     Skipped(u64, u64, LostSamples, SkipReason),
 }
 
@@ -70,7 +64,7 @@ pub(super) enum What {
 pub(super) struct Entry {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Segment on the disk that also holds it.
+    /// Segment that holds the entry on the disk as well.
     pub(super) segment: Option<u64>,
     pub(super) what: What,
 }
@@ -83,7 +77,6 @@ impl Entry {
         !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
     }
 
-    /// Weight in the window, in bytes.
     pub(super) const fn weight(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -97,7 +90,6 @@ impl Entry {
         if self.segment.is_none() { self.bytes() } else { 0 }
     }
 
-    /// Bytes in memory.
     pub(super) const fn bytes(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -106,25 +98,20 @@ impl Entry {
     }
 }
 
-/// An entry to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outgoing<'a> {
     Frame(&'a [u8]),
-    /// A note on dropped frames.
     Note(ToCollector),
-    /// A segment that must be read back before anything is sent.
+    /// Segment that must be read back before anything is sent.
     Segment(u64),
 }
 
-/// A run of entries to be written to the disk next, the oldest first.
+/// Entries to be written to the disk next, the oldest first.
 #[derive(Debug)]
 pub struct Spill<'a> {
-    /// Number of the first entry.
     pub first: u64,
     /// Segment that ends just before it, which may be continued.
     pub continues: Option<u64>,
-    /// How many entries there are.
     pub entries: usize,
-    /// Records to be written.
     pub records: Vec<Outgoing<'a>>,
 }

@@ -19,7 +19,7 @@ enum Content {
         summary: FrameSummary,
         events: Vec<EventRecord>,
     },
-    /// Without the bytes its samples can still be counted.
+    /// Samples of an entry whose bytes are gone.
     Summary(LostSamples),
     Note {
         losses: LostSamples,
@@ -27,7 +27,6 @@ enum Content {
     },
 }
 
-/// An acknowledged frame or note.
 #[derive(Debug)]
 struct KeptEntry {
     first: u64,
@@ -50,12 +49,12 @@ pub(super) struct KeptFrames {
     limit_bytes: usize,
     entries: VecDeque<KeptEntry>,
     bytes: usize,
-    /// How many of the oldest entries have lost their bytes.
+    /// So many of the oldest entries have lost their bytes.
     reduced: usize,
 }
 
 impl KeptFrames {
-    /// 0 keeps nothing.
+    /// Keeps nothing for 0.
     pub(super) const fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
     }
@@ -64,7 +63,6 @@ impl KeptFrames {
         self.bytes
     }
 
-    /// Number of the oldest frame or note.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.first)
     }

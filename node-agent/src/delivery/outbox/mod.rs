@@ -39,12 +39,11 @@ pub struct Outbox {
     bytes: usize,
     own_bytes: usize,
     next_sequence: u64,
-    /// How many entries are under way: sent since sending last started over.
+    /// Entries that were sent since sending last started over.
     under_way: usize,
     under_way_bytes: usize,
-    /// Newest sequence number that was ever sent.
+    /// Newest sequence number ever sent.
     sent_through: u64,
-    /// Frames that were acknowledged.
     kept: KeptFrames,
 }
 
@@ -68,7 +67,6 @@ impl Outbox {
         self.session
     }
 
-    /// Sequence number of the next frame to be added.
     pub const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
@@ -77,7 +75,6 @@ impl Outbox {
         self.bytes
     }
 
-    /// True if everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -87,7 +84,7 @@ impl Outbox {
         self.entries.front().map_or(self.next_sequence, |entry| entry.first)
     }
 
-    /// Keeps up to `limit_bytes` of acknowledged frames, which a database may lack after a failover.
+    /// A database may lack acknowledged frames after a failover.
     pub const fn keep_acknowledged(&mut self, limit_bytes: usize) {
         self.kept.set_limit(limit_bytes);
     }
@@ -151,7 +148,7 @@ impl Outbox {
         dropped
     }
 
-    /// Drops the oldest frame, which the collector refuses. Returns its contents.
+    /// Drops the oldest frame, which the collector refuses.
     pub fn give_up_oldest(&mut self) -> Dropped {
         let mut dropped = Dropped::default();
         // The note is sent next, and everything behind it once more.
@@ -215,7 +212,6 @@ impl Outbox {
         }
     }
 
-    /// Records that the entry of [`Outbox::next_outgoing`] was sent.
     pub fn sent(&mut self) {
         if let Some(entry) = self.entries.get(self.under_way) {
             self.under_way += 1;
@@ -266,7 +262,7 @@ impl Outbox {
         lost
     }
 
-    /// Puts an entry that was acknowledged before all others.
+    /// Puts an acknowledged entry before all others.
     fn push_front(&mut self, entry: Entry) {
         let is_uncounted = |entry: &Entry| match &entry.what {
             What::Skipped { losses, reason: SkipReason::AlreadyAcknowledged } => {

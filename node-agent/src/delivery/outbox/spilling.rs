@@ -8,9 +8,9 @@ use super::entry::{Entry, Restored, Spill, What};
 use crate::delivery::frame_summary::LostSamples;
 
 impl Outbox {
-    /// Creates the outbox of an earlier process's session. All that remains of it is in `segments`, each with
-    /// its first and its last number in the sequence. Every frame may have been sent before, including those
-    /// that were only in that process's memory.
+    /// Makes the outbox of an earlier process's session. All that remains of it is in `segments`, each with
+    /// its first and last number. Every frame may have been sent before, even if it was only in that
+    /// process's memory.
     pub fn of_segments(session: SessionId, limit_bytes: usize, segments: &[(u64, u64)]) -> Self {
         let mut outbox = Self::new(session, limit_bytes);
         for (first, last) in segments {
@@ -40,8 +40,8 @@ impl Outbox {
         Some(Spill { first, continues, entries: records.len(), records })
     }
 
-    /// Records that the first `entries` of [`Outbox::spill`], from number `first` on, are in `segment` now.
-    /// Those under way also stay in memory.
+    /// Records that the first `entries` of [`Outbox::spill`], from number `first` on, are in `segment`. Those
+    /// under way also stay in memory.
     pub fn spilled(&mut self, first: u64, entries: usize, segment: u64) {
         let begin = self.position(first);
         let end = (begin + entries).min(self.entries.len());
@@ -74,7 +74,7 @@ impl Outbox {
     }
 
     /// Takes the entries that were read back from `segment`, in order. Damaged frames become a note. Returns
-    /// the number of damaged frames.
+    /// how many were damaged.
     pub fn restored(&mut self, segment: u64, restored: Vec<Restored>) -> u64 {
         let is_it = |entry: &Entry| entry.segment == Some(segment) && matches!(entry.what, What::Spilled);
         let Some(position) = self.entries.iter().position(is_it) else { return 0 };

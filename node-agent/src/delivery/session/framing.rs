@@ -15,8 +15,7 @@ use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::Dropped;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// Longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of
-/// silence.
+/// The collector regards an agent as dead after minutes of silence.
 const HEARTBEAT_NS: u64 = 30_000_000_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -142,7 +141,6 @@ impl DeliverySession {
         self.retiring.push((job, sequence));
     }
 
-    /// Schedules the events and tallies of dropped frames for repetition in a later frame.
     pub(super) fn lost(&mut self, dropped: Dropped) {
         if matches!(self.spool_mode, SpoolMode::Replay(_)) {
             // An earlier session has no later frames.

@@ -21,13 +21,12 @@ use crate::delivery::outbox::{Outbox, Outgoing};
 /// Most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// First wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
+/// First wait for an acknowledgement before everything is sent again; it doubles each time.
 const RESEND_NS: u64 = 5_000_000_000;
-/// Longest wait for an acknowledgement, in nanoseconds.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
 
-/// Refusals after which a frame is given up. A frame that was damaged in transit is accepted when it is sent
-/// again; one that is refused for its contents would block all frames behind it forever.
+/// Refusals after which a frame is given up. A frame damaged in transit is accepted when it is sent again;
+/// one refused for its contents would block all frames behind it forever.
 pub const REFUSALS: u32 = 3;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +48,6 @@ impl NextSend<'_> {
     }
 }
 
-/// Result of a message of the collector, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionNotice {
     Ordinary,
@@ -57,22 +55,17 @@ pub enum SessionNotice {
     Refused {
         reason: String,
     },
-    /// A frame was given up, and its samples are counted as lost.
     GivenUp {
-        /// Number of the frame.
         sequence: u64,
-        /// How many samples it has.
         samples: u64,
         reason: String,
     },
 }
 
-/// Counts of samples and frames since the session began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
-    /// Frames that were acknowledged.
     pub frames_acknowledged: u64,
-    /// Samples that were dropped because the outbox was full.
+    /// Samples for which the outbox had no room.
     pub samples_dropped: u64,
     /// Samples of frames that were given up.
     pub samples_refused: u64,
@@ -80,7 +73,6 @@ pub struct DeliveryCounts {
     pub events_dropped: u64,
 }
 
-/// Agent's side of one session.
 #[derive(Debug)]
 pub struct DeliverySession {
     session: SessionId,
@@ -88,22 +80,20 @@ pub struct DeliverySession {
     outbox: Outbox,
     builder: FrameBuilder,
     encoder: Encoder,
-    /// Jobs that have ended, each with the last frame that mentions it.
+    /// Ended jobs, each with the last frame that mentions it.
     retiring: Vec<(JobHandle, u64)>,
-    /// Messages with the whole dictionary, which the collector has requested. They are sent before frames.
+    /// Messages with the whole dictionary, which the collector has requested. Sent before frames.
     dictionary: VecDeque<Vec<u8>>,
     resend_at_ns: Option<u64>,
     resend_after_ns: u64,
-    /// Frame that was refused last, and how often.
+    /// Last refused frame, and how often it was refused.
     refused: (u64, u32),
     refusal_logged: bool,
     counts: DeliveryCounts,
     spool_mode: SpoolMode,
-    /// When the newest frame was made.
     framed_ns: u64,
-    /// Since when data wait without an acknowledgement or, if later, all waiting data have been on the disk.
+    /// Time since which data wait without an acknowledgement or, if later, all waiting data are on the disk.
     quiet_since_ns: u64,
-    /// Segments that are not needed any more.
     released: Vec<u64>,
 }
 
@@ -119,7 +109,7 @@ impl DeliverySession {
         self.outbox.keep_acknowledged(limit_bytes);
     }
 
-    /// Next frame or message to be sent; none if there is none, or the window is full.
+    /// None if there is none, or the window is full.
     pub fn next_send(&self) -> Option<NextSend<'_>> {
         if let Some(message) = self.dictionary.front() {
             return Some(NextSend::Message(message.clone()));
@@ -142,7 +132,6 @@ impl DeliverySession {
         }
     }
 
-    /// Handles a message of the collector.
     pub fn handle(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
         match message {
             ToAgent::Ack { session, through } if session == self.session => {
@@ -230,8 +219,7 @@ impl DeliverySession {
         }
     }
 
-    /// Latest time for the next call of [`DeliverySession::advance`] and, with a spool, of
-    /// [`DeliverySession::spill`].
+    /// When to call [`DeliverySession::advance`] next and, with a spool, [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()
@@ -242,7 +230,6 @@ impl DeliverySession {
         self.builder.has_unreported()
     }
 
-    /// True if everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
     }
@@ -252,7 +239,6 @@ impl DeliverySession {
         self.outbox.is_spilled()
     }
 
-    /// Bytes of the frames in memory.
     pub const fn outbox_bytes(&self) -> usize {
         self.outbox.bytes()
     }

@@ -2,7 +2,6 @@
 
 use polymeter_proto::wire::dictionary::Entry;
 
-/// How a session uses the spool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SpoolMode {
     Off,

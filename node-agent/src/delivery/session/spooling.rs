@@ -15,12 +15,12 @@ use crate::delivery::spool::segment::Segment;
 use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
 use crate::lanes::SampleBatch;
 
-/// Longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds the
-/// loss when the agent is killed while the collector is away, and the rate of writes to the disk.
+/// How long frames wait in memory alone while nothing is acknowledged. Bounds the loss when the agent is
+/// killed while the collector is away, and the rate of writes to the disk.
 const SPILL_NS: u64 = 5_000_000_000;
 
 impl DeliverySession {
-    /// Creates the session of an earlier process from its segments, each with its first and its last number.
+    /// Makes the session of an earlier process from its segments, each with its first and its last number.
     pub fn replay(session: SessionId, outbox_bytes: usize, segments: &[(u64, u64)], now_ns: u64) -> Self {
         let outbox = Outbox::of_segments(session, outbox_bytes, segments);
         Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, SpoolMode::Replay(Vec::new()))
@@ -41,7 +41,6 @@ impl DeliverySession {
         }
     }
 
-    /// When frames are written to the disk because nothing was acknowledged.
     pub(super) fn spill_at_ns(&self) -> Option<u64> {
         let waits = matches!(self.spool_mode, SpoolMode::On { .. }) && self.outbox.bytes() > 0;
         waits.then_some(self.quiet_since_ns + SPILL_NS)
@@ -82,7 +81,6 @@ impl DeliverySession {
         Some(SpoolBatch { session: self.session, first, entries, continues, bytes })
     }
 
-    /// Records that the batch of [`DeliverySession::spill`] is in `segment`.
     pub fn spilled(&mut self, batch: &SpoolBatch, segment: u64) {
         self.spool_mode = SpoolMode::On { written: Some((segment, self.builder.version())) };
         self.outbox.spilled(batch.first, batch.entries, segment);
@@ -95,7 +93,7 @@ impl DeliverySession {
         self.make_room();
     }
 
-    /// Takes the contents of a segment. Returns the number of its missing frames.
+    /// Returns how many frames of the segment are missing.
     pub fn restored(&mut self, segment: u64, read: Segment) -> u64 {
         if let SpoolMode::Replay(entries) = &mut self.spool_mode {
             // A segment defines all that is needed for it and the following, and for earlier frames without
@@ -105,8 +103,7 @@ impl DeliverySession {
         self.outbox.restored(segment, read.restored)
     }
 
-    /// Size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read
-    /// back.
+    /// A segment is in memory as a whole when it is read back.
     pub fn segment_bytes(&self) -> usize {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
@@ -115,7 +112,6 @@ impl DeliverySession {
         self.session
     }
 
-    /// Segments that are not needed any more.
     pub fn released(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.released)
     }

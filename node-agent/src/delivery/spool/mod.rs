@@ -13,15 +13,14 @@ use polymeter_service::spool::{self, Key, SpoolError};
 
 use self::segment::Segment;
 
-/// Size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is
-/// removed as a whole.
+/// Size after which a new segment is begun. Segments are read back one at a time, and a file is removed as a
+/// whole.
 pub const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is not
 /// of this program.
 const READ_BYTES: u64 = 4 * SEGMENT_BYTES as u64;
 
-/// A batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     #[error("the spool is full; raise `spool_bytes`, or check why the collector is not reachable")]
@@ -33,17 +32,13 @@ pub enum AppendError {
 #[derive(Debug)]
 pub struct SpoolBatch {
     pub session: SessionId,
-    /// First frame or note.
     pub first: u64,
-    /// Entries of the outbox.
     pub entries: usize,
-    /// Segment to be continued, as [`Spool::open_segment`] returned it; none for a new one.
+    /// Result of [`Spool::open_segment`]; none for a new segment.
     pub continues: Option<u64>,
-    /// Encoded records.
     pub bytes: Vec<u8>,
 }
 
-/// Segments of this process and of earlier ones.
 #[derive(Debug)]
 pub struct Spool(spool::Spool);
 
@@ -58,7 +53,7 @@ impl Spool {
         self.0.bytes()
     }
 
-    /// Sessions that have segments, with the first number of each segment.
+    /// Sessions, each with the first number of its segments.
     pub fn sessions(&self) -> Vec<(SessionId, Vec<u64>)> {
         let mut sessions: Vec<(SessionId, Vec<u64>)> = Vec::new();
         for key in self.0.segments().keys() {
@@ -98,13 +93,12 @@ impl Spool {
         Ok(batch.first)
     }
 
-    /// Reads a segment back, up to the first bytes that are no record.
+    /// Reads up to the first bytes that are no record.
     pub fn read(&self, session: SessionId, first: u64) -> Result<Segment, SpoolError> {
         self.0.read(key_of(session, first), READ_BYTES).map(|bytes| segment::read(session, &bytes))
     }
 
-    /// Removes a segment of which everything is acknowledged. After an error the next process sends it again,
-    /// which does no harm.
+    /// After an error the next process sends the segment again, which does no harm.
     pub fn remove(&mut self, session: SessionId, first: u64) -> Result<(), SpoolError> {
         self.0.remove(key_of(session, first))
     }

@@ -16,9 +16,7 @@ use super::super::outbox::Restored;
 #[derive(Debug, Default)]
 pub struct Segment {
     pub restored: Vec<Restored>,
-    /// Dictionary that is needed to decode them.
     pub dictionary: Vec<Entry>,
-    /// How many records are damaged.
     pub damaged: u64,
     /// Bytes at the end that are no record: an incomplete write, or damage.
     pub cut_bytes: usize,

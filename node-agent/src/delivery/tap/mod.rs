@@ -23,7 +23,6 @@ const BATCHES_WAITING: usize = 64;
 /// cleared.
 const SHAPES: usize = 1024;
 
-/// Samples of one series in one batch.
 #[derive(Debug)]
 pub struct Excerpt {
     shape: Arc<Shape>,
@@ -34,7 +33,6 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Metric and labels of the series.
     pub fn series(&self) -> Option<&Column> {
         self.shape.columns.get(self.column)
     }
@@ -51,7 +49,6 @@ struct Backlog {
     lagged: AtomicU64,
 }
 
-/// Sender's side of one watch.
 #[derive(Debug)]
 struct Watcher {
     id: u64,
@@ -69,7 +66,6 @@ impl Watcher {
         self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
-    /// Selected columns of a shape.
     fn choose(&mut self, shape: &Shape) -> Vec<usize> {
         if shape.job.as_ref().map(|job| job.handle) != self.job {
             return Vec::new();
@@ -110,7 +106,6 @@ impl Watcher {
         self.backlog.lagged.fetch_add(lagged as u64, Relaxed);
     }
 
-    /// Selected samples of a batch by series.
     fn excerpts(&mut self, batch: &Batch) -> Vec<Excerpt> {
         let mut excerpts: Vec<Excerpt> = Vec::new();
         // For each shape of the batch: the position of its first excerpt, and their columns.
@@ -153,8 +148,7 @@ impl Tap {
         self.count.load(Acquire) > 0
     }
 
-    /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if
-    /// there is none.
+    /// Watches metrics that match a selector, or all if there is none.
     pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
         let (queue, receiver) = mpsc::channel(BATCHES_WAITING);
         let backlog = Arc::new(Backlog::default());
@@ -165,14 +159,12 @@ impl Tap {
         WatchReceiver { id, tap: Arc::clone(self), queue: receiver, backlog }
     }
 
-    /// Passes a batch to all watchers that select some of it.
     pub fn publish(&self, batch: &Batch) {
         if self.is_watched() && !batch.is_empty() {
             lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
         }
     }
 
-    /// Ends the watches of a job that has ended.
     pub fn end(&self, job: JobHandle) {
         if self.is_watched() {
             self.change(|watchers| watchers.retain(|watcher| watcher.job != Some(job)));
@@ -186,7 +178,7 @@ impl Tap {
     }
 }
 
-/// Receiver's side of one watch. Dropping it ends the watch.
+/// Ends the watch when it is dropped.
 #[derive(Debug)]
 pub struct WatchReceiver {
     id: u64,
@@ -196,7 +188,7 @@ pub struct WatchReceiver {
 }
 
 impl WatchReceiver {
-    /// Waits for the next samples. Returns none when the job has ended and all its samples were received.
+    /// None when the job has ended and all its samples were received.
     pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
         let excerpts = self.queue.recv().await?;
         let samples = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();

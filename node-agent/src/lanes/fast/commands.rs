@@ -19,7 +19,7 @@ impl Sampler {
         if self.recorder.is_full_of_events() { None } else { self.recorder.channels.next_command() }
     }
 
-    /// Handles a command; returns false for the command to stop.
+    /// Returns false for the command to stop.
     pub(super) fn handle_command(&mut self, command: Command) -> bool {
         match command {
             Command::Add(id, source) => self.add(id, source),

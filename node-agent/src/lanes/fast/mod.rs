@@ -28,11 +28,9 @@ use crate::lanes::slow_sources::{SlowSources, request_slow};
 use crate::lanes::source_group::SourceId;
 use crate::sources::{Outcome, ReadBuffer};
 
-/// How often the tallies of all sources go to the sender, in nanoseconds. A source that has lost samples is
-/// reported at once.
+/// A source that has lost samples is reported at once.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// Most waits for slow reads at the end.
 const SLOW_WAITS: u32 = 100;
 
 /// Most waits for a free batch at the end, and the length of each.
@@ -41,14 +39,10 @@ const END_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
-    Group {
-        source: u32,
-        group: u32,
-    },
+    Group { source: u32, group: u32 },
     Flush,
 }
 
-/// State of the sampler's thread.
 #[derive(Debug)]
 pub struct Sampler {
     recorder: Recorder,
@@ -115,7 +109,6 @@ impl Sampler {
         }
     }
 
-    /// Sleeps until the next deadline, command, or end of a slow read.
     fn wait(&self) {
         let next_ns = self.schedule.next_ns().map(|grid_ns| grid_ns.saturating_sub(self.grid_offset_ns));
         self.recorder.channels.finished.timer.wait(self.slow.next_ns(next_ns));
@@ -223,7 +216,6 @@ impl Sampler {
         self.recorder.flush();
     }
 
-    /// Hands on the remaining samples, and the last reports of all sources.
     fn end(&mut self) {
         self.end_slow_reads();
         for source in self.sources.iter().flatten() {

@@ -33,9 +33,8 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     is_closed: bool,
-    /// How many reads have begun.
     begun: u64,
-    /// How many reads may pass although it is closed.
+    /// Reads that may pass although it is closed.
     let_through: u64,
 }
 
@@ -67,7 +66,6 @@ impl Gate {
         guard.let_through = guard.let_through.saturating_sub(1);
     }
 
-    /// Waits until this many reads have begun.
     pub(super) fn wait_until_begun(&self, reads: u64) {
         let guard = self.state.lock().unwrap();
         let (guard, wait) =
@@ -180,7 +178,6 @@ pub(super) fn job() -> Arc<Job> {
     Arc::new(Job { handle: JobHandle(1), descriptor })
 }
 
-/// Returns a group of the one series of the source with this number.
 pub(super) fn group(number: u32, name: &str, job: Option<&Arc<Job>>, period: &str) -> Group {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let metric = (MetricId(0), definition.descriptor().unwrap());
@@ -201,16 +198,11 @@ pub(super) fn active(
     (SourceId(number), Box::new(ActiveSource::new(Arc::new(key), source, groups)))
 }
 
-/// Everything that a sampler has handed on.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Tallies of the last reports.
     pub(super) tallies: BTreeMap<String, Tally>,
-    /// Sources whose last report has arrived.
     pub(super) ended: Vec<String>,
-    /// Times of the rows, by source.
     pub(super) rows: BTreeMap<String, Vec<i64>>,
-    /// Shapes that have rows.
     pub(super) shapes: BTreeSet<ShapeId>,
     pub(super) job_ended_us: Option<i64>,
     pub(super) sum: Tally,
@@ -247,12 +239,11 @@ pub(super) const fn is_recovered(notice: &Notice) -> bool {
     matches!(notice, Notice::Recovered(_))
 }
 
-/// A sampler on a thread of its own.
 pub(super) struct Running {
     channels: Arc<Channels>,
     thread: JoinHandle<()>,
     pub(super) received: Received,
-    /// A check of everything received so far, after each batch.
+    /// After each batch, of everything received so far.
     pub(super) check: fn(&Received),
 }
 
@@ -327,7 +318,7 @@ impl Running {
         self.received.notices.extend(std::iter::from_fn(|| self.channels.next_notice()));
     }
 
-    /// Stops the sampler. Returns everything that it has handed on.
+    /// Returns everything that it has handed on.
     pub(super) fn stop(mut self) -> Received {
         self.command(Command::Stop);
         let channels = Arc::clone(&self.channels);

@@ -167,13 +167,12 @@ fn job_is_found_with_all_its_cgroups_until_they_go() {
     assert!(discovery.walk(0).is_empty());
 }
 
-/// Creates the cgroup of a job in one hierarchy, with the directories above it.
 fn create(root: &Path, hierarchy: &str, number: u32) {
     let job = format!("{hierarchy}/slurm/uid_{number}/job_{number}");
     fs::create_dir_all(root.join("sys/fs/cgroup").join(job)).unwrap();
 }
 
-/// Waits for the next event, with the time limit of tests. Returns whether a walk is due.
+/// Returns true if a walk is due.
 fn wait_for_change(discovery: &mut Discovery) -> bool {
     let long = Timespec { tv_sec: 60, tv_nsec: 0 };
     let descriptor = discovery.descriptor().unwrap();

@@ -132,7 +132,6 @@ impl Lifecycle {
     }
 }
 
-/// Owner's name from the path of a job.
 fn named_owner(found: &FoundJob) -> Option<Identifier> {
     found.captured.user.as_deref().and_then(|user| Identifier::escaped(user.as_bytes()))
 }

@@ -23,8 +23,7 @@ use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterErro
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
-/// Idle time after which an agent that was started for a job ends, in nanoseconds: the next job often starts
-/// at once.
+/// Idle time after which an agent that was started for a job ends: the next job often starts at once.
 const IDLE_NS: u64 = 5_000_000_000;
 
 type Effects = Vec<LifecycleEffect>;
@@ -33,9 +32,7 @@ type Effects = Vec<LifecycleEffect>;
 pub(crate) struct Registration {
     /// Its owner's numeric id was looked up.
     pub(crate) spec: JobSpec,
-    /// Cgroups or process that the job consists of.
     pub(crate) target: Result<Target, RegisterError>,
-    /// Descriptors that jobs may need.
     pub(crate) descriptors: Descriptors,
 }
 
@@ -78,7 +75,6 @@ impl Lifecycle {
         target.job.is_some() && !target.found_at.as_ref().is_some_and(is_older)
     }
 
-    /// Starts tracking the node.
     pub(crate) fn start(&self, targets: &mut Targets, out: &mut Effects) {
         let Plan { machine, baseline, .. } = self.standing.clone();
         let plan = Plan { machine, baseline, ..Plan::default() };
@@ -116,7 +112,7 @@ impl Lifecycle {
         self.pending_rescans.exits_seen(targets, exits, now)
     }
 
-    /// Next job that is to be rescanned because something happened in it; true if it must be read.
+    /// True if the job must be read.
     pub(crate) fn next_rescan(&mut self) -> Option<(TargetKey, bool)> {
         self.pending_rescans.next()
     }
@@ -131,7 +127,6 @@ impl Lifecycle {
         found <= self.capacity.room(targets, descriptors)
     }
 
-    /// True if the agent has been idle for `IDLE_NS`.
     pub(crate) fn is_idle(&mut self, targets: &Targets, now: Now) -> bool {
         self.announced.forget_old(now);
         if targets.job_count() > 0 || !self.announced.is_empty() {
@@ -156,7 +151,6 @@ impl Lifecycle {
         out.push(LifecycleEffect::Rescan(key));
     }
 
-    /// Tracks a job that is registered, if there is room.
     pub(crate) fn register(
         &mut self,
         targets: &mut Targets,
@@ -189,7 +183,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Ends a registered job. Returns false if there is no such job.
+    /// Returns false if there is no such job.
     pub(crate) fn unregister(
         &mut self,
         targets: &mut Targets,
@@ -228,7 +222,6 @@ impl Lifecycle {
         Ok(submissions::leases(&self.announced, targets, &job_id))
     }
 
-    /// Keeps what was refused of a lease that the owner of a job requested at submission.
     pub(crate) fn submission_answered(
         &mut self,
         targets: &mut Targets,
@@ -241,7 +234,6 @@ impl Lifecycle {
         submissions::answered(&mut self.announced, targets, job_id, level, result, now, out);
     }
 
-    /// Records the end of a job that the scheduler reports.
     pub(crate) fn scheduler_ended(
         &mut self,
         targets: &Targets,

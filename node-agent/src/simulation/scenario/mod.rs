@@ -39,7 +39,6 @@ fn done<T>(running: impl Future<Output = T>) -> T {
     }
 }
 
-/// One run of an agent.
 #[derive(Debug)]
 pub(super) struct Scenario {
     random: Random,
@@ -177,7 +176,6 @@ impl Scenario {
         }
     }
 
-    /// Changes the configuration or the files, or makes an owner known.
     fn change(&mut self) {
         match self.random.below(4) {
             0 => {

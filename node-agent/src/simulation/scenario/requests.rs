@@ -156,7 +156,6 @@ impl Scenario {
         assert_eq!(registered.is_ok(), self.core.targets.job(&job_id).is_some() && !was_tracked);
     }
 
-    /// Requests the metrics of a target, and compares the answer with its plan.
     pub(super) fn request_metrics(&mut self) {
         let key = if self.random.percent(20) { None } else { self.tracked_job() };
         let uid = *self.random.choose(&USERS);

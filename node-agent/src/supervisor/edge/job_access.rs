@@ -16,7 +16,6 @@ use crate::targets::{Targets, TrackedTarget};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::supervisor) enum Search {
-    /// Walks through all cgroups.
     Walk,
     /// Uses the result of the last walk, if no change was reported since and a walk is not due.
     Rescan,
@@ -78,7 +77,6 @@ impl NodeEdge {
         User { uid, name, wants_name: target.lacks_owner_name() }
     }
 
-    /// Target that a registration describes.
     pub(in crate::supervisor) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
         if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
             return Ok(Target::Processes(root));

@@ -29,7 +29,6 @@ pub(crate) trait Edge {
 
     fn read_times(&self) -> ReadTimes;
 
-    /// Opens the sources that a target wants, and replaces earlier ones.
     fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges;
 
     /// True if files of a target have appeared or changed since they were opened, or if another attempt may
@@ -39,14 +38,11 @@ pub(crate) trait Edge {
     /// User, other than the agent's own, that has reserved the hardware's counters.
     fn counters_owner(&self) -> Option<u32>;
 
-    /// Opens metrics of a target for trial.
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability>;
 
-    /// Current steps and tasks of a target, by name.
     fn steps_of(&self, target: &TrackedTarget) -> BTreeMap<String, Step>;
 
-    /// True if the sources of a step or task are to be opened: there must be descriptors, and the number of
-    /// steps and tasks of a job is bounded.
+    /// Bounds the steps and tasks of a job, also by its descriptors.
     fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool;
 
     /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less
@@ -59,11 +55,11 @@ pub(crate) trait Edge {
         perf_descriptors: usize,
     ) -> (Vec<Opened>, Vec<Unavailable>);
 
-    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true
-    /// if there are more to be found soon.
+    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. True if more
+    /// are to be found soon.
     fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool;
 
-    /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
+    /// Returns true if a process or cgroup of the job has ended meanwhile.
     fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool;
 
     fn unwatch_exits(&mut self, job_id: &Identifier);
@@ -71,8 +67,7 @@ pub(crate) trait Edge {
     /// Jobs in which something has happened; true if a process or a cgroup has ended.
     fn exits(&mut self) -> BTreeMap<Identifier, bool>;
 
-    /// Determines the number of a job and its owner's numeric id, as far as they are wanted. Returns none
-    /// while the name service is asked.
+    /// Returns none while the name service is asked.
     fn identify(
         &mut self,
         found: FoundJob,
@@ -80,7 +75,7 @@ pub(crate) trait Edge {
         owner: Option<Identifier>,
     ) -> Option<LookedUp<JobPurpose>>;
 
-    /// Looks up the owner of a tracked job. Returns none while the name service is asked.
+    /// Returns none while the name service is asked.
     fn look_up_owner(
         &mut self,
         key: TargetKey,
@@ -88,7 +83,6 @@ pub(crate) trait Edge {
         hint: OwnerHint,
     ) -> Option<LookedUp<JobPurpose>>;
 
-    /// Passes a command to the sampler, and waits while too many wait.
     async fn command(&mut self, command: Command);
 
     fn count(&self, targets: &Targets);

@@ -39,7 +39,6 @@ use crate::targets::{
 /// When a command is tried again if too many wait: the sampler takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
-/// Longest wait for the first reading of a registered job.
 const FIRST_READING: Duration = Duration::from_secs(2);
 
 /// Time between two messages about the lines of one source that have no series, and the most sources with
@@ -117,7 +116,6 @@ impl NodeEdge {
         }
     }
 
-    /// File descriptors of the process.
     pub(in crate::supervisor) fn descriptors(&self) -> Descriptors {
         Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
     }
@@ -149,7 +147,6 @@ impl NodeEdge {
         }
     }
 
-    /// Counts the lines of texts that have no series, and logs them.
     pub(in crate::supervisor) fn count_unknown_lines(&mut self, targets: &Targets) {
         let now = Duration::from_nanos(clock::monotonic_ns());
         let mut all = 0;
@@ -376,8 +373,8 @@ impl Edge for NodeEdge {
     }
 }
 
-/// Reads the sources of a target that have no slots, and schedules the reopening if there is something new.
-/// Returns true if so.
+/// Reads the sources of a target that have no slots. Returns true if there is something new, and schedules
+/// the reopening.
 fn look_for_files(target: &mut TrackedTarget, now_ns: u64) -> bool {
     let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
     let mut changed_steps = Vec::new();

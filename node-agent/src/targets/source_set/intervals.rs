@@ -9,13 +9,11 @@ use super::SourceSet;
 use crate::targets::open_source::OpenSource;
 
 impl SourceSet {
-    /// Sampled metrics of the whole target, each with its sources and their refresh intervals.
     pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
         self.sampled_at(None)
     }
 
-    /// Sampled metrics of steps or tasks, or of the whole target, each with its sources and their refresh
-    /// intervals.
+    /// Sampled metrics, each with its sources and their refresh intervals.
     pub(crate) fn sampled_at(
         &self,
         level: Option<StepLevel>,

@@ -36,10 +36,8 @@ struct PerfEvents {
     is_released: bool,
 }
 
-/// What must be opened for a plan.
 #[derive(Debug, Default)]
 pub(crate) struct WantedSources {
-    /// Metrics that the sources must provide.
     pub(crate) definitions: Vec<Definition>,
     new_perf: Vec<Definition>,
     files: Vec<Definition>,
@@ -50,28 +48,23 @@ pub(crate) struct WantedSources {
 pub(crate) struct SourceSet {
     open: BTreeMap<String, OpenSource>,
     series: SeriesIds,
-    /// Last values of its counters, by metric and labels.
+    /// Last values by metric and labels.
     progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
-    /// Steps and tasks whose sources are open, by name.
     steps: BTreeMap<String, OpenStep>,
-    /// All steps and tasks that were sampled.
     seen_steps: SeenSteps,
     /// Sources without slots, which are read only at rescans: files without a line of any wanted metric, and
     /// watches for new files.
     dormant: Vec<Opened>,
-    /// Each with the reason.
+    /// Metrics, each with the reason.
     unavailable: Vec<(String, String)>,
     reopening: Reopening,
     perf: PerfEvents,
-    /// Metrics for which the files were opened.
     files: Vec<Definition>,
     /// CPU time of the agent for the target, if it is a job.
     cpu_account: Arc<CpuAccount>,
-    /// Processes of the target that have series of their own, if it is a job.
+    /// Processes that have series of their own, if it is a job.
     busiest: Arc<BusiestProcesses>,
-    /// GPU clients of the target, if it is a job.
     gpu_clients: Arc<GpuClients>,
-    /// Jobs that clients of Lustre name to this server, if it is the node.
     served_jobs: Arc<ServedJobs>,
 }
 
@@ -80,7 +73,7 @@ impl SourceSet {
         &self.open
     }
 
-    /// Sources of the whole target, not of a step, with their names.
+    /// Sources without those of steps.
     pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
         self.open.iter().filter(|(_, source)| source.step.is_none())
     }
@@ -89,7 +82,6 @@ impl SourceSet {
         &self.cpu_account
     }
 
-    /// Processes of a job that have series of their own.
     pub(crate) const fn busiest(&self) -> &Arc<BusiestProcesses> {
         &self.busiest
     }
@@ -98,7 +90,6 @@ impl SourceSet {
         &self.gpu_clients
     }
 
-    /// Jobs that clients of Lustre name to this server.
     pub(crate) const fn served_jobs(&self) -> &Arc<ServedJobs> {
         &self.served_jobs
     }
@@ -112,7 +103,6 @@ impl SourceSet {
         self.perf.definitions.contains(definition)
     }
 
-    /// True if perf events are counted process by process.
     pub(crate) fn follows_processes(&self) -> bool {
         self.open.values().any(|source| matches!(source.below, Some(Finder::Processes(_))))
     }
@@ -131,7 +121,6 @@ impl SourceSet {
         dormant.chain(open).filter(|(_, unknown)| unknown.lines > 0)
     }
 
-    /// Number of the next perf group, for its name.
     pub(crate) const fn next_perf_group(&self) -> usize {
         self.perf.groups
     }
@@ -235,7 +224,6 @@ impl SourceSet {
         changes
     }
 
-    /// Names of the sampled metrics of the whole target.
     fn sampled_names(&self) -> BTreeSet<String> {
         let slots = self.whole().flat_map(|(_, source)| &source.slots);
         slots.map(|slot| slot.definition.name()).collect()
@@ -266,7 +254,7 @@ impl SourceSet {
         }
     }
 
-    /// Replaces sources by opened ones of the same name, and closes those without a successor.
+    /// Replaces sources of the same name, and closes those without a successor.
     fn replace(
         &mut self,
         ids: &mut SessionIds,
@@ -332,7 +320,6 @@ impl SourceSet {
         Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
     }
 
-    /// Closes all sources of a target that is not tracked any more.
     pub(crate) fn close(self) -> Vec<Command> {
         self.open.into_values().map(|source| Command::Remove(source.id)).collect()
     }
@@ -366,7 +353,7 @@ impl SourceSet {
         self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
     }
 
-    /// Records that a read of a source hangs, which makes its metrics unavailable. Returns its name.
+    /// Makes the metrics of the source unavailable. Returns its name.
     pub(crate) fn set_hung(&mut self, id: SourceId) -> Option<&str> {
         let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
         let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
@@ -375,7 +362,7 @@ impl SourceSet {
         Some(name)
     }
 
-    /// Records that the hanging read of a source has returned. Returns its name.
+    /// Returns the source's name.
     pub(crate) fn set_recovered(&mut self, id: SourceId) -> Option<&str> {
         let (name, _) = self.open.iter().find(|(_, source)| source.id == id)?;
         let reason = hung(name);
@@ -383,13 +370,11 @@ impl SourceSet {
         Some(name)
     }
 
-    /// Forgets the open perf events, because one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents { is_released: self.perf.is_released, ..PerfEvents::default() };
     }
 }
 
-/// True if the name is that of a perf source or metric.
 pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf") || name.starts_with("node.pmu")
 }
@@ -400,7 +385,6 @@ fn costs_unread(name: &str) -> bool {
     is_perf(name) || name.starts_with("ebpf/")
 }
 
-/// Reason why the metrics of a source with a hanging read are unavailable.
 fn hung(name: &str) -> String {
     format!("a read of {name} is blocked")
 }

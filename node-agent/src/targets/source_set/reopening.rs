@@ -3,16 +3,15 @@
 use super::SourceSet;
 use super::reopening_state::Reopening;
 
-/// Shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device
-/// that is added and removed all the time costs little.
+/// Shortest time between a change and the reopening of a target's sources, so that a device that is added and
+/// removed all the time costs little.
 const AFTER_NS: u64 = 2_000_000_000;
 
-/// Longest time until another attempt to open what cannot be read, in nanoseconds: each attempt opens all
-/// files of the target.
+/// Longest time until another attempt to open what cannot be read: each attempt opens all files of the
+/// target.
 const RETRY_MAX_NS: u64 = 600_000_000_000;
 
 impl SourceSet {
-    /// Schedules the reopening of the sources after a delay.
     pub(crate) fn reopen_later(&mut self, now_ns: u64) {
         self.reopening.schedule(now_ns.saturating_add(AFTER_NS));
     }
@@ -56,7 +55,6 @@ impl SourceSet {
         is_due
     }
 
-    /// Cancels the scheduled reopening, because the sources are opened anew now.
     pub(crate) const fn cancel_reopen(&mut self) {
         self.reopening.at_ns = None;
     }

@@ -11,7 +11,6 @@ pub(super) struct Reopening {
     pub(super) may_recover: bool,
     /// Metrics that were sampled, and are unavailable since sources were opened anew.
     pub(super) lost: BTreeSet<String>,
-    /// Reasons that were reported.
     reported: BTreeSet<(String, String)>,
 }
 

@@ -141,7 +141,6 @@ impl SourceSet {
         }
     }
 
-    /// Replaces stale sources of steps and tasks by opened ones.
     pub(crate) fn commit_steps(
         &mut self,
         ids: &mut SessionIds,
@@ -165,12 +164,10 @@ impl SourceSet {
     }
 }
 
-/// Perf events, and the other metrics.
 fn divided(definitions: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
     definitions.iter().cloned().partition(Definition::is_perf)
 }
 
-/// True if a source has one of these metrics.
 fn has_wanted(source: &OpenSource, wanted: &[Definition]) -> bool {
     source.slots.iter().any(|slot| wanted.contains(&slot.definition))
 }

@@ -16,13 +16,12 @@ pub(crate) type Values = BTreeMap<String, Option<u64>>;
 pub(crate) struct Fixture {
     /// Machine and cgroup that it was taken from: the first directory of its path.
     pub(crate) set: String,
-    /// Below the fixtures.
+    /// Path below the fixtures.
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) file: &'static TextFile,
     /// Labels of the `*`s in the file's path.
     pub(crate) path_labels: Vec<(String, String)>,
-    /// All metrics of this file in the catalogue.
     pub(crate) wanted: Vec<Wanted>,
 }
 

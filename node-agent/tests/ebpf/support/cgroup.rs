@@ -46,7 +46,6 @@ pub(crate) fn remove(cgroup: &Path) {
     }
 }
 
-/// Target of a job with a cgroup of version 2.
 pub(crate) fn target_of(cgroup: &Path) -> Target {
     Target::Cgroups(JobCgroups { v2: Some(cgroup.to_owned()), ..JobCgroups::default() })
 }

@@ -55,7 +55,6 @@ struct Info {
     info: u64,
 }
 
-/// Id and name of each program in the kernel.
 pub(crate) fn programs() -> Vec<(u32, String)> {
     const BPF_PROG_GET_NEXT_ID: libc::c_int = 11;
     const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;

@@ -47,7 +47,6 @@ pub(crate) fn play(role: &str) {
     }
 }
 
-/// Moves this process into a cgroup.
 fn enter(cgroup: &Path) {
     fs::write(cgroup.join("cgroup.procs"), "0").unwrap();
 }

@@ -29,17 +29,16 @@ pub(crate) fn open_target(metrics: &str, target: &Target) -> Result<Opened, Stri
     }
 }
 
-/// Opens the source of a cgroup of version 2.
 pub(crate) fn open(metrics: &str, cgroup: &Path) -> Result<Opened, String> {
     open_target(metrics, &target_of(cgroup))
 }
 
-/// Opens the source of a cgroup of version 2, or skips the test.
+/// Skips the test if the source is unavailable.
 pub(crate) fn counted(metrics: &str, cgroup: &Path) -> Opened {
     counted_target(metrics, &target_of(cgroup))
 }
 
-/// Opens the source of a target, or skips the test.
+/// Skips the test if the source is unavailable.
 pub(crate) fn counted_target(metrics: &str, target: &Target) -> Opened {
     open_target(metrics, target).unwrap_or_else(|reason| skip("ebpf", &reason))
 }

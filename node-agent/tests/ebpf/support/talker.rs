@@ -60,7 +60,6 @@ impl Talker {
         assert_eq!(self.process.answer(), "done");
     }
 
-    /// Receives datagrams from a socket of this process.
     pub(crate) fn receive(&mut self, from: &UdpSocket, count: usize, bytes: usize) {
         for _ in 0..count {
             from.send_to(&vec![7; bytes], self.address).unwrap();
