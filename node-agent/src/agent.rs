@@ -236,12 +236,12 @@ fn connect(
     remote_requests: RemoteRequestSender,
 ) -> Result<Sender, AgentStartError> {
     let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(AgentStartError::Keys)?;
-    let collector = |(place, endpoint): (usize, &String)| CollectorAddress {
+    let configured = config.collectors.iter().enumerate().map(|(place, endpoint)| CollectorAddress {
         endpoint: endpoint.clone(),
         key: keys.as_ref().and_then(|keys| keys.of_collector(place)),
-    };
+    });
     let collectors = Collectors {
-        configured: config.collectors.iter().enumerate().map(collector).collect(),
+        configured: configured.collect(),
         order: config.collector_order,
         node: descriptor.node.to_string(),
     };

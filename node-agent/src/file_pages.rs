@@ -120,23 +120,26 @@ Anonymous:             0 kB
         assert_eq!((0..100).filter(|_| release.is_due(3)).count(), 1);
     }
 
+    fn smaps() -> String {
+        fs::read_to_string("/proc/self/smaps").unwrap()
+    }
+
+    fn resident_kib() -> u64 {
+        let text = smaps();
+        let of_program = text.split_once(" r-xp ").unwrap().1;
+        let rss = of_program.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        rss.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    }
+
     #[test]
     fn released_pages_can_be_used_again() {
-        let smaps = || fs::read_to_string("/proc/self/smaps").unwrap();
-        let resident_kib = || {
-            let text = smaps();
-            let of_program = text.split_once(" r-xp ").unwrap().1;
-            let rss = of_program.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
-            rss.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
-        };
         // Those of the program come first; the others are of libraries, which other tests load meanwhile.
         let mappings = unwritten(&smaps());
-        let has_fewer = || {
+        // Other threads use pages meanwhile, which maps them again.
+        assert!((0..1_000).any(|_| {
             let before_kib = resident_kib();
             mappings.iter().take(2).for_each(kernel::release_file_pages);
             resident_kib() < before_kib
-        };
-        // Other threads use pages meanwhile, which maps them again.
-        assert!((0..1_000).any(|_| has_fewer()));
+        }));
     }
 }

@@ -38,8 +38,11 @@ impl InForce {
     #[must_use]
     pub fn of_sources(mut self, sources: &[(&str, Option<Period>)]) -> Self {
         let planned = self.period;
-        let granted = |interval: &Option<Period>| interval.unwrap_or(planned).max(planned);
-        self.period = sources.iter().map(|(_, interval)| granted(interval)).min().unwrap_or(planned);
+        self.period = sources
+            .iter()
+            .map(|(_, interval)| interval.unwrap_or(planned).max(planned))
+            .min()
+            .unwrap_or(planned);
         let slow = sources.iter().filter_map(|(name, interval)| {
             let refresh_interval = interval.filter(|interval| *interval > planned)?;
             Some(SlowSource { name: (*name).to_owned(), refresh_interval })
@@ -53,8 +56,11 @@ impl InForce {
 
     /// Cause of the period: the layer, or the hardware where every source is updated less often.
     pub fn recorded_cause(&self) -> Cause {
-        let is_slow = |slow: &SlowSource| slow.refresh_interval == self.period;
-        if self.slow_sources.iter().any(is_slow) { Cause::RefreshInterval } else { self.cause }
+        if self.slow_sources.iter().any(|slow| slow.refresh_interval == self.period) {
+            Cause::RefreshInterval
+        } else {
+            self.cause
+        }
     }
 
     /// Reason why the requested period is not in force; none if it is.
@@ -63,15 +69,16 @@ impl InForce {
         let Some(first) = self.slow_sources.first() else {
             return Some(format!("the governor lengthens it: granted {granted} instead of {requested}"));
         };
-        let is_same = |slow: &SlowSource| slow.refresh_interval == granted;
-        if self.slow_sources.iter().all(is_same) {
+        if self.slow_sources.iter().all(|slow| slow.refresh_interval == granted) {
             let interval = first.refresh_interval;
             return Some(format!("it changes every {interval}: granted {granted} instead of {requested}"));
         }
-        let slow = |SlowSource { name, refresh_interval }: &SlowSource| {
-            format!("{name} changes every {refresh_interval}")
-        };
-        let named: Vec<String> = self.slow_sources.iter().take(NAMED_SOURCES).map(slow).collect();
+        let named: Vec<String> = self
+            .slow_sources
+            .iter()
+            .take(NAMED_SOURCES)
+            .map(|SlowSource { name, refresh_interval }| format!("{name} changes every {refresh_interval}"))
+            .collect();
         let more = match self.slow_sources.len().saturating_sub(NAMED_SOURCES) {
             0 => String::new(),
             more => format!(" and {more} more"),

@@ -56,10 +56,10 @@ impl AgentKeyFiles {
     pub fn read(&self) -> Result<Keys, KeysError> {
         require_curve(zmq::has("curve"))?;
         let own = read_key_pair(&self.key)?;
-        let read = |key: &CollectorKey| match key {
+        let collectors = self.collectors.iter().map(|key| match key {
             CollectorKey::Key(key) => Ok(*key),
             CollectorKey::File(path) => read_public_key(path),
-        };
-        Ok(Keys { own, collectors: self.collectors.iter().map(read).collect::<Result<_, _>>()? })
+        });
+        Ok(Keys { own, collectors: collectors.collect::<Result<_, _>>()? })
     }
 }

@@ -75,12 +75,14 @@ fn vmstat() -> TextFileSource {
 }
 
 fn shape_of(source: &TextFileSource) -> Arc<Shape> {
-    let column = |(number, slot): (u32, &polymeter_agent::sources::Slot)| Column {
-        series: SeriesId(number),
-        metric: (MetricId(number), slot.definition.descriptor().unwrap()),
-        labels: slot.labels.clone(),
-    };
-    let columns = (0..).zip(source.slots()).map(column).collect();
+    let columns = (0..)
+        .zip(source.slots())
+        .map(|(number, slot)| Column {
+            series: SeriesId(number),
+            metric: (MetricId(number), slot.definition.descriptor().unwrap()),
+            labels: slot.labels.clone(),
+        })
+        .collect();
     Arc::new(Shape {
         id: ShapeId(0),
         job: None,
@@ -160,14 +162,18 @@ impl CustomSource for Delayed {
 
 /// Returns a source with this number, sampled every millisecond.
 fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
-    let column = |slot: &Slot| Column {
+    let columns = slots.iter().map(|slot| Column {
         series: SeriesId(number),
         metric: (MetricId(0), slot.definition.descriptor().unwrap()),
         labels: slot.labels.clone(),
+    });
+    let shape = Shape {
+        id: ShapeId(number),
+        job: None,
+        source: "test".try_into().unwrap(),
+        period: Period::MILLISECOND,
+        columns: columns.collect(),
     };
-    let (columns, source_name) = (slots.iter().map(column).collect(), "test".try_into().unwrap());
-    let id = ShapeId(number);
-    let shape = Shape { id, job: None, source: source_name, period: Period::MILLISECOND, columns };
     let key = SourceKey { job: None, name: "test".try_into().unwrap() };
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }

@@ -344,23 +344,19 @@ impl Sampled {
                 *counts.entry(name.to_owned()).or_default() += count;
             }
         }
-        let percent = |count: u64| 100.0 * float(count) / float(self.samples());
-        counts.into_iter().map(|(name, count)| (name, percent(count))).collect()
+        counts.into_iter().map(|(name, count)| (name, 100.0 * float(count) / float(self.samples()))).collect()
     }
 
     /// Percentage of the samples in a function that have these callers.
     fn share_with_callers(&self, function: &str, callers: &[&str]) -> f64 {
         let (mut all, mut with) = (0, 0);
         for profile in &self.all {
-            let name = |stack: u32| {
-                let function = &profile.functions[profile.stacks[stack as usize].1 as usize];
-                function.name.as_ref().map_or("", |name| name.as_str())
-            };
-            let caller = |stack: &u32| profile.stacks[*stack as usize].0;
-            for (_, stack, count) in profile.counts.iter().filter(|(_, stack, _)| name(*stack) == function) {
-                let found: Vec<&str> = std::iter::successors(caller(stack), caller).map(name).collect();
-                all += count;
-                with += if found.starts_with(callers) { *count } else { 0 };
+            for (_, stack, count) in &profile.counts {
+                let names: Vec<&str> = innermost_first(profile, *stack).collect();
+                if names[0] == function {
+                    all += count;
+                    with += if names[1..].starts_with(callers) { *count } else { 0 };
+                }
             }
         }
         100.0 * float(with) / float(all)
@@ -374,14 +370,9 @@ impl Sampled {
     fn nanos_in(&self, function: &str) -> u64 {
         let mut nanos = 0;
         for profile in &self.all {
-            let is_it = |stack: &u32| {
-                let function_of = &profile.functions[profile.stacks[*stack as usize].1 as usize];
-                function_of.name.as_ref().is_some_and(|name| name.as_str() == function)
-            };
-            let caller = |stack: &u32| profile.stacks[*stack as usize].0;
             let counts = profile.counts.iter();
             let inside =
-                counts.filter(|(_, stack, _)| std::iter::successors(Some(*stack), caller).any(|s| is_it(&s)));
+                counts.filter(|(_, stack, _)| innermost_first(profile, *stack).any(|name| name == function));
             let count: u64 = inside.map(|(.., count)| count).sum();
             nanos += count * profile.period.unwrap().as_nanos();
         }
@@ -400,6 +391,17 @@ impl Sampled {
     }
 }
 
+/// Names a function of a profile; empty if it has no name.
+fn name_of(profile: &StackProfile, function: u32) -> &str {
+    profile.functions[function as usize].name.as_ref().map_or("", |name| name.as_str())
+}
+
+/// Names the functions of a stack.
+fn innermost_first(profile: &StackProfile, stack: u32) -> impl Iterator<Item = &str> {
+    let stacks = std::iter::successors(Some(stack), |stack| profile.stacks[*stack as usize].0);
+    stacks.map(|stack| name_of(profile, profile.stacks[stack as usize].1))
+}
+
 fn float(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap())
 }
@@ -412,16 +414,13 @@ fn functions_have_the_shares_of_the_program() {
     sampled.check(3.0);
     // The callers are known by the frame pointers.
     let profile = sampled.all.iter().skip(1).max_by_key(|profile| profile.samples()).unwrap();
-    let name = |function: u32| {
-        profile.functions[function as usize].name.as_ref().map_or("", |name| name.as_str()).to_owned()
-    };
-    let callers: Vec<String> = profile
+    let callers: Vec<&str> = profile
         .stacks
         .iter()
-        .filter(|(_, function)| name(*function) == "three_quarters")
-        .map(|(caller, _)| name(profile.stacks[caller.unwrap() as usize].1))
+        .filter(|(_, function)| name_of(profile, *function) == "three_quarters")
+        .map(|(caller, _)| name_of(profile, profile.stacks[caller.unwrap() as usize].1))
         .collect();
-    assert!(callers.contains(&"solve".to_owned()), "{callers:?}");
+    assert!(callers.contains(&"solve"), "{callers:?}");
     assert!(profile.counts.iter().all(|(process, ..)| *process == running.0.id()));
 }
 

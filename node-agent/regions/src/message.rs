@@ -75,8 +75,10 @@ mod tests {
         let names: [&[u8]; 4] = [b"solver", b"a\"b\\c", b"\xff\xc3", b"x\ny\x00"];
         let line = line(&destination(), &names.map(|name| (name, times)), true);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let name = |number: usize| value["regions"][number]["name"].as_str().unwrap().to_owned();
-        assert_eq!([0, 1, 2, 3].map(name), ["solver", "a\"b\\c", "??", "x?y?"]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|number| value["regions"][number]["name"].as_str().unwrap().to_owned()),
+            ["solver", "a\"b\\c", "??", "x?y?"]
+        );
         assert_eq!((&value["rank"], &value["is_last"]), (&3.into(), &true.into()));
         assert_eq!(value["regions"][0]["threads"], 5);
     }

@@ -56,8 +56,9 @@ impl Process {
 
     /// Waits until the program asks to send now, or the time has passed.
     pub(crate) fn wait_for_flush(&self, wait: Duration) -> Option<Flush> {
-        let is_idle = |flushes: &mut Flushes| flushes.answered == flushes.last.number;
-        let waited = self.asked.wait_timeout_while(self.flushes(), wait, is_idle);
+        let waited = self
+            .asked
+            .wait_timeout_while(self.flushes(), wait, |flushes| flushes.answered == flushes.last.number);
         let (flushes, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (flushes.answered != flushes.last.number).then_some(flushes.last)
     }
@@ -75,8 +76,8 @@ impl Process {
         flushes.last = Flush { number: flushes.last.number + 1, is_last };
         let wanted = flushes.last.number;
         self.asked.notify_all();
-        let is_due = |flushes: &mut Flushes| flushes.answered < wanted;
-        let waited = self.answered.wait_timeout_while(flushes, FLUSH_WAIT, is_due);
+        let waited =
+            self.answered.wait_timeout_while(flushes, FLUSH_WAIT, |flushes| flushes.answered < wanted);
         let (flushes, _) = waited.unwrap_or_else(PoisonError::into_inner);
         flushes.answered >= wanted && flushes.is_accepted
     }

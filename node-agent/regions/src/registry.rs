@@ -134,8 +134,10 @@ impl Registry {
     }
 
     pub(crate) fn unmatched(&self) -> u64 {
-        let count = |thread: &Arc<ThreadCounts>| thread.unmatched.read(|| 0).unwrap_or_default().entries;
-        self.threads.iter().map(count).fold(self.ended_unmatched, u64::saturating_add)
+        self.threads
+            .iter()
+            .map(|thread| thread.unmatched.read(|| 0).unwrap_or_default().entries)
+            .fold(self.ended_unmatched, u64::saturating_add)
     }
 }
 

@@ -38,12 +38,14 @@ pub(crate) fn metrics_of(
         note_owner(&mut all, owner);
     }
     let in_force: BTreeMap<String, _> = target.plan_in_force().into_iter().collect();
-    let view = |(name, availability): (String, Availability)| {
-        let period = in_force.get(&name).map(|in_force| in_force.period);
-        MetricView { name, availability, period }
-    };
     let computed = derived_metrics(target, &all);
-    all.into_iter().map(view).chain(computed).collect()
+    all.into_iter()
+        .map(|(name, availability)| {
+            let period = in_force.get(&name).map(|in_force| in_force.period);
+            MetricView { name, availability, period }
+        })
+        .chain(computed)
+        .collect()
 }
 
 /// Says at hardware events that another user has reserved the counters.
@@ -62,12 +64,13 @@ fn note_owner(all: &mut BTreeMap<String, Availability>, owner: u32) {
 fn derived_metrics(target: &TrackedTarget, all: &BTreeMap<String, Availability>) -> Vec<MetricView> {
     let is_job = target.job.is_some();
     let of_target = derived::all().filter(|derived| (derived.scope == Scope::Job) == is_job);
-    let view = |derived: &Derived| MetricView {
-        name: derived.name.to_owned(),
-        availability: computed(derived, target.plan.machine, all),
-        period: None,
-    };
-    of_target.map(view).collect()
+    of_target
+        .map(|derived| MetricView {
+            name: derived.name.to_owned(),
+            availability: computed(derived, target.plan.machine, all),
+            period: None,
+        })
+        .collect()
 }
 
 fn computed(derived: &Derived, machine: Machine, all: &BTreeMap<String, Availability>) -> Availability {

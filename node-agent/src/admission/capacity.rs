@@ -110,10 +110,12 @@ impl Capacity {
     pub(crate) fn has_room_for(targets: &Targets, owner_uid: Option<u32>, descriptors: Descriptors) -> bool {
         let jobs = || targets.iter().filter(|(key, _)| key.is_some());
         let registered = || jobs().filter(|(_, target)| target.found_at.is_none());
-        let of_user = |uid: u32| registered().filter(|(_, target)| target.owner_uid == Some(uid)).count();
         let discovered = jobs().count() - registered().count();
         registered().count() < REGISTERED.max(JOBS.saturating_sub(discovered))
-            && owner_uid.filter(|uid| *uid != 0).is_none_or(|uid| of_user(uid) < REGISTERED_OF_USER)
+            && owner_uid.filter(|uid| *uid != 0).is_none_or(|uid| {
+                let of_user = registered().filter(|(_, target)| target.owner_uid == Some(uid));
+                of_user.count() < REGISTERED_OF_USER
+            })
             && descriptors.spare() >= OF_JOB
     }
 }

@@ -148,16 +148,24 @@ mod tests {
         assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
     }
 
+    fn stacks(period: &str, cpus: usize, measured_ns: Option<f64>) -> Cost {
+        let mut sum = Sum::on(REFERENCE);
+        sum.add_stacks(period.parse().unwrap(), cpus, STACK_NS, measured_ns);
+        sum.cost(1.0)
+    }
+
+    fn cpu_percent(machine: Slowness, period: Period, read: ReadCost) -> f64 {
+        let mut sum = Sum::on(machine);
+        sum.add(&[period], read);
+        sum.cost(1.0).cpu_percent
+    }
+
     #[test]
     fn call_stacks_cost_by_the_sample() {
-        let cost = |period: &str, cpus, measured_ns| {
-            let mut sum = Sum::on(REFERENCE);
-            sum.add_stacks(period.parse().unwrap(), cpus, STACK_NS, measured_ns);
-            sum.cost(1.0)
-        };
-        assert!((cost("10ms", 8, None).samples_per_s - 800.0).abs() < 1e-9);
+        assert!((stacks("10ms", 8, None).samples_per_s - 800.0).abs() < 1e-9);
         let wake_percent = between(&WAKE_NS, 1e6) / 1e7;
-        let percent = |period, cpus, measured_ns| cost(period, cpus, measured_ns).cpu_percent - wake_percent;
+        let percent =
+            |period, cpus, measured_ns| stacks(period, cpus, measured_ns).cpu_percent - wake_percent;
         assert!((percent("1ms", 1, None) - 1000.0 * STACK_NS / 1e7).abs() < 1e-9);
         assert!((percent("1ms", 2, None) - 20.0 * percent("10ms", 1, None)).abs() < 1e-9);
         assert!((percent("1ms", 2, Some(5e6)) - 0.5).abs() < 1e-9);
@@ -165,30 +173,24 @@ mod tests {
 
     #[test]
     fn rare_reads_are_cold() {
-        let cost = |period: &str| {
-            let mut sum = Sum::on(REFERENCE);
-            sum.add(&[period.parse().unwrap()], ReadCost::Warm(1_000.0));
-            sum.cost(1.0).cpu_percent
-        };
-        assert!(cost("10ms") > cost("1ms") / 10.0);
-        assert!(cost("1s") > cost("10ms") / 100.0);
-        assert!(cost("1d") < cost("1h"));
+        let [ms, ten_ms, second, hour, day] = ["1ms", "10ms", "1s", "1h", "1d"]
+            .map(|period| cpu_percent(REFERENCE, period.parse().unwrap(), ReadCost::Warm(1_000.0)));
+        assert!(ten_ms > ms / 10.0);
+        assert!(second > ten_ms / 100.0);
+        assert!(day < hour);
     }
 
     #[test]
     fn slowness_does_not_apply_to_measured_reads() {
-        let cost = |machine: Slowness, read: ReadCost| {
-            let mut sum = Sum::on(machine);
-            sum.add(&[Period::MILLISECOND], read);
-            sum.cost(1.0).cpu_percent
-        };
         let slow = [(1_000.0, 3.0), (10_000.0, 5.0)];
         let (warm, measured) = (ReadCost::Warm(10_000.0), ReadCost::Measured(10_000.0));
-        let more = |read: ReadCost| cost(slow, read) - cost(REFERENCE, read);
+        let [more_measured, more_warm] = [measured, warm].map(|read| {
+            cpu_percent(slow, Period::MILLISECOND, read) - cpu_percent(REFERENCE, Period::MILLISECOND, read)
+        });
         let others_ns = ROW_NS + between(&WAKE_NS, 1_000.0);
-        assert!((more(measured) - 2.0 * others_ns * 1000.0 / 1e7).abs() < 1e-9);
+        assert!((more_measured - 2.0 * others_ns * 1000.0 / 1e7).abs() < 1e-9);
         let cold_ns = 10_000.0 * (between(&COLD, 1_000.0) - 1.0);
-        assert!((more(warm) - 2.0 * (others_ns + cold_ns) * 1000.0 / 1e7).abs() < 1e-9);
+        assert!((more_warm - 2.0 * (others_ns + cold_ns) * 1000.0 / 1e7).abs() < 1e-9);
     }
 
     #[test]

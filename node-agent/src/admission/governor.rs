@@ -69,11 +69,12 @@ impl Governor {
     /// Next step, if one is needed. There is one step at a time, so that its effect is measured before the
     /// next.
     pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
-        let may_stretch = |load: &Load| load.stretch < MAX_STRETCH && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
         // Users' leases are slowed before administrators', and the most expensive first.
         let most_expensive = |wanted: &dyn Fn(&Load) -> bool| {
-            let candidates = loads.iter().enumerate().filter(|(_, load)| may_stretch(load) && wanted(load));
+            let candidates = loads.iter().enumerate().filter(|(_, load)| {
+                load.stretch < MAX_STRETCH && load.percent > load.baseline_percent && wanted(load)
+            });
             candidates
                 .max_by(|(_, a), (_, b)| {
                     (a.is_user, of_leases(a))
@@ -87,20 +88,21 @@ impl Governor {
         {
             return Some(Step::Stretch(position));
         }
-        let over = |load: &Load| load.is_user && load.percent * self.slowness > budgets.job_percent;
-        if let Some(position) = most_expensive(&over) {
+        if let Some(position) =
+            most_expensive(&|load| load.is_user && load.percent * self.slowness > budgets.job_percent)
+        {
             return Some(Step::Stretch(position));
         }
-        let fits = |load: &Load| {
-            let more = (load.relaxed_percent - load.percent) * self.slowness;
-            let node_fits = used_percent + more <= ROOM * budgets.node_percent;
-            let job_fits =
-                !load.is_user || load.relaxed_percent * self.slowness <= ROOM * budgets.job_percent;
-            load.stretch > 0 && node_fits && job_fits
-        };
-        let most =
-            loads.iter().enumerate().filter(|(_, load)| fits(load)).max_by_key(|(_, load)| load.stretch);
-        most.map(|(position, _)| Step::Relax(position))
+        let relaxed =
+            loads.iter().enumerate().filter(|(_, load)| self.may_relax(load, used_percent, budgets));
+        relaxed.max_by_key(|(_, load)| load.stretch).map(|(position, _)| Step::Relax(position))
+    }
+
+    fn may_relax(&self, load: &Load, used_percent: f64, budgets: Budgets) -> bool {
+        let more = (load.relaxed_percent - load.percent) * self.slowness;
+        let node_fits = used_percent + more <= ROOM * budgets.node_percent;
+        let job_fits = !load.is_user || load.relaxed_percent * self.slowness <= ROOM * budgets.job_percent;
+        load.stretch > 0 && node_fits && job_fits
     }
 }
 

@@ -116,17 +116,18 @@ impl Admission {
         targets.access(principal, key, Access::Change)?;
         let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
         let former = target.plan.leases.len();
-        let is_ended = |lease: &Lease| {
+        let changed = end_leases(key, target, |lease| {
             principal.can_access(Some(lease.principal.uid)) && (level.is_none() || lease.level == level)
-        };
-        let changed = end_leases(key, target, is_ended);
+        });
         Ok((former - target.plan.leases.len(), changed))
     }
 
     /// Ends the leases that have expired. Returns the targets that had any.
     pub(crate) fn expire(targets: &mut Targets, now: Now) -> Vec<ChangedPlan> {
-        let is_over = |lease: &Lease| lease.ends_ns <= now.monotonic_ns;
-        targets.iter_mut().filter_map(|(key, target)| end_leases(key, target, is_over)).collect()
+        targets
+            .iter_mut()
+            .filter_map(|(key, target)| end_leases(key, target, |lease| lease.ends_ns <= now.monotonic_ns))
+            .collect()
     }
 }
 
@@ -202,15 +203,15 @@ fn check_budgets(
     }
     // Doubles the period until it fits; at most some thirty steps from 100 µs to a day.
     let shortest = request.metrics.iter().map(|(_, period)| *period).min();
-    let doubled = |period: &Period| Period::from_micros(period.as_micros() * 2).ok();
-    let instead = std::iter::successors(shortest, doubled).find(|period| {
-        let mut slower = plan.clone();
-        // The new leases are the last ones.
-        for lease in slower.leases.iter_mut().rev().take(request.metrics.len()) {
-            lease.period = lease.period.max(*period);
-        }
-        exceeded(&slower).is_none()
-    });
+    let instead = std::iter::successors(shortest, |period| Period::from_micros(period.as_micros() * 2).ok())
+        .find(|period| {
+            let mut slower = plan.clone();
+            // The new leases are the last ones.
+            for lease in slower.leases.iter_mut().rev().take(request.metrics.len()) {
+                lease.period = lease.period.max(*period);
+            }
+            exceeded(&slower).is_none()
+        });
     Err(LeaseError::OverBudget { limit, cost, instead })
 }
 
@@ -242,12 +243,11 @@ fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
     for (selector, period) in &request.metrics {
-        let is_same = |lease: &Lease| {
-            lease.principal.uid == request.principal.uid
-                && lease.level == request.level
-                && lease.selector == *selector
-        };
-        plan.leases.retain(|lease| !is_same(lease));
+        plan.leases.retain(|lease| {
+            lease.principal.uid != request.principal.uid
+                || lease.level != request.level
+                || lease.selector != *selector
+        });
         let (selector, period, principal) = (selector.clone(), *period, request.principal);
         let level = request.level;
         plan.leases.push(Lease { level, selector, period, principal, until_us, ends_ns });

@@ -90,12 +90,13 @@ impl JobCgroups {
 mod tests {
     use super::*;
 
+    fn job(inodes: &[(&str, u64)]) -> JobCgroups {
+        let inodes = inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect();
+        JobCgroups { inodes, ..JobCgroups::default() }
+    }
+
     #[test]
     fn recreated_directory_is_another_job() {
-        let job = |inodes: &[(&str, u64)]| JobCgroups {
-            inodes: inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect(),
-            ..JobCgroups::default()
-        };
         let before = job(&[("/memory/j", 7), ("/cpu/j", 8)]);
         assert!(!before.replaces(&before));
         assert!(!job(&[("/memory/j", 7)]).replaces(&before), "one went");

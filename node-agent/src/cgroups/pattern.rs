@@ -191,8 +191,11 @@ impl FromStr for Pattern {
                 }
             }
         }
-        let is_job = |token: &&Token| matches!(token, Token::Capture("job" | "number" | "sluid"));
-        let jobs = parts.iter().flatten().filter(is_job).count();
+        let jobs = parts
+            .iter()
+            .flatten()
+            .filter(|token| matches!(token, Token::Capture("job" | "number" | "sluid")))
+            .count();
         if jobs != 1 {
             return refuse("expected exactly one of {job}, {number} and {sluid}");
         }

@@ -127,8 +127,12 @@ fn add(
     if steps.len() >= STEPS_LIMIT && !steps.contains_key(&name) {
         return;
     }
-    let new = || Step { level, name: name.clone(), labels, cgroups: JobCgroups::default() };
-    let step = steps.entry(name.clone()).or_insert_with(new);
+    let step = steps.entry(name.clone()).or_insert_with(|| Step {
+        level,
+        name: name.clone(),
+        labels,
+        cgroups: JobCgroups::default(),
+    });
     match controller {
         None => step.cgroups.v2 = Some(path),
         Some(controller) => drop(step.cgroups.v1.insert(controller.to_owned(), path)),

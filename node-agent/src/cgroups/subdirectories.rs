@@ -11,8 +11,7 @@ const LINKS_WITHOUT_SUBDIRECTORIES: u64 = 2;
 /// Directories in a directory; none if it does not exist. Most cgroups have dozens of files and no
 /// subdirectory, so that the number of links spares a list.
 pub(crate) fn subdirectories(directory: &Path) -> Vec<PathBuf> {
-    let is_leaf = |metadata: fs::Metadata| metadata.nlink() == LINKS_WITHOUT_SUBDIRECTORIES;
-    if fs::metadata(directory).is_ok_and(is_leaf) {
+    if fs::metadata(directory).is_ok_and(|metadata| metadata.nlink() == LINKS_WITHOUT_SUBDIRECTORIES) {
         return Vec::new();
     }
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();

@@ -76,13 +76,14 @@ mod tests {
 
     #[test]
     fn every_commented_key_of_the_example_is_valid() {
-        let is_setting = |line: &&str| {
-            let key = line.split(" = ").next().unwrap_or_default();
-            line.contains(" = ") && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        };
         let commented = EXAMPLE.lines().take_while(|line| !line.starts_with('['));
-        let settings: Vec<&str> =
-            commented.filter_map(|line| line.strip_prefix("# ")).filter(is_setting).collect();
+        let settings: Vec<&str> = commented
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| {
+                let key = line.split(" = ").next().unwrap_or_default();
+                line.contains(" = ") && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            })
+            .collect();
         assert!(settings.len() > 10, "{settings:?}");
         parse(&settings.join("\n")).unwrap();
     }
@@ -90,10 +91,14 @@ mod tests {
     #[test]
     fn the_example_states_the_usual_values() {
         for (head, docs) in [("", keys::docs(KEYS)), ("[limits]\n", keys::docs(LIMITS))] {
-            let is_usual = |key: &&keys::Key| {
-                matches!(key.stated, Stated::Usual(_)) && !matches!(key.kind, Kind::Table(_) | Kind::Periods)
-            };
-            let usual: Vec<_> = docs.iter().flat_map(|doc| doc.keys).filter(is_usual).collect();
+            let usual: Vec<_> = docs
+                .iter()
+                .flat_map(|doc| doc.keys)
+                .filter(|key| {
+                    matches!(key.stated, Stated::Usual(_))
+                        && !matches!(key.kind, Kind::Table(_) | Kind::Periods)
+                })
+                .collect();
             let lines = usual.iter().map(|key| format!("{} = {}\n", key.name, key.toml()));
             let text = lines.fold(head.to_owned(), |text, line| text + &line);
             assert!(usual.len() > 3, "{text}");
@@ -121,12 +126,11 @@ mod tests {
 
     #[test]
     fn the_example_has_every_key_and_the_rule_of_reloading() {
-        let is_stated = |key: &str| {
-            let line = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
-            EXAMPLE.lines().any(|text| line(text) || text.trim_start_matches("# ") == format!("[{key}]"))
-        };
         for key in KEYS.iter().flat_map(|setting| setting.doc.keys) {
-            assert!(is_stated(key.name), "the example lacks {}", key.name);
+            let (value, section) = (format!("{} = ", key.name), format!("[{}]", key.name));
+            let mut lines = EXAMPLE.lines().map(|line| line.trim_start_matches("# "));
+            let is_stated = lines.any(|line| line.starts_with(&value) || line == section);
+            assert!(is_stated, "the example lacks {}", key.name);
         }
         let head: Vec<&str> =
             EXAMPLE.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
@@ -136,11 +140,14 @@ mod tests {
         let mut stated: Vec<&str> =
             stated.split([' ', ',']).filter(|word| !word.is_empty() && *word != "and").collect();
         stated.sort_unstable();
-        let is_section = |name: &&str| ["baseline", "limits", "steps", "tasks"].contains(name);
-        let written = |name| if is_section(&name) { format!("[{name}]") } else { name.to_owned() };
         let at_once = KEYS.iter().filter(|setting| setting.doc.changes_at_once);
-        let mut expected: Vec<String> =
-            at_once.flat_map(|setting| setting.doc.keys).map(|key| written(key.name)).collect();
+        let mut expected: Vec<String> = at_once
+            .flat_map(|setting| setting.doc.keys)
+            .map(|key| match key.name {
+                section @ ("baseline" | "limits" | "steps" | "tasks") => format!("[{section}]"),
+                name => name.to_owned(),
+            })
+            .collect();
         expected.sort_unstable();
         assert_eq!(stated, expected);
     }

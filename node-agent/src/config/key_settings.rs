@@ -67,12 +67,13 @@ mod tests {
         assert!(wrong.contains("absolute path") && wrong.contains("40 characters"), "{wrong}");
     }
 
+    fn keys(keys: &str) -> Result<usize, String> {
+        let text = format!("collector = ['ipc:///a', 'ipc:///b']\nkey = '/k'\ncollector_key = {keys}\n");
+        parse(&text).map(|files| files.unwrap().collectors.len())
+    }
+
     #[test]
     fn collectors_share_a_key_or_have_one_each() {
-        let keys = |keys: &str| {
-            let text = format!("collector = ['ipc:///a', 'ipc:///b']\nkey = '/k'\ncollector_key = {keys}\n");
-            parse(&text).map(|files| files.unwrap().collectors.len())
-        };
         assert_eq!((keys("'/c'"), keys("['/c']"), keys("['/c', '/d']")), (Ok(1), Ok(1), Ok(2)));
         let wrong = keys("['/c', '/d', '/e']").unwrap_err();
         assert!(wrong.contains("one for each of 2, found 3"), "{wrong}");

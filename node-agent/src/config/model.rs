@@ -172,8 +172,9 @@ impl AgentConfig {
     /// trusted; therefore by default only collectors that are known by their keys or run on this machine are
     /// answered.
     pub fn accepts_remote_control(&self) -> bool {
-        let are_local = || self.collectors.iter().all(|collector| address::is_local(collector));
-        self.remote_control.unwrap_or_else(|| self.keys.is_some() || are_local())
+        self.remote_control.unwrap_or_else(|| {
+            self.keys.is_some() || self.collectors.iter().all(|collector| address::is_local(collector))
+        })
     }
 }
 

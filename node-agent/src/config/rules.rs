@@ -1,7 +1,7 @@
 //! Lists of a configuration: the rules of a plan, and the patterns of jobs' cgroups.
 
-use polymeter_proto::catalogue::derived::{self, Derived};
-use polymeter_proto::catalogue::{self, Definition, Scope};
+use polymeter_proto::catalogue::derived;
+use polymeter_proto::catalogue::{self, Scope};
 use polymeter_proto::name::Selector;
 use polymeter_service::keys::Value;
 
@@ -57,13 +57,13 @@ pub(super) fn layer(
 /// rule names.
 pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let rule = rule(selector, period)?;
-    let is_perf = |definition: &Definition| names_perf(&rule.selector) && definition.is_perf();
-    let is_of_cgroup = |definition: &Definition| {
-        definition.metric.scope == Scope::Job && (definition.is_of_file() || is_perf(definition))
-    };
-    let is_derived = |derived: &Derived| names_perf(&rule.selector) && derived.scope == Scope::Job;
-    let has_derived = derived::select(&rule.selector).any(is_derived);
-    if has_derived || catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
+    let has_derived = names_perf(&rule.selector)
+        && derived::select(&rule.selector).any(|derived| derived.scope == Scope::Job);
+    let is_selected = catalogue::select(&rule.selector).iter().any(|definition| {
+        definition.metric.scope == Scope::Job
+            && (definition.is_of_file() || (names_perf(&rule.selector) && definition.is_perf()))
+    });
+    if has_derived || is_selected {
         return Ok(rule);
     }
     let error = format!(

@@ -72,10 +72,10 @@ impl FromStr for JobVisibility {
 /// Parses a ZeroMQ endpoint of a kind that can reach a collector.
 pub fn endpoint(text: &str) -> Result<String, InvalidValue> {
     let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-    let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match address {
         None | Some("") => Err(InvalidValue::Endpoint(text.to_owned())),
-        Some(_) if text.starts_with("tcp://") && !has_port() => Err(InvalidValue::Port(text.to_owned())),
+        Some(_) if text.starts_with("tcp://") && !has_port => Err(InvalidValue::Port(text.to_owned())),
         Some(_) => Ok(text.to_owned()),
     }
 }

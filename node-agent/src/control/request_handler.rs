@@ -66,8 +66,10 @@ impl<'a> RequestHandler<'a> {
 
     /// One job or the node, if the principal may see it.
     pub(super) async fn view_one(&self, job: Option<&Identifier>) -> Result<JobView, Denied> {
-        let request = |reply| SupervisorRequest::ViewOne(self.principal, job.cloned(), reply);
-        let view = self.ask(request).await.map_err(Denied::Refused)?;
+        let view = self
+            .ask(|reply| SupervisorRequest::ViewOne(self.principal, job.cloned(), reply))
+            .await
+            .map_err(Denied::Refused)?;
         view.map_err(|error| match error {
             AccessError::Unknown => Denied::Unknown(self.denied(job, error)),
             AccessError::Hidden | AccessError::Forbidden => Denied::Refused(self.denied(job, error)),

@@ -95,8 +95,10 @@ async fn begin<'a>(
     let permit = watchers.acquire(handler.principal).ok_or_else(|| {
         Refusal::new("busy", None, "too many watch streams; close one, or request more metrics in one stream")
     })?;
-    let request = |reply| SupervisorRequest::Watch(handler.principal, job.clone(), selectors, reply);
-    let samples = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+    let samples = handler
+        .ask(|reply| SupervisorRequest::Watch(handler.principal, job.clone(), selectors, reply))
+        .await?
+        .map_err(|error| handler.denied(job.as_ref(), error))?;
     Ok((WatchStream { handler, job, samples, progress: Progress::begin(), plan: None }, permit))
 }
 
@@ -141,7 +143,6 @@ fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
     let descriptor = &column.metric.1;
     let is_user_supplied = descriptor.unit == Unit::Labelled;
     let unit = if is_user_supplied { column.labels.get("unit") } else { Some(descriptor.unit.as_str()) };
-    let number = |value: &f64| Some(*value).filter(|value| value.is_finite());
     Some(SamplesLine {
         metric: descriptor.name.as_str().to_owned(),
         labels: column.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
@@ -149,7 +150,7 @@ fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
         kind: descriptor.kind.as_str().to_owned(),
         period: (!is_user_supplied).then(|| excerpt.shape().period.to_string()),
         times_us: excerpt.times_us.clone(),
-        values: excerpt.values.iter().map(number).collect(),
+        values: excerpt.values.iter().map(|value| Some(*value).filter(|value| value.is_finite())).collect(),
     })
 }
 

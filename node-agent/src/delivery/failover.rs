@@ -200,11 +200,12 @@ mod tests {
 
     #[test]
     fn agents_do_not_move_at_once() {
-        let second = |seed| {
-            let mut failover = Failover::new(2, None, seed, 0);
-            (0..).find(|ms| failover.update(AWAY, ms * 1_000_000).is_some()).unwrap() / 100
-        };
-        let tenths: std::collections::BTreeSet<u64> = (0..1000).map(second).collect();
+        let tenths: std::collections::BTreeSet<u64> = (0..1000)
+            .map(|seed| {
+                let mut failover = Failover::new(2, None, seed, 0);
+                (0..).find(|ms| failover.update(AWAY, ms * 1_000_000).is_some()).unwrap() / 100
+            })
+            .collect();
         assert!(tenths.len() >= 24, "{tenths:?}");
     }
 
@@ -238,9 +239,8 @@ mod tests {
     #[test]
     fn attempts_to_return_become_rare() {
         let mut failover = failover(2);
-        let state = |collector, _| if collector == 0 { SILENT } else { SERVES };
         let day = 86_400;
-        let moved = moves(&mut failover, 0..day, state);
+        let moved = moves(&mut failover, 0..day, |collector, _| if collector == 0 { SILENT } else { SERVES });
         assert!((6..30).contains(&moved.len()), "{moved:?}");
     }
 

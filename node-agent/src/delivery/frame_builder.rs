@@ -170,26 +170,27 @@ mod tests {
 
     use super::*;
 
+    fn event(at_us: i64) -> Event {
+        if at_us % 2 == 0 {
+            return Event::JobEnded { job: JobHandle(1), at_us };
+        }
+        let name = "m".try_into().unwrap();
+        Event::Mark(Mark { at_us, job: None, name, kind: MarkKind::Instant, by: None })
+    }
+
+    fn records(times: std::ops::Range<i64>) -> Vec<EventRecord> {
+        times.map(|at_us| EventRecord { job: None, event: event(at_us) }).collect()
+    }
+
     #[test]
     fn of_too_many_events_those_of_users_are_dropped_first() {
-        let event = |at_us: i64| match at_us % 2 {
-            0 => Event::JobEnded { job: JobHandle(1), at_us },
-            _ => {
-                let name = "m".try_into().unwrap();
-                Event::Mark(Mark { at_us, job: None, name, kind: MarkKind::Instant, by: None })
-            }
-        };
-        let records = |times: std::ops::Range<i64>| {
-            times.map(|at_us| EventRecord { job: None, event: event(at_us) }).collect::<Vec<_>>()
-        };
         let mut builder = FrameBuilder::default();
         let most = i64::try_from(UNREPORTED_EVENTS).unwrap();
         assert_eq!(builder.lost(&[], records(0..most)), 0);
         assert_eq!(builder.lost(&[], records(most..most + 2)), 2);
-        let left = |builder: &FrameBuilder, at_us: i64| {
-            builder.unreported.iter().any(|record| record.event == event(at_us))
-        };
-        assert!(!left(&builder, 1) && !left(&builder, 3) && left(&builder, 0) && left(&builder, 5));
+        let left =
+            [1, 3, 0, 5].map(|at_us| builder.unreported.iter().any(|record| record.event == event(at_us)));
+        assert_eq!(left, [false, false, true, true]);
         // Beyond the bound of those that remain, the oldest go.
         let ends = records(0..2 * most).into_iter().filter(|record| !is_of_user(&record.event));
         assert_eq!(builder.lost(&[], ends.collect()), UNREPORTED_EVENTS as u64);

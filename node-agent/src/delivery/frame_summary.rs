@@ -120,8 +120,7 @@ impl Sources {
 
     /// None if no entry defines the shape.
     fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
-        let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
-        self.shapes.get(&shape).cloned().or_else(others)
+        self.shapes.get(&shape).cloned().or_else(|| Some((None, Identifier::try_from(OTHERS).ok()?)))
     }
 }
 
@@ -152,9 +151,9 @@ impl LostSamples {
     }
 
     fn add(&mut self, key: (Option<JobHandle>, Identifier), samples: u64) {
-        let others = || Identifier::try_from(OTHERS).map(|source| (None, source));
         let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&key);
-        let key = if is_full { others().unwrap_or(key) } else { key };
+        let key =
+            if is_full { Identifier::try_from(OTHERS).map_or(key, |source| (None, source)) } else { key };
         *self.samples.entry(key).or_default() += samples;
     }
 
@@ -181,12 +180,10 @@ impl LostSamples {
     }
 
     pub fn to_lost(&self) -> Vec<Lost> {
-        let lost = |((job, source), samples): (&(Option<JobHandle>, Identifier), &u64)| Lost {
-            job: *job,
-            source: source.clone(),
-            samples: *samples,
-        };
-        self.samples.iter().map(lost).collect()
+        self.samples
+            .iter()
+            .map(|((job, source), samples)| Lost { job: *job, source: source.clone(), samples: *samples })
+            .collect()
     }
 }
 

@@ -21,12 +21,11 @@ impl NameService {
         }
         let (sender, receiver) = sync_channel(1);
         let collectors = collectors.clone();
-        let lookup = move || {
+        match thread::Builder::new().name("name service".to_owned()).spawn(move || {
             let found = collectors.in_order(addresses_of);
             // The agent may have stopped meanwhile.
             sender.send(found).ok();
-        };
-        match thread::Builder::new().name("name service".to_owned()).spawn(lookup) {
+        }) {
             Ok(_) => self.under_way = Some(receiver),
             Err(error) => warn!(%error, "cannot look up the names of the collectors"),
         }

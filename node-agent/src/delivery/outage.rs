@@ -99,8 +99,10 @@ mod tests {
         outage: &mut Outage,
         states: impl IntoIterator<Item = (u64, DeliveryState)>,
     ) -> Vec<(u64, OutageNotice)> {
-        let look = |(second, state)| Some((second, outage.update(state, second * SECOND_NS)?));
-        states.into_iter().filter_map(look).collect()
+        states
+            .into_iter()
+            .filter_map(|(second, state)| Some((second, outage.update(state, second * SECOND_NS)?)))
+            .collect()
     }
 
     const AWAY: DeliveryState = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 100 };

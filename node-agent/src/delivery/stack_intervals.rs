@@ -129,11 +129,12 @@ mod tests {
                 labels: Labels::default(),
             }],
         };
-        let function = |number: usize| Function {
-            name: FunctionName::escaped(format!("f{number}").as_bytes()).map(Arc::new),
-            module: None,
-        };
-        let functions = (0..functions).map(function).collect();
+        let functions = (0..functions)
+            .map(|number| Function {
+                name: FunctionName::escaped(format!("f{number}").as_bytes()).map(Arc::new),
+                module: None,
+            })
+            .collect();
         let profile = StackProfile {
             span_us: (5, 9),
             period: Some(Period::TEN_MILLISECONDS),

@@ -267,8 +267,10 @@ impl ActiveSource {
         batch: &mut Batch,
         batch_number: u64,
     ) -> Result<u64, Full> {
-        let new = || Group::new(Arc::clone(&value.shape), Vec::new());
-        let group = self.user_supplied.entry(value.shape.id).or_insert_with(new);
+        let group = self
+            .user_supplied
+            .entry(value.shape.id)
+            .or_insert_with(|| Group::new(Arc::clone(&value.shape), Vec::new()));
         let index = group.index_in(batch, batch_number);
         let instant = Instant { deadline: None, time_us: value.time_us };
         batch.push_whole(index, instant, &value.bits)
@@ -348,12 +350,13 @@ impl ActiveSource {
     /// group of a former plan whose series have a value with this time already.
     pub(super) fn take_time(&mut self, group: usize, at_ns: u64) -> bool {
         let Some(taken) = self.groups.get(group) else { return false };
-        let is_same = |(other, of_plan): (usize, &Group)| {
-            other != group
-                && of_plan.recorded_ns == at_ns
-                && of_plan.slots.iter().any(|slot| taken.slots.contains(slot))
-        };
-        if group >= self.planned && self.groups.iter().enumerate().any(is_same) {
+        if group >= self.planned
+            && self.groups.iter().enumerate().any(|(other, of_plan)| {
+                other != group
+                    && of_plan.recorded_ns == at_ns
+                    && of_plan.slots.iter().any(|slot| taken.slots.contains(slot))
+            })
+        {
             return false;
         }
         self.groups.iter_mut().skip(group).take(1).for_each(|taken| taken.recorded_ns = at_ns);

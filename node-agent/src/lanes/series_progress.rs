@@ -209,6 +209,14 @@ mod tests {
         raised.collect()
     }
 
+    /// Reads the value of a source with one counter.
+    fn raised(counters: &mut Counters, value: u64) -> u64 {
+        let mut reading = Reading::absent(1);
+        reading.set(0, value);
+        counters.raise(&mut reading);
+        reading.get(0).unwrap()
+    }
+
     #[test]
     fn continues_when_another_source_gives_a_series() {
         let series = Arc::new(SeriesProgress::default());
@@ -244,12 +252,7 @@ mod tests {
         };
         let series = Arc::new(SeriesProgress::default());
         let open = || Counters::new("proc/diskstats", std::slice::from_ref(&slot), |_| Arc::clone(&series));
-        let read = |counters: &mut Counters, ms: u64| {
-            let mut reading = Reading::absent(1);
-            reading.set(0, ms * MS);
-            counters.raise(&mut reading);
-            reading.get(0).unwrap()
-        };
+        let read = |counters: &mut Counters, ms: u64| raised(counters, ms * MS);
         let mut counters = open();
         assert_eq!(read(&mut counters, 4_294_967_290), 4_294_967_290 * MS);
         assert_eq!(read(&mut counters, 5), RANGE + 5 * MS);
@@ -269,19 +272,13 @@ mod tests {
         for name in ["node.lnet.transmit.messages", "node.infiniband.hw.rx_write_requests"] {
             let slot = Slot { definition: catalogue::find(name).unwrap(), labels: Labels::default() };
             let mut counters = Counters::new("adapter", &[slot], |_| Arc::default());
-            let mut read = |value: u64| {
-                let mut reading = Reading::absent(1);
-                reading.set(0, value);
-                counters.raise(&mut reading);
-                reading.get(0).unwrap()
-            };
             assert_eq!(
-                [4_294_967_000, 500, 700].map(&mut read),
+                [4_294_967_000, 500, 700].map(|value| raised(&mut counters, value)),
                 [4_294_967_000, 4_294_967_796, 4_294_967_996]
             );
             // Beyond the range it is one of 64 bits.
             assert_eq!(
-                [1 << 40, (1 << 40) + 1].map(&mut read),
+                [1 << 40, (1 << 40) + 1].map(|value| raised(&mut counters, value)),
                 [(1 << 40) + (1 << 32), (1 << 40) + (1 << 32) + 1]
             );
         }
@@ -295,13 +292,7 @@ mod tests {
         let source =
             |origin: &str| Counters::new(origin, std::slice::from_ref(&slot), |_| Arc::clone(&series));
         let read = |counters: &mut Counters, values: &[f64]| -> Vec<f64> {
-            let raised = values.iter().map(|value| {
-                let mut reading = Reading::absent(1);
-                reading.set(0, value.to_bits());
-                counters.raise(&mut reading);
-                f64::from_bits(reading.get(0).unwrap())
-            });
-            raised.collect()
+            values.iter().map(|value| f64::from_bits(raised(counters, value.to_bits()))).collect()
         };
         let mut first = source("rapl/package");
         assert_eq!(read(&mut first, &[0.0, 1.5, 100.25]), [0.0, 1.5, 100.25]);

@@ -165,15 +165,16 @@ mod tests {
         Deadline { number, at_ns: number * S, missed_before: 0 }
     }
 
+    fn passed(reads: &mut SlowReads, number: u64) -> (u64, bool, bool) {
+        let passed = reads.deadline(0, at(number), number * S);
+        (passed.missed, passed.must_request, passed.is_newly_hung)
+    }
+
     #[test]
     fn deadlines_during_a_read_are_missed_but_for_the_last() {
         let mut reads = SlowReads::default();
         let requested = Passed { missed: 0, must_request: true, is_newly_hung: false };
         assert_eq!(reads.deadline(0, at(1), S), requested);
-        let passed = |reads: &mut SlowReads, number: u64| {
-            let passed = reads.deadline(0, at(number), number * S);
-            (passed.missed, passed.must_request, passed.is_newly_hung)
-        };
         assert_eq!(passed(&mut reads, 2), (1, false, true));
         assert_eq!(passed(&mut reads, 3), (1, false, false), "it is reported once");
         assert!(reads.is_hung() && reads.finish());

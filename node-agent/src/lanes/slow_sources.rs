@@ -95,9 +95,8 @@ impl SlowSources {
 
     /// True if a read is under way whose values are awaited, and that does not hang.
     pub(super) fn is_awaited(&self, sources: &[Option<Box<ActiveSource>>]) -> bool {
-        let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
         let mut open = self.ids.iter().filter_map(|id| sources.get(id.0 as usize)?.as_deref());
-        self.is_closing() || open.any(is_awaited)
+        self.is_closing() || open.any(|source| source.slow.has_waiting() && !source.slow.is_hung())
     }
 
     pub(super) fn take_deferred(&mut self) -> Vec<EventRecord> {

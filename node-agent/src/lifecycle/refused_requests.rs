@@ -16,13 +16,14 @@ pub(super) fn refused_by(
 ) -> Vec<RefusedRequest> {
     match outcome {
         Err(error) => refuse_all(sampling, &error.to_string()),
-        Ok(granted) => {
-            let missing = |(selector, period): &(Selector, Period)| {
+        Ok(granted) => sampling
+            .metrics
+            .iter()
+            .filter_map(|(selector, period)| {
                 let named = granted.unavailable.iter().find(|(metric, _)| metric == selector.as_str());
                 named.map(|(_, reason)| refused(sampling.level, selector, *period, reason))
-            };
-            sampling.metrics.iter().filter_map(missing).collect()
-        }
+            })
+            .collect(),
     }
 }
 

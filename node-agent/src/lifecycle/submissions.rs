@@ -85,11 +85,15 @@ pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Iden
     let (Some(announced), Some(uid)) = (announced.get(job_id), owner_uid) else { return Vec::new() };
     // A request at submission has an ordinary user's rights, even if its owner is an administrator.
     let principal = Principal { uid, administrator: false };
-    let lease = |SamplingRequest { level, metrics, duration_us }| {
-        let job_id = Some(job_id.clone());
-        LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
-    };
-    announced.sampling.iter().cloned().map(lease).collect()
+    announced
+        .sampling
+        .iter()
+        .cloned()
+        .map(|SamplingRequest { level, metrics, duration_us }| {
+            let job_id = Some(job_id.clone());
+            LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
+        })
+        .collect()
 }
 
 pub(super) fn request_leases(

@@ -3,11 +3,29 @@
 use super::*;
 
 fn layer(rules: &[(&str, &str)]) -> Layer {
-    let rule = |(selector, period): &(&str, &str)| Rule {
+    let rules = rules
+        .iter()
+        .map(|(selector, period)| Rule { selector: selector.parse().unwrap(), period: period.parse().ok() });
+    Layer::new(rules.collect())
+}
+
+fn lease(level: Option<StepLevel>, selector: &str, period: &str) -> Lease {
+    Lease {
+        level,
         selector: selector.parse().unwrap(),
-        period: period.parse().ok(),
-    };
-    Layer::new(rules.iter().map(rule).collect())
+        period: period.parse().unwrap(),
+        principal: Principal { uid: 7, administrator: false },
+        until_us: 1,
+        ends_ns: 1,
+    }
+}
+
+fn names(definitions: &[Definition]) -> Vec<String> {
+    definitions.iter().map(Definition::name).collect()
+}
+
+fn of_steps(machine: Machine, selector: &str) -> Vec<String> {
+    names(&choose_of_steps(machine, &selector.parse().unwrap()))
 }
 
 fn period(plan: &Plan, name: &str) -> Option<String> {
@@ -44,42 +62,25 @@ fn shortest_period_of_all_layers_is_in_force() {
 
 #[test]
 fn lease_shortens_periods_and_never_lengthens_them() {
-    let lease = |selector: &str, text: &str, until_us| Lease {
-        level: None,
-        selector: selector.parse().unwrap(),
-        period: text.parse().unwrap(),
-        principal: Principal { uid: 7, administrator: false },
-        until_us,
-        ends_ns: 0,
-    };
     let leases = vec![
-        lease("cpu.*", "10ms", 100),
-        lease("cpu.user", "10ms", 200),
-        lease("perf.page_faults", "1ms", 50),
+        Lease { until_us: 100, ..lease(None, "cpu.*", "10ms") },
+        Lease { until_us: 200, ..lease(None, "cpu.user", "10ms") },
+        Lease { until_us: 50, ..lease(None, "perf.page_faults", "1ms") },
     ];
     let plan = Plan { baseline: layer(&[("cpu.*", "1s"), ("cpu.system", "1ms")]), leases, ..Plan::default() };
     assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
     assert_eq!(plan.period("cpu.system"), Some(("1ms".parse().unwrap(), Cause::Baseline)));
     assert_eq!(plan.in_force(None, "cpu.user").unwrap().until_us, Some(200));
     assert_eq!(plan.in_force(None, "cpu.system").unwrap().until_us, None);
-    let names: Vec<_> = plan.definitions(Scope::Job).iter().map(Definition::name).collect();
+    let names = names(&plan.definitions(Scope::Job));
     assert!(names.contains(&"perf.page_faults".to_owned()), "a lease may begin what the baseline leaves out");
 }
 
 #[test]
 fn governor_slows_leases_only() {
-    let principal = Principal { uid: 7, administrator: false };
-    let lease = |selector: &str| Lease {
-        level: None,
-        selector: selector.parse().unwrap(),
-        period: "10ms".parse().unwrap(),
-        principal,
-        until_us: 1,
-        ends_ns: 1,
-    };
     let mut plan = Plan {
         baseline: layer(&[("cpu.*", "30ms")]),
-        leases: vec![lease("cpu.usage"), lease("perf.page_faults")],
+        leases: vec![lease(None, "cpu.usage", "10ms"), lease(None, "perf.page_faults", "10ms")],
         stretch: 1,
         ..Plan::default()
     };
@@ -100,18 +101,16 @@ fn steps_have_plans_of_their_own() {
         ..Plan::default()
     };
     assert!(plan.wants_steps() && !Plan::default().wants_steps());
-    let names = |kind| plan.step_definitions(kind).iter().map(Definition::name).collect::<Vec<_>>();
-    let of_step = names(StepLevel::Step);
+    let of_step = names(&plan.step_definitions(StepLevel::Step));
     assert!(of_step.contains(&"cpu.usage".to_owned()) && !of_step.contains(&"cpu.user".to_owned()));
     assert!(!of_step.iter().any(|name| name.starts_with("perf") || name.starts_with("node")), "{of_step:?}");
     assert_eq!(plan.step_period(StepLevel::Step, "cpu.usage"), "10s".parse().ok());
     let named = layer(&[("*", "10s"), ("perf.page_*", "1s"), ("perf.cpu_cycles", "off")]);
     let with_perf = Plan { steps: named, ..Plan::default() };
-    let of_step: Vec<String> =
-        with_perf.step_definitions(StepLevel::Step).iter().map(Definition::name).collect();
+    let of_step = names(&with_perf.step_definitions(StepLevel::Step));
     let perf: Vec<_> = of_step.iter().filter(|name| name.starts_with("perf")).collect();
     assert_eq!(perf, ["perf.page_faults", "perf.page_faults_major", "perf.page_faults_minor"], "as named");
-    assert_eq!(names(StepLevel::Task), [""; 0]);
+    assert_eq!(names(&plan.step_definitions(StepLevel::Task)), [""; 0]);
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn off_switches_off_within_a_layer() {
         baseline: layer(&[("memory.*", "1s"), ("memory.anon", "off"), ("node.load?", "5s")]),
         ..Plan::default()
     };
-    let names: Vec<_> = plan.definitions(Scope::Job).iter().map(Definition::name).collect();
+    let names = names(&plan.definitions(Scope::Job));
     assert!(names.contains(&"memory.file".to_owned()));
     assert!(!names.contains(&"memory.anon".to_owned()));
     assert_eq!(plan.definitions(Scope::Node).len(), 2);
@@ -128,14 +127,6 @@ fn off_switches_off_within_a_layer() {
 
 #[test]
 fn leases_of_steps_concern_steps_only() {
-    let lease = |level, selector: &str, period: &str| Lease {
-        level,
-        selector: selector.parse().unwrap(),
-        period: period.parse().unwrap(),
-        principal: Principal { uid: 7, administrator: false },
-        until_us: 1,
-        ends_ns: 1,
-    };
     let of_step = Some(StepLevel::Step);
     let mut plan = Plan {
         baseline: layer(&[("cpu.*", "1s")]),
@@ -154,10 +145,10 @@ fn leases_of_steps_concern_steps_only() {
     assert_eq!(plan.step_period(StepLevel::Step, "perf.page_faults"), "5s".parse().ok());
     plan.leases.push(lease(of_step, "perf.*", "2s"));
     assert_eq!(plan.step_period(StepLevel::Step, "perf.page_faults"), "2s".parse().ok());
-    let names = |level| plan.step_definitions(level).iter().map(Definition::name).collect::<Vec<_>>();
-    assert!(names(StepLevel::Step).contains(&"perf.cpu_cycles".to_owned()));
-    assert!(!names(StepLevel::Step).iter().any(|name| name.starts_with("node.")));
-    assert_eq!(names(StepLevel::Task), [""; 0]);
+    let sampled = names(&plan.step_definitions(StepLevel::Step));
+    assert!(sampled.contains(&"perf.cpu_cycles".to_owned()));
+    assert!(!sampled.iter().any(|name| name.starts_with("node.")));
+    assert_eq!(names(&plan.step_definitions(StepLevel::Task)), [""; 0]);
     // The governor slows them like others.
     plan.stretch = 2;
     assert_eq!(plan.in_force(of_step, "cpu.usage").unwrap().requested, "10ms".parse().ok());
@@ -169,40 +160,29 @@ fn leases_of_steps_concern_steps_only() {
     assert!(!plan.wants_steps());
     plan.leases.push(lease(Some(StepLevel::Task), "memory.current", "1s"));
     assert!(plan.wants_steps());
-    let of_tasks = plan.step_definitions(StepLevel::Task);
-    assert_eq!(of_tasks.iter().map(Definition::name).collect::<Vec<_>>(), ["memory.current"]);
+    assert_eq!(names(&plan.step_definitions(StepLevel::Task)), ["memory.current"]);
 }
 
 #[test]
 fn metrics_of_steps_come_from_files_or_are_named_perf_events() {
-    let names = |selector: &str| -> Vec<String> {
-        choose_of_steps(Machine::Any, &selector.parse().unwrap()).iter().map(Definition::name).collect()
-    };
-    assert!(names("*").contains(&"cpu.usage".to_owned()));
-    assert!(!names("*").iter().any(|name| name.starts_with("perf.") || name.starts_with("gpu.")));
-    assert_eq!(names("perf.page_faults"), ["perf.page_faults"]);
-    assert_eq!(names("node.load1"), [""; 0]);
+    let all = of_steps(Machine::Any, "*");
+    assert!(all.contains(&"cpu.usage".to_owned()));
+    assert!(!all.iter().any(|name| name.starts_with("perf.") || name.starts_with("gpu.")));
+    assert_eq!(of_steps(Machine::Any, "perf.page_faults"), ["perf.page_faults"]);
+    assert_eq!(of_steps(Machine::Any, "node.load1"), [""; 0]);
+}
+
+fn plan_on(machine: Machine, selector: &str) -> Plan {
+    let baseline = layer(&[("cpu.*", "1s"), ("perf.instructions", "10s")]);
+    Plan { machine, baseline, leases: vec![lease(None, selector, "100ms")], ..Plan::default() }
+}
+
+fn perf(plan: &Plan) -> Vec<String> {
+    names(&plan.definitions(Scope::Job)).into_iter().filter(|name| name.starts_with("perf.")).collect()
 }
 
 #[test]
 fn a_derived_metric_samples_its_inputs_on_this_machine() {
-    let plan_on = |machine, selector: &str| Plan {
-        machine,
-        baseline: layer(&[("cpu.*", "1s"), ("perf.instructions", "10s")]),
-        leases: vec![Lease {
-            level: None,
-            selector: selector.parse().unwrap(),
-            period: "100ms".parse().unwrap(),
-            principal: Principal { uid: 7, administrator: false },
-            until_us: 1,
-            ends_ns: 1,
-        }],
-        ..Plan::default()
-    };
-    let perf = |plan: &Plan| -> Vec<String> {
-        let names = plan.definitions(Scope::Job).into_iter().map(|definition| definition.name());
-        names.filter(|name| name.starts_with("perf.")).collect()
-    };
     let amd = plan_on(Machine::Amd, "perf.flops");
     assert_eq!(perf(&amd), ["perf.event.fp_ret_sse_avx_ops.all", "perf.instructions"]);
     let in_force = amd.in_force(None, "perf.event.fp_ret_sse_avx_ops.all").unwrap();
@@ -222,15 +202,14 @@ fn a_derived_metric_samples_its_inputs_on_this_machine() {
     let all = perf(&plan_on(Machine::Amd, "perf.*"));
     assert!(all.contains(&"perf.event.fp_ret_sse_avx_ops.all".to_owned()));
     let node = plan_on(Machine::Amd, "node.dram.bandwidth");
-    let of_node: Vec<String> = node.definitions(Scope::Node).iter().map(Definition::name).collect();
-    assert_eq!(of_node, ["node.pmu.amd_umc.umc_cas_cmd.rd", "node.pmu.amd_umc.umc_cas_cmd.wr"]);
+    assert_eq!(
+        names(&node.definitions(Scope::Node)),
+        ["node.pmu.amd_umc.umc_cas_cmd.rd", "node.pmu.amd_umc.umc_cas_cmd.wr"]
+    );
 }
 
 #[test]
 fn derived_metrics_of_steps_are_named() {
-    let chosen = |selector: &str| -> Vec<String> {
-        choose_of_steps(Machine::Amd, &selector.parse().unwrap()).iter().map(Definition::name).collect()
-    };
-    assert_eq!(chosen("perf.flops"), ["perf.event.fp_ret_sse_avx_ops.all"]);
-    assert_eq!(chosen("node.dram.bandwidth"), [""; 0]);
+    assert_eq!(of_steps(Machine::Amd, "perf.flops"), ["perf.event.fp_ret_sse_avx_ops.all"]);
+    assert_eq!(of_steps(Machine::Amd, "node.dram.bandwidth"), [""; 0]);
 }

@@ -44,16 +44,14 @@ impl ClockWatch {
 mod tests {
     use super::*;
 
+    fn looks(ahead: &[(i64, bool)]) -> Vec<bool> {
+        let mut watch = ClockWatch::default();
+        ahead.iter().map(|(ahead_ns, is_free)| watch.must_begin_anew(*ahead_ns, *is_free)).collect()
+    }
+
     #[test]
     fn a_step_is_followed_once_it_is_over_and_no_job_runs() {
         const S: i64 = 1_000_000_000;
-        let looks = |ahead: &[(i64, bool)]| {
-            let mut watch = ClockWatch::default();
-            ahead
-                .iter()
-                .map(|(ahead_ns, is_free)| watch.must_begin_anew(*ahead_ns, *is_free))
-                .collect::<Vec<_>>()
-        };
         for step_ns in [3_600 * S, -3_600 * S, S, i64::MAX, i64::MIN] {
             let free = looks(&[(0, true), (step_ns, true), (step_ns, true)]);
             assert_eq!(free, [false, false, true], "{step_ns}");

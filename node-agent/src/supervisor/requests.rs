@@ -248,8 +248,9 @@ impl Dispatcher<NodeEdge> {
         let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
         let (job, ids, series_ids) =
             (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
-        let assign = || ids.shape_of(job, name, series_ids, [spec.metric], &spec.labels);
-        let shape = target.user_events.shape(series, is_bounded, assign)?;
+        let shape = target
+            .user_events
+            .shape(series, is_bounded, || ids.shape_of(job, name, series_ids, [spec.metric], &spec.labels))?;
         let value = UserValue { source, shape, time_us: now.realtime_us, bits: vec![spec.value.to_bits()] };
         self.edge.command(Command::RecordUserValues(vec![value])).await;
         Ok(())
@@ -269,8 +270,9 @@ impl Dispatcher<NodeEdge> {
             let (job, ids, series_ids) =
                 (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
             let descriptors = REGIONS.iter().filter_map(|metric| Definition::of(metric).descriptor());
-            let assign = || ids.shape_of(job, name.clone(), series_ids, descriptors, &region.labels);
-            match target.user_events.region_shape(&region.labels, assign) {
+            match target.user_events.region_shape(&region.labels, || {
+                ids.shape_of(job, name.clone(), series_ids, descriptors, &region.labels)
+            }) {
                 Ok(shape) => {
                     let bits = region.values.to_vec();
                     values.push(UserValue { source, shape, time_us: now.realtime_us, bits });
@@ -297,8 +299,10 @@ impl Dispatcher<NodeEdge> {
             let (job, ids, series_ids) =
                 (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
             let descriptor = Definition::of(&PROCESS_RANK).descriptor();
-            let assign = || ids.shape_of(job, name, series_ids, descriptor, &labels);
-            if let Ok(shape) = target.user_events.region_shape(&labels, assign) {
+            if let Ok(shape) = target
+                .user_events
+                .region_shape(&labels, || ids.shape_of(job, name, series_ids, descriptor, &labels))
+            {
                 let bits = vec![u64::from(rank)];
                 values.push(UserValue { source, shape, time_us: now.realtime_us, bits });
             }

@@ -212,8 +212,8 @@ impl Supervisor {
 
     async fn find_jobs(&mut self, search: Search) {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
-        let has_room = |found, descriptors| lifecycle.has_room(targets, found, descriptors);
-        let walk = edge.find_jobs(search, targets, has_room);
+        let walk = edge
+            .find_jobs(search, targets, |found, descriptors| lifecycle.has_room(targets, found, descriptors));
         self.core.walked(walk).await;
     }
 

@@ -11,17 +11,7 @@ pub(super) fn view_all(targets: &Targets, stats: &StatsCache) -> View {
 }
 
 pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) -> JobView {
-    let source = |(name, SourceStats { tally, cost, .. })| SourceView {
-        name,
-        tally,
-        reads: cost.reads,
-        read_total_ns: cost.total_ns,
-        read_max_ns: cost.max_ns,
-    };
     let descriptor = target.job.as_ref().map(|job| &job.descriptor);
-    let of_level = |level: StepLevel| {
-        target.plan_in_force_at(Some(level)).into_iter().map(move |planned| (level, planned))
-    };
     let cgroups = target.cgroups().map(|cgroups| cgroups.directories()).unwrap_or_default();
     JobView {
         job_id: key.clone(),
@@ -29,10 +19,25 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
         owner: descriptor.and_then(|descriptor| descriptor.owner.clone()),
         started_us: descriptor.map(|descriptor| descriptor.started_us),
         cgroups: cgroups.into_iter().map(ToOwned::to_owned).collect(),
-        sources: stats.of(target.handle()).into_iter().map(source).collect(),
+        sources: stats
+            .of(target.handle())
+            .into_iter()
+            .map(|(name, SourceStats { tally, cost, .. })| SourceView {
+                name,
+                tally,
+                reads: cost.reads,
+                read_total_ns: cost.total_ns,
+                read_max_ns: cost.max_ns,
+            })
+            .collect(),
         unavailable: target.sources.unavailable_with_steps(),
         plan: target.plan_in_force(),
-        step_plans: StepLevel::ALL.into_iter().flat_map(of_level).collect(),
+        step_plans: StepLevel::ALL
+            .into_iter()
+            .flat_map(|level| {
+                target.plan_in_force_at(Some(level)).into_iter().map(move |planned| (level, planned))
+            })
+            .collect(),
         release: target.release(),
         refused: target.refused.all(),
     }

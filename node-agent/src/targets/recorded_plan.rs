@@ -59,10 +59,12 @@ impl TrackedTarget {
             }
         }
         // A metric that disappeared with its device, cgroup or step is absent, but the plan has not changed.
-        let is_ended = |(of, name): &&(Option<StepLevel>, String)| {
-            *of == level && self.plan.period_at(level, name).is_none()
-        };
-        let ended: Vec<_> = self.recorded.keys().filter(is_ended).cloned().collect();
+        let ended: Vec<_> = self
+            .recorded
+            .keys()
+            .filter(|(of, name)| *of == level && self.plan.period_at(level, name).is_none())
+            .cloned()
+            .collect();
         for key in ended {
             let old = self.recorded.remove(&key);
             change(&key.1, old, None);

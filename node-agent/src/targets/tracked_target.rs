@@ -261,14 +261,13 @@ mod tests {
 
     use super::*;
 
+    fn refused(number: usize) -> RefusedRequest {
+        RefusedRequest { request: Text::of(&format!("m{number}")), period: None, reason: Text::of("") }
+    }
+
     #[test]
     fn refused_requests_are_kept_once_and_bounded() {
         let mut kept = RefusedRequests::default();
-        let refused = |number: usize| RefusedRequest {
-            request: Text::of(&format!("m{number}")),
-            period: None,
-            reason: Text::of(""),
-        };
         assert!(kept.add(&refused(0)));
         assert!(!kept.add(&refused(0)));
         let added = (0..2 * REFUSED_REQUESTS).filter(|number| kept.add(&refused(*number))).count();

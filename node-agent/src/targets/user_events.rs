@@ -237,19 +237,17 @@ mod tests {
 
     use super::*;
 
+    fn shape(id: u32) -> Shape {
+        let source = Identifier::try_from(USER_SUPPLIED).unwrap();
+        Shape { id: ShapeId(id), job: None, source, period: Period::SECOND, columns: Vec::new() }
+    }
+
     #[test]
     fn marks_values_and_series_are_bounded() {
         let mut events = UserEvents::default();
         assert_eq!((0..20_000).filter(|_| events.take_mark(1).is_ok()).count(), 10_000);
         assert_eq!((0..9_000).filter(|_| events.take_value(1).is_ok()).count(), 5_000);
         assert_eq!(events.take_mark(1), Err(AnnotateError::TooFast { per_second: 10 }));
-        let shape = |id| Shape {
-            id: ShapeId(id),
-            job: None,
-            source: Identifier::try_from(USER_SUPPLIED).unwrap(),
-            period: Period::SECOND,
-            columns: Vec::new(),
-        };
         let name = |number: u32| (format!("user.m{number}"), Labels::default());
         for number in 0..300 {
             let made = events.shape(name(number), true, || shape(number));
@@ -265,17 +263,9 @@ mod tests {
     #[test]
     fn regions_are_bounded_and_the_last_sums_have_a_budget_of_their_own() {
         let mut events = UserEvents::default();
-        let taken = |events: &mut UserEvents, is_last| {
-            (0..1_000).filter(|_| events.take_regions(100, is_last, 1).is_ok()).count()
-        };
-        assert_eq!((taken(&mut events, false), taken(&mut events, true)), (40, 81));
-        let shape = |id| Shape {
-            id: ShapeId(id),
-            job: None,
-            source: Identifier::try_from(USER_SUPPLIED).unwrap(),
-            period: Period::SECOND,
-            columns: Vec::new(),
-        };
+        let taken = [false, true]
+            .map(|is_last| (0..1_000).filter(|_| events.take_regions(100, is_last, 1).is_ok()).count());
+        assert_eq!(taken, [40, 81]);
         let of = |number: u32| Labels::new(vec![("region".to_owned(), number.to_string())]).unwrap();
         let made = (0..5_000).filter(|number| events.region_shape(&of(*number), || shape(*number)).is_ok());
         assert_eq!(made.count(), 4_096);
@@ -285,9 +275,10 @@ mod tests {
 
     #[test]
     fn the_names_of_a_user_are_bounded_over_all_jobs() {
-        let of = |uid| Principal { uid, administrator: uid == 0 };
         let mut names = UserNames::default();
-        let mut note = |uid, number: u32, now_ns| names.note(of(uid), &format!("user.m{number}"), now_ns);
+        let mut note = |uid, number: u32, now_ns| {
+            names.note(Principal { uid, administrator: uid == 0 }, &format!("user.m{number}"), now_ns)
+        };
         for number in 0..2_000 {
             assert_eq!(note(7, number, 5).is_ok(), number < 1_024, "{number}");
             assert_eq!(note(0, number, 5), Ok(()));

@@ -50,11 +50,13 @@ fn with_files(files: &[(&str, &str)]) -> BTreeMap<String, Vec<String>> {
         fs::write(path, format!("{text}\n")).unwrap();
     }
     let (opened, _) = open(root.path(), "node.infiniband.*");
-    let of_source = |(name, series): (&str, std::collections::BTreeSet<String>)| {
-        let names = series.into_iter().map(|name| name.replace("node.infiniband.", ""));
-        (name.replace("sys/class/infiniband/", ""), names.collect())
-    };
-    threaded(&opened).into_iter().map(of_source).collect()
+    threaded(&opened)
+        .into_iter()
+        .map(|(name, series)| {
+            let names = series.into_iter().map(|name| name.replace("node.infiniband.", ""));
+            (name.replace("sys/class/infiniband/", ""), names.collect())
+        })
+        .collect()
 }
 
 #[test]

@@ -42,9 +42,10 @@ pub(crate) fn open(root: &Path, selector: &str) -> (Vec<Opened>, Vec<Unavailable
 /// Names of the sources that a thread reads, each with its series.
 pub(crate) fn threaded(opened: &[Opened]) -> BTreeMap<&str, BTreeSet<String>> {
     let threaded = opened.iter().filter(|opened| matches!(opened.source, Source::Threaded(_)));
-    let series = |opened: &Opened| {
+    let named = threaded.map(|opened| {
         let slots = opened.source.slots().iter();
-        slots.map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels)).collect()
-    };
-    threaded.map(|opened| (opened.name.as_str(), series(opened))).collect()
+        let series = slots.map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels));
+        (opened.name.as_str(), series.collect())
+    });
+    named.collect()
 }

@@ -25,11 +25,14 @@ fn batch(frames: u32) -> (DeliverySession, SpoolBatch) {
 }
 
 fn numbers(segment: &Segment) -> Vec<u64> {
-    let number = |restored: &Restored| match restored {
-        Restored::Frame(number, ..) => *number,
-        Restored::Skipped(..) => panic!("a note"),
-    };
-    segment.restored.iter().map(number).collect()
+    segment
+        .restored
+        .iter()
+        .map(|restored| match restored {
+            Restored::Frame(number, ..) => *number,
+            Restored::Skipped(..) => panic!("a note"),
+        })
+        .collect()
 }
 
 fn the_file(directory: &Path) -> PathBuf {
@@ -63,11 +66,13 @@ fn a_flipped_bit_is_detected() {
         // Either one record is damaged, or all from one on are cut off; the others are unchanged.
         assert!(read.damaged == 1 && read.cut_bytes == 0 || read.damaged == 0 && read.cut_bytes > 0, "{bit}");
         for restored in &read.restored {
-            let same = |other: &Restored| match (restored, other) {
-                (Restored::Frame(a, of_a, ..), Restored::Frame(b, of_b, ..)) => a == b && of_a == of_b,
-                (Restored::Frame(..) | Restored::Skipped(..), _) => false,
-            };
-            assert!(whole.restored.iter().any(same), "{bit}");
+            assert!(
+                whole.restored.iter().any(|other| match (restored, other) {
+                    (Restored::Frame(a, of_a, ..), Restored::Frame(b, of_b, ..)) => a == b && of_a == of_b,
+                    (Restored::Frame(..) | Restored::Skipped(..), _) => false,
+                }),
+                "{bit}"
+            );
         }
     }
 }

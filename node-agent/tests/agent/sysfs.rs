@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use polymeter_agent::sources::{Opened, Source};
+use polymeter_agent::sources::{Opened, Outcome, Source};
 use polymeter_service::clock;
 
 use crate::machine::{copy_tree, machine, open, threaded};
@@ -20,6 +20,11 @@ fn sensors_have_a_label_for_each_wildcard() {
     assert_eq!(all, expected.map(|labels| format!("node.hwmon.temperature{{{labels}}}")).into());
 }
 
+fn read(watch: &mut Opened) -> Outcome {
+    let (mut buffer, mut reading) = Default::default();
+    watch.source.read(&mut buffer, &mut reading)
+}
+
 #[test]
 fn a_device_that_is_added_later_is_noticed() {
     let root = machine("");
@@ -28,13 +33,9 @@ fn a_device_that_is_added_later_is_noticed() {
     assert_eq!(unavailable[0].to_string(), "node.infiniband.receive.bytes: this node has no such device");
     let [mut watch] = <[Opened; 1]>::try_from(opened).unwrap();
     assert!(watch.source.slots().is_empty());
-    let mut read = || {
-        let (mut buffer, mut reading) = Default::default();
-        watch.source.read(&mut buffer, &mut reading)
-    };
-    assert_eq!(read(), polymeter_agent::sources::Outcome::Read);
+    assert_eq!(read(&mut watch), Outcome::Read);
     copy_tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs"), root.path());
-    assert_eq!(read(), polymeter_agent::sources::Outcome::Changed);
+    assert_eq!(read(&mut watch), Outcome::Changed);
 }
 
 #[test]
@@ -45,13 +46,9 @@ fn a_file_without_wildcards_that_appears_later_is_noticed() {
     let (opened, unavailable) = open(root.path(), "node.load1");
     assert_eq!(unavailable.len(), 1);
     let [mut watch] = <[Opened; 1]>::try_from(opened).unwrap();
-    let mut read = || {
-        let (mut buffer, mut reading) = Default::default();
-        watch.source.read(&mut buffer, &mut reading)
-    };
-    assert_eq!(read(), polymeter_agent::sources::Outcome::Read);
+    assert_eq!(read(&mut watch), Outcome::Read);
     fs::write(&file, "").unwrap();
-    assert_eq!(read(), polymeter_agent::sources::Outcome::Changed);
+    assert_eq!(read(&mut watch), Outcome::Changed);
     // It is there, and cannot be read yet.
     let (opened, unavailable) = open(root.path(), "node.load1");
     assert!(opened.is_empty() && unavailable[0].may_recover, "{unavailable:?}");

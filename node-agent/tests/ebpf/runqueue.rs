@@ -38,11 +38,14 @@ struct Waits {
 
 fn read(opened: &mut Opened) -> Waits {
     let values = values(opened);
-    let is_bucket = |name: &str| name.starts_with("runqueue.wait.bucket{le=");
     let waits = Waits {
         time_ns: value(&values, "runqueue.wait.time"),
         count: value(&values, "runqueue.wait.count"),
-        buckets: values.iter().filter(|(name, _)| is_bucket(name)).map(|(_, value)| *value).collect(),
+        buckets: values
+            .iter()
+            .filter(|(name, _)| name.starts_with("runqueue.wait.bucket{le="))
+            .map(|(_, value)| *value)
+            .collect(),
     };
     assert_eq!(waits.buckets.len(), 11, "{values:?}");
     // Each limit includes those below it.

@@ -25,15 +25,17 @@ const VFS: &str = "vfs.*";
 /// `read.bucket{le=1}`.
 fn on(opened: &mut Opened, directory: &Path) -> BTreeMap<String, u64> {
     let device = fs::metadata(directory).unwrap().dev();
-    let of_mount = |(name, value): (String, u64)| {
-        let (metric, labels) = name.strip_prefix("vfs.")?.strip_suffix('}')?.split_once('{')?;
-        let (le, mount) = labels.split_once("mount=")?;
-        let is_it = fs::metadata(mount).is_ok_and(|metadata| metadata.dev() == device);
-        let le = le.trim_end_matches(',');
-        let name = if le.is_empty() { metric.to_owned() } else { format!("{metric}{{{le}}}") };
-        is_it.then_some((name, value))
-    };
-    values(opened).into_iter().filter_map(of_mount).collect()
+    values(opened)
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let (metric, labels) = name.strip_prefix("vfs.")?.strip_suffix('}')?.split_once('{')?;
+            let (le, mount) = labels.split_once("mount=")?;
+            let is_it = fs::metadata(mount).is_ok_and(|metadata| metadata.dev() == device);
+            let le = le.trim_end_matches(',');
+            let name = if le.is_empty() { metric.to_owned() } else { format!("{metric}{{{le}}}") };
+            is_it.then_some((name, value))
+        })
+        .collect()
 }
 
 fn start(cgroup: &Path) -> Process {

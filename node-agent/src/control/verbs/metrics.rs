@@ -19,8 +19,10 @@ impl Execute for MetricsRequest {
     }
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let request = |reply| SupervisorRequest::Metrics(handler.principal, job.clone(), reply);
-        let metrics = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+        let metrics = handler
+            .ask(|reply| SupervisorRequest::Metrics(handler.principal, job.clone(), reply))
+            .await?
+            .map_err(|error| handler.denied(job.as_ref(), error))?;
         Ok(Answer::Metrics(MetricsAnswer { metrics: metrics.into_iter().map(line).collect() }))
     }
 }

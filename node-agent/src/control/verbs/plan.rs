@@ -10,8 +10,9 @@ use polymeter_proto::step_level::StepLevel;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::in_force::InForce;
+use crate::plan::Release;
 use crate::principal::Principal;
-use crate::request::{JobView, RefusedRequest};
+use crate::request::JobView;
 
 impl Execute for PlanRequest {
     type Spec = Option<Identifier>;
@@ -26,31 +27,35 @@ impl Execute for PlanRequest {
 }
 
 pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
-    let released = |metric: &str| {
-        let is_of_hardware = catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
-        view.release.filter(|_| is_of_hardware).map(|release| release.reason())
-    };
-    let line = |level: Option<StepLevel>, (metric, in_force): &(String, InForce)| PlanLine {
-        metric: metric.clone(),
+    let whole = view.plan.iter().map(|planned| (None, planned));
+    let of_steps = view.step_plans.iter().map(|(level, planned)| (Some(*level), planned));
+    let planned = whole.chain(of_steps);
+    let refused = view.refused.iter().map(|part| RefusedLine {
+        request: part.request.to_string(),
+        period: part.period.map(|period| period.to_string()),
+        reason: part.reason.to_string(),
+    });
+    PlanAnswer {
+        plan: planned
+            .map(|(level, (metric, in_force))| line(view.release, level, metric, in_force))
+            .collect(),
+        unavailable: view.unavailable.clone(),
+        refused: refused.collect(),
+    }
+}
+
+fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_force: &InForce) -> PlanLine {
+    let is_of_hardware = catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
+    let released = release.filter(|_| is_of_hardware).map(|release| release.reason());
+    PlanLine {
+        metric: metric.to_owned(),
         level,
         period: in_force.period.to_string(),
         cause: in_force.cause.as_str().to_owned(),
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
         requested: in_force.requested.map(|period| period.to_string()),
-        reason: released(metric).or_else(|| in_force.reason()),
+        reason: released.or_else(|| in_force.reason()),
         input_of: in_force.input_of.iter().map(|derived| (*derived).to_owned()).collect(),
-    };
-    let refused = |part: &RefusedRequest| RefusedLine {
-        request: part.request.to_string(),
-        period: part.period.map(|period| period.to_string()),
-        reason: part.reason.to_string(),
-    };
-    let whole = view.plan.iter().map(|planned| line(None, planned));
-    let of_steps = view.step_plans.iter().map(|(level, planned)| line(Some(*level), planned));
-    PlanAnswer {
-        plan: whole.chain(of_steps).collect(),
-        unavailable: view.unavailable.clone(),
-        refused: view.refused.iter().map(refused).collect(),
     }
 }

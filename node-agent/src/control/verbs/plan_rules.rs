@@ -18,11 +18,13 @@ pub(super) fn rules(field: &str, plan: &PlanFields) -> Result<Vec<Rule>, Refusal
 /// Parses metrics that may not be switched off.
 pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
     let off = "a lease cannot switch a metric off; give a period";
-    let metric = |Rule { selector, period }: Rule| match period {
-        Some(period) => Ok((selector, period)),
-        None => Err(invalid(field, &off)),
-    };
-    rules(field, plan)?.into_iter().map(metric).collect()
+    rules(field, plan)?
+        .into_iter()
+        .map(|Rule { selector, period }| match period {
+            Some(period) => Ok((selector, period)),
+            None => Err(invalid(field, &off)),
+        })
+        .collect()
 }
 
 /// Refuses the level of steps or tasks in a request for the node.

@@ -16,8 +16,10 @@ impl Execute for PmuResumeRequest {
     }
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let request = |reply| SupervisorRequest::Resume(handler.principal, job.clone(), reply);
-        let ended = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+        let ended = handler
+            .ask(|reply| SupervisorRequest::Resume(handler.principal, job.clone(), reply))
+            .await?
+            .map_err(|error| handler.denied(job.as_ref(), error))?;
         Ok(Answer::Reset(ResetAnswer { ended }))
     }
 }

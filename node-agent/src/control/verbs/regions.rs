@@ -18,8 +18,8 @@ impl Execute for RegionsRequest {
         if self.regions.len() > REGIONS {
             return Err(invalid("regions", &format!("more than {REGIONS} regions")));
         }
-        let of_process = |region| spec_of(region, self.process, self.rank);
-        let regions: Result<Vec<RegionSpec>, _> = self.regions.into_iter().map(of_process).collect();
+        let regions: Result<Vec<RegionSpec>, _> =
+            self.regions.into_iter().map(|region| spec_of(region, self.process, self.rank)).collect();
         Ok(RegionsSpec {
             principal,
             job_id: identifier("job", &self.job)?,

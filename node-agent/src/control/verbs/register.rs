@@ -1,6 +1,6 @@
 //! `register`: a job that discovery does not find by itself.
 
-use std::path::{Component, PathBuf};
+use std::path::Component;
 
 use polymeter_proto::control::{
     Answer, Refusal, RegisterRequest, RegisteredAnswer, identifier, invalid, optional_identifier,
@@ -18,10 +18,11 @@ impl Execute for RegisterRequest {
     type Spec = JobSpec;
 
     fn parse(self, _: Principal) -> Result<JobSpec, Refusal> {
-        let is_refused = |path: &&PathBuf| {
-            !path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
-        };
-        if let Some(path) = self.cgroups.iter().find(is_refused) {
+        if let Some(path) = self
+            .cgroups
+            .iter()
+            .find(|path| !path.is_absolute() || path.components().any(|part| part == Component::ParentDir))
+        {
             let message =
                 format!("`{}` is not valid: expected an absolute path without `..`", path.display());
             return Err(invalid("cgroups", &message));

@@ -21,8 +21,10 @@ impl Execute for ResetRequest {
     }
 
     async fn execute((job, level): Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let request = |reply| SupervisorRequest::Reset(handler.principal, job.clone(), level, reply);
-        let ended = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+        let ended = handler
+            .ask(|reply| SupervisorRequest::Reset(handler.principal, job.clone(), level, reply))
+            .await?
+            .map_err(|error| handler.denied(job.as_ref(), error))?;
         Ok(Answer::Reset(ResetAnswer { ended }))
     }
 }

@@ -14,9 +14,7 @@ use super::plan_rules::leased_metrics;
 use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{
-    LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest,
-};
+use crate::request::{RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest};
 
 /// Longest list of GPUs: more than the UUIDs of 64 MIG devices.
 const GPU_DEVICES_BYTES: usize = 4096;
@@ -70,25 +68,22 @@ impl Execute for StartRequest {
             Some(Ok(granted)) => (Some(granted), refused),
             Some(Err(error)) => (None, Some(lease::refuse(handler, Some(&job), &error))),
         };
-        let periods = |granted: LeaseGrant| {
-            granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
-        };
-        Ok(Answer::Started(StartedAnswer { granted: granted.map(periods), refused: refused.map(Box::new) }))
+        Ok(Answer::Started(StartedAnswer {
+            granted: granted.map(|granted| {
+                granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
+            }),
+            refused: refused.map(Box::new),
+        }))
     }
 }
 
 fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
-    let is_valid = |list: &String| {
-        let is_listed =
-            |letter: char| letter.is_ascii_alphanumeric() || [',', '-', '/', ':'].contains(&letter);
-        list.len() <= GPU_DEVICES_BYTES && list.chars().all(is_listed)
-    };
-    match list {
-        Some(list) if !is_valid(&list) => {
-            Err(invalid("gpu_devices", &"expected numbers or UUIDs such as `0,1`"))
-        }
-        list => Ok(list.filter(|list| !list.is_empty()).map(Arc::from)),
+    let Some(list) = list.filter(|list| !list.is_empty()) else { return Ok(None) };
+    let is_listed = list.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",-/:".contains(&byte));
+    if !is_listed || list.len() > GPU_DEVICES_BYTES {
+        return Err(invalid("gpu_devices", &"expected numbers or UUIDs such as `0,1`"));
     }
+    Ok(Some(Arc::from(list)))
 }
 
 /// Owner's plans: for the job as a whole, its steps and its tasks.
@@ -102,17 +97,19 @@ fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields
 
 fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
     let wanted = plans(start).into_iter().filter(|(_, _, plan)| !plan.is_empty());
-    let request = |(level, field, plan)| {
-        let duration_us = duration_us("for", start.duration.as_deref())?;
-        Ok(SamplingRequest { level, metrics: leased_metrics(field, plan)?, duration_us })
-    };
-    wanted.map(request).collect()
+    wanted
+        .map(|(level, field, plan)| {
+            let duration_us = duration_us("for", start.duration.as_deref())?;
+            Ok(SamplingRequest { level, metrics: leased_metrics(field, plan)?, duration_us })
+        })
+        .collect()
 }
 
 fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal> {
-    let release = |duration_us| SubmittedRelease { duration_us };
-    let wanted = start.pmu_release.then(|| duration_us("for", start.duration.as_deref()).map(release));
-    wanted.transpose()
+    if !start.pmu_release {
+        return Ok(None);
+    }
+    Ok(Some(SubmittedRelease { duration_us: duration_us("for", start.duration.as_deref())? }))
 }
 
 fn as_written(start: &StartRequest) -> Text {

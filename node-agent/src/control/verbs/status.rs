@@ -125,20 +125,20 @@ mod tests {
 
     #[test]
     fn a_user_learns_nothing_about_jobs_of_others() {
-        let source = |due, late| SourceStatus {
+        let sources = [(10, 1), (5, 0)].map(|(due, late)| SourceStatus {
             name: "cpu.stat".to_owned(),
             tally: Tally { due, taken: due, late, ..Tally::default() },
             reads: due,
             read_mean_ns: 0,
             read_max_ns: 0,
-        };
+        });
         let own = SubjectStatus {
             job: Some("7".to_owned()),
             uid: Some(1000),
             user: None,
             started_us: None,
             cgroups: Vec::new(),
-            sources: vec![source(10, 1), source(5, 0)],
+            sources: sources.into(),
             unavailable: Vec::new(),
         };
         // The agent with few jobs of others, and with many.

@@ -77,6 +77,17 @@ impl Entry {
         !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
     }
 
+    /// True for a note that counts no losses, which may be extended even if it was sent. A note on the disk
+    /// may not.
+    pub(super) fn may_grow(&self) -> bool {
+        match &self.what {
+            What::Skipped { losses, reason: SkipReason::AlreadyAcknowledged } => {
+                self.segment.is_none() && losses.is_empty()
+            }
+            What::Skipped { .. } | What::Frame { .. } | What::Spilled => false,
+        }
+    }
+
     pub(super) const fn weight(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),

@@ -264,15 +264,8 @@ impl Outbox {
 
     /// Puts an acknowledged entry before all others.
     fn push_front(&mut self, entry: Entry) {
-        let is_uncounted = |entry: &Entry| match &entry.what {
-            What::Skipped { losses, reason: SkipReason::AlreadyAcknowledged } => {
-                entry.segment.is_none() && losses.is_empty()
-            }
-            What::Skipped { .. } | What::Frame { .. } | What::Spilled => false,
-        };
-        // A note that counts no losses may be extended although it was sent; a note on the disk may not.
-        if let Some(next) = self.entries.front_mut().filter(|next| is_uncounted(next))
-            && is_uncounted(&entry)
+        if let Some(next) = self.entries.front_mut().filter(|next| next.may_grow())
+            && entry.may_grow()
         {
             next.first = entry.first;
             return;

@@ -76,17 +76,14 @@ impl Outbox {
     /// Takes the entries that were read back from `segment`, in order. Damaged frames become a note. Returns
     /// how many were damaged.
     pub fn restored(&mut self, segment: u64, restored: Vec<Restored>) -> u64 {
-        let is_it = |entry: &Entry| entry.segment == Some(segment) && matches!(entry.what, What::Spilled);
-        let Some(position) = self.entries.iter().position(is_it) else { return 0 };
+        let position = self
+            .entries
+            .iter()
+            .position(|entry| entry.segment == Some(segment) && matches!(entry.what, What::Spilled));
+        let Some(position) = position else { return 0 };
         let Some(Entry { first, last, .. }) = self.entries.remove(position) else { return 0 };
         let mut entries = Vec::new();
         let (mut next, mut count) = (first, 0);
-        let missing = |first, last| Entry {
-            first,
-            last,
-            segment: Some(segment),
-            what: What::Skipped { losses: LostSamples::default(), reason: SkipReason::Damaged },
-        };
         for restored in restored {
             let (begin, end) = (restored.first(), restored.last());
             // Skips entries that were acknowledged meanwhile, and those that do not belong to the segment.
@@ -94,7 +91,7 @@ impl Outbox {
                 continue;
             }
             if begin > next {
-                entries.push(missing(next, begin - 1));
+                entries.push(damaged(segment, next, begin - 1));
                 count += begin - next;
             }
             let what = match restored {
@@ -108,7 +105,7 @@ impl Outbox {
             next = end + 1;
         }
         if next <= last {
-            entries.push(missing(next, last));
+            entries.push(damaged(segment, next, last));
             count += last + 1 - next;
         }
         let behind = self.entries.split_off(position);
@@ -116,4 +113,9 @@ impl Outbox {
         self.entries.extend(behind);
         count
     }
+}
+
+fn damaged(segment: u64, first: u64, last: u64) -> Entry {
+    let what = What::Skipped { losses: LostSamples::default(), reason: SkipReason::Damaged };
+    Entry { first, last, segment: Some(segment), what }
 }

@@ -187,10 +187,11 @@ fn a_frame_larger_than_the_outbox_is_noted_too() {
 }
 
 fn restored(frames: std::ops::RangeInclusive<u64>) -> Vec<Restored> {
-    let frame = |frame: u64| {
-        Restored::Frame(frame, vec![u8::try_from(frame).unwrap(); 10], summary(frame, 0), Vec::new())
-    };
-    frames.map(frame).collect()
+    frames
+        .map(|frame| {
+            Restored::Frame(frame, vec![u8::try_from(frame).unwrap(); 10], summary(frame, 0), Vec::new())
+        })
+        .collect()
 }
 
 /// Spills all that can be spilled into the segment that its first number names.

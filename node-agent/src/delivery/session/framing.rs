@@ -80,12 +80,12 @@ impl DeliverySession {
         }
         bytes.shrink_to_fit();
         for record in &records {
-            let is_of = |job: JobHandle| record.job.as_ref().is_some_and(|of| of.handle == job);
             let is_end = matches!(
                 record.event,
                 Event::JobEnded { .. } | Event::JobFacts(JobFactsUpdate { is_over: true, .. })
             );
-            let ends = self.retiring.iter().any(|(job, _)| is_of(*job));
+            let ends =
+                self.retiring.iter().any(|(job, _)| record.job.as_ref().is_some_and(|of| of.handle == *job));
             if let Some(job) = record.job.as_ref().filter(|_| is_end || ends) {
                 self.retire_after(job.handle, sequence);
             }

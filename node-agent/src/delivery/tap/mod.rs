@@ -113,13 +113,12 @@ impl Watcher {
         for shape in batch.shapes() {
             let columns = self.choose(shape);
             let begin = excerpts.len();
-            let excerpt = |column: &usize| Excerpt {
+            excerpts.extend(columns.iter().map(|column| Excerpt {
                 shape: Arc::clone(shape),
                 column: *column,
                 times_us: Vec::new(),
                 values: Vec::new(),
-            };
-            excerpts.extend(columns.iter().map(excerpt));
+            }));
             wanted.push((begin, columns));
         }
         for row in batch.recorded() {

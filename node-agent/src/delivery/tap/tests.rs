@@ -9,6 +9,12 @@ use polymeter_proto::series::{
 
 use super::*;
 
+fn column(number: u32, name: &str) -> Column {
+    let name = MetricName::new(name.to_owned()).unwrap();
+    let metric = MetricDescriptor { name, unit: Unit::Count, kind: Kind::Gauge, number: Number::Signed };
+    Column { series: SeriesId(number), metric: (MetricId(number), metric), labels: Labels::default() }
+}
+
 fn shape(job: u32, metrics: &[&str]) -> Arc<Shape> {
     let descriptor = JobDescriptor {
         job_id: Identifier::try_from("x").unwrap(),
@@ -17,25 +23,12 @@ fn shape(job: u32, metrics: &[&str]) -> Arc<Shape> {
         owner: None,
         started_us: 0,
     };
-    let column = |(number, name): (u32, &&str)| Column {
-        series: SeriesId(number),
-        metric: (
-            MetricId(number),
-            MetricDescriptor {
-                name: MetricName::new((*name).to_owned()).unwrap(),
-                unit: Unit::Count,
-                kind: Kind::Gauge,
-                number: Number::Signed,
-            },
-        ),
-        labels: Labels::default(),
-    };
     Arc::new(Shape {
         id: ShapeId(1),
         source: Identifier::try_from("s").unwrap(),
         job: Some(Arc::new(Job { handle: JobHandle(job), descriptor })),
         period: Period::SECOND,
-        columns: (0..).zip(metrics).map(column).collect(),
+        columns: (0..).zip(metrics).map(|(number, name)| column(number, name)).collect(),
     })
 }
 
@@ -44,9 +37,10 @@ fn batch(shapes: &[Arc<Shape>], rows: i64) -> Batch {
     for shape in shapes {
         let index = batch.add_shape(shape);
         for time_us in 0..rows {
-            let value = |column: usize| (column == 0 || time_us > 0).then_some(u64::MAX);
             let instant = Instant { deadline: None, time_us };
-            batch.push(index, instant, (0..shape.columns.len()).map(value)).unwrap();
+            let columns = 0..shape.columns.len();
+            let values = columns.map(|column| (column == 0 || time_us > 0).then_some(u64::MAX));
+            batch.push(index, instant, values).unwrap();
         }
     }
     batch

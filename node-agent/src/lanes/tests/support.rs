@@ -61,8 +61,8 @@ impl Gate {
     fn pass(&self) {
         self.change(|state| state.begun += 1);
         let guard = self.state.lock().unwrap();
-        let is_held = |state: &mut GateState| state.is_closed && state.let_through == 0;
-        let mut guard = self.changed.wait_while(guard, is_held).unwrap();
+        let mut guard =
+            self.changed.wait_while(guard, |state| state.is_closed && state.let_through == 0).unwrap();
         guard.let_through = guard.let_through.saturating_sub(1);
     }
 
@@ -252,8 +252,8 @@ impl Running {
         let channels = Arc::new(Channels::new().unwrap());
         let for_sampler = Arc::clone(&channels);
         let flush = "20ms".parse().unwrap();
-        let sampler = move || Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run();
-        let thread = std::thread::spawn(sampler);
+        let thread =
+            std::thread::spawn(move || Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run());
         Self { channels, thread, received: Received::default(), check: |_| () }
     }
 

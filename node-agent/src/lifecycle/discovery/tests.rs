@@ -200,8 +200,9 @@ fn events_alone_lead_to_every_job() {
                 }
             }
         });
-        let is_complete = |found: &FoundJob| found.cgroups.directories().len() == HIERARCHIES.len();
-        while found.values().filter(|found| is_complete(found)).count() < JOBS as usize {
+        while found.values().filter(|found| found.cgroups.directories().len() == HIERARCHIES.len()).count()
+            < JOBS as usize
+        {
             if wait_for_change(&mut discovery) {
                 found = discovery.walk(0);
             }

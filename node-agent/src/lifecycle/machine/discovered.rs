@@ -100,10 +100,9 @@ impl Lifecycle {
             self.found_again(targets, &job_id, found, now, out);
             return;
         }
-        let has_place = |target: &TrackedTarget| target.found_at.as_ref() == Some(&found.relative);
         if found.captured.is_sluid {
             // The job was tracked by its SLUID; now its id is known.
-            for key in targets.keys_where(has_place) {
+            for key in targets.keys_where(|target| target.found_at.as_ref() == Some(&found.relative)) {
                 self.end(targets, &key, now, out);
             }
         }

@@ -71,8 +71,11 @@ impl Lifecycle {
 
     /// True for a job that began after the agent, so that all requests about it were sent to this one.
     pub(crate) fn knows_from_begin(&self, target: &TrackedTarget) -> bool {
-        let is_older = |place: &PathBuf| self.older.as_ref().is_none_or(|older| older.contains(place));
-        target.job.is_some() && !target.found_at.as_ref().is_some_and(is_older)
+        target.job.is_some()
+            && !target
+                .found_at
+                .as_ref()
+                .is_some_and(|place| self.older.as_ref().is_none_or(|older| older.contains(place)))
     }
 
     pub(crate) fn start(&self, targets: &mut Targets, out: &mut Effects) {

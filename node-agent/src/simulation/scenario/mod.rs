@@ -54,11 +54,10 @@ pub(super) struct Scenario {
 
 impl Scenario {
     pub(super) fn new(mut random: Random) -> Self {
-        let rule = |(metric, period): &(&str, &str)| Rule {
-            selector: metric.parse().unwrap(),
-            period: period.parse().ok(),
-        };
-        let baseline = Layer::new(BASELINE.iter().map(rule).collect());
+        let rules = BASELINE
+            .iter()
+            .map(|(metric, period)| Rule { selector: metric.parse().unwrap(), period: period.parse().ok() });
+        let baseline = Layer::new(rules.collect());
         let steps = step_layer(random.percent(70));
         let standing = Plan { baseline, steps, ..Plan::default() };
         let limits = Limits { job_cpu_percent: 1 + random.below(5), ..Limits::default() };
@@ -205,8 +204,8 @@ impl Scenario {
             None => drop(self.core.edge.refresh_intervals.remove(word)),
         }
         for (_, target) in self.core.targets.iter() {
-            let is_meant = |name: &str| name.split('/').next_back() == Some(word);
-            let sources = target.sources.open().iter().filter(|(name, _)| is_meant(name));
+            let sources =
+                target.sources.open().iter().filter(|(name, _)| name.split('/').next_back() == Some(word));
             sources.for_each(|(_, source)| source.stated_interval.set(interval));
         }
         done(self.core.take_intervals());

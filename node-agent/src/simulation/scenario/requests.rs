@@ -13,7 +13,7 @@ use super::job_events::sluid;
 use super::{METRICS, PERIODS, ROOT, Scenario, USERS, done};
 use crate::config::Limits;
 use crate::lifecycle::Registration;
-use crate::plan::{Layer, Lease, Plan};
+use crate::plan::{Layer, Plan};
 use crate::principal::Principal;
 use crate::request::{
     Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec, SubmittedRelease,
@@ -91,11 +91,13 @@ impl Scenario {
         let uid = *self.random.choose(&USERS);
         let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
         let level = if self.random.percent(30) { Some(StepLevel::Step) } else { None };
-        let is_ended = |lease: &&Lease| {
-            principal.can_access(Some(lease.principal.uid))
-                && level.is_none_or(|level| lease.level == Some(level))
+        let own = |target: &TrackedTarget| {
+            let own = target.plan.leases.iter().filter(|lease| {
+                principal.can_access(Some(lease.principal.uid))
+                    && level.is_none_or(|level| lease.level == Some(level))
+            });
+            own.count()
         };
-        let own = |target: &TrackedTarget| target.plan.leases.iter().filter(is_ended).count();
         let expected = self.core.targets.get(&job_id).map(own);
         if let Ok(ended) = done(self.core.reset(principal, &job_id, level)) {
             assert_eq!(Some(ended), expected, "leases that ended");

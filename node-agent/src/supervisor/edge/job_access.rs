@@ -41,10 +41,9 @@ impl NodeEdge {
                 job.directory_uid = directory.and_then(|directory| identity::directory_owner(&directory));
             }
         }
-        let has_vanished = |target: &TrackedTarget| {
+        let vanished = targets.keys_where(|target| {
             target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
-        };
-        let vanished = targets.keys_where(has_vanished);
+        });
         let passed_over = self.discovery.passed_over();
         Walk { found, vanished, passed_over, descriptors }
     }

@@ -84,15 +84,12 @@ impl NodeEdge {
         cpus: Vec<usize>,
         shared: Shared,
     ) -> Self {
-        let warn_of = |error: &std::io::Error| {
-            warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
-        };
         // Before any job is sampled, so that no RMID is missing.
         remove_resctrl_groups(&mounts);
         Self {
             shared,
             discovery: discovery(config, &mounts),
-            exit_events: ExitEvents::new().inspect_err(warn_of).ok(),
+            exit_events: exit_events(),
             owner_lookups: OwnerLookups::new(NAME_SERVICE),
             ids: SessionIds::default(),
             mounts,
@@ -224,8 +221,7 @@ impl Edge for NodeEdge {
     }
 
     fn has_other_files(&mut self, target: &mut TrackedTarget, wanted: &[Definition]) -> bool {
-        let missing = |definition: &Definition| target.sources.may_find(&definition.name());
-        let is_missing = wanted.iter().any(missing);
+        let is_missing = wanted.iter().any(|definition| target.sources.may_find(&definition.name()));
         look_for_files(target, clock::monotonic_ns()) || is_missing
     }
 
@@ -387,6 +383,18 @@ fn look_for_files(target: &mut TrackedTarget, now_ns: u64) -> bool {
         target.sources.reopen_soon(step.as_ref().map(|step| step.name.as_str()), now_ns);
     }
     !changed_steps.is_empty()
+}
+
+fn exit_events() -> Option<ExitEvents> {
+    let error = match ExitEvents::new() {
+        Ok(events) => return Some(events),
+        Err(error) => error,
+    };
+    warn!(
+        %error,
+        "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded"
+    );
+    None
 }
 
 fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {

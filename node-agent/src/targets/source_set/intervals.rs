@@ -6,7 +6,6 @@ use polymeter_proto::period::Period;
 use polymeter_proto::step_level::StepLevel;
 
 use super::SourceSet;
-use crate::targets::open_source::OpenSource;
 
 impl SourceSet {
     pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
@@ -19,8 +18,10 @@ impl SourceSet {
         level: Option<StepLevel>,
     ) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
         let mut sampled: BTreeMap<String, Vec<(&str, Option<Period>)>> = BTreeMap::new();
-        let is_wanted = |source: &OpenSource| source.step.as_ref().map(|step| step.level) == level;
-        for (name, source) in self.open().iter().filter(|(_, source)| is_wanted(source)) {
+        for (name, source) in self.open() {
+            if source.step.as_ref().map(|step| step.level) != level {
+                continue;
+            }
             for slot in &source.slots {
                 let sources = sampled.entry(slot.definition.name()).or_default();
                 let entry = (name.as_str(), source.refresh_interval);

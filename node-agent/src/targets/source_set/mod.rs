@@ -218,8 +218,12 @@ impl SourceSet {
         self.regroup(ids, owner, kept, &mut changes);
         self.replace(ids, owner, opened, former, is_anew, &mut changes);
         let now_sampled = self.sampled_names();
-        let is_of_opening = |(metric, reason): &&(String, String)| !is_perf(metric) && !hung.contains(reason);
-        let missing = self.unavailable.iter().filter(is_of_opening).cloned().collect();
+        let missing = self
+            .unavailable
+            .iter()
+            .filter(|(metric, reason)| !is_perf(metric) && !hung.contains(reason))
+            .cloned()
+            .collect();
         changes.missing = self.reopening.note_missing(&missing, &sampled, &now_sampled);
         changes
     }
@@ -269,8 +273,7 @@ impl SourceSet {
         if is_anew {
             self.dormant.retain(|dormant| dormant.step.is_some());
         }
-        let is_kept = |dormant: &Opened| is_anew || dormant.step.is_some();
-        self.dormant.extend(dormant.into_iter().filter(is_kept));
+        self.dormant.extend(dormant.into_iter().filter(|dormant| is_anew || dormant.step.is_some()));
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for Opened { name, source, step, below, devices } in awake {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
@@ -286,9 +289,8 @@ impl SourceSet {
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            let in_series = |slot: &Slot| devices.in_series(slot);
-            let active =
-                active.with_progress(|slot| self.progress_of(in_series(slot).as_ref().unwrap_or(slot)));
+            let active = active
+                .with_progress(|slot| self.progress_of(devices.in_series(slot).as_ref().unwrap_or(slot)));
             let active = active.with_cpu_account(owner.job.map(|_| Arc::clone(&self.cpu_account)));
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
@@ -311,8 +313,9 @@ impl SourceSet {
         name: &Identifier,
         source: &OpenSource,
     ) -> Vec<Group> {
-        let period = |metric: &str| source.period(owner.plan, metric);
-        ids.series.groups(owner.job, name, &mut self.series, &source.slots, period)
+        ids.series.groups(owner.job, name, &mut self.series, &source.slots, |metric| {
+            source.period(owner.plan, metric)
+        })
     }
 
     /// Last value of the counter of a slot, from which each source of the series continues.

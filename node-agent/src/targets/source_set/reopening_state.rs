@@ -28,8 +28,9 @@ impl Reopening {
         before: &BTreeSet<String>,
         now: &BTreeSet<String>,
     ) -> Vec<(String, String)> {
-        let was_sampled = |metric: &String| before.contains(metric) || self.lost.contains(metric);
-        let lost = unavailable.iter().filter(|(metric, _)| was_sampled(metric) && !now.contains(metric));
+        let lost = unavailable.iter().filter(|(metric, _)| {
+            (before.contains(metric) || self.lost.contains(metric)) && !now.contains(metric)
+        });
         self.lost = lost.map(|(metric, _)| metric.clone()).collect();
         let missing = unavailable.iter();
         let missing = missing.filter(|(metric, _)| self.lost.contains(metric) || now.contains(metric));

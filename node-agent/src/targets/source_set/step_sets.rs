@@ -53,10 +53,9 @@ impl SourceSet {
     pub(crate) fn needs_step(&self, name: &str, definitions: &[Definition]) -> bool {
         let Some(open) = self.steps.get(name) else { return !definitions.is_empty() };
         let (perf, files) = divided(definitions);
-        let is_new = |definition: &Definition| !open.perf.contains(definition);
         open.is_stale
             || files != open.files
-            || perf.iter().any(is_new)
+            || perf.iter().any(|definition| !open.perf.contains(definition))
             || self.kept_perf(open, &perf).len() < open.perf.len()
     }
 
@@ -86,13 +85,12 @@ impl SourceSet {
             kept_perf = self.kept_perf(open, &perf);
             (first_perf_group, has_other_files) = (open.perf_groups, open.is_stale || files != open.files);
         }
-        let is_unwanted = |source_name: &str, source: &OpenSource| {
-            let is_closed =
-                if is_perf_of_step(name, source_name) { !has_wanted(source, &perf) } else { has_other_files };
-            is_closed && source.step.as_ref().is_some_and(|step| step.name == name)
-        };
         let (unwanted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.open).into_iter().partition(|(name, source)| is_unwanted(name, source));
+            std::mem::take(&mut self.open).into_iter().partition(|(source_name, source)| {
+                let is_perf = is_perf_of_step(name, source_name);
+                let is_closed = if is_perf { !has_wanted(source, &perf) } else { has_other_files };
+                is_closed && source.step.as_ref().is_some_and(|step| step.name == name)
+            });
         self.open = kept;
         stale.extend(unwanted);
         if let Some(open) = self.steps.get_mut(name) {
@@ -152,10 +150,9 @@ impl SourceSet {
         self.dormant.retain(|dormant| match &dormant.step {
             None => true,
             Some(step) => {
-                let is_anew = |opened: &Opened| {
+                let is_opened_anew = opened.iter().any(|opened| {
                     opened.step.as_ref() == Some(step) && !is_perf_of_step(&step.name, &opened.name)
-                };
-                let is_opened_anew = opened.iter().any(is_anew);
+                });
                 !is_opened_anew && self.steps.get(&step.name).is_some_and(|open| open.step == *step)
             }
         });

@@ -52,12 +52,11 @@ pub(crate) fn is_taken(fixture: &Fixture, line: &str) -> bool {
         Form::KeyedAt(key) => words.get(key),
         Form::Pairs => before_pairs.checked_sub(1).map(|last| &words[last]),
     };
-    let has_operation = |cell: Cell| {
-        form != Form::Operations || matches!(cell, Cell::Named(name) if words.get(1) == Some(&name))
-    };
-    let mut rows = fixture.wanted.iter().map(|wanted| wanted.field);
-    key.is_some_and(|key| {
-        rows.any(|field| match_row(form, key, field.row).is_some() && has_operation(field.cell))
+    let Some(key) = key else { return false };
+    fixture.wanted.iter().map(|wanted| wanted.field).any(|field| {
+        let has_operation = form != Form::Operations
+            || matches!(field.cell, Cell::Named(name) if words.get(1) == Some(&name));
+        match_row(form, key, field.row).is_some() && has_operation
     })
 }
 

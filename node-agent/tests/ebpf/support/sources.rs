@@ -48,11 +48,11 @@ pub(crate) fn values(opened: &mut Opened) -> Vec<(String, u64)> {
     let mut reading = Reading::absent(opened.source.slots().len());
     assert!(opened.source.read(&mut ReadBuffer::default(), &mut reading).has_values());
     let slots = opened.source.slots().iter().zip(reading.iter());
-    let named = |slot: &polymeter_agent::sources::Slot| match slot.labels.is_empty() {
-        true => slot.definition.name(),
-        false => format!("{}{{{}}}", slot.definition.name(), slot.labels),
-    };
-    slots.filter_map(|(slot, value)| Some((named(slot), value?))).collect()
+    let named = slots.filter_map(|(slot, value)| {
+        let labels = if slot.labels.is_empty() { String::new() } else { format!("{{{}}}", slot.labels) };
+        Some((slot.definition.name() + &labels, value?))
+    });
+    named.collect()
 }
 
 pub(crate) fn value(values: &[(String, u64)], name: &str) -> u64 {
