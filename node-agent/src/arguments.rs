@@ -1,4 +1,4 @@
-//! The command line of `polymeter-agent`.
+//! Command line of `polymeter-agent`.
 
 use std::ffi::OsString;
 use std::io;

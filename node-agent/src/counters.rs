@@ -1,8 +1,10 @@
-//! The agent's own counters, which all threads read without a lock.
+//! Agent's own counters, which all threads read without a lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::mutex::lock;
 
 /// Totals since the agent began. The sampler and the sender each write their own; all threads read.
 #[derive(Debug, Default)]
@@ -60,20 +62,20 @@ pub struct CollectorState {
 
 impl CollectorState {
     pub fn endpoint(&self) -> Arc<str> {
-        Arc::clone(&self.endpoint.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.endpoint))
     }
 
     pub(crate) fn moved(&self, endpoint: &str) {
-        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Arc::from(endpoint);
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.endpoint) = Arc::from(endpoint);
+        *lock(&self.version) = None;
     }
 
     pub fn version(&self) -> Option<Arc<str>> {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.version).clone()
     }
 
     pub(crate) fn set_version(&self, version: &str) {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(version));
+        *lock(&self.version) = Some(Arc::from(version));
     }
 
     /// Records the state of the connection, and the time at which it changed.

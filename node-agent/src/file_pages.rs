@@ -1,4 +1,4 @@
-//! The pages of the program and of its libraries. Most of them are used only at the start and when sources
+//! Pages of the program and of its libraries. Most of them are used only at the start and when sources
 //! are opened; the kernel keeps them mapped, so that they count as resident. Unmapped they stay in the page
 //! cache, from which a later use maps them again without I/O.
 

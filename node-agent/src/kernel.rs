@@ -11,11 +11,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock;
 
-/// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7).
-///
-/// # Errors
-/// Returns `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a
-/// real-time budget.
+/// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7). Fails with `EPERM`
+/// without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
 pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     // SAFETY: `sched_param` is plain integers, for which zero is a value.
     #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
@@ -109,8 +106,6 @@ const GROUPS_MOST: usize = 65_536;
 
 /// Supplementary groups of the process at the other end of a Unix socket when it connected: `SO_PEERGROUPS`,
 /// since Linux 4.13.
-///
-/// # Errors Returns an error if the kernel does not state them, or states more than there can be.
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; 64];
     loop {
@@ -141,10 +136,7 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Registers a descriptor with tokio, to wait on it.
-///
-/// # Errors
-/// Returns an error outside of a runtime with I/O, or if epoll does not accept such a descriptor.
+/// Registers a descriptor with tokio, to wait on it. Fails outside of a runtime with I/O.
 pub(crate) fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     #[expect(
         unsafe_code,

@@ -1,4 +1,4 @@
-//! The key files of an encrypted connection.
+//! Key files of an encrypted connection.
 
 use std::path::PathBuf;
 

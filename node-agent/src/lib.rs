@@ -24,6 +24,7 @@ pub mod kernel;
 pub mod keys;
 pub mod lanes;
 mod lifecycle;
+mod mutex;
 
 pub mod plan;
 pub mod principal;

@@ -1,4 +1,4 @@
-//! The rights that the configuration grants to users and groups.
+//! Rights that the configuration grants to users and groups.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! The file with the roofs of the node, which `polymeter calibrate` writes.
+//! File with the roofs of the node, which `polymeter calibrate` writes.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! The errors of an agent that does not start.
+//! Errors of an agent that does not start.
 
 use std::io;
 use std::path::PathBuf;

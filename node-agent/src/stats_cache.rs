@@ -1,12 +1,13 @@
-//! The cache of the sampler's newest reports, which the sender fills and the control requests read.
+//! Cache of the sampler's newest reports, which the sender fills and the control requests read.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::JobHandle;
 
 use crate::lanes::{ReadCost, SourceReport};
+use crate::mutex::lock;
 
 /// Reports by job and name of the source.
 type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
@@ -70,9 +71,4 @@ impl StatsCache {
         }
         times
     }
-}
-
-/// Data left behind by a panic are used as they are.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

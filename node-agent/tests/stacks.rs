@@ -654,7 +654,7 @@ fn a_storm_of_switches_costs_samples_of_its_own_only() {
     let slept = float(sampled.nanos_in("sleeps_long") / 1000) / float(elapsed_ns / 1000);
     let all = sampled.samples() + lost;
     let described = format!("{slept} of the time, {lost} of {all} lost");
-    // The sleep of the begin has no switch; in part of the time the switches are unknown.
+    // The first sleep began before the samples; where samples are lost, sleeps are unknown.
     let unknown = float(lost * 10_000) / float(elapsed_ns / 1000);
     assert!(slept < 1.05 && slept + unknown > 0.75, "{described}");
     // Three threads cannot wait for longer than there was time.

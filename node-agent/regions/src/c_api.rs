@@ -1,4 +1,4 @@
-//! The functions of `polymeter.h`.
+//! Functions of `polymeter.h`.
 
 #![expect(unsafe_code, reason = "the functions are called from C")]
 

@@ -1,4 +1,4 @@
-//! The agent and the job that the environment names.
+//! Agent and job that the environment names.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The request `regions` of the control language, as JSON.
+//! Request `regions` of the control language, as JSON.
 
 use std::fmt::Write as _;
 

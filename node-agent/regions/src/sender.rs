@@ -1,4 +1,4 @@
-//! The thread that sends the sums to the agent.
+//! Thread that sends the sums to the agent.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,11 +1,12 @@
-//! The availability of metrics for a target.
+//! Availability of metrics for a target.
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::catalogue::Scope;
 use polymeter_proto::catalogue::derived::{self, Derived, Machine, Quantity};
-use polymeter_proto::catalogue::{self, Scope};
 
 use super::pricing::ReadTimes;
+use crate::plan::is_of_hardware;
 use crate::request::{Availability, MetricView};
 use crate::sources::RELEASED;
 use crate::targets::TrackedTarget;
@@ -51,9 +52,8 @@ pub(crate) fn metrics_of(
 /// Says at hardware events that another user has reserved the counters.
 fn note_owner(all: &mut BTreeMap<String, Availability>, owner: u32) {
     for (name, availability) in all {
-        let is_of_hardware = catalogue::find(name).is_some_and(|definition| definition.is_of_hardware());
         if let Availability::From { source, .. } = availability
-            && is_of_hardware
+            && is_of_hardware(name)
         {
             source.push_str(&format!("; uid {owner} has reserved the counters by likwid.lock"));
         }

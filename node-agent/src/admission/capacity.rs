@@ -1,4 +1,4 @@
-//! The number of jobs that are tracked, bounded by the size of the table and by the file descriptors.
+//! Number of jobs that are tracked, bounded by the size of the table and by the file descriptors.
 
 use polymeter_proto::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,9 +75,9 @@ impl Capacity {
     ) -> Vec<PathBuf> {
         let tracked: BTreeSet<&PathBuf> =
             targets.iter().filter_map(|(_, target)| target.found_at.as_ref()).collect();
-        let candidate =
-            |(job, owner): (PathBuf, CgroupOwner)| Candidate { is_new: !tracked.contains(&job), job, owner };
-        left_out(found.into_iter().map(candidate).collect(), room)
+        let candidates =
+            found.into_iter().map(|(job, owner)| Candidate { is_new: !tracked.contains(&job), job, owner });
+        left_out(candidates.collect(), room)
     }
 
     /// Message about jobs that are left out: at first, at intervals, and when there are none any more. True

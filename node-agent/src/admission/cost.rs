@@ -107,7 +107,7 @@ impl Sum {
     }
 }
 
-fn micros(period: Period) -> f64 {
+pub(super) fn micros(period: Period) -> f64 {
     f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
 }
 

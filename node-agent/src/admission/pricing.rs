@@ -8,7 +8,7 @@ use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
 
 use super::calibration::Calibration;
-use super::cost::{ReadCost, STACK_DWARF_NS, STACK_NS, Sum};
+use super::cost::{ReadCost, STACK_DWARF_NS, STACK_NS, Sum, micros};
 use super::governor::Governor;
 use crate::config::Limits;
 use crate::plan::Plan;
@@ -71,7 +71,8 @@ impl Pricing {
                 let Some(period) = wanted.iter().copied().min() else { continue };
                 // Each read of the last seconds took what its samples did.
                 let measured = recent_ns.get(source).zip(current);
-                let measured_ns = measured.map(|(recent, current)| recent * ratio(current, period));
+                let measured_ns =
+                    measured.map(|(recent, current)| recent * (micros(current) / micros(period)));
                 sum.add_stacks(period, self.cpus, stack_ns, measured_ns);
                 continue;
             }
@@ -101,11 +102,6 @@ impl Pricing {
             None
         }
     }
-}
-
-fn ratio(of: Period, by: Period) -> f64 {
-    let micros = |period: Period| f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX));
-    micros(of) / micros(by)
 }
 
 /// Adds the sources that leases of steps or tasks are about to open in each of them; at least one is assumed,

@@ -1,4 +1,4 @@
-//! The cgroups of one job.
+//! Cgroups of one job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

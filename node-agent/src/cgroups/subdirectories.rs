@@ -1,4 +1,4 @@
-//! The cgroups below a cgroup.
+//! Cgroups below a cgroup.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The configuration file.
+//! Configuration file.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The keys `key` and `collector_key`.
+//! Keys `key` and `collector_key`.
 
 use polymeter_service::document::{Reporter, Section};
 

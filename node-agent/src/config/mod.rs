@@ -1,4 +1,4 @@
-//! The agent's configuration, `agent.toml`.
+//! Agent's configuration, `agent.toml`.
 
 mod file;
 mod key_settings;

@@ -3,12 +3,13 @@
 //! other user.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use polymeter_service::token_bucket::TokenBucket;
 
 use crate::clock;
+use crate::mutex::lock;
 use crate::principal::Principal;
 
 #[derive(Debug, Clone, Copy)]
@@ -120,11 +121,6 @@ impl Drop for QuotaPermit<'_> {
         // A debt outlives the last connection, so that it cannot be avoided by reconnecting.
         users.retain(|_, user| user.permits > 0 || !user.cpu.is_full(now_ns));
     }
-}
-
-/// State left behind by a panic is used as it is.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

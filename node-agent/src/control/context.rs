@@ -1,4 +1,4 @@
-//! The parts of the agent, beside the supervisor, that answers need.
+//! Parts of the agent, beside the supervisor, that answers need.
 
 use std::sync::Arc;
 

@@ -79,7 +79,7 @@ async fn execute(
     verbs::execute(request, &handler).await
 }
 
-/// Request, and the microseconds until it takes effect.
+/// Returns the request, and the microseconds until it takes effect.
 fn validate(remote: &RemoteRequest, now_us: i64) -> Result<(Request, u64), Refusal> {
     let line = remote.line.as_str().as_bytes();
     if line.len() as u64 >= LINE_BYTES {

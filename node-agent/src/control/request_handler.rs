@@ -1,4 +1,4 @@
-//! The state of one principal's requests: the principal, the supervisor, and the refusals that depend on
+//! State of one principal's requests: the principal, the supervisor, and the refusals that depend on
 //! both.
 
 use polymeter_proto::control::Refusal;
@@ -55,6 +55,15 @@ impl<'a> RequestHandler<'a> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(make(reply)).await.ok().ok_or_else(stopping)?;
         answer.await.ok().ok_or_else(stopping)
+    }
+
+    /// Asks about a job or the node, to which access may be denied.
+    pub(super) async fn ask_about<T>(
+        &self,
+        job: Option<&Identifier>,
+        make: impl FnOnce(oneshot::Sender<Result<T, AccessError>>) -> SupervisorRequest,
+    ) -> Result<T, Refusal> {
+        self.ask(make).await?.map_err(|error| self.denied(job, error))
     }
 
     pub(super) async fn view(&self) -> Result<View, Refusal> {

@@ -1,4 +1,4 @@
-//! The connections of the control socket.
+//! Connections of the control socket.
 
 use std::fs::File;
 use std::io;

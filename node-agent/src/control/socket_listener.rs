@@ -1,4 +1,4 @@
-//! The opening of the control socket, by one agent at a time.
+//! Opening of the control socket, by one agent at a time.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -1,4 +1,4 @@
-//! The execution of `watch`: samples, line by line, as they are collected.
+//! Execution of `watch`: samples, line by line, as they are collected.
 //!
 //! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses
 //! samples, and gets their number.
@@ -96,9 +96,10 @@ async fn begin<'a>(
         Refusal::new("busy", None, "too many watch streams; close one, or request more metrics in one stream")
     })?;
     let samples = handler
-        .ask(|reply| SupervisorRequest::Watch(handler.principal, job.clone(), selectors, reply))
-        .await?
-        .map_err(|error| handler.denied(job.as_ref(), error))?;
+        .ask_about(job.as_ref(), |reply| {
+            SupervisorRequest::Watch(handler.principal, job.clone(), selectors, reply)
+        })
+        .await?;
     Ok((WatchStream { handler, job, samples, progress: Progress::begin(), plan: None }, permit))
 }
 

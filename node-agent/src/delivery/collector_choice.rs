@@ -1,4 +1,4 @@
-//! The collector that is used at present, of those that the agent may deliver to.
+//! Collector that is used at present, of those that the agent may deliver to.
 
 use super::collectors::{CollectorAddress, Collectors};
 use super::failover::{Failover, Move};

@@ -71,7 +71,7 @@ impl FrameSummary {
         let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
         let span_us = times().min().zip(times().max()).unwrap_or_default();
         Self { samples: samples.collect(), span_us }
-            .with_stacks(&frame.stacks, |metric| sources.of_stacks(metric))
+            .with_stacks(&frame.stacks, |metric| sources.stacks.get(&metric).copied().unwrap_or(STACKS_KIND))
     }
 
     pub fn samples(&self) -> u64 {
@@ -112,10 +112,6 @@ impl Sources {
     pub(super) fn record(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
-    }
-
-    fn of_stacks(&self, metric: MetricId) -> &'static str {
-        self.stacks.get(&metric).copied().unwrap_or(STACKS_KIND)
     }
 
     /// None if no entry defines the shape.

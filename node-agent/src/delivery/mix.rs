@@ -1,4 +1,4 @@
-//! The mixing function of SplitMix64.
+//! Mixing function of SplitMix64.
 
 /// Difference of successive arguments with which [`mix`] is SplitMix64.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

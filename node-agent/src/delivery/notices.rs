@@ -1,4 +1,4 @@
-//! The log messages of the sender.
+//! Log messages of the sender.
 
 use polymeter_proto::units::counted;
 use tracing::{info, warn};

@@ -1,4 +1,4 @@
-//! The queues of control requests that arrive through the collector, from the sender to control, and of the
+//! Queues of control requests that arrive through the collector, from the sender to control, and of the
 //! answers on their way back. Neither side waits for the other: a request or an answer without room is
 //! dropped, and the collector reports that the node gave no answer.
 

@@ -1,4 +1,4 @@
-//! The division of the agent's CPU time among its jobs. Pure: the caller reads the clocks.
+//! Division of the agent's CPU time among its jobs. Pure: the caller reads the clocks.
 //!
 //! The CPU time since the last division, of all threads, is divided in proportion to the time that the reads
 //! of each job's sources took since then: the wake-ups, the encoding and the transmission are shared as the

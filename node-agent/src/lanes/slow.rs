@@ -1,4 +1,4 @@
-//! The deadlines of a source of the slow lane. Pure: the reading thread is elsewhere.
+//! Deadlines of a source of the slow lane. Pure: the reading thread is elsewhere.
 //!
 //! A read is requested at a deadline and finishes some time later, or never. Meanwhile deadlines pass. Of the
 //! deadlines of a group only the last waits for the values; the others are missed, and counted when they
@@ -121,14 +121,9 @@ impl SlowReads {
         !self.waiting.is_empty()
     }
 
-    /// Next group that waits for the values, and removes it.
+    /// Takes the next group that waits for the values.
     pub(super) fn next_waiting(&mut self) -> Option<Waiting> {
         self.waiting.pop()
-    }
-
-    /// Shifts the waiting groups by `by` positions, because groups were inserted before them.
-    pub(super) fn shift_groups(&mut self, by: usize) {
-        self.waiting.iter_mut().for_each(|waiting| waiting.group += by);
     }
 }
 
@@ -144,7 +139,8 @@ impl Waiting {
 
 /// Groups of a former plan that wait for a read under way.
 pub(super) fn with_retired(groups: Vec<Group>, retired: Vec<Group>, reads: &mut SlowReads) -> Vec<Group> {
-    reads.shift_groups(groups.len());
+    // They move behind the groups of the new plan.
+    reads.waiting.iter_mut().for_each(|waiting| waiting.group += groups.len());
     reads.reserve(groups.len() + retired.len());
     groups.into_iter().chain(retired).collect()
 }

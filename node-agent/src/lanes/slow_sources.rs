@@ -1,4 +1,4 @@
-//! The sampler's part of the slow lane: it requests reads, records the values of finished reads, and never
+//! Sampler's part of the slow lane: it requests reads, records the values of finished reads, and never
 //! waits for a read that hangs.
 
 use polymeter_proto::ledger::Event;
@@ -42,7 +42,7 @@ impl SlowSources {
         !self.closing.is_empty()
     }
 
-    /// Earlier of `next_ns` and the time at which a removed source is given up.
+    /// Returns the earlier of `next_ns` and the time at which a removed source is given up.
     pub(super) fn next_ns(&self, next_ns: Option<u64>) -> Option<u64> {
         self.closing.iter().map(|closing| closing.until_ns).chain(next_ns).min()
     }

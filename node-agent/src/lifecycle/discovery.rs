@@ -15,8 +15,8 @@ use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 /// Most directories that are watched. Beyond that the rescan finds new jobs.
 const WATCHES: usize = 16 * 1024;
 
-/// One of so many rescans walks even if no change was reported: a directory can appear without an event, as by
-/// a mount.
+/// One of so many rescans walks even if no change was reported: a directory can appear without an event, for
+/// example by a mount.
 const WALK_RESCANS: u32 = 10;
 
 /// How long until a rescan walks although no change was reported.
@@ -125,9 +125,13 @@ impl Discovery {
         let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
         let patterns = self.patterns.clone();
-        let begin =
-            |pattern| Begun { pattern, depth: 0, captured: Captured::default(), prefix: String::new() };
-        let begun: Vec<Begun<'_>> = patterns.iter().map(begin).collect();
+        let begun = patterns.iter().map(|pattern| Begun {
+            pattern,
+            depth: 0,
+            captured: Captured::default(),
+            prefix: String::new(),
+        });
+        let begun: Vec<Begun<'_>> = begun.collect();
         for root in &roots {
             let inode = std::fs::metadata(root).map_or(0, |root| root.ino());
             let (found, seen, owners) = (&mut found, &mut seen, &mut owners);

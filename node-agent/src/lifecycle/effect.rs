@@ -1,4 +1,4 @@
-//! The effects of jobs' life cycles.
+//! Effects of jobs' life cycles.
 
 use polymeter_proto::series::{Identifier, JobHandle};
 

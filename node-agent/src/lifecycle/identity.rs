@@ -1,4 +1,4 @@
-//! The identity of jobs, from the system: the job's number and owner from its processes.
+//! Identity of jobs, from the system: the job's number and owner from its processes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

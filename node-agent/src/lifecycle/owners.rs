@@ -1,4 +1,4 @@
-//! The owners of jobs that are unknown at first. Pure.
+//! Owners of jobs that are unknown at first. Pure.
 
 use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::Identifier;

@@ -95,6 +95,11 @@ pub(crate) fn select(machine: Machine, selector: &Selector) -> Vec<Definition> {
     selected
 }
 
+/// True for the name of a hardware event, whose counters users may release.
+pub(crate) fn is_of_hardware(name: &str) -> bool {
+    catalogue::find(name).is_some_and(|definition| definition.is_of_hardware())
+}
+
 /// True if a selector selects nothing but perf events. Only such a one selects those of steps and tasks: each
 /// takes descriptors on every CPU for every step.
 pub fn names_perf(selector: &Selector) -> bool {

@@ -16,7 +16,7 @@ use crate::principal::Principal;
 
 pub use layer::{Layer, Rule, names_perf};
 use layer::{derived_from, selects_of_steps};
-pub(crate) use layer::{select, selects};
+pub(crate) use layer::{is_of_hardware, select, selects};
 
 /// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;

@@ -1,4 +1,4 @@
-//! The denial of access to a job or the node.
+//! Denial of access to a job or the node.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {

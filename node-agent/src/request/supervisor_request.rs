@@ -1,4 +1,4 @@
-//! The requests that the supervisor handles, each with the channel of its answer.
+//! Requests that the supervisor handles, each with the channel of its answer.
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::name::Selector;

@@ -1,4 +1,4 @@
-//! The state of the node, of jobs, of their sources and metrics, as users see it.
+//! State of the node, of jobs, of their sources and metrics, as users see it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The CPU time that sampling uses.
+//! CPU time that sampling uses.
 
 use std::time::Duration;
 

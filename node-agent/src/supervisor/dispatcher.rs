@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::ledger::{Cause, Event, PlanChange};
+use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::Identifier;
 use tracing::{info, warn};
 
@@ -284,9 +284,10 @@ impl<E: Edge> Dispatcher<E> {
         let Some(target) = self.targets.get_mut(key) else { return };
         let now = self.edge.now();
         let (changes, job) = (target.plan_changes(cause, now), target.job.clone());
-        let is_of_leases =
-            |change: &&PlanChange| matches!(change.cause, Cause::Lease | Cause::LeaseEnd | Cause::Governor);
-        let count = u32::try_from(changes.iter().filter(is_of_leases).count()).unwrap_or(u32::MAX);
+        let of_leases = changes
+            .iter()
+            .filter(|change| matches!(change.cause, Cause::Lease | Cause::LeaseEnd | Cause::Governor));
+        let count = u32::try_from(of_leases.count()).unwrap_or(u32::MAX);
         target.user_events.charge_plan_changes(count, now.monotonic_ns);
         for change in changes {
             self.record(EventRecord { job: job.clone(), event: Event::PlanChange(change) }).await;

@@ -1,4 +1,4 @@
-//! The placement of the sampler's thread: on an idle CPU, or else on each CPU in turn for a moment.
+//! Placement of the sampler's thread: on an idle CPU, or else on each CPU in turn for a moment.
 //!
 //! The kernel moves a thread of real-time priority only out of the way of another (`select_task_rq_rt`,
 //! kernel/sched/rt.c). A thread with a thousand wake-ups per second interrupts the same CPU each time, even

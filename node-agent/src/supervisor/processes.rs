@@ -1,4 +1,4 @@
-//! The search for processes whose perf events are counted one by one.
+//! Search for processes whose perf events are counted one by one.
 
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};

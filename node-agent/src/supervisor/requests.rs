@@ -1,8 +1,8 @@
-//! The requests of users and schedulers, each from its check to its answer.
+//! Requests of users and schedulers, each from its check to its answer.
 
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{self, Definition, PROCESS_RANK, REGIONS, derived};
+use polymeter_proto::catalogue::{Definition, PROCESS_RANK, REGIONS, derived};
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
 use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::step_level::StepLevel;
@@ -15,6 +15,7 @@ use crate::admission::{Admission, metrics_of, released};
 use crate::cgroups::StepCounts;
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
 use crate::lifecycle::{LifecycleEffect, Registration};
+use crate::plan::is_of_hardware;
 use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, JobSpec, LeaseError, LeaseGrant, LeaseRequest, MarkSpec, MetricView,
@@ -78,9 +79,7 @@ impl<E: Edge> Dispatcher<E> {
         self.follow_releases([released(&request.job_id)]).await;
         let target = self.targets.get(&request.job_id);
         let sampled = target.into_iter().flat_map(|target| target.plan_in_force());
-        let is_of_hardware =
-            |name: &String| catalogue::find(name).is_some_and(|definition| definition.is_of_hardware());
-        let metrics = sampled.map(|(name, _)| name).filter(is_of_hardware);
+        let metrics = sampled.map(|(name, _)| name).filter(|name| is_of_hardware(name));
         Ok((until_us, metrics.collect()))
     }
 

@@ -1,4 +1,4 @@
-//! The loop of the supervisor.
+//! Loop of the supervisor.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -173,7 +173,9 @@ impl Supervisor {
                 _ = waits.rescan.tick() => self.rescan().await,
                 _ = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
-                    self.release_pages();
+                    if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
+                        file_pages::release();
+                    }
                     if self.is_idle() || self.must_begin_anew() {
                         break;
                     }
@@ -253,13 +255,6 @@ impl Supervisor {
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
             self.core.govern(used_percent).await;
-        }
-    }
-
-    /// Unmaps the pages of the program that only the start or the opening of sources has used.
-    fn release_pages(&mut self) {
-        if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
-            file_pages::release();
         }
     }
 

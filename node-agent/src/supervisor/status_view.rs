@@ -1,4 +1,4 @@
-//! The state of the tracked targets, as clients see it.
+//! State of the tracked targets, as clients see it.
 
 use polymeter_proto::step_level::StepLevel;
 

@@ -1,4 +1,4 @@
-//! The key of a target, the rights to it, and the time of an event.
+//! Key of a target, the rights to it, and the time of an event.
 
 use polymeter_proto::series::Identifier;
 

@@ -1,4 +1,4 @@
-//! The plan in force of a target, and its changes since they were last recorded in the data.
+//! Plan in force of a target, and its changes since they were last recorded in the data.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The ids of sources in the sampler. An id is reused only after the sampler has returned its source.
+//! Ids of sources in the sampler. An id is reused only after the sampler has returned its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The registry of all tracked targets.
+//! Registry of all tracked targets.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ impl Targets {
         self.job_visibility = job_visibility;
     }
 
-    /// Target, if the principal has this right to it. Every request that names a job is checked here before
-    /// any other look-up of the job. A job that the principal may not see takes the same path as one that
-    /// does not exist: one look-up, and no more.
+    /// Returns the target if the principal has this right to it. Every request that names a job is checked
+    /// here before any other look-up of the job. A job that the principal may not see takes the same path as
+    /// one that does not exist: one look-up, and no more.
     pub(crate) fn access(
         &self,
         principal: Principal,

@@ -1,4 +1,4 @@
-//! The limits of users' additions to the data of a target: marks, values of metrics of their own, and changes
+//! Limits of users' additions to the data of a target: marks, values of metrics of their own, and changes
 //! of the plan.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The common parts of the tests of delivery.
+//! Common parts of the tests of delivery.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::machine::{machine, open, threaded};
 fn ports_of_infiniband_are_sources_of_the_slow_lane() {
     let root = machine("");
     let (opened, unavailable) = open(root.path(), "node.infiniband.*");
-    // Of the counters beyond the standard ones the adapters have some.
+    // The adapters lack some of the counters beyond the standard ones.
     assert!(!unavailable.is_empty());
     for unavailable in unavailable {
         let name = unavailable.definition.name();

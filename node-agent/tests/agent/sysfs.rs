@@ -115,7 +115,7 @@ fn sensors_are_named_by_the_texts_of_their_chip() {
     let chip = root.path().join("sys/class/hwmon/hwmon0");
     fs::write(chip.join("name"), "k10temp\n").unwrap();
     fs::write(chip.join("temp1_label"), "Tctl\n").unwrap();
-    // Of these only the one with a quotation mark is a label: not UTF-8, empty.
+    // Texts that are empty or not UTF-8 are no labels; one with a quotation mark is.
     fs::write(chip.join("temp2_label"), b"CPU\xff\n").unwrap();
     fs::write(root.path().join("sys/class/hwmon/hwmon3/name"), "a\"b\n").unwrap();
     fs::write(root.path().join("sys/class/hwmon/hwmon3/temp1_label"), "\n").unwrap();
@@ -214,9 +214,11 @@ fn wait_for_intervals(opened: &[Opened], expected: &[(&str, Option<&str>)]) {
     let until_ns = clock::monotonic_ns() + 60_000_000_000;
     loop {
         let threaded = opened.iter().filter(|opened| matches!(opened.source, Source::Threaded(_)));
-        let interval =
-            |opened: &Opened| opened.source.refresh_interval().get().map(|interval| interval.to_string());
-        let found: BTreeMap<_, _> = threaded.map(|opened| (opened.name.as_str(), interval(opened))).collect();
+        let intervals = threaded.map(|opened| {
+            let interval = opened.source.refresh_interval().get();
+            (opened.name.as_str(), interval.map(|interval| interval.to_string()))
+        });
+        let found: BTreeMap<_, _> = intervals.collect();
         if found == expected {
             return;
         }

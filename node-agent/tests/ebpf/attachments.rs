@@ -1,4 +1,4 @@
-//! The programs on a cgroup, when sources are closed, agents are killed, and cgroups are created again.
+//! Programs on a cgroup, when sources are closed, agents are killed, and cgroups are created again.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};

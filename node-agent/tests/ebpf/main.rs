@@ -1,4 +1,4 @@
-//! The eBPF programs on the kernel of this machine, with real processes in cgroups of version 2.
+//! eBPF programs on the kernel of this machine, with real processes in cgroups of version 2.
 //!
 //! The program starts itself for the processes of jobs and for a second agent: a variable of the environment
 //! says which.

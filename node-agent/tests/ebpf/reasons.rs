@@ -1,4 +1,4 @@
-//! The reasons for which the metrics are unavailable.
+//! Reasons for which the metrics are unavailable.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The refusals of user-supplied data, for `mark` and `push`.
+//! Refusals of user-supplied data, for `mark` and `push`.
 
 use polymeter_proto::control::Refusal;
 use polymeter_proto::series::Identifier;

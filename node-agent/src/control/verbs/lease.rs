@@ -1,4 +1,4 @@
-//! The refusals of leases, for `set` and `start`.
+//! Refusals of leases, for `set` and `start`.
 
 use polymeter_proto::control::{PredictedCost, Refusal, UnavailableGroup};
 use polymeter_proto::series::Identifier;

@@ -20,9 +20,10 @@ impl Execute for MetricsRequest {
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let metrics = handler
-            .ask(|reply| SupervisorRequest::Metrics(handler.principal, job.clone(), reply))
-            .await?
-            .map_err(|error| handler.denied(job.as_ref(), error))?;
+            .ask_about(job.as_ref(), |reply| {
+                SupervisorRequest::Metrics(handler.principal, job.clone(), reply)
+            })
+            .await?;
         Ok(Answer::Metrics(MetricsAnswer { metrics: metrics.into_iter().map(line).collect() }))
     }
 }

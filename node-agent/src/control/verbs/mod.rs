@@ -1,4 +1,4 @@
-//! The execution of verbs, one file each. `polymeter_proto::control` declares their fields, answers and
+//! Execution of verbs, one file each. `polymeter_proto::control` declares their fields, answers and
 //! rights; a verb that is registered there and has no file here does not compile.
 
 mod annotation;

@@ -1,6 +1,5 @@
 //! `plan`: the metrics that are sampled, with their periods.
 
-use polymeter_proto::catalogue;
 use polymeter_proto::control::{
     Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
 };
@@ -10,7 +9,7 @@ use polymeter_proto::step_level::StepLevel;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::in_force::InForce;
-use crate::plan::Release;
+use crate::plan::{Release, is_of_hardware};
 use crate::principal::Principal;
 use crate::request::JobView;
 
@@ -45,8 +44,7 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
 }
 
 fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_force: &InForce) -> PlanLine {
-    let is_of_hardware = catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
-    let released = release.filter(|_| is_of_hardware).map(|release| release.reason());
+    let released = release.filter(|_| is_of_hardware(metric)).map(|release| release.reason());
     PlanLine {
         metric: metric.to_owned(),
         level,

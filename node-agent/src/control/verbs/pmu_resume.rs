@@ -17,9 +17,8 @@ impl Execute for PmuResumeRequest {
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let ended = handler
-            .ask(|reply| SupervisorRequest::Resume(handler.principal, job.clone(), reply))
-            .await?
-            .map_err(|error| handler.denied(job.as_ref(), error))?;
+            .ask_about(job.as_ref(), |reply| SupervisorRequest::Resume(handler.principal, job.clone(), reply))
+            .await?;
         Ok(Answer::Reset(ResetAnswer { ended }))
     }
 }

@@ -22,9 +22,10 @@ impl Execute for ResetRequest {
 
     async fn execute((job, level): Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let ended = handler
-            .ask(|reply| SupervisorRequest::Reset(handler.principal, job.clone(), level, reply))
-            .await?
-            .map_err(|error| handler.denied(job.as_ref(), error))?;
+            .ask_about(job.as_ref(), |reply| {
+                SupervisorRequest::Reset(handler.principal, job.clone(), level, reply)
+            })
+            .await?;
         Ok(Answer::Reset(ResetAnswer { ended }))
     }
 }

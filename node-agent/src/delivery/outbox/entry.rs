@@ -1,4 +1,4 @@
-//! The entries of the outbox, and the types of its inputs and outputs.
+//! Entries of the outbox, and the types of its inputs and outputs.
 
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 

@@ -140,9 +140,12 @@ impl Outbox {
         let mut dropped = Dropped::default();
         while self.is_over() {
             let unsent = self.position(self.sent_through + 1);
-            let is_frame =
-                |entry: &Entry| matches!(entry.what, What::Frame { .. }) && entry.segment.is_none();
-            let Some(oldest) = self.entries.iter().skip(unsent).position(is_frame) else { break };
+            let oldest = self
+                .entries
+                .iter()
+                .skip(unsent)
+                .position(|entry| matches!(entry.what, What::Frame { .. }) && entry.segment.is_none());
+            let Some(oldest) = oldest else { break };
             self.skip(unsent + oldest, SkipReason::OutboxFull, &mut dropped);
         }
         dropped

@@ -1,4 +1,4 @@
-//! The entries of an outbox that are in segments on the disk.
+//! Entries of an outbox that are in segments on the disk.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::SkipReason;

@@ -1,4 +1,4 @@
-//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the
+//! Agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the
 //! collector's messages, new connections and the time; its outputs are frames and messages to be sent.
 //!
 //! Every loss is counted: dropped frames, for lack of room or because the collector refuses them, leave a

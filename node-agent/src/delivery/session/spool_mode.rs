@@ -1,4 +1,4 @@
-//! The use of the spool by a session.
+//! Use of the spool by a session.
 
 use polymeter_proto::wire::dictionary::Entry;
 

@@ -1,4 +1,4 @@
-//! The agent's spool: frames without room in memory, and for the next process of the agent. A stream is a
+//! Agent's spool: frames without room in memory, and for the next process of the agent. A stream is a
 //! session, and a segment has the number of its first frame.
 //!
 //! A batch that [`Spool::append`] has taken survives the agent and the machine: it is flushed before the call

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use polymeter_proto::batch::{Batch, Column, Shape};
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{JobHandle, ShapeId};
 use tokio::sync::mpsc;
+
+use crate::mutex::lock;
 
 /// Most samples that wait for one watcher: a megabyte, and the most of one batch.
 const SAMPLES_WAITING: usize = 64 * 1024;
@@ -205,11 +207,6 @@ impl Drop for WatchReceiver {
     fn drop(&mut self) {
         self.tap.change(|watchers| watchers.retain(|watcher| watcher.id != self.id));
     }
-}
-
-/// State left behind by a panic is used as it is.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The commands of the supervisor to the sampler.
+//! Commands of the supervisor to the sampler.
 
 use polymeter_proto::ledger::Event;
 
@@ -10,8 +10,8 @@ use crate::lanes::schedule::Schedule;
 use crate::lanes::source_group::{Group, SourceId, UserValue};
 
 impl Sampler {
-    /// Next command, unless there is no room for the event that it may add: then the supervisor waits, and
-    /// sampling continues.
+    /// Takes the next command, unless there is no room for the event that it may add: then the supervisor
+    /// waits, and sampling continues.
     pub(super) fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
             self.flush(false);

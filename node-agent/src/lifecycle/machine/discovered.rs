@@ -11,7 +11,7 @@ use crate::lifecycle::effect::LifecycleEffect;
 use crate::lifecycle::found_job::FoundJob;
 use crate::lifecycle::{job_ids, submissions};
 use crate::sources::Target;
-use crate::targets::{Now, TargetKey, Targets, TrackedTarget};
+use crate::targets::{Now, TargetKey, Targets};
 
 impl Lifecycle {
     /// Ends the jobs that are not found any more, and continues with the others.
@@ -24,9 +24,9 @@ impl Lifecycle {
         out: &mut Effects,
     ) {
         self.sluids.retain(found.values().filter_map(|found| found.captured.job.as_deref()));
-        let is_gone =
-            |target: &TrackedTarget| target.found_at.as_ref().is_some_and(|path| !found.contains_key(path));
-        for key in targets.keys_where(is_gone).iter().chain(vanished) {
+        let gone = targets
+            .keys_where(|target| target.found_at.as_ref().is_some_and(|path| !found.contains_key(path)));
+        for key in gone.iter().chain(vanished) {
             self.end(targets, key, now, out);
         }
         for found in found.into_values() {

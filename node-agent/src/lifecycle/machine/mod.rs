@@ -1,4 +1,4 @@
-//! The state machine of the life cycle of jobs.
+//! State machine of the life cycle of jobs.
 
 mod discovered;
 

@@ -64,7 +64,7 @@ impl Scenario {
 
     /// Checks that every existing job is tracked, waits for its number or is counted as left out, and that
     /// all owners have the same share.
-    pub(super) fn check_shares(&self) {
+    fn check_shares(&self) {
         let waiting: Vec<JobCgroups> = self
             .core
             .lifecycle

@@ -1,4 +1,4 @@
-//! The events of a simulation, and the invariants after each.
+//! Events of a simulation, and the invariants after each.
 
 mod job_events;
 mod requests;

@@ -1,4 +1,4 @@
-//! The requests of users and of the scheduler, and the checks of their answers.
+//! Requests of users and of the scheduler, and the checks of their answers.
 
 use std::collections::BTreeMap;
 

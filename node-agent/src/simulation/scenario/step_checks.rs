@@ -1,4 +1,4 @@
-//! The invariants of steps and tasks.
+//! Invariants of steps and tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The refresh intervals of a target's sources.
+//! Refresh intervals of a target's sources.
 
 use std::collections::BTreeMap;
 

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{self, Definition};
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
 use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
+use crate::plan::is_of_hardware;
 use crate::sources::{
     BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, Slot, Source, Unavailable, UnknownLines,
 };
@@ -73,7 +74,7 @@ impl SourceSet {
         &self.open
     }
 
-    /// Sources without those of steps.
+    /// Sources of the whole target, without those of steps.
     pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
         self.open.iter().filter(|(_, source)| source.step.is_none())
     }
@@ -162,8 +163,6 @@ impl SourceSet {
             }
         }
         self.perf.definitions.retain(|definition| !definition.is_of_hardware());
-        let is_of_hardware =
-            |metric: &str| catalogue::find(metric).is_some_and(|definition| definition.is_of_hardware());
         self.unavailable.retain(|(metric, _)| !is_of_hardware(metric));
     }
 
@@ -247,9 +246,9 @@ impl SourceSet {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let groups = self.groups(ids, owner, &identifier, &source);
             if groups.is_empty() && costs_unread(&name) {
-                let is_closed =
-                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
-                self.perf.definitions.retain(|definition| !is_closed(definition));
+                self.perf
+                    .definitions
+                    .retain(|definition| source.slots.iter().all(|slot| slot.definition != *definition));
                 changes.commands.push(Command::Remove(source.id));
                 continue;
             }

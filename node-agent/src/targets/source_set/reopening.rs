@@ -1,4 +1,4 @@
-//! The reopening of a target's sources: because files have changed, and for metrics that are missing.
+//! Reopening of a target's sources: because files have changed, and for metrics that are missing.
 
 use super::SourceSet;
 use super::reopening_state::Reopening;

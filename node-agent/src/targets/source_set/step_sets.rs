@@ -1,4 +1,4 @@
-//! The sources of a target's steps and tasks.
+//! Sources of a target's steps and tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

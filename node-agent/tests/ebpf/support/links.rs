@@ -1,4 +1,4 @@
-//! The programs in the kernel, and those that are attached to a cgroup.
+//! Programs in the kernel, and those that are attached to a cgroup.
 
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
