@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 
-/// Checks of computed styles and references, in the page.
+/// Checks of computed styles and references, run in the page.
 const STYLES: &str = include_str!("accessibility.js");
 
-/// The roles of elements that a user operates, and of pictures.
+/// Roles of elements that a user operates, and of pictures.
 const NAMED: [&str; 14] = [
     "button",
     "link",
@@ -26,12 +26,11 @@ const NAMED: [&str; 14] = [
     "navigation",
 ];
 
-/// Elements of the accessibility tree that are not ignored.
 #[derive(Debug)]
 pub struct Tree(Vec<Value>);
 
 impl Tree {
-    /// Reads the tree of the present page.
+    /// Reads the tree of the open page.
     pub fn of(browser: &mut Browser) -> Self {
         let mut answer = browser.call("Accessibility.getFullAXTree", json!({}));
         let nodes = answer["nodes"].take();
@@ -39,12 +38,10 @@ impl Tree {
         Self(nodes.into_iter().filter(|node| node["ignored"] == false).collect())
     }
 
-    /// Returns the elements of a role.
     pub fn of_role<'a>(&'a self, role: &'a str) -> impl Iterator<Item = &'a Value> {
         self.0.iter().filter(move |node| role_of(node) == role)
     }
 
-    /// Returns the levels of the headings, in their order.
     pub fn levels(&self) -> Vec<u64> {
         let level = |node: &Value| {
             let properties = node["properties"].as_array()?;
@@ -53,8 +50,7 @@ impl Tree {
         self.of_role("heading").filter_map(level).collect()
     }
 
-    /// Returns what is wrong: controls without a name, levels of headings that are left out, and landmarks
-    /// that are missing.
+    /// Finds controls without a name, skipped levels of headings and missing landmarks.
     pub fn faults(&self) -> Vec<String> {
         let unnamed =
             self.0.iter().filter(|node| NAMED.contains(&role_of(node)) && name_of(node).trim().is_empty());
@@ -80,12 +76,12 @@ fn role_of(node: &Value) -> &str {
     node["role"]["value"].as_str().unwrap_or_default()
 }
 
-/// Returns the name of an element of the tree.
 pub fn name_of(node: &Value) -> &str {
     node["name"]["value"].as_str().unwrap_or_default()
 }
 
-/// Checks that a page has no faults, and is no wider than its window, in wide and narrow windows with either scheme.
+/// Checks a page in wide and narrow windows and in both colour schemes: it has no faults and is no wider than
+/// its window.
 pub fn assert_suits_all_windows(browser: &mut Browser) {
     for scheme in ["light", "dark"] {
         browser.set_media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
@@ -99,7 +95,7 @@ pub fn assert_suits_all_windows(browser: &mut Browser) {
     }
 }
 
-/// Returns the faults of the present page: of its tree, and of its computed styles.
+/// Finds the faults of the open page, in its tree and its computed styles.
 pub fn faults(browser: &mut Browser) -> Vec<String> {
     let mut faults = Tree::of(browser).faults();
     let styles = browser.eval(&format!("({STYLES})()"));
@@ -107,8 +103,7 @@ pub fn faults(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Returns the faults of the charts: each must have a name, and tables with its figures, which are filled
-/// when they are opened.
+/// Finds charts without a name, or without tables of figures that are filled when they are opened.
 pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
     let found = browser.eval(
         "[...document.querySelectorAll('.plot')].map((plot) => { \
@@ -133,9 +128,9 @@ pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible
-/// focus, one that comes before its predecessor in the document, or a control that is not reached. One tab of
-/// a list stands for the others, which the arrow keys reach.
+/// Moves the focus with the Tab key through the whole page. Finds elements without a visible focus, elements
+/// that come before their predecessor in the document, and controls that are not reached. One tab of a list
+/// stands for the others, which the arrow keys reach.
 pub fn focus_faults(browser: &mut Browser) -> Vec<String> {
     browser.eval("(() => { document.activeElement?.blur(); scrollTo(0, 0); window.focusSteps = []; })()");
     let mut faults = Vec::new();

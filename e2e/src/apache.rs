@@ -14,15 +14,15 @@ use crate::{TestEnvironment, wait_until};
 
 const DOCUMENT: &str = include_str!("../../docs/how-to/api.md");
 
-/// The document with the configuration of the portal.
+/// Documents the configuration of the portal.
 const SIGN_IN: &str = include_str!("../../docs/how-to/sign-in.md");
 
-/// The files that the configuration names.
+/// Files that the configuration names.
 const SOCKET: &str = "/run/polymeter/api.sock";
 const USERS: &str = "/etc/apache2/users";
 
-/// The modules that Debian's package does not have built in: those that are always enabled, and those that
-/// the document names.
+/// Modules that Debian's package does not build in: those that are always enabled, and those that the
+/// document names.
 const MODULES: [&str; 10] = [
     "mpm_event",
     "authn_core",
@@ -40,14 +40,13 @@ fn program() -> PathBuf {
     servers::root().join("usr/sbin/apache2")
 }
 
-/// Returns the reason for which it cannot be used.
+/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(program()).arg("-v").env("LD_LIBRARY_PATH", servers::libraries()).output();
     let is_there = version.is_ok_and(|output| output.status.success());
     (!is_there).then(|| "Apache is missing; `make test-api` extracts it".to_owned())
 }
 
-/// Apache in front of the API.
 pub struct Apache {
     daemon: Daemon,
     pub address: String,
@@ -55,14 +54,14 @@ pub struct Apache {
 }
 
 impl Apache {
-    /// Starts it with the configuration of the document. The password of each user is the name, backwards.
+    /// Starts it with the configuration of the document. Each user's password is the name spelled backwards.
     pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
         let (_, rest) = DOCUMENT.split_once("```apache\n").unwrap();
         Self::with_site(env, socket, users, rest.split_once("```").unwrap().0)
     }
 
-    /// Starts it with the directives that the document gives to Open OnDemand, but with passwords in place of
-    /// the portal's own authentication.
+    /// Starts it with the document's directives for Open OnDemand, but with passwords in place of the
+    /// portal's own authentication.
     pub fn start_portal(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
         let (_, rest) = SIGN_IN.split_once("custom_vhost_directives:\n").unwrap();
         let lines = rest.split_once("```").unwrap().0.lines();
@@ -107,13 +106,11 @@ impl Apache {
         server
     }
 
-    /// Ends it, and returns its log.
     pub fn end(self) -> String {
         self.daemon.terminate() + &fs::read_to_string(&self.errors).unwrap_or_default()
     }
 }
 
-/// Returns the hash of a password in the form of `htpasswd`.
 fn hash(password: &str) -> String {
     let output = Command::new("openssl")
         .args(["passwd", "-apr1", password])

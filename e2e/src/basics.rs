@@ -12,15 +12,14 @@ use std::time::Duration;
 use polymeter_collector::clock::Clock;
 use rustix::thread::{Gid, Uid};
 
-/// The time after which a wait fails the test.
+/// A longer wait fails the test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Waits until `condition` holds.
+/// Waits until `condition` holds, for at most `DEADLINE`.
 pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     wait_within(DEADLINE, what, condition);
 }
 
-/// Waits until `condition` holds, for at most `deadline`.
 pub fn wait_within(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
@@ -29,7 +28,7 @@ pub fn wait_within(deadline: Duration, what: &str, mut condition: impl FnMut() -
     }
 }
 
-/// Waits for `ms` milliseconds. No assertion may depend on the exact time.
+/// No assertion may depend on the exact time.
 pub fn pause(ms: u64) {
     let clock = Clock::start();
     let wanted = Duration::from_millis(ms);
@@ -38,20 +37,19 @@ pub fn pause(ms: u64) {
     }
 }
 
-/// Copies a program so that every user can run it. A process of its own writes the copy: a child that another
-/// test starts at the same time would have the file open for writing until it runs its own program, and the
-/// kernel starts no program that is open for writing.
+/// Copies a program so that every user can run it. Another process writes the copy: a child that another test
+/// starts meanwhile would inherit the open file, and the kernel does not start a program that is open for
+/// writing.
 pub fn install(program: impl AsRef<OsStr>, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).arg(program.as_ref()).arg(to).status();
     assert!(status.unwrap().success(), "cannot copy {}", program.as_ref().display());
 }
 
-/// Returns the current time in microseconds since the epoch.
 pub fn now_us() -> i64 {
     Clock::start().now().wall_us
 }
 
-/// Returns a name that no other test of this or another run uses.
+/// A name that no other test of this or another run uses.
 pub fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -72,10 +70,8 @@ pub fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) 
     })
 }
 
-/// Returns a program of this workspace, from the target directory in which this test was built.
-///
-/// # Panics
-/// Panics if the program is not built, or if one of its sources is newer than it.
+/// Finds a program of this workspace in the target directory of this test. Panics if it is not built or older
+/// than one of its sources.
 pub fn program(name: &str) -> Command {
     static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let own = std::env::current_exe().unwrap();
@@ -96,8 +92,8 @@ pub fn program(name: &str) -> Command {
     command
 }
 
-/// Returns a source that is newer than its program, according to the dependency file that Cargo writes beside
-/// it.
+/// Finds a source that is newer than its program, in the dependency file that Cargo writes beside the
+/// program.
 fn newer_source(program: &Path) -> Option<String> {
     let list = fs::read_to_string(program.with_extension("d")).ok()?;
     let built = fs::metadata(program).ok()?.modified().ok()?;
@@ -107,7 +103,7 @@ fn newer_source(program: &Path) -> Option<String> {
     list.split_once(": ")?.1.split_whitespace().find(is_newer).map(str::to_owned)
 }
 
-/// Returns `outer` with `command`, its arguments and its environment changes appended.
+/// Appends `command`, its arguments and its environment changes to `outer`.
 pub(crate) fn wrap(mut outer: Command, command: &Command) -> Command {
     outer.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {

@@ -16,16 +16,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// The program of Debian's package.
+/// Name of the program in Debian's package.
 const PROGRAM: &str = "chromium";
 
-/// The time after which the browser is considered hung.
+/// After this time without an answer, the browser is considered hung.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
-/// The number of messages that may wait.
+/// How many messages may wait.
 const MESSAGES: usize = 10_000;
 
-/// Returns the reason for which there is no browser; none if there is one.
+/// Reason why there is no browser.
 pub fn missing() -> Option<String> {
     let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
     match found {
@@ -35,7 +35,7 @@ pub fn missing() -> Option<String> {
     }
 }
 
-/// A browser with one page. It ends when the value is dropped.
+/// A browser with one page, which ends when the value is dropped.
 pub struct Browser {
     child: Child,
     requests: ChildStdin,
@@ -47,12 +47,12 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser whose requests to any network fail.
+    /// Starts a browser without network access.
     pub fn start() -> Self {
         Self::with_access(None)
     }
 
-    /// Starts a browser whose requests fail, except for those to one address.
+    /// Starts a browser that reaches one address at most.
     pub fn with_access(address: Option<SocketAddr>) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
@@ -99,7 +99,6 @@ impl Browser {
         browser
     }
 
-    /// Creates the page.
     fn attach(&mut self) {
         let target = self.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
         let attached = self.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
@@ -109,7 +108,7 @@ impl Browser {
         }
     }
 
-    /// Calls a method of the protocol, and returns its result.
+    /// Calls a method of the DevTools protocol and returns its result.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last_id += 1;
         let mut request = json!({"id": self.last_id, "method": method, "params": parameters});
@@ -135,7 +134,7 @@ impl Browser {
             .unwrap_or_else(|error| panic!("the browser does not answer {waiting_for}: {error}"))
     }
 
-    /// Waits for an event, and returns its parameters.
+    /// Waits for an event and returns its parameters.
     pub fn wait_for(&mut self, event: &str) -> Value {
         loop {
             if let Some(position) = self.events.iter().position(|known| known["method"] == event) {
@@ -146,12 +145,10 @@ impl Browser {
         }
     }
 
-    /// Opens a file, and waits until it is loaded.
     pub fn open(&mut self, path: &Path) {
         self.open_url(&format!("file://{}", path.display()));
     }
 
-    /// Opens an address, and waits until it is loaded.
     pub fn open_url(&mut self, url: &str) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
         let opened = self.call("Page.navigate", json!({"url": url}));
@@ -159,7 +156,7 @@ impl Browser {
         self.wait_for("Page.loadEventFired");
     }
 
-    /// Evaluates an expression of JavaScript, waits for its promise, and returns its value.
+    /// Evaluates a JavaScript expression, waits for its promise and returns its value.
     pub fn eval(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let mut answer = self.call("Runtime.evaluate", parameters);
@@ -167,7 +164,7 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true. Fails with the text of the page if it stays false.
+    /// Waits until a JavaScript expression is true. Fails with the text of the page if it stays false.
     pub fn wait_until(&mut self, expression: &str) {
         let frames = format!(
             "(async () => {{ const end = performance.now() + {}; while (!({expression})) {{ \
@@ -178,7 +175,7 @@ impl Browser {
         assert_eq!(self.eval(&frames), true, "{expression}");
     }
 
-    /// Scrolls to an element, and returns its middle.
+    /// Scrolls to an element and returns the coordinates of its centre.
     pub fn middle(&mut self, selector: &str) -> (f64, f64) {
         let place = self.eval(&format!(
             "(() => {{ const found = document.querySelector('{selector}'); found.scrollIntoView({{ block: 'center' }});
@@ -187,14 +184,13 @@ impl Browser {
         (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
     }
 
-    /// Sets the size of the window.
     pub fn resize(&mut self, width: u32, height: u32) {
         let mobile = width < 500;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Returns a picture of the window, as a PNG file.
+    /// Takes a PNG picture of the window.
     pub fn picture(&mut self) -> Vec<u8> {
         let taken = self.call("Page.captureScreenshot", json!({"format": "png"}));
         STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
@@ -208,7 +204,6 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event);
     }
 
-    /// Presses and releases a key.
     pub fn key(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
             self.call("Input.dispatchKeyEvent", json!({"type": kind, "key": key}));
@@ -231,21 +226,21 @@ impl Browser {
         }
     }
 
-    /// Presses the Enter key on a link, and waits until its page is loaded.
+    /// Presses the Enter key on a link and waits until its page is loaded.
     pub fn enter_link(&mut self) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
         self.enter();
         self.wait_for("Page.loadEventFired");
     }
 
-    /// Sets features of the medium, such as the colour scheme that the user prefers.
+    /// Sets media features, such as the preferred colour scheme.
     pub fn set_media(&mut self, features: &[(&str, &str)]) {
         let features: Vec<Value> =
             features.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Returns the messages of the console, exceptions and violations of the page's policy.
+    /// Messages of the console, exceptions and violations of the page's policy.
     pub fn complaints(&mut self) -> Vec<String> {
         // Events that precede the answer have arrived.
         self.eval("0");
@@ -256,20 +251,19 @@ impl Browser {
         self.events.iter().filter(is_complaint).map(Value::to_string).collect()
     }
 
-    /// Returns the number of bytes of all answers so far, without their heads.
+    /// Total size of the answers so far, without their headers.
     pub fn received_bytes(&mut self) -> f64 {
         self.eval("0");
         let received = self.events.iter().filter(|event| event["method"] == "Network.dataReceived");
         received.filter_map(|event| event["params"]["dataLength"].as_f64()).sum()
     }
 
-    /// Forgets the events so far: complaints, and requests.
+    /// Forgets complaints and requests so far.
     pub fn forget(&mut self) {
         self.eval("0");
         self.events.clear();
     }
 
-    /// Returns the addresses of all requests.
     pub fn requests(&mut self) -> Vec<String> {
         self.eval("0");
         let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");

@@ -8,13 +8,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{pause, unique, wait_until};
 
-/// The version 1 controllers in which tests create jobs.
+/// Version 1 controllers in which tests create jobs.
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
 
-/// The name that stands for version 2 in place of a controller's name.
+/// Stands for version 2 in place of a controller's name.
 pub const V2: &str = "";
 
-/// Returns the mount point of the hierarchy of a version 1 controller, or of version 2.
+/// Finds the mount point of a version 1 controller's hierarchy, or of version 2.
 pub fn root(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().find_map(|line| {
@@ -31,7 +31,7 @@ pub fn root(controller: &str) -> Option<PathBuf> {
     })
 }
 
-/// Returns the reason why no cgroup can be created there, or `None` if one can.
+/// Reason why no cgroup can be created there.
 pub fn unavailable(controller: &str) -> Option<String> {
     let name = if controller == V2 { "cgroup version 2" } else { controller };
     let Some(root) = root(controller) else { return Some(format!("{name} is not mounted")) };
@@ -42,9 +42,9 @@ pub fn unavailable(controller: &str) -> Option<String> {
     }
 }
 
-/// The parent cgroups of one test's jobs: a directory with a unique name in each hierarchy.
+/// Parent cgroups of one test's jobs: a directory with a unique name in each hierarchy.
 pub struct TestCgroups {
-    /// Its name, which is the first part of the paths of its jobs.
+    /// First part of the paths of its jobs.
     pub name: String,
     directories: Vec<PathBuf>,
 }
@@ -64,12 +64,12 @@ impl TestCgroups {
         cgroups
     }
 
-    /// Returns the pattern of its jobs, for an agent's configuration.
+    /// Pattern of its jobs, for an agent's configuration.
     pub fn pattern(&self) -> String {
         format!("{}/job_{{job}}", self.name)
     }
 
-    /// Creates a job's cgroups, one hierarchy after the other, as schedulers do.
+    /// Creates a job's cgroups one hierarchy after the other, as schedulers do.
     pub fn job(&self, id: &str) -> Job {
         self.job_in(id, &self.directories)
     }
@@ -96,7 +96,6 @@ impl Drop for TestCgroups {
     }
 }
 
-/// The cgroups of one job.
 pub struct Job {
     pub id: String,
     pub directories: Vec<PathBuf>,
@@ -111,7 +110,7 @@ impl Job {
         }
     }
 
-    /// Gives its processes all the CPU time that they want, whatever else runs.
+    /// Gives the job's processes all the CPU time they want, whatever else runs.
     pub fn precede_others(&self) {
         let directory = self.directory("cpu");
         for directory in [directory.parent().unwrap(), &directory] {
@@ -129,7 +128,6 @@ impl Job {
         Self { id: self.id.clone(), directories: self.directories.iter().map(directory).collect() }
     }
 
-    /// Returns the job's directory in the hierarchy of a controller.
     pub fn directory(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
         // The root of version 2 may lie beside the roots of version 1, and above none of them.
@@ -140,13 +138,12 @@ impl Job {
             .clone()
     }
 
-    /// Returns the job's directory in the hierarchy of a controller, at any depth.
+    /// Finds the job's directory in a controller's hierarchy, at any depth.
     pub fn directory_below(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
         self.directories.iter().find(|directory| directory.starts_with(&root)).unwrap().clone()
     }
 
-    /// Kills the job's processes and removes its cgroups.
     pub fn remove(self) {
         for directory in &self.directories {
             remove(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
@@ -160,15 +157,14 @@ impl Drop for Job {
     }
 }
 
-/// A single frozen thread of a process, until this value is dropped. It uses the version 1 freezer, which
-/// accepts single threads.
+/// A single frozen thread, until this value is dropped. Uses the version 1 freezer, which accepts single
+/// threads.
 pub struct FrozenThread {
     directory: PathBuf,
 }
 
 impl FrozenThread {
-    /// Freezes the thread with this directory in /proc. Returns `None` if the machine has no version 1
-    /// freezer.
+    /// Freezes the thread with this directory in /proc, if the machine has a version 1 freezer.
     pub fn new(thread: &Path) -> Option<Self> {
         let directory = root("freezer")?.join(unique());
         fs::create_dir(&directory).ok()?;
@@ -197,7 +193,6 @@ impl Drop for FrozenThread {
     }
 }
 
-/// Returns the ids of the processes in a cgroup and in those below it.
 pub fn processes(directory: &Path) -> Vec<String> {
     let own = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     let mut processes: Vec<String> = own.lines().map(str::to_owned).collect();

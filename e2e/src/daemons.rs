@@ -24,7 +24,7 @@ impl Daemon {
         Self::of(env, command)
     }
 
-    /// Starts `command`; its stderr goes to a log file of the environment.
+    /// Starts `command` with its stderr in a log file of the environment.
     pub fn of(env: &TestEnvironment, mut command: Command) -> Self {
         let log = env.path(&format!("{}.log", unique()));
         let child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
@@ -35,7 +35,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Waits for the thread with this name, which sets its name itself, and returns its /proc directory.
+    /// Waits for a thread that gives itself this name, and returns its /proc directory.
     pub fn thread(&self, name: &str) -> PathBuf {
         let is_it = |thread: &PathBuf| {
             fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -61,7 +61,7 @@ impl Daemon {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Returns the number of its open file descriptors once that number has stopped changing.
+    /// Number of open file descriptors, once it has stopped changing.
     pub fn settled_descriptors(&self) -> usize {
         let (mut open, mut same) = (0, 0);
         wait_until("the open descriptors stay the same", || {
@@ -73,14 +73,14 @@ impl Daemon {
         open
     }
 
-    /// Sends `signal` and waits for the end. Returns the exit status and the log.
+    /// Sends `signal`, waits for the end and returns the exit status and the log.
     pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
         let status = self.child.wait().unwrap();
         (status, self.log())
     }
 
-    /// Ends it with SIGTERM, as systemd would. Its exit status must be 0. Returns the log.
+    /// Ends it with SIGTERM, as systemd would, and returns the log. Its exit status must be 0.
     pub fn terminate(self) -> String {
         let (status, log) = self.end(Signal::TERM);
         assert_eq!(status.code(), Some(0), "{log}");
@@ -103,17 +103,15 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a collector. Returns it and the endpoint at which it listens.
 pub fn collector(env: &TestEnvironment, listen: &str) -> (Daemon, String) {
     collector_with(env, listen, "")
 }
 
-/// Starts a collector with additional lines of configuration.
 pub fn collector_with(env: &TestEnvironment, listen: &str, more: &str) -> (Daemon, String) {
     collector_within(env, listen, more, |program| program)
 }
 
-/// Starts a collector with the command that `within` makes of the program.
+/// Starts a collector with the command that `within` makes of the program. Returns it and its endpoint.
 pub fn collector_within(
     env: &TestEnvironment,
     listen: &str,
@@ -137,11 +135,10 @@ pub fn collector_within(
     (daemon, endpoint.unwrap())
 }
 
-/// The configuration of an agent.
 pub struct Plan<'a> {
-    /// The collector's endpoint, or a list of several in brackets.
+    /// An endpoint, or several in brackets.
     pub collector: &'a str,
-    /// The patterns of job cgroups.
+    /// Patterns of job cgroups.
     pub jobs: &'a [String],
     pub baseline: &'a [(&'a str, &'a str)],
 }
@@ -191,12 +188,11 @@ impl Agent {
         self.ask(&serde_json::json!({"verb": "status"}))
     }
 
-    /// Returns one of the agent's counters.
     pub fn count(&self, name: &str) -> u64 {
         self.status()["counts"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.status()))
     }
 
-    /// Returns the sources of a tracked job, with the number of reads of each.
+    /// Sources of a tracked job, with the number of reads of each.
     pub fn sources(&self, job: &str) -> Vec<(String, u64)> {
         let status = self.status();
         let subjects = status["subjects"].as_array().unwrap();
@@ -207,7 +203,7 @@ impl Agent {
             .collect()
     }
 
-    /// Returns the ids of the tracked jobs.
+    /// Ids of the tracked jobs.
     pub fn jobs(&self) -> Vec<String> {
         let status = self.status();
         let subjects = status["subjects"].as_array().unwrap();
@@ -223,8 +219,8 @@ impl Agent {
     }
 }
 
-/// Runs `polymeter keygen`, which writes the key pair `NAME.key` and `NAME.pub` to the environment's
-/// directory. Returns whether it succeeded, and its output.
+/// Runs `polymeter keygen`, which writes `NAME.key` and `NAME.pub` to the environment's directory. Returns
+/// whether it succeeded, and its output.
 pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
     let out = env.path("");
     let output =
@@ -233,16 +229,14 @@ pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8(stderr.clone()).unwrap())
 }
 
-/// Writes the configuration of the environment's agent.
 pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
     configure_with(env, plan, "", "");
 }
 
-/// The predicted cost of a request is what reading costs on this machine now, several times as much beside
-/// other tests as alone: only tests of the limits may depend on it.
+/// The predicted cost of a request is the present cost of a read on this machine, several times as high
+/// beside other tests as alone: only tests of the limits may depend on it.
 const AMPLE_LIMITS: &str = "[limits]\njob_cpu_percent = 100\nnode_cpu_percent = 100\n";
 
-/// Writes the configuration with additional keys at the top and additional tables at the end.
 pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
         "{keys}node = \"{}\"\ncollector = {}\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
@@ -265,7 +259,6 @@ pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables
     fs::write(env.path("agent.toml"), text).unwrap();
 }
 
-/// Sends one line to a control socket and returns the answer.
 pub fn ask(socket: &std::path::Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(line.as_bytes()).unwrap();

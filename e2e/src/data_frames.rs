@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Returns the interpreter: `POLYMETER_FRAMES_PYTHON`, else that of the system.
+/// Python interpreter: `POLYMETER_FRAMES_PYTHON`, or else the system's.
 pub fn python() -> PathBuf {
     std::env::var_os("POLYMETER_FRAMES_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// Returns the reason for which it cannot be used.
+/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let import = Command::new(python()).args(["-c", "import pandas, pyarrow, polars, duckdb"]).output();
     let is_there = import.is_ok_and(|output| output.status.success());

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::namespaces::Namespaces;
 
 /// Wraps `command` so that it sees a tmpfs of `size` mounted at `directory`, which must exist. The wrapper
-/// becomes the program and keeps its pid. The file system is visible to this program only, and is removed
-/// when it ends.
+/// becomes the program and keeps its pid. Only this program sees the file system, which is removed when it
+/// ends.
 pub fn with_tmpfs(directory: &Path, size: &str, command: &Command) -> Command {
     let script = "mount -t tmpfs -o \"size=$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
     let mut within = Command::new("unshare");
@@ -33,17 +33,16 @@ impl SharedDisk {
         Self { namespace, directory: directory.to_owned() }
     }
 
-    /// Returns the command, with arguments, that runs a program in the namespace.
+    /// Command with arguments that runs a program in the namespace.
     pub fn entered(&self) -> Vec<String> {
         self.namespace.entered()
     }
 
-    /// Writes a file that takes all free space. `free` removes it.
+    /// Writes a file that takes all free space, until `free`.
     pub fn fill(&self) {
         self.shell("dd if=/dev/zero of=ballast bs=64k 2>/dev/null; test -s ballast");
     }
 
-    /// Removes the file that takes the space.
     pub fn free(&self) {
         self.shell("rm ballast");
     }
@@ -56,7 +55,7 @@ impl SharedDisk {
     }
 }
 
-/// Returns the reason why this machine cannot mount a private file system, or `None` if it can.
+/// Reason why this machine cannot mount a private file system.
 pub fn missing() -> Option<String> {
     match Command::new("unshare").args(["--mount", "true"]).output() {
         Ok(output) if output.status.success() => None,

@@ -17,17 +17,16 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    /// Returns an environment with an SQLite store.
     pub fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), node: unique(), server: None }
     }
 
-    /// Returns an environment with its own PostgreSQL server. Skips the test if PostgreSQL is not installed.
+    /// Creates an environment with a PostgreSQL server. Skips the test if PostgreSQL is not installed.
     pub fn postgres() -> Self {
         Self::with_server(Server::start(false))
     }
 
-    /// Returns an environment with its own PostgreSQL server, and with TimescaleDB if it is installed.
+    /// Like `postgres`, with TimescaleDB if it is installed.
     pub fn best_postgres() -> Self {
         Self::with_server(Server::best())
     }
@@ -48,12 +47,11 @@ impl TestEnvironment {
         }
     }
 
-    /// Returns its PostgreSQL server.
     pub fn server(&mut self) -> &mut Server {
         self.server.as_mut().unwrap()
     }
 
-    /// Executes statements at the PostgreSQL server, and returns the values.
+    /// Executes statements at the PostgreSQL server and returns the values.
     pub fn query(&self, sql: &str) -> String {
         self.server.as_ref().unwrap().query(sql)
     }
@@ -62,7 +60,7 @@ impl TestEnvironment {
         Reader::open(&self.store().parse().unwrap()).unwrap()
     }
 
-    /// Returns the collector's endpoint for agents on this machine.
+    /// Endpoint of the collector for agents on this machine.
     pub fn endpoint(&self) -> String {
         format!("ipc://{}", self.path("collector").display())
     }

@@ -15,11 +15,10 @@ use crate::daemons::{Agent, Daemon, Plan, collector, configure};
 use crate::workload::Sleeper;
 use crate::{Need, TestEnvironment, install, program, stored, wait_until};
 
-/// The features of the machine that a fixture needs.
+/// Features of the machine that a fixture needs.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-/// The uid of the job's owner.
 pub const OWNER: u32 = 64_001;
-/// The uid of a user who does not own the job.
+/// A user who does not own the job.
 pub const OTHER_USER: u32 = 64_002;
 
 /// An agent that tracks a job of the owner, and the command in a directory where ordinary users can run it.
@@ -39,7 +38,6 @@ impl Fixture {
         Self::with("")
     }
 
-    /// Adds tables to the agent's configuration.
     pub fn with(tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());
@@ -58,7 +56,7 @@ impl Fixture {
         Self { env, collector, agent, command, _cgroups: cgroups, job, _sleeper: sleeper }
     }
 
-    /// Returns the command as a user would call it.
+    /// Builds the command as a user would call it.
     pub fn typed(&self, uid: u32, verb: &str, more: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -74,12 +72,11 @@ impl Fixture {
         command
     }
 
-    /// Returns the output of the command, called by a user.
     pub fn user(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
         self.typed(uid, verb, more).output().unwrap()
     }
 
-    /// Returns the output of the command, called by a user from within the job.
+    /// Calls the command as a user from within the job.
     pub fn user_in_job(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
         let typed = self.typed(uid, verb, more);
         let mut shell = Command::new("sh");
@@ -102,7 +99,7 @@ impl Fixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the error message of a refused command; its exit status must be 1.
+    /// Error message of a refused command, whose exit status must be 1.
     pub fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
         let output = self.user(uid, verb, more);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -111,7 +108,7 @@ impl Fixture {
         stderr
     }
 
-    /// Returns the effective period of a metric of the job, and its cause.
+    /// Effective period of a metric of the job, and its cause.
     pub fn in_force(&self, metric: &str) -> Option<(String, String)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
         let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
@@ -122,7 +119,7 @@ impl Fixture {
         self.in_force(metric) == Some((period.to_owned(), cause.to_owned()))
     }
 
-    /// Returns the stored samples of a metric of the job: times in microseconds since the epoch, and values.
+    /// Stored samples of a metric of the job: times in microseconds since the epoch, and values.
     pub fn points(&self, metric: &str) -> Vec<(i64, f64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -139,7 +136,7 @@ impl Fixture {
     }
 }
 
-/// A collector, an agent, and a job with one process, which the agent has discovered. The job's id is `1`.
+/// A collector, an agent, and a job `1` with one process, which the agent has discovered.
 pub struct DiscoveredJob {
     pub env: TestEnvironment,
     pub collector: Daemon,
@@ -175,7 +172,7 @@ impl DiscoveredJob {
         wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.log().contains(words));
     }
 
-    /// Returns the times of a metric's stored samples of the job, in microseconds since the epoch.
+    /// Times of a metric's stored samples of the job, in microseconds since the epoch.
     pub fn times_us(&self, metric: &str) -> Vec<i64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
@@ -184,7 +181,7 @@ impl DiscoveredJob {
         series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
     }
 
-    /// Returns the stored changes of a metric's period.
+    /// Stored changes of a metric's period.
     pub fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };

@@ -17,7 +17,7 @@ use crate::daemons::Daemon;
 use crate::namespaces::Namespaces;
 use crate::{TestEnvironment, program, wait_until};
 
-/// The user of the services on the machine.
+/// User of the services on the machine.
 pub const SERVICE_UID: u32 = 64_010;
 
 /// Mounts the private directories. The first argument is the directory of the units.
@@ -62,7 +62,6 @@ impl InstalledMachine {
         self.namespaces.within(command)
     }
 
-    /// Runs a script of the shell, which must succeed.
     pub fn shell(&self, script: &str) -> String {
         let mut command = Command::new("sh");
         command.args(["-ec", script]);
@@ -71,7 +70,6 @@ impl InstalledMachine {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `polymeter` as root.
     pub fn polymeter(&self, arguments: &[&str]) -> Output {
         let mut command = program("polymeter");
         command.args(arguments).env_remove("POLYMETER_COLLECTOR").env_remove("SLURM_CONF");
@@ -94,7 +92,7 @@ impl InstalledMachine {
         Daemon::of(&self.env, self.within(&command))
     }
 
-    /// Returns the report of `polymeter doctor`, and the checks with problems and warnings.
+    /// Report of `polymeter doctor`, and the checks with problems and warnings.
     pub fn doctor(&self, arguments: &[&str]) -> (Value, Vec<String>) {
         let output = self.polymeter(&[&["doctor", "--json"], arguments].concat());
         let report: Value =
@@ -132,7 +130,7 @@ impl InstalledMachine {
     }
 }
 
-/// Returns the problems and warnings of a report, as `LEVEL CHECK`, without repetitions.
+/// Problems and warnings of a report, as `LEVEL CHECK`, without repetitions.
 pub fn serious(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter();
     let mut found: Vec<String> = findings
@@ -149,7 +147,7 @@ pub fn serious(report: &Value) -> Vec<String> {
     found
 }
 
-/// Returns a command that runs another one as a user with ambient capabilities.
+/// Builds a command that runs another one as a user with ambient capabilities.
 fn as_user(user: &str, capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", user, "--clear-groups"]);

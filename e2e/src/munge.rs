@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::wait_until;
 
-/// A running munged. It is stopped when this value is dropped.
+/// A running munged, which stops when this value is dropped.
 pub struct Munged {
     child: Child,
     directory: TempDir,
 }
 
-/// Returns the reason why this machine cannot run munged, or `None` if it can.
+/// Reason why this machine cannot run munged.
 pub fn missing() -> Option<String> {
     let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     ["munged", "munge", "unmunge"]

@@ -6,19 +6,17 @@ use std::process::{Child, Command, Stdio};
 
 use crate::basics::wrap;
 
-/// Namespaces. The kernel removes them when the test and the programs in them have ended.
+/// Namespaces, which the kernel removes when the test and the programs in them have ended.
 pub(crate) struct Namespaces {
-    /// The options of `unshare` and `nsenter`: `--mount`, `--net`.
+    /// Options of `unshare` and `nsenter`: `--mount`, `--net`.
     kinds: &'static [&'static str],
-    /// The process that keeps them. It ends when its standard input is closed.
+    /// Process that keeps them. It ends when its standard input is closed.
     holder: Child,
 }
 
 impl Namespaces {
-    /// Creates namespaces of these kinds, and runs a script of the shell in them.
-    ///
-    /// # Errors
-    /// Returns the reason if this machine does not permit them, or if the script fails.
+    /// Creates namespaces of these kinds and runs a shell script in them. Fails if this machine does not
+    /// permit them.
     pub(crate) fn create(
         kinds: &'static [&'static str],
         script: &str,
@@ -39,12 +37,11 @@ impl Namespaces {
         if answer == "ready\n" { Ok(namespaces) } else { Err(format!("no namespaces {kinds:?} can be made")) }
     }
 
-    /// Returns the id of the process that keeps them.
     pub(crate) fn pid(&self) -> u32 {
         self.holder.id()
     }
 
-    /// Returns the command, with arguments, that runs a program in them.
+    /// Command with arguments that runs a program in them.
     pub(crate) fn entered(&self) -> Vec<String> {
         let target = self.pid().to_string();
         [&["nsenter"], self.kinds, &["-t", &target, "--"]].concat().into_iter().map(str::to_owned).collect()

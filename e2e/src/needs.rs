@@ -95,7 +95,6 @@ impl Need {
     }
 }
 
-/// Skips the running test if the machine lacks one of `needs`.
 pub fn require(needs: &[Need]) {
     for need in needs {
         if let Some(reason) = need.missing() {

@@ -5,16 +5,15 @@ use std::process::Command;
 
 use crate::namespaces::Namespaces;
 
-/// The address of [`LinkEnd::Near`], which both namespaces can reach.
+/// Address of [`LinkEnd::Near`], which both namespaces can reach.
 pub const NEAR: &str = "10.0.0.1";
 const FAR: &str = "10.0.0.2";
 
-/// The network namespace that a program runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// The namespace on this side of the link.
+    /// Namespace on this side of the link.
     Near,
-    /// The namespace on the other side.
+    /// Namespace on the other side.
     Far,
 }
 
@@ -26,8 +25,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// # Errors
-    /// Returns the reason if the machine does not permit network namespaces.
+    /// Fails if the machine does not permit network namespaces.
     pub fn create() -> Result<Self, String> {
         let network = Self { near: Namespace::create()?, far: Namespace::create()? };
         let far = network.far.0.pid().to_string();
@@ -49,7 +47,7 @@ impl Network {
         }
     }
 
-    /// Cuts the link: from now on packets are dropped without an error.
+    /// From now on packets are dropped without an error.
     pub fn cut(&self) {
         self.near.ip(&["link", "set", "link0", "down"]).unwrap();
     }
@@ -59,7 +57,6 @@ impl Network {
     }
 }
 
-/// A network namespace.
 struct Namespace(Namespaces);
 
 impl Namespace {

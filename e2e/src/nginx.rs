@@ -9,24 +9,24 @@ use std::process::Command;
 use crate::daemons::Daemon;
 use crate::{TestEnvironment, wait_until};
 
-/// The documents, each with one configuration.
+/// Documents with one configuration each.
 const DOCUMENTS: [&str; 2] =
     [include_str!("../../docs/how-to/api.md"), include_str!("../../docs/how-to/sign-in.md")];
 
-/// The files that the configuration names.
+/// Files that the configuration names.
 const SOCKET: &str = "/run/polymeter/api.sock";
 const USERS: &str = "/etc/nginx/polymeter.users";
 const SIGN_IN: &str = "127.0.0.1:4180";
 
-/// The user of nginx, as Debian's package has it.
+/// User of nginx in Debian's package.
 pub const NGINX_USER: &str = "www-data";
 
-/// Returns the program: `POLYMETER_NGINX`, else that of the system.
+/// `POLYMETER_NGINX`, or else the system's program.
 fn nginx() -> PathBuf {
     std::env::var_os("POLYMETER_NGINX").map_or_else(|| PathBuf::from("nginx"), PathBuf::from)
 }
 
-/// Returns the reason for which it cannot be used.
+/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(nginx()).arg("-v").output();
     let is_there = version.is_ok_and(|output| output.status.success());
@@ -41,8 +41,8 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it with the configurations of the documents, but without TLS. The password of each user is the
-    /// name, backwards. `sign_in` is the address in place of oauth2-proxy's.
+    /// Starts it with the configurations of the documents, but without TLS. Each user's password is the name
+    /// spelled backwards. `sign_in` is the address in place of oauth2-proxy's.
     pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str], sign_in: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
@@ -88,7 +88,6 @@ impl Nginx {
         server
     }
 
-    /// Ends it, and returns its log.
     pub fn end(self) -> String {
         self.daemon.end(rustix::process::Signal::QUIT).1
     }

@@ -11,17 +11,17 @@ use tempfile::TempDir;
 
 use crate::cgroup;
 
-/// The environment variable with the path of OAR's `job_resource_manager_cgroups.pl`. `make test-oar`
-/// extracts the script from Debian's package.
+/// Environment variable with the path of OAR's `job_resource_manager_cgroups.pl`. `make test-oar` extracts
+/// the script from Debian's package.
 const SCRIPT: &str = "POLYMETER_OAR_SCRIPT";
 
-/// The hierarchies that the script uses by default, and `memory`, which an administrator may enable.
+/// Hierarchies that the script uses by default, and `memory`, which an administrator may enable.
 const HIERARCHIES: [&str; 6] = ["cpuset", "cpu", "cpuacct", "devices", "freezer", "memory"];
 
 const MEMORY_OFF: &str = "$Enable_mem_cg = \"NO\"";
 const MEMORY_ON: &str = "$Enable_mem_cg = \"YES\"";
 
-/// A user that exists on every Debian, with its uid.
+/// A user of every Debian, with its uid.
 pub const USER: (&str, i64) = ("games", 5);
 
 /// A shell script that runs OAR's script in a private mount namespace. Besides cgroups, OAR's script changes
@@ -46,7 +46,7 @@ fn script() -> Option<PathBuf> {
     std::env::var_os(SCRIPT).map(PathBuf::from)
 }
 
-/// Returns the reason why this machine cannot run OAR's script, or `None` if it can.
+/// Reason why this machine cannot run OAR's script.
 pub fn missing() -> Option<String> {
     let Some(script) = script() else { return Some(format!("`make test-oar` runs it: {SCRIPT} is not set")) };
     if !script.is_file() {
@@ -60,7 +60,6 @@ fn top(hierarchy: &str) -> Option<PathBuf> {
     Some(cgroup::root(hierarchy)?.join("oar"))
 }
 
-/// A node of an OAR cluster.
 pub struct Node {
     directory: TempDir,
 }
@@ -70,8 +69,8 @@ impl Node {
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off,
-    /// which is the script's default, or on if `with_memory` is true.
+    /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off
+    /// by the script's default.
     pub fn start_job(&self, job: &str, with_memory: bool) -> Vec<PathBuf> {
         let directory = self.directory.path().join(job);
         fs::create_dir(&directory).unwrap();
@@ -102,7 +101,7 @@ impl Drop for Node {
     }
 }
 
-/// Returns the job description that the server sends to the script on stdin: a Perl hash.
+/// Job description that the server sends to the script on stdin: a Perl hash.
 fn job_description(job: &str, name: &str, directory: &Path) -> String {
     format!(
         "{{ job_id => {job}, name => '{name}', cpuset_path => '/oar', nodes => {{ node => [ 0 ] }}, \

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::{install, program};
 
-/// The user's numeric id.
 const UID: u32 = 65534;
 
 /// The user, with the programs of each test and a home of its own. Needs root.
@@ -36,12 +35,12 @@ impl OrdinaryUser {
         Self { directory }
     }
 
-    /// Returns the path of a program, or of the user's `home`.
+    /// Path of a program, or of the user's `home`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Returns a command of this user, in the home, with the programs in its search path.
+    /// Builds a command of this user, in the home, with the programs in its search path.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={UID}"), &format!("--regid={UID}"), "--clear-groups"]).arg(name);

@@ -1,6 +1,6 @@
 //! Reproducible random numbers: SplitMix64.
 
-/// A generator. The seed determines the sequence.
+/// A generator whose seed determines the sequence.
 pub struct Random(u64);
 
 impl Random {
@@ -16,17 +16,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from 0 to `end` - 1.
+    /// A number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next_u64() % end
     }
 
-    /// Returns true with a probability of `percent` %.
+    /// True with a probability of `percent` %.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns a random index below `count`.
     pub fn choose(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap()
     }
@@ -35,7 +34,6 @@ impl Random {
         (0..count).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
     }
 
-    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.choose(end + 1));

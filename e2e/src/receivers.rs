@@ -13,10 +13,9 @@ use serde_json::Value;
 use crate::daemons::Daemon;
 use crate::{TestEnvironment, wait_until};
 
-/// The environment variable with the directory of the programs.
+/// Environment variable with the directory of the programs.
 const DIRECTORY: &str = "POLYMETER_RECEIVERS";
 
-/// The labels of a series.
 pub type Labels = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl ReceiverKind {
     }
 }
 
-/// Returns the reason for which the receivers cannot be used.
+/// Reason why the receivers cannot be used.
 pub(crate) fn missing() -> Option<String> {
     [ReceiverKind::Prometheus, ReceiverKind::VictoriaMetrics].into_iter().find_map(|kind| {
         let output = Command::new(kind.path()).arg("--version").output();
@@ -58,7 +57,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver with an empty database, and waits until it answers.
+    /// Starts a receiver with an empty database and waits until it answers.
     pub fn start(env: &TestEnvironment, kind: ReceiverKind) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut receiver = Self { kind, port, daemon: None };
@@ -100,13 +99,12 @@ impl Receiver {
         self.daemon.take().unwrap().kill();
     }
 
-    /// Returns the URL for remote_write.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/api/v1/write", self.port)
     }
 
-    /// Returns all samples of the series with a label: milliseconds since the epoch and values, by the labels
-    /// of the series. Marks of ends are left out.
+    /// Samples of all series with a label: milliseconds since the epoch and values, by the labels of the
+    /// series. Marks of ends are left out.
     pub fn samples(&self, label: &str, value: &str) -> BTreeMap<Labels, Vec<(i64, f64)>> {
         let selector = format!("%7B{label}%3D%22{value}%22%7D");
         let mut all = BTreeMap::new();
@@ -144,7 +142,7 @@ impl Receiver {
     }
 }
 
-/// Returns the body of the answer to a request; none without an answer of success.
+/// Body of the answer to a request, if it succeeds.
 fn get(port: u16, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     // HTTP/1.0: the answer ends with the connection.

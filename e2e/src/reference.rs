@@ -8,7 +8,7 @@ use crate::cgroup::{Job, V2};
 use crate::now_us;
 use crate::stored::{Key, Series};
 
-/// The value that version 1 writes for an unlimited resource.
+/// Version 1 writes this value for an unlimited resource.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;
 
 /// A kernel file and the values in it.
@@ -27,7 +27,7 @@ const fn file(
     File { controller, name, values }
 }
 
-/// The files of a job. If several values have one metric, the first readable one counts.
+/// Files of a job. If several values have one metric, the first readable one counts.
 const FILES: &[File] = &[
     file(
         V2,
@@ -162,8 +162,8 @@ impl Snapshot {
     }
 }
 
-/// Asserts that each stored value of a counter lies between the kernel's values in the snapshot before it and
-/// the snapshot after it.
+/// Checks that each stored value of a counter lies between the kernel's values in the snapshots before and
+/// after it.
 pub fn assert_between(samples: &BTreeMap<Key, Series>, snapshots: &[Snapshot]) {
     let mut compared = 0;
     for (key, series) in samples.iter().filter(|(_, series)| series.kind == "counter") {

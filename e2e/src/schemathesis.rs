@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Returns the program: `POLYMETER_SCHEMATHESIS`, else that of the system.
+/// `POLYMETER_SCHEMATHESIS`, or else the system's program.
 pub fn schemathesis() -> PathBuf {
     std::env::var_os("POLYMETER_SCHEMATHESIS").map_or_else(|| PathBuf::from("schemathesis"), PathBuf::from)
 }
 
-/// Returns the reason for which it cannot be used.
+/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(schemathesis()).arg("--version").output();
     let is_there = version.is_ok_and(|output| output.status.success());

@@ -12,7 +12,7 @@ use crate::browser::Browser;
 use crate::nginx::NGINX_USER;
 use crate::wait_until;
 
-/// Returns the configuration of an API at a socket for [`Proxy`] and a web server.
+/// Configuration of an API at a socket, for [`Proxy`] and a web server.
 pub fn api_config(socket: &Path) -> String {
     format!(
         "[api]\nlisten = \"{}\"\ntrusted_proxies = [\"user:root\", \"user:{NGINX_USER}\"]\n",
@@ -20,14 +20,13 @@ pub fn api_config(socket: &Path) -> String {
     )
 }
 
-/// A TCP port of this machine whose connections lead to the API. The header with the user is that of the
-/// browser.
+/// A TCP port of this machine whose connections lead to the API. The browser sends the header with the user.
 pub struct Proxy {
     address: SocketAddr,
 }
 
 impl Proxy {
-    /// Opens the port. The threads of its connections end with them, that of the port with the test program.
+    /// Opens the port. Its thread ends with the test program, the threads of its connections end with them.
     pub fn start(socket: &Path) -> Self {
         let socket = socket.to_owned();
         wait_until("the API listens", || UnixStream::connect(&socket).is_ok());
@@ -41,12 +40,11 @@ impl Proxy {
         Self { address }
     }
 
-    /// Returns the address of a page.
     pub fn url(&self, page: &str) -> String {
         format!("http://{}/{page}", self.address)
     }
 
-    /// Returns a browser that reaches nothing but the proxy, as a user, if there is one.
+    /// Starts a browser that reaches only the proxy, as a user if there is one.
     pub fn browser(&self, user: Option<&str>) -> Browser {
         let mut browser = Browser::with_access(Some(self.address));
         browser.resize(1280, 900);
@@ -56,7 +54,7 @@ impl Proxy {
         browser
     }
 
-    /// Returns a browser with an open page, whose first contents are there.
+    /// Starts a browser and waits for the first contents of a page.
     pub fn open(&self, user: &str, page: &str) -> Browser {
         let mut browser = self.browser(Some(user));
         browser.open_url(&self.url(page));
@@ -76,7 +74,7 @@ impl Proxy {
     }
 }
 
-/// Connects a client with the API, and carries bytes both ways.
+/// Connects a client with the API and carries bytes both ways.
 fn forward(client: TcpStream, socket: &Path) {
     // The collector may be gone: the client sees the end of its connection.
     let Ok(server) = UnixStream::connect(socket) else { return };

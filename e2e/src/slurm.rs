@@ -15,18 +15,17 @@ use tempfile::TempDir;
 use crate::munge::{self, Munged};
 use crate::{cgroup, pause, program, unique, wait_until};
 
-/// The hierarchies in which Slurm creates cgroups.
+/// Hierarchies in which Slurm creates cgroups.
 const HIERARCHIES: [&str; 4] = ["memory", "cpuacct", "cpuset", "freezer"];
 
-/// The hierarchies in which Slurm with cgroup version 1 creates none, and a site may.
+/// Hierarchies in which Slurm with cgroup version 1 creates none, and a site may.
 const SITE_HIERARCHIES: [&str; 4] = ["cpu", "blkio", "pids", cgroup::V2];
 
-/// An ordinary user that exists on every Debian: uid, gid and name.
+/// An ordinary user of every Debian: uid, gid and name.
 pub const USER: (u32, u32, &str) = (5, 60, "games");
-/// Another one.
 pub const OTHER_USER: (u32, u32, &str) = (6, 12, "man");
 
-/// Returns the reason why this machine cannot run the cluster, or `None` if it can.
+/// Reason why this machine cannot run the cluster.
 pub fn missing() -> Option<String> {
     let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
@@ -37,8 +36,8 @@ pub fn missing() -> Option<String> {
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
 
-/// Returns the configuration of a node's agent with tables of periods. Both nodes run on this machine, each
-/// with its own cgroups.
+/// Configuration of a node's agent with tables of periods. Both nodes run on this machine, each with its own
+/// cgroups.
 pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
     format!(
         "node = \"{node}\"\ncollector = \"{collector}\"\nflush_interval = \"50ms\"\n\
@@ -46,9 +45,7 @@ pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
     )
 }
 
-/// A running cluster. It is stopped when this value is dropped.
 pub struct Cluster {
-    /// The names of its nodes.
     pub nodes: [String; 2],
     daemons: Vec<Child>,
     directory: TempDir,
@@ -96,15 +93,14 @@ impl Cluster {
         self.directory.path().join(name)
     }
 
-    /// Returns the socket of a node's agent.
     pub fn socket(&self, node: &str) -> PathBuf {
         self.path(&format!("run.{node}/agent.sock"))
     }
 
-    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file
-    /// `disabled`, or that of the node, exists, the script does nothing. Afterwards the prolog gives the
-    /// agent as much CPU time as [`Self::prioritise`] gives the jobs, and the epilog removes the job's
-    /// cgroups that the site created.
+    /// Writes a script of `deploy/` and adapts only its paths, as an administrator would. The script does
+    /// nothing while the file `disabled`, or that of the node, exists. Afterwards the prolog gives the agent
+    /// as much CPU time as [`Self::prioritise`] gives the jobs, and the epilog removes the job's cgroups that
+    /// the site created.
     fn write_script(&self, name: &str) {
         let site = SITE_HIERARCHIES.into_iter().filter_map(cgroup::root);
         let site: Vec<String> = site.map(|root| root.display().to_string()).collect();
@@ -137,7 +133,7 @@ impl Cluster {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Returns the text that the scripts wrote to stderr.
+    /// Text that the scripts wrote to stderr.
     pub fn scripts_stderr(&self) -> String {
         let stderr = ["prolog.stderr", "epilog.stderr"].map(|name| fs::read_to_string(self.path(name)));
         stderr.into_iter().flatten().collect()
@@ -152,14 +148,12 @@ impl Cluster {
         }
     }
 
-    /// Switches the scripts of one node off or on again.
     pub fn disable_scripts_on(&self, node: &str, disabled: bool) {
         let file = self.path(&format!("disabled.{node}"));
         if disabled { drop(File::create(file).unwrap()) } else { fs::remove_file(file).unwrap() }
     }
 
-    /// Gives the jobs and the daemons of this cluster nearly all of the CPU time that they want, whatever
-    /// else runs on this machine.
+    /// Gives the jobs and the daemons of this cluster nearly all the CPU time they want, whatever else runs.
     pub fn prioritise(&self) {
         for (node, slurmd) in self.nodes.iter().zip(self.daemons.iter().skip(1)) {
             let directory = cgroup::root("cpu").unwrap().join(format!("slurm_{node}"));
@@ -169,7 +163,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the directory of a job's cgroup in a hierarchy, below that of the node.
+    /// Directory of a job's cgroup in a hierarchy, below that of the node.
     pub fn job_directory(&self, hierarchy: &str, node: &str, uid: u32, job: &str) -> PathBuf {
         cgroup::root(hierarchy).unwrap().join(format!("slurm_{node}/uid_{uid}/job_{job}"))
     }
@@ -223,7 +217,7 @@ impl Cluster {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// Returns one of Slurm's commands, to be run as root.
+    /// Builds one of Slurm's commands, to be run as root.
     pub fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(name);
         command.args(arguments).env("SLURM_CONF", self.path("slurm.conf")).current_dir("/");
@@ -234,12 +228,12 @@ impl Cluster {
         self.command(name, arguments).output().unwrap()
     }
 
-    /// Submits a job, as root or as an ordinary user, and returns its id.
+    /// Submits a job as root or as an ordinary user, and returns its id.
     pub fn submit(&self, ordinary: bool, arguments: &[&str], script: &str) -> String {
         self.submit_as(ordinary.then_some((USER.0, USER.1)), arguments, script)
     }
 
-    /// Submits a job, as a user with this uid and gid or as root, and returns its id.
+    /// Submits a job as a user with this uid and gid or as root, and returns its id.
     pub fn submit_as(&self, user: Option<(u32, u32)>, arguments: &[&str], script: &str) -> String {
         let mut command = self.command("sbatch", &["--parsable", "-o", "/dev/null"]);
         command.args(arguments).arg("--wrap").arg(script);
@@ -251,7 +245,7 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Returns one field of Slurm's record of a job.
+    /// One field of Slurm's record of a job.
     pub fn of_job(&self, job: &str, field: &str) -> String {
         let output = self.run("scontrol", &["-o", "show", "job", job]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -267,7 +261,7 @@ impl Cluster {
         });
     }
 
-    /// Returns the processes of this cluster: its daemons, and the processes that they started for jobs.
+    /// Daemons of this cluster, and the processes that they started for jobs.
     fn processes(&self) -> Vec<Pid> {
         let variable_of_cluster = format!("SLURM_CONF={}", self.path("slurm.conf").display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -280,7 +274,7 @@ impl Cluster {
         pids.into_iter().filter_map(Pid::from_raw).collect()
     }
 
-    /// Returns the pid of a node's agent, if one runs.
+    /// Pid of a node's agent, if one runs.
     pub fn agent(&self, node: &str) -> Option<Pid> {
         let stream = std::os::unix::net::UnixStream::connect(self.socket(node)).ok()?;
         Some(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)

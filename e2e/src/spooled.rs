@@ -8,20 +8,18 @@ use polymeter_agent::delivery::spool::segment;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Frame;
 
-/// A frame in the spool.
 pub struct Spooled {
     pub session: String,
     pub sequence: u64,
     pub samples: u64,
 }
 
-/// Returns the segment files.
 pub fn segments(spool: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension == "spool")).collect()
 }
 
-/// Returns the frames. Panics if a segment records dropped frames.
+/// Reads the frames. Panics if a segment records dropped frames.
 pub fn frames(spool: &Path) -> Vec<Spooled> {
     let mut frames = Vec::new();
     for path in segments(spool) {

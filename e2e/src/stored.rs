@@ -10,28 +10,27 @@ use crate::{TestEnvironment, wait_until};
 /// A metric's name and its labels.
 pub type Key = (String, String);
 
-/// The samples of one series: microseconds since the epoch, and values.
+/// Samples of one series: microseconds since the epoch, and values.
 #[derive(Debug, Clone)]
 pub struct Series {
     pub kind: String,
     pub points: Vec<(i64, f64)>,
 }
 
-/// Returns all jobs, the earliest first.
 pub fn jobs(reader: &mut Reader) -> Vec<JobRow> {
     let mut jobs = reader.jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
     jobs.reverse();
     jobs
 }
 
-/// Returns the job with this id, if it is stored.
+/// Finds a stored job by its id.
 pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
     let mut jobs = reader.jobs(&JobFilter { job_id: Some(id.to_owned()), ..JobFilter::default() }).unwrap();
     assert!(jobs.len() < 2, "job {id} is stored twice: {jobs:?}");
     jobs.pop()
 }
 
-/// Waits until the end of the job is stored. The store writes it after all samples of the job.
+/// Waits until the end of the job is stored, which the store writes after all its samples.
 pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
     let mut reader = env.reader();
     wait_until(&format!("the store knows the end of job {id}"), || {
@@ -40,13 +39,13 @@ pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
     job(&mut reader, id).unwrap()
 }
 
-/// Returns all samples of a job or of the node. Panics if a series has two samples of the same time.
+/// Samples of a job or of the node. Panics if a series has two samples of the same time.
 pub fn samples(reader: &mut Reader, of: SeriesScope<'_>) -> BTreeMap<Key, Series> {
     let rows = reader.series(of).unwrap();
     samples_of(reader, rows)
 }
 
-/// Returns the samples that one of a job's nodes took.
+/// Samples that one of a job's nodes took.
 pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
     let mut rows = reader.series(SeriesScope::Job(job_key)).unwrap();
     rows.retain(|row| row.node == node);
@@ -68,12 +67,11 @@ fn samples_of(reader: &mut Reader, rows: Vec<SeriesRow>) -> BTreeMap<Key, Series
     all
 }
 
-/// Returns the number of stored samples of a job.
 pub fn rows(reader: &mut Reader, job_key: i64) -> u64 {
     samples(reader, SeriesScope::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
 }
 
-/// Returns the ledger of a job: the tally of each source, summed over sessions.
+/// Tally of each source of a job, summed over sessions.
 pub fn ledger(reader: &mut Reader, job_key: i64) -> BTreeMap<String, Tally> {
     let mut ledger: BTreeMap<String, Tally> = BTreeMap::new();
     for row in reader.ledger(job_key).unwrap() {
@@ -82,7 +80,7 @@ pub fn ledger(reader: &mut Reader, job_key: i64) -> BTreeMap<String, Tally> {
     ledger
 }
 
-/// Returns the sum of a ledger. Each of its lines must add up.
+/// Sum of a ledger. Each of its lines must add up.
 pub fn sum(ledger: &BTreeMap<String, Tally>) -> Tally {
     let mut sum = Tally::default();
     for (source, tally) in ledger {

@@ -14,7 +14,7 @@ use crate::fixture::OWNER;
 use crate::workload::Sleeper;
 use crate::{TestEnvironment, install, program, stored, wait_until};
 
-/// A node: an agent that tracks the owner's job x in cgroups of its own.
+/// A node whose agent tracks the owner's job x in cgroups of its own.
 pub struct TrackedNode {
     pub agent: Agent,
     env: TestEnvironment,
@@ -23,7 +23,7 @@ pub struct TrackedNode {
 }
 
 impl TrackedNode {
-    /// Starts the agent of a node. `endpoint` is a collector's endpoint, or a list of several in brackets.
+    /// Starts the agent of a node. `endpoint` is a collector's endpoint, or several in brackets.
     pub fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
         let agent = Self::agent(&env, endpoint, &job);
         Self { agent, env, endpoint: endpoint.to_owned(), job }
@@ -46,12 +46,12 @@ impl TrackedNode {
         self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
     }
 
-    /// Returns the effective period of a metric of the job as a whole, its cause, and its end.
+    /// Effective period of a metric of the job as a whole, its cause, and its end.
     pub fn in_force(&self, metric: &str) -> Option<(String, String, Option<i64>)> {
         self.in_force_at(None, metric)
     }
 
-    /// Returns the effective period of a metric of the job at a level, its cause, and its end.
+    /// Effective period of a metric of the job at a level, its cause, and its end.
     pub fn in_force_at(&self, level: Option<&str>, metric: &str) -> Option<(String, String, Option<i64>)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
         let is_it = |line: &&Value| line["metric"] == metric && line["level"].as_str() == level;
@@ -76,7 +76,7 @@ pub struct TwoNodes {
     pub collector: Daemon,
     _sleepers: [Sleeper; 2],
     _cgroups: TestCgroups,
-    /// The collector's socket.
+    /// Socket of the collector.
     pub socket: PathBuf,
     command: PathBuf,
     pub env: TestEnvironment,
@@ -116,18 +116,17 @@ impl TwoNodes {
         fixture
     }
 
-    /// Returns the number of the job's nodes that the collector knows.
+    /// How many of the job's nodes the collector knows.
     pub fn known(&self) -> usize {
         let answer = ask(&self.socket, "{\"verb\":\"plan\",\"job\":\"x\"}\n");
         answer["nodes"].as_array().map_or(0, Vec::len)
     }
 
-    /// Returns the output of the command, called by a user who is on none of the job's nodes.
+    /// Output of the command, called by a user who is on none of the job's nodes.
     pub fn user(&self, uid: u32, arguments: &[&str]) -> Output {
         self.command(uid).args(arguments).output().unwrap()
     }
 
-    /// Returns the command without arguments, as a user on none of the job's nodes calls it.
     pub fn command(&self, uid: u32) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -140,7 +139,7 @@ impl TwoNodes {
         command
     }
 
-    /// Returns each node's answer, and the exit status.
+    /// Each node's answer, and the exit status.
     pub fn answers(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
         let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -149,7 +148,7 @@ impl TwoNodes {
         (answer, output.status.code().unwrap())
     }
 
-    /// Returns the error message of a refused command; its exit status must be 1.
+    /// Error message of a refused command, whose exit status must be 1.
     pub fn refused(&self, uid: u32, arguments: &[&str]) -> String {
         let output = self.user(uid, arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -162,8 +161,7 @@ impl TwoNodes {
         self.nodes.iter().all(|node| node.is(metric, period, cause))
     }
 
-    /// Returns the times at which each node changed the period of a metric to `period_us`, in microseconds
-    /// since the epoch.
+    /// When each node changed the period of a metric to `period_us`, in microseconds since the epoch.
     pub fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -172,7 +170,7 @@ impl TwoNodes {
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
     }
 
-    /// Returns the time of the nodes, in microseconds since the epoch.
+    /// Time of the nodes, in microseconds since the epoch.
     pub fn now_us(&self) -> i64 {
         self.nodes[0].agent.status()["collector"]["now_us"].as_i64().unwrap()
     }

@@ -12,16 +12,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::wait_until;
 
-/// The size of a page, in bytes.
+/// Size of a page, in bytes.
 pub const PAGE: usize = 4096;
 
-/// Returns the path of the program whose body is [`main`].
+/// Path of the program whose body is [`main`].
 pub fn program() -> PathBuf {
     crate::program("e2e-workload").get_program().into()
 }
 
-/// Executes the commands in the first argument, separated by `;`, or, without an argument, those on standard
-/// input. Prints its CPU time at the end.
+/// Executes the commands in the first argument, separated by `;`, or those on standard input if there is
+/// none. Prints its CPU time at the end.
 pub fn main() {
     let commands = std::env::args().nth(1);
     // Without huge pages, each page causes a page fault of its own.
@@ -140,7 +140,6 @@ impl Drop for Workload {
     }
 }
 
-/// A sleeping process.
 pub struct Sleeper(Child);
 
 impl Sleeper {

@@ -25,7 +25,7 @@ pub mod spool;
 
 pub type Body = fn(&[u8]);
 
-/// All targets by their names, which are those of their corpora.
+/// Targets by their names, which are those of their corpora.
 pub const TARGETS: &[(&str, Body)] = &[
     ("advice", advice::body),
     ("configuration", configuration::body),

@@ -6,7 +6,6 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame;
 use polymeter_service::spool::record;
 
-/// The session of the seeds.
 const SESSION: SessionId = SessionId(0xfeed);
 
 pub fn body(data: &[u8]) {
@@ -29,12 +28,12 @@ pub fn body(data: &[u8]) {
     assert!(damaged.restored.len() <= whole.restored.len());
 }
 
-/// Returns the number of records that are frames, Skipped messages, or damaged. Dictionaries do not count.
+/// Counts frames, Skipped messages and damaged records, but not dictionaries.
 fn counted(segment: &Segment) -> usize {
     segment.restored.len() + usize::try_from(segment.damaged).expect("it is small")
 }
 
-/// Returns a segment with valid checksums, which no fuzzer can guess, and its number of records. `data` has
+/// Builds a segment with valid checksums, which no fuzzer can guess, and counts its records. `data` has
 /// messages preceded by their lengths, like the seeds of `ingest`.
 fn segment_of(data: &[u8]) -> (Vec<u8>, usize) {
     let (mut bytes, mut records, mut rest) = (Vec::new(), 0, data);

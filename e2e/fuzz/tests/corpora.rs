@@ -9,11 +9,10 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 use polymeter_fuzz::{Body, TARGETS};
 
-/// The most mutations of a file.
 const MUTATIONS: usize = 400;
-/// The bytes of all mutations of a target, which bound its time to a few seconds.
+/// Limits all mutations of a target to a few seconds.
 const MUTATED_BYTES: usize = 2 * 1024 * 1024;
-/// The longest input in bytes, as in `run.sh`.
+/// Longest input, as in `run.sh`.
 const INPUT_BYTES: usize = 16 * 1024;
 
 fn main() -> ExitCode {
@@ -71,7 +70,6 @@ fn run(corpus: &Path, body: Body) {
     }
 }
 
-/// Adds the files below a directory.
 fn add_files(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -7,14 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An authority, and what it has issued, in a directory that all users can read: NAME.crt and NAME.key.
+/// An authority and what it has issued, in a directory that all users can read: NAME.crt and NAME.key.
 #[derive(Debug)]
 pub struct Authority {
     directory: tempfile::TempDir,
 }
 
 impl Authority {
-    /// Creates an authority of a name: root.crt.
+    /// Creates root.crt with this name.
     pub fn new(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -23,7 +23,6 @@ impl Authority {
         authority
     }
 
-    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

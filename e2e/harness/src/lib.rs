@@ -53,13 +53,13 @@ impl Test {
         Self { name, function, exclusive: false }
     }
 
-    /// Returns the same test, marked to run while no other test of the program is running.
+    /// Marks the test to run while no other test of the program is running.
     #[must_use]
     pub const fn exclusive(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
-    /// Returns the path without the name of the crate.
+    /// Path without the name of the crate.
     fn short_name(&self) -> &'static str {
         self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
     }
@@ -72,25 +72,23 @@ macro_rules! tests {
     (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
     (@one $name:ident) => { $crate::Test::new(concat!(module_path!(), "::", stringify!($name)), $name) };
     ($($($word:ident)+),* $(,)?) => {
-        /// The tests of this file.
+        /// Tests of this file.
         pub(crate) const TESTS: &[$crate::Test] = &[$($crate::tests!(@one $($word)+)),*];
     };
 }
 
-/// The reason for a skip, as the payload of the unwinding.
+/// Reason for a skip, as the payload of the unwinding.
 struct Skipped(String);
 
-/// Returns true if `POLYMETER_REQUIRE`, a comma-separated list, contains `need`.
+/// True if `POLYMETER_REQUIRE`, a comma-separated list, contains `need`.
 #[must_use]
 pub fn is_required(need: &str) -> bool {
     let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
     required.split(',').any(|required| required.trim() == need)
 }
 
-/// Ends the running test as skipped. It must be called on the test's own thread.
-///
-/// # Panics
-/// Panics if `POLYMETER_REQUIRE` contains `need`.
+/// Ends the running test as skipped, or panics if `POLYMETER_REQUIRE` contains `need`. Must be called on the
+/// test's own thread.
 pub fn skip(need: &str, reason: &str) -> ! {
     assert!(!is_required(need), "{need} is required, but {reason}");
     // Does not call the panic hook, which would print a backtrace.
@@ -178,8 +176,8 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     })
 }
 
-/// The variable of the environment that names the lock of a suite whose programs run side by side. Each test
-/// holds it together with others, an exclusive one alone.
+/// Environment variable that names the lock of a suite whose programs run side by side. Each test holds it
+/// together with others, an exclusive one alone.
 pub const LOCK_VARIABLE: &str = "POLYMETER_TEST_LOCK";
 
 /// Waits for a test's turn, which lasts until the returned file is closed. Outside of a suite there is
@@ -195,22 +193,16 @@ fn turn(exclusive: bool) -> io::Result<Option<File>> {
 }
 
 /// Waits until no exclusive test is running. None begins until the returned file is closed.
-///
-/// # Errors
-/// Returns the error if the file cannot be created or locked.
 pub fn share(lock: &Path) -> io::Result<File> {
     let file = File::create(lock)?;
     flock(&file, FlockOperation::LockShared)?;
     Ok(file)
 }
 
-/// The time after which a running test has failed, unless `POLYMETER_TEST_SECONDS` states another.
+/// A test that takes longer has failed, unless `POLYMETER_TEST_SECONDS` states another time.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// Returns the time after which a running test has failed.
-///
-/// # Panics
-/// Panics if `POLYMETER_TEST_SECONDS` is no number.
+/// Reads `POLYMETER_TEST_SECONDS`. Panics if it is no number.
 fn longest() -> Duration {
     std::env::var("POLYMETER_TEST_SECONDS").map_or(LONGEST, |seconds| match seconds.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -242,16 +234,12 @@ fn outcome(test: Test, longest: Duration) -> Result<Option<String>, String> {
     }
 }
 
-/// Returns the message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
 }
 
 /// Prints the skipped tests and appends them to the file that `POLYMETER_SKIPPED` names.
-///
-/// # Panics
-/// Panics if the file cannot be written.
 fn report(skipped: &[String]) {
     if skipped.is_empty() {
         return;
@@ -262,10 +250,7 @@ fn report(skipped: &[String]) {
     append("POLYMETER_SKIPPED", &skipped.iter().map(|line| format!("{line}\n")).collect::<String>());
 }
 
-/// Appends lines to the file that a variable of the environment names, if it is set.
-///
-/// # Panics
-/// Panics if the file cannot be written.
+/// Appends lines to the file that an environment variable names, if it is set.
 fn append(variable: &str, lines: &str) {
     let Some(path) = std::env::var_os(variable) else { return };
     let written = OpenOptions::new().create(true).append(true).open(&path);

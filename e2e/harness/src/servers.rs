@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-/// Returns the root of their files: `POLYMETER_SERVERS`, else that of the system.
+/// Root of their files: `POLYMETER_SERVERS`, or else the system's.
 #[must_use]
 pub fn root() -> PathBuf {
     std::env::var_os("POLYMETER_SERVERS").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// Returns the directory of their libraries.
 #[must_use]
 pub fn libraries() -> PathBuf {
     root().join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH))

@@ -5,10 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Compares `text` with the snapshot `name` of the crate whose manifest is in `crate_directory`.
-///
-/// # Panics
-/// Panics if they differ, or the snapshot does not exist.
+/// Compares `text` with the snapshot `name` of the crate whose manifest is in `crate_directory`. Panics if
+/// they differ or the snapshot does not exist.
 pub fn check(crate_directory: &str, name: &str, text: &str) {
     let path = Path::new(crate_directory).join("tests/snapshots").join(format!("{name}.txt"));
     if std::env::var_os("POLYMETER_BLESS").is_some_and(|value| value == "1") {
@@ -29,14 +27,13 @@ pub fn check(crate_directory: &str, name: &str, text: &str) {
 /// A daemon whose texts are compared with the snapshots of its crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Daemon {
-    /// The path of the program.
     pub program: &'static str,
-    /// The directory of the crate's manifest.
+    /// Directory of the crate's manifest.
     pub crate_directory: &'static str,
 }
 
 impl Daemon {
-    /// Returns the command that starts it, with an environment that does not affect its texts.
+    /// Builds the command that starts it, with an environment that does not affect its texts.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.program);
@@ -45,28 +42,19 @@ impl Daemon {
     }
 
     /// Runs it until it exits.
-    ///
-    /// # Panics
-    /// Panics if it cannot be started.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Output {
         let output = self.command().args(arguments).output();
         output.unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program))
     }
 
-    /// Compares an output with the snapshot `name`.
-    ///
-    /// # Panics
-    /// Panics if they differ, the snapshot does not exist, or the output is not UTF-8.
+    /// Compares an output with the snapshot `name`, like [`check`].
     pub fn check(&self, name: &str, output: &[u8]) {
         let text = std::str::from_utf8(output);
         check(self.crate_directory, name, text.unwrap_or_else(|error| panic!("{name} is not text: {error}")));
     }
 
     /// Compares its help with the snapshot `help`.
-    ///
-    /// # Panics
-    /// Panics if they differ, or it fails.
     pub fn check_help(&self) {
         let output = self.run(&["--help"]);
         assert_eq!(output.status.code(), Some(0));

@@ -23,22 +23,22 @@ use polymeter_e2e::workload::Workload;
 use polymeter_e2e::{TestEnvironment, program, wait_until};
 use serde_json::json;
 
-/// A user that every Debian has, and who owns the jobs.
+/// A user of every Debian, who owns the jobs.
 const OWNER: (&str, u32) = ("daemon", 1);
 
-/// Another one, who is an administrator here.
+/// A user of every Debian, who is an administrator here.
 const ADMINISTRATOR: &str = "sys";
 
-/// The nodes, all of which are this machine.
+/// All nodes are this machine.
 const NODES: [&str; 3] = ["node01", "node02", "node03"];
 
-/// The number of times that the workload repeats its phases, each for some seconds.
+/// How often the workload repeats its phases of some seconds.
 const ROUNDS: u64 = 14;
 
 /// A page of memory is 4 KiB.
 const PAGES_PER_MIB: u64 = 256;
 
-/// The jobs that have ended: id, name, memory in MiB, final state, and their commands.
+/// Jobs that have ended: id, name, memory in MiB, final state, and their commands.
 const ENDED: [(&str, &str, u32, &str, &[&str]); 4] = [
     ("418186", "cfd-wing-mesh", 192, "COMPLETED", &["burn 5200", "touch 20480", "burn 1500"]),
     ("418190", "genome-align", 1024, "COMPLETED", &["touch 5120", "burn 900", "rest 5500"]),
@@ -46,7 +46,6 @@ const ENDED: [(&str, &str, u32, &str, &[&str]); 4] = [
     ("418203", "md-protein", 512, "TIMEOUT", &["burn 2200", "rest 2000", "burn 2800"]),
 ];
 
-/// The metrics that the agents sample.
 const BASELINE: [(&str, &str); 14] = [
     ("cpu.usage", "500ms"),
     ("memory.*", "500ms"),
@@ -171,7 +170,7 @@ fn main() {
     }
 }
 
-/// Opens the overview, and waits until the jobs are summarized and the nodes are there.
+/// Opens the overview and waits until the jobs are summarized and the nodes are there.
 fn open_overview(proxy: &Proxy) -> Browser {
     let mut browser = proxy.open(OWNER.0, "");
     browser.wait_until(&format!("Number(document.documentElement.dataset.nodes) === {}", NODES.len()));
@@ -181,7 +180,7 @@ fn open_overview(proxy: &Proxy) -> Browser {
     browser
 }
 
-/// Opens a page, and waits for its contents.
+/// Opens a page and waits for its contents.
 fn open(proxy: &Proxy, page: &str) -> Browser {
     if page.is_empty() {
         return open_overview(proxy);
@@ -254,7 +253,6 @@ fn take_all(proxy: &Proxy, job: &str, directory: &Path) {
     }
 }
 
-/// Writes a picture of the window.
 fn take(browser: &mut Browser, (width, height): (u32, u32), scheme: &str, path: &Path) {
     browser.set_media(&[("prefers-color-scheme", scheme)]);
     browser.call("Emulation.setScrollbarsHidden", json!({"hidden": true}));

@@ -32,7 +32,7 @@ pub fn cycles(workspace: &Workspace) -> Vec<String> {
     found
 }
 
-/// Finds dependencies between crates that are not allowed, and differences between the rules and the members.
+/// Finds forbidden dependencies between crates, and differences between the rules and the members.
 #[must_use]
 pub fn dependencies(workspace: &Workspace, rules: &[Allowed]) -> Vec<String> {
     let members: BTreeSet<&str> = workspace.members.iter().map(|member| member.directory.as_str()).collect();
@@ -131,7 +131,7 @@ pub fn drawings(workspace: &Workspace, directory: &Path) -> Vec<String> {
     differing.map(|name| format!("{name} is not the drawing of the code")).collect()
 }
 
-/// Returns true for the file of a module, and for the files below it.
+/// True for the file of a module and for the files below it.
 fn is_in(file: &Path, module: &Path) -> bool {
     file.starts_with(module) || (file.extension().is_some() && file.with_extension("") == module)
 }
@@ -143,8 +143,7 @@ fn missing(workspace: &Workspace, module: &str) -> Option<String> {
     (!has_files).then(|| format!("a rule names {module}, which is no module"))
 }
 
-/// Returns true for a path to an item of this workspace, and for one into another library that the workspace
-/// uses.
+/// True for a path to an item of this workspace, and for one into another library that the workspace uses.
 fn exists(workspace: &Workspace, path: &str) -> bool {
     let path: Vec<String> = path.split("::").map(str::to_owned).collect();
     let Some((library, item)) = path.split_first() else { return false };
@@ -187,7 +186,7 @@ mod tests {
     const PURE: &[Forbidden] =
         &[Forbidden { modules: &["upper/src/parse"], paths: &["std::fs", "tokio", "small_lower::Store"] }];
 
-    /// Lays the workspace out, with the given files in place of its own, and reads it.
+    /// Writes the workspace, with the given files in place of its own, and reads it.
     fn with(files: &[(&str, &str)]) -> Workspace {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in FILES.iter().chain(files) {

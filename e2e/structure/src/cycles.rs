@@ -8,9 +8,9 @@ use crate::graph::{Imports, Target};
 /// Names, and the names that each of them imports.
 pub type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the imports among the files and subdirectories of each directory of a target. A subdirectory
-/// stands for all files below it. The directory's own module file (`mod.rs`, or `x.rs` beside `x/`) counts as
-/// one of the files within it.
+/// Imports among the files and subdirectories of each directory of a target. A subdirectory stands for all
+/// files below it. The directory's own module file (`mod.rs`, or `x.rs` beside `x/`) counts as one of the
+/// files within it.
 #[must_use]
 pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     let mut directories: BTreeMap<PathBuf, Names> = BTreeMap::new();
@@ -30,9 +30,8 @@ pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     directories
 }
 
-/// Returns the directory that two modules have in common, and the names there of the importing and the
-/// imported module. Returns `None` for files outside the target's directory, which the target includes by
-/// path.
+/// Directory that two modules have in common, and the names there of the importing and the imported module.
+/// `None` for files outside the target's directory, which the target includes by path.
 #[must_use]
 pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, String, String)> {
     let (own, other) = (placed(&target.imports, file), placed(&target.imports, other));
@@ -48,8 +47,7 @@ fn is_inside(target: &Target, path: &Path) -> bool {
     path.starts_with(&target.directory) && !path.iter().any(|part| part == "..")
 }
 
-/// Returns the position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that
-/// directory.
+/// Position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that directory.
 fn placed(imports: &Imports, file: &Path) -> PathBuf {
     let directory = file.with_extension("");
     let has_children = imports.keys().any(|other| other.starts_with(&directory));
@@ -66,7 +64,7 @@ fn common(one: &Path, other: &Path) -> PathBuf {
     one.parent().unwrap().ancestors().find(|ancestor| other.starts_with(ancestor)).unwrap().to_owned()
 }
 
-/// Returns the groups of names that import each other in a cycle.
+/// Groups of names that import each other in a cycle.
 #[must_use]
 pub fn find(names: &Names) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =

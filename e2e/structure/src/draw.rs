@@ -36,7 +36,7 @@ pub fn all(workspace: &Workspace) -> Drawings {
     drawings
 }
 
-/// Returns the layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
+/// Layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
 fn layers(names: &Names) -> BTreeMap<String, usize> {
     let cycles = cycles::find(names);
     let is_within = |one: &String, other: &String| {
@@ -56,7 +56,7 @@ fn layers(names: &Names) -> BTreeMap<String, usize> {
     layers
 }
 
-/// Returns an SVG of the names and the imports between them. Imports that form cycles are red and dashed.
+/// Draws an SVG of the names and the imports between them. Imports that form cycles are red and dashed.
 #[must_use]
 pub fn svg(title: &str, names: &Names) -> String {
     let layers = layers(names);

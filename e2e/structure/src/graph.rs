@@ -5,25 +5,23 @@ use std::path::{Path, PathBuf};
 
 use crate::modules::{self, Module, ModulePath};
 
-/// The files of a crate, and the files that each of them imports.
+/// Files of a crate, and the files that each of them imports.
 pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// The limit of re-exports that are followed for one path. A longer chain is a cycle.
+/// Re-exports that are followed for one path. A longer chain is a cycle.
 const REEXPORTS_MAX: usize = 16;
 
 /// One program or library of a crate.
 #[derive(Debug)]
 pub struct Target {
-    /// The directory that contains its modules.
     pub directory: PathBuf,
-    /// The imports between its files.
     pub imports: Imports,
-    /// The paths to items of other crates, including the standard library, by file.
+    /// Paths to items of other crates, including the standard library, by file.
     pub external: BTreeMap<PathBuf, BTreeSet<Vec<String>>>,
     modules: BTreeMap<ModulePath, Module>,
 }
 
-/// Reads the targets of a crate: the library and each program.
+/// Reads the library and each program of a crate.
 #[must_use]
 pub fn targets(directory: &Path) -> Vec<Target> {
     let source = directory.join("src");
@@ -58,7 +56,7 @@ impl Target {
         Self { directory: root.parent().unwrap().to_owned(), imports, external, modules }
     }
 
-    /// Returns true if a path from the root of the crate leads to a module or an item.
+    /// True if a path from the root of the crate leads to a module or an item.
     #[must_use]
     pub fn has(&self, path: &[String]) -> bool {
         let Some(name) = path.last() else { return true };
@@ -79,8 +77,8 @@ enum Resolved {
     Elsewhere(Vec<String>),
 }
 
-/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of
-/// the module itself, of the language or of the prelude.
+/// Follows a path, as written in a module, to the file that defines the item. `None` for a name of the module
+/// itself, of the language or of the prelude.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &ModulePath,
@@ -157,7 +155,7 @@ fn descend(
     Some(Resolved::Here(module.file.clone()))
 }
 
-/// Returns true if a file defines an item of that name.
+/// True if a file defines an item of that name.
 fn defines(modules: &BTreeMap<ModulePath, Module>, file: &Path, name: &str) -> bool {
     modules.values().any(|module| module.file == file && module.items.contains(name))
 }

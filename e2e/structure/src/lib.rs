@@ -24,13 +24,12 @@ use std::path::{Path, PathBuf};
 
 use crate::graph::Target;
 
-/// Returns the directory of this repository.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns the directories of the crates of the workspace below `root`, relative to it.
+/// Directories of the crates of the workspace below `root`, relative to it.
 #[must_use]
 pub fn members(root: &Path) -> Vec<String> {
     let manifest = manifest(root);
@@ -38,32 +37,27 @@ pub fn members(root: &Path) -> Vec<String> {
     members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
 }
 
-/// The crates of a workspace.
 #[derive(Debug)]
 pub struct Workspace {
-    /// The directory with the workspace's manifest.
     pub root: PathBuf,
     /// In the order of the manifest.
     pub members: Vec<Member>,
-    /// The names of the workspace's dependencies, as code spells them.
+    /// Names of the workspace's dependencies, as code spells them.
     pub dependencies: BTreeSet<String>,
 }
 
-/// One crate of a workspace.
 #[derive(Debug)]
 pub struct Member {
     /// Relative to the workspace.
     pub directory: String,
-    /// The name of its package.
     pub package: String,
-    /// The packages that it depends on, without those of its tests.
+    /// Packages that it depends on, without those of its tests.
     pub dependencies: BTreeSet<String>,
     /// The library and each program.
     pub targets: Vec<Target>,
 }
 
 impl Workspace {
-    /// Reads the manifests and sources below `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let manifest = manifest(root);
@@ -75,18 +69,16 @@ impl Workspace {
         }
     }
 
-    /// Returns a path relative to the workspace, for messages.
+    /// Makes a path relative to the workspace, for messages.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 
-    /// Returns the libraries and programs of all crates.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.members.iter().flat_map(|member| &member.targets)
     }
 
-    /// Returns the crate whose package has this name.
     #[must_use]
     pub fn package(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.package == name)

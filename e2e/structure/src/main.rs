@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the drawings, and removes those of crates that are no longer there.
+/// Writes the drawings and removes those of crates that are no longer there.
 fn write(drawings: &draw::Drawings, directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for entry in std::fs::read_dir(directory)? {

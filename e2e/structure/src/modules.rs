@@ -6,20 +6,19 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 
-/// The path of a module from the root of its crate.
+/// Path of a module from the root of its crate.
 pub type ModulePath = Vec<String>;
 
 #[derive(Debug)]
 pub struct Module {
-    /// The file that contains it.
     pub file: PathBuf,
-    /// The names that its `use` items bind, and the paths that they stand for.
+    /// Names that its `use` items bind, and the paths that they stand for.
     pub bindings: BTreeMap<String, Vec<String>>,
-    /// The modules that it imports with a glob.
+    /// Modules that it imports with a glob.
     pub globs: Vec<Vec<String>>,
-    /// The paths that its code uses, without those of `pub use`.
+    /// Paths that its code uses, without those of `pub use`.
     pub paths: BTreeSet<Vec<String>>,
-    /// The names of the items that it defines.
+    /// Names of the items that it defines.
     pub items: BTreeSet<String>,
 }
 
@@ -86,7 +85,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns true if attributes exclude an item from the programs.
+/// True if attributes exclude an item from the programs.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -97,7 +96,6 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns true if an item is compiled for tests only.
 #[must_use]
 pub fn is_test_item(item: &Item) -> bool {
     is_test(attributes(item))
@@ -194,7 +192,7 @@ impl<'ast> Visit<'ast> for Collector {
         self.add(&item.tree, &[], is_public);
     }
 
-    /// The module in `pub(crate)` or `pub(super)` is not an import.
+    /// A module in `pub(crate)` or `pub(super)` is not an import.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -210,7 +208,7 @@ impl<'ast> Visit<'ast> for Collector {
         }
     }
 
-    /// The arguments of a macro are tokens; paths among them are recognised by `::`.
+    /// Arguments of a macro are tokens; paths among them are recognised by `::`.
     fn visit_macro(&mut self, invocation: &'ast syn::Macro) {
         let tokens = invocation.tokens.to_string().replace("::", " :: ");
         let is_name = |word: &&str| word.starts_with(|first: char| first.is_alphabetic() || first == '_');

@@ -1,21 +1,21 @@
 //! The permitted directions of dependencies between this workspace's crates and modules.
 
-/// The permitted dependencies of one crate. The crates that its tests use are not restricted.
+/// Permitted dependencies of one crate. Dependencies of its tests are not restricted.
 #[derive(Debug)]
 pub struct Allowed {
-    /// The crate, by directory.
+    /// Directory of the crate.
     pub directory: &'static str,
-    /// Other crates, by directory.
+    /// Directories of other crates.
     pub dependencies: &'static [&'static str],
 }
 
-/// The modules of a directory from upstream to downstream: a module imports those of its own stage and of
-/// earlier ones, never of a later one. Modules that are not listed are free.
+/// Modules of a directory from upstream to downstream: a module imports those of its own stage and of earlier
+/// ones, never of a later one. Modules that are not listed are free.
 #[derive(Debug)]
 pub struct Stages {
     /// Relative to the workspace.
     pub directory: &'static str,
-    /// The names of files, without `.rs`, and of directories.
+    /// Names of files, without `.rs`, and of directories.
     pub stages: &'static [&'static [&'static str]],
 }
 
@@ -24,7 +24,7 @@ pub struct Stages {
 pub struct Forbidden {
     /// Files, without `.rs`, and directories.
     pub modules: &'static [&'static str],
-    /// The forbidden paths, with all that begins with one of them.
+    /// Forbidden paths, with all that begins with one of them.
     pub paths: &'static [&'static str],
 }
 
@@ -152,7 +152,7 @@ pub const STAGES: &[Stages] = &[
     stages("benches/src", &[&["clock"], &["table"], &["process"]]),
 ];
 
-/// The invariants of ARCHITECTURE.md that concern single paths.
+/// Invariants of ARCHITECTURE.md that concern single paths.
 pub const FORBIDDEN: &[Forbidden] = &[
     Forbidden { modules: PURE, paths: IMPURE },
     Forbidden { modules: &["node-agent/src/lanes/fast"], paths: WAITING },

@@ -17,11 +17,11 @@ use polymeter_structure::{members, root};
 /// Directories that contain no documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
 
-/// The maximum number of words of the pages that introduce the project.
+/// Maximum number of words of the pages that introduce the project.
 const WORDS_MAX: [(&str, usize); 3] =
     [("README.md", 400), ("ARCHITECTURE.md", 1_500), ("CONTRIBUTING.md", 1_200)];
 
-/// Returns a path relative to the workspace, for messages.
+/// Makes a path relative to the workspace, for messages.
 fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().display().to_string()
 }
@@ -45,7 +45,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Returns the text of a document without its code.
+/// Text of a document without its code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let mut prose = String::new();
@@ -61,7 +61,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// Returns the links of a document: the line number and the target in parentheses.
+/// Links of a document: the line number and the target in parentheses.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     let mut is_code = false;
@@ -78,7 +78,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// Returns the anchors that GitHub and mdBook derive from a document's headings.
+/// Anchors that GitHub and mdBook derive from a document's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -191,7 +191,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("wishes", "sampling request"),
 ];
 
-/// Returns the replaced words that a line of prose contains.
+/// Finds the replaced words in a line of prose.
 fn replaced(line: &str) -> Vec<String> {
     let line = line.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
@@ -216,7 +216,7 @@ fn documents_use_one_word_for_one_concept() {
     assert!(wrong.is_empty(), "words that were replaced:\n{}", wrong.join("\n"));
 }
 
-/// Returns the string literals of a file outside its tests. `POLYMETER_COMMENTS=1` adds the doc comments.
+/// String literals of a file outside its tests. `POLYMETER_COMMENTS=1` adds the doc comments.
 fn literals(file: &Path) -> Vec<String> {
     struct Literals(Vec<String>);
     impl<'ast> syn::visit::Visit<'ast> for Literals {

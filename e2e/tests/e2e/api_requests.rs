@@ -11,10 +11,10 @@ use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait
 
 tests![generated_requests_have_answers_as_documented];
 
-/// The checks that cannot hold. Requests without credentials are refused here, but not on the Unix socket, of
-/// which the document tells. And some resources refuse combinations of valid parameters, which the document
-/// cannot express: an end before the begin, too many points of all series together, metrics of different
-/// units, neither a job nor nodes, a job that is compared with itself.
+/// Leaves out checks that cannot hold. Requests without credentials are refused here, but not on the Unix
+/// socket, of which the document tells. And some resources refuse combinations of valid parameters, which the
+/// document cannot express: an end before the begin, too many points of all series together, metrics of
+/// different units, neither a job nor nodes, a job that is compared with itself.
 const CHECKS: &str = r#"
 [checks]
 ignored_auth.enabled = false
@@ -24,14 +24,13 @@ include-operation-id = ["samples", "node_samples", "course", "kwollect_metrics",
 checks.positive_data_acceptance.enabled = false
 "#;
 
-/// The requests of a resource that are generated in each phase.
+/// Requests of a resource that are generated in each phase.
 const EXAMPLES: &str = "60";
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a job that is stored.
 fn run_job(env: &TestEnvironment) {
     let output = program("polymeter")
         .args(["run", "--every", "20ms", "-m", "agent.*=50ms", "-o"])
@@ -42,7 +41,7 @@ fn run_job(env: &TestEnvironment) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Starts a collector with the HTTP API. Returns it, and the API's address.
+/// Starts a collector with the HTTP API. Returns it and the API's address.
 fn start(env: &TestEnvironment) -> (Daemon, String) {
     let more = format!(
         "control_socket = \"{}\"\n[api]\nlisten = \"127.0.0.1:0\"\nuser_requests_per_second = 10000\n",
@@ -59,7 +58,6 @@ fn start(env: &TestEnvironment) -> (Daemon, String) {
     (collector, address.unwrap())
 }
 
-/// Returns a token, as `polymeter token create` prints it.
 fn token(control: &Path) -> String {
     let output = program("polymeter")
         .args(["token", "create", "--scope", "admin", "--days", "1", "--collector"])

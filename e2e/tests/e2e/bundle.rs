@@ -56,7 +56,7 @@ impl Bundled {
         bundled
     }
 
-    /// Adds call stacks in the first second of the job, of functions with hostile names.
+    /// Adds call stacks of functions with hostile names, in the first second of the job.
     fn add_stacks(&self) {
         let database = rusqlite::Connection::open(self.path("run.db")).unwrap();
         let rows = "
@@ -194,7 +194,7 @@ fn bundle_contains_the_stored_samples() {
     }
 }
 
-/// Asserts that the command and the bundle have the call stacks in each format.
+/// Checks that the command and the bundle have the call stacks in each format.
 fn assert_stacks(bundled: &Bundled) {
     let flame = |more: &[&str]| {
         let store = bundled.store();
@@ -318,7 +318,7 @@ fn experiment_results_are_sealed_as_a_bundle() {
     assert!(verify().status.success());
 }
 
-/// Asserts that exports in each format have a row for each stack.
+/// Checks that exports in each format have a row for each stack.
 fn assert_exported_stacks(bundled: &Bundled) {
     let store = bundled.store();
     let export = |more: &[&str]| {

@@ -19,7 +19,7 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// Returns a wrapper that limits a program's file descriptors.
+/// Builds a wrapper that limits a program's file descriptors.
 fn limited(limit: u32) -> impl FnOnce(Command) -> Command {
     move |program| {
         let mut shell = Command::new("sh");
@@ -102,7 +102,7 @@ fn collector_outage_is_logged_and_shown() {
     drop(agent);
 }
 
-/// The version 2 hierarchy that Slurm 26.05 creates. It is removed when the test ends.
+/// Version 2 hierarchy that Slurm 26.05 creates. It is removed when the test ends.
 struct SlurmScope {
     top: PathBuf,
     pattern: String,

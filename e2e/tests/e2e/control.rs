@@ -68,7 +68,7 @@ impl Fixture {
         self.agent.wait_until_tracked("x", &["v2/cpu.stat"]);
     }
 
-    /// Returns the agent's answer to a user and group on the control socket.
+    /// Asks the agent as a user and group on the control socket.
     fn ask_as(&self, user: (u32, u32), request: &Value) -> Value {
         as_user(user, || self.agent.ask(request))
     }
@@ -174,7 +174,7 @@ fn configured_administrators_and_job_visibility() {
     fixture.end();
 }
 
-/// Returns a request of every verb that takes a job, without the job.
+/// A request of every verb that takes a job, without the job.
 fn verbs_about_a_job() -> Vec<Value> {
     vec![
         json!({"verb": "metrics"}),

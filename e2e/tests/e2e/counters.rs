@@ -22,7 +22,6 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// An agent, a collector, and cgroups for jobs.
 struct Node {
     collector: Daemon,
     agent: Agent,
@@ -45,7 +44,7 @@ impl Node {
             .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
     }
 
-    /// Returns the stored values of one metric of a job, of all its series one after the other.
+    /// Stored values of one metric of a job, of all its series one after the other.
     fn values(&self, job: &str, metric: &str) -> Vec<f64> {
         let of_metric = self.samples(job).into_iter().filter(|((name, _), _)| name == metric);
         of_metric.flat_map(|(_, series)| series.points.into_iter().map(|(_, value)| value)).collect()
@@ -169,7 +168,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
     node.end();
 }
 
-/// Returns the bytes that a process and the children it has waited for have written to storage.
+/// Bytes that a process and the children it has waited for have written to storage.
 fn written(pid: u32) -> f64 {
     let io = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io")).unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();

@@ -20,7 +20,7 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "20ms"), ("cpu.*", "20ms"), ("pids.*", "20ms")];
 const SOURCES: [&str; 3] = ["v1/memory.stat", "v2/cpu.stat", "v1/pids.current"];
 const JOB: &str = "1";
-/// The frames that the primary acknowledges and the standby does not get.
+/// Frames that the primary acknowledges and the standby does not get.
 const LOST_FRAMES: u64 = 30;
 
 /// A primary and its standby, a collector that knows both, and an agent with a job.
@@ -28,7 +28,6 @@ struct Fixture {
     // Fields are dropped in this order: the daemons before the servers and the directories.
     agent: Agent,
     collector: Daemon,
-    /// None after its end.
     job: Option<Job>,
     standby: Server,
     env: TestEnvironment,
@@ -79,15 +78,15 @@ impl Fixture {
         self.wait_for_frames(LOST_FRAMES);
     }
 
-    /// Kills the primary, and promotes the standby.
+    /// Kills the primary and promotes the standby.
     fn fail_over(&mut self) {
         self.env.server().crash();
         assert_eq!(self.standby.query("SELECT pg_promote()"), "t");
         self.wait_for_frames(LOST_FRAMES);
     }
 
-    /// Ends the job and waits until everything is stored. Returns the numbers of samples that were taken, and
-    /// that are lost.
+    /// Ends the job and waits until everything is stored. Returns how many samples were taken, and how many
+    /// are lost.
     fn end_job(&mut self) -> (u64, u64) {
         self.job.take().unwrap().remove();
         wait_until("the store knows that the job has ended", || {

@@ -41,7 +41,7 @@ fn start_agent(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> 
     Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE })
 }
 
-/// Asserts that all samples of this agent are stored. Its jobs must have ended, and the store must know.
+/// Checks that all samples of this agent are stored. Its jobs must have ended, and the store must know.
 fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
@@ -49,7 +49,6 @@ fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
     assert!(taken > 1000, "only {taken} samples");
 }
 
-/// Returns the number of stored samples of all jobs.
 fn all_rows(env: &TestEnvironment) -> u64 {
     let mut reader = env.reader();
     let jobs = stored::jobs(&mut reader);
@@ -123,7 +122,7 @@ fn forged_frames_are_refused() {
     drop(held);
 }
 
-/// Returns frames of another agent, which has the same job and sends to this test only.
+/// Frames of another agent, which has the same job and sends to this test only.
 fn real_frames(fixture: &DiscoveredJob, context: &zmq::Context) -> Vec<Vec<u8>> {
     let router = context.socket(zmq::ROUTER).unwrap();
     router.set_linger(0).unwrap();

@@ -55,8 +55,8 @@ fn overwrite(path: &Path, text: &str) {
     fs::OpenOptions::new().write(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// Returns `io.stat` of a job that read so many bytes from the array and from the unrelated disk. The disks
-/// of the array have different parts of it.
+/// Builds `io.stat` of a job that read so many bytes from the array and from the unrelated disk. The disks of
+/// the array have different parts of it.
 fn io_stat(array: u64, other: u64) -> String {
     let line = |device: &str, bytes: u64| {
         format!("{device} rbytes={bytes} wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n")
@@ -143,7 +143,7 @@ fn assert_roles(env: &TestEnvironment, row: &JobRow) {
     assert_eq!(roles(of_node, "node.disk.read.sectors"), expected);
 }
 
-/// Asserts that the report has each byte once, also from a copy of the job.
+/// Checks that the report has each byte once, also from a copy of the job.
 fn assert_reports(env: &TestEnvironment) {
     let report = |store: &str| -> Value {
         let output = program("polymeter").args(["report", "--json", "8", "--store", store]).output().unwrap();

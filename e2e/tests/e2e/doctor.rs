@@ -21,7 +21,7 @@ tests![
 
 const NEEDS: [Need; 5] = [Need::Root, Need::Mounts, Need::Network, Need::Cgroup1, Need::Perf];
 
-/// The capabilities of the packaged unit.
+/// Capabilities of the packaged unit.
 const CAPABILITIES: &str = "+perfmon,+sys_nice,+sys_ptrace";
 
 /// A machine with a collector and an agent, set up with keys.

@@ -103,7 +103,7 @@ fn the_words_of_a_key_are_accepted() {
     }
 }
 
-/// The columns of each table and view, sorted.
+/// Columns of each table and view, sorted.
 type Tables = BTreeMap<String, Vec<String>>;
 
 fn documented() -> Tables {
@@ -145,7 +145,7 @@ fn sql_reference_lists_every_column() {
     assert_eq!(documented(), tables, "docs/reference/sql.md and the store's tables differ");
 }
 
-/// Returns the label of each line of a report, and the period of each series. Both are the same in every run.
+/// Label of each line of a report, and period of each series. Both are the same in every run.
 fn labels(report: &str) -> Vec<Vec<&str>> {
     let lines = report.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let lines = lines.filter(|line| !line.starts_with("  ("));

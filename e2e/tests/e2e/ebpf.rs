@@ -21,7 +21,6 @@ const PERMITTED: &str = "ebpf = true\n";
 const NOT_PERMITTED: &str =
     "eBPF programs are off; the administrator permits them with `ebpf = true` in the agent's configuration";
 
-/// An agent with a job that has a process.
 struct Node {
     agent: Agent,
     collector: Daemon,
@@ -49,7 +48,7 @@ impl Node {
         node
     }
 
-    /// Returns the reason why a metric of the job is unavailable.
+    /// Reason why a metric of the job is unavailable.
     fn reason(&self, metric: &str) -> Option<String> {
         let status = self.agent.status();
         let job = status["subjects"].as_array()?.iter().find(|subject| subject["job"] == "7")?;
@@ -67,7 +66,7 @@ impl Node {
         }
     }
 
-    /// Returns the last stored value of a series of the job, or 0, by `METRIC` or `METRIC{LABELS}`.
+    /// Last stored value of a series of the job, by `METRIC` or `METRIC{LABELS}`, or 0.
     fn last(&self, name: &str) -> f64 {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "7") else { return 0.0 };
@@ -77,7 +76,7 @@ impl Node {
         series.and_then(|series| series.points.last()).map_or(0.0, |point| point.1)
     }
 
-    /// Returns the sum of the last stored values of a metric over its series.
+    /// Sum of the last stored values of a metric over its series.
     fn sum(&self, metric: &str) -> f64 {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "7") else { return 0.0 };

@@ -28,20 +28,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Asserts that the command succeeded, and returns its output.
+/// Output of the command, which must have succeeded.
 fn succeeded(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// Asserts that the command failed with this status and without output, and returns its error message.
+/// Error message of the command, which must have failed with this status and without output.
 fn error_of(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     text(&output.stderr)
 }
 
-/// Returns the report of the fixture's job.
+/// Report of the fixture's job.
 fn report(env: &TestEnvironment, more: &[&str]) -> String {
     let store = env.store();
     let arguments = [&["report", "--store", &store, "x"], more].concat();
@@ -205,7 +205,6 @@ fn run_with_input(name: &str, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Skips the running test if the program is not installed.
 fn require_program(name: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|directory| directory.join(name).is_file()) {
@@ -239,12 +238,11 @@ fn assert_accepts(shell: &str) {
     assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()));
 }
 
-/// The directory of the program.
 fn programs() -> String {
     program("polymeter").get_program().to_str().unwrap().rsplit_once('/').unwrap().0.to_owned()
 }
 
-/// Checks that an interactive zsh, in which `words` and a tab are typed, shows a text.
+/// Checks what an interactive zsh shows when `words` and a tab are typed.
 fn assert_zsh_shows(expected: &str, words: &str) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("_polymeter"), completions("zsh")).unwrap();
@@ -283,8 +281,7 @@ fn fish_completes_commands_metrics_and_periods() {
     assert!(candidates("polymeter set cpu.usage=1m").contains("cpu.usage=1min"));
 }
 
-/// Returns what bash completes, given the line up to the cursor, its words as bash splits them, and the last
-/// part.
+/// Completes with bash, given the line up to the cursor, its words as bash splits them, and the last part.
 fn completed_by_bash(line: &str, words: &str, last: &str) -> String {
     let directory = programs();
     let script = format!(

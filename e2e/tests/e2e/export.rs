@@ -68,7 +68,7 @@ impl Stored {
         self.command(arguments).output().unwrap()
     }
 
-    /// Returns the metric and the bits of the value of each sample of the job, sorted.
+    /// Metric and bits of the value of each sample of the job, sorted.
     fn samples(&self) -> Vec<(String, u64)> {
         let mut reader = self.reader();
         let job = stored::jobs(&mut reader).pop().unwrap();
@@ -243,11 +243,11 @@ fn data_frame_libraries_read_an_export() {
     }
 }
 
-/// The members of a report that follow from the plan and from the ledger.
+/// Members of a report that follow from the plan and from the ledger.
 const NOT_EXPORTED: [&str; 7] =
     ["findings", "ledger", "measuring", "notes", "plan_changes", "sources", "verdict"];
 
-/// Runs a command, and returns its standard output as JSON.
+/// Runs a command and parses its standard output.
 fn json_of(mut command: Command) -> Value {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -262,7 +262,7 @@ impl Stored {
         command
     }
 
-    /// Returns the metric, the labels, the times and the values of each series in a database.
+    /// Metric, labels, times and values of each series in a database.
     fn series(&self, database: &str) -> Vec<String> {
         let store = format!("sqlite:{}", self.path(database).display());
         let mut reader = Reader::open(&store.parse().unwrap()).unwrap();
@@ -288,7 +288,7 @@ impl Stored {
         all
     }
 
-    /// Returns what the report of the job in a database tells of its samples.
+    /// What the report of the job in a database tells of its samples.
     fn report(&self, database: &str) -> Value {
         let mut command = program("polymeter");
         command.args(["report", &self.job_id, "--json", "--store", &format!("sqlite:{database}")]);

@@ -95,7 +95,7 @@ fn a_name_with_several_addresses_is_several_collectors() {
     other.terminate();
 }
 
-/// Returns the endpoint of the collector that an agent uses.
+/// Endpoint of the collector that an agent uses.
 fn used(agent: &Agent) -> String {
     agent.status()["collector"]["address"].as_str().unwrap().to_owned()
 }
@@ -109,7 +109,7 @@ fn wait_until_used(agent: &Agent, endpoint: &str) {
     });
 }
 
-/// Asserts that the store has each sample that the agent has taken once, after the end of its job.
+/// Checks that the store has each sample that the agent has taken once, after the end of its job.
 fn check_samples(env: &mut TestEnvironment, agent: &Agent) {
     wait_until("the store knows that the job has ended", || {
         env.server().query("SELECT count(*) FROM job_node WHERE ended IS NOT NULL") == "1"

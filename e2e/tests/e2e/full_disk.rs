@@ -183,7 +183,7 @@ fn a_limit_of_file_sizes_is_a_full_disk() {
     collector.terminate();
 }
 
-/// Asserts that the store was away at least once, and that each cause of an outage is logged once.
+/// Checks that the store was away at least once, and that each cause of an outage is logged once.
 fn assert_causes_are_logged_once(log: &str) {
     let outages = outages(log);
     assert!(!outages.is_empty(), "{log}");
@@ -193,8 +193,7 @@ fn assert_causes_are_logged_once(log: &str) {
     }
 }
 
-/// Returns the causes that the collector logged in each outage of its store. Each outage ends with a
-/// recovery.
+/// Causes that the collector logged in each outage of its store. Each outage ends with a recovery.
 fn outages(log: &str) -> Vec<Vec<&str>> {
     let mut ended = Vec::new();
     let mut causes = Vec::new();

@@ -13,7 +13,6 @@ tests![
     jobs_of_two_clusters_are_listed,
 ];
 
-/// A store with jobs.
 struct Store {
     env: TestEnvironment,
 }

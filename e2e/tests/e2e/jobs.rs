@@ -53,7 +53,7 @@ impl Node {
         Self { env, cgroups, collector, socket }
     }
 
-    /// Returns the command of a prolog or an epilog, as Slurm runs it: without PATH and HOME.
+    /// Builds the command of a prolog or an epilog, as Slurm runs it: without PATH and HOME.
     fn script(&self, verb: &str, job: &str) -> Command {
         let mut command = program("polymeter");
         command.env_clear().args(["job", verb, "--strict", "--socket"]).arg(&self.socket);

@@ -20,7 +20,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md")).unwrap()
 }
 
-/// The keys in the table of a section; true for those that may be left out.
+/// Keys in the table of a section; true for those that may be left out.
 fn documented(section: &str) -> Vec<(String, bool)> {
     let page = page();
     let text =

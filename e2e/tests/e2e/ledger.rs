@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 tests![ledger_balances_under_faults, exclusive ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents];
 
-/// Asserts that the store has as many rows of each job and of the node as the ledger says, and that each line
+/// Checks that the store has as many rows of each job and of the node as the ledger says, and that each line
 /// adds up.
 fn assert_balanced(store: &Connection) {
     let wrong = "SELECT count(*) FROM ledger_balance
@@ -43,7 +43,7 @@ const BASELINE: [(&str, &str); 6] = [
     ("stacks.wait", "10ms"),
 ];
 
-/// The number of stored samples, with those of call stacks.
+/// Counts stored samples, with those of call stacks.
 const STORED: &str =
     "SELECT (SELECT count(*) FROM samples) + (SELECT coalesce(sum(samples), 0) FROM stack_interval)";
 
@@ -52,7 +52,7 @@ const STACK_SAMPLES: &str = "SELECT coalesce(sum(samples), 0) FROM stack_interva
 /// The smallest outbox that the configuration permits: it is full after a second or two.
 const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
-/// Returns the one number that `sql` selects.
+/// The one number that `sql` selects.
 fn number(store: &Connection, sql: &str) -> u64 {
     let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64
@@ -68,7 +68,7 @@ fn wait_for_acknowledgements(agent: &Agent) {
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
 }
 
-/// Asserts that the agent's own counters, the ledger and the stored rows agree.
+/// Checks that the agent's own counters, the ledger and the stored rows agree.
 fn assert_counted(store: &Connection, agent: &Agent) {
     let count = |sql: &str| number(store, sql);
     let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));

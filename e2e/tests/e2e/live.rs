@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 tests![a_burned_cpu_is_a_live_value];
 
-/// The command of the documentation, which prints the events of a stream.
+/// Command of the documentation, which prints the events of a stream.
 struct Curl {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -39,7 +39,7 @@ impl Curl {
         (self.lines.read_line(&mut line).unwrap() > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// Returns the data of the next event of a name. Others are skipped.
+    /// Data of the next event of a name. Others are skipped.
     fn next_of(&mut self, name: &str) -> Value {
         loop {
             let line = self.line().unwrap_or_else(|| panic!("the stream ended without `{name}`"));
@@ -63,7 +63,7 @@ fn get(socket: &Path, target: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// Returns the last rate of a series in the next event with one.
+/// Last rate of a series in the next event with one.
 fn rate(curl: &mut Curl, series_id: &Value) -> f64 {
     loop {
         let values = curl.next_of("values");

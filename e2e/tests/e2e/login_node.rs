@@ -24,7 +24,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the output of a command that succeeds.
 fn succeeded(fixture: &TwoNodes, uid: u32, arguments: &[&str]) -> String {
     let output = fixture.user(uid, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -140,7 +139,7 @@ fn keys_change_the_period_on_all_nodes() {
     fixture.end();
 }
 
-/// Returns what the completion of fish lists for the words of a user's command line, without descriptions.
+/// Completes the words of a user's command line with fish, without descriptions.
 fn completed(command: &mut Command, words: &[&str]) -> Vec<String> {
     let output =
         command.env("_POLYMETER_COMPLETE", "fish").args(["--", "polymeter"]).args(words).output().unwrap();

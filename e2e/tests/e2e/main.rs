@@ -88,7 +88,6 @@ mod unreadable;
 mod watch;
 mod web_server;
 
-/// The tests of all files.
 const ALL: &[&[polymeter_test_harness::Test]] = &[
     api_requests::TESTS,
     bundle::TESTS,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 tests![cost_is_divided_among_the_jobs_as_they_are_sampled];
 
-/// Returns the CPU time of a process so far, in seconds.
+/// CPU time of a process so far, in seconds.
 fn cpu_s(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -19,7 +19,7 @@ fn cpu_s(pid: u32) -> f64 {
     f64::from(ticks) / 100.0
 }
 
-/// Returns the values of the agent's CPU time for a job, in seconds.
+/// Values of the agent's CPU time for a job, in seconds.
 fn costs_s(env: &TestEnvironment, job: &str) -> Vec<f64> {
     let mut reader = env.reader();
     let Some(row) = stored::job(&mut reader, job) else { return Vec::new() };

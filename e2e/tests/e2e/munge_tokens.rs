@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 tests![a_token_that_munge_issued_opens_the_api_as_its_user];
 
-/// A job on two nodes, and a collector whose API names nobody but the users of tokens.
+/// A job on two nodes, and a collector whose API knows no users but those of tokens.
 struct Setting {
     fixture: TwoNodes,
     endpoint: String,
@@ -19,7 +19,7 @@ struct Setting {
     socket: String,
 }
 
-/// The exit status of a command, its answer, and its messages.
+/// Exit status of a command, its answer, and its messages.
 type Answer = (Option<i32>, Value, String);
 
 impl Setting {
@@ -42,7 +42,7 @@ impl Setting {
         (output.status.code(), answer, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Creates a token. Returns it, and its id.
+    /// Creates a token. Returns it and its id.
     fn create(&self, uid: u32, scope: &str) -> (String, String) {
         let (status, created, stderr) =
             self.command(uid, &["create", "--name", "notebook", "--scope", scope]);
@@ -51,8 +51,7 @@ impl Setting {
         (created["token"].as_str().unwrap().to_owned(), created["id"].as_str().unwrap().to_owned())
     }
 
-    /// Sends a request over TCP, where nothing but the token tells who asks. Returns the status and the
-    /// answer.
+    /// Sends a request over TCP, where only the token tells who asks. Returns the status and the answer.
     fn ask(&self, token: Option<&str>, method: &str, target: &str, body: &str) -> (u16, Value) {
         let credentials =
             token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -77,7 +76,7 @@ impl Setting {
         self.get(token, "/api/v1/jobs").1["jobs"].as_array().unwrap().clone()
     }
 
-    /// Asserts that a token names a user within a scope, who is no administrator: not even root's connection
+    /// Checks that a token names a user within a scope, who is no administrator: not even root's connection
     /// counts.
     fn assert_is(&self, token: &str, uid: u32, scope: &str) {
         let (status, user) = self.get(token, "/api/v1/whoami");
@@ -89,7 +88,7 @@ impl Setting {
     }
 }
 
-/// Returns the text after a text in the collector's log, up to a space or a comma.
+/// Text that follows `before` in the collector's log, up to a space or a comma.
 fn logged(fixture: &TwoNodes, before: &str) -> String {
     let mut found = None;
     wait_until(&format!("the collector logs {before:?}"), || {
@@ -146,7 +145,7 @@ fn a_token_that_munge_issued_opens_the_api_as_its_user() {
     setting.fixture.end();
 }
 
-/// Asserts that other users neither see nor end a token of the owner. The owner does, and then it opens
+/// Checks that other users neither see nor end a token of the owner. The owner does, and then it opens
 /// nothing.
 fn assert_ends(setting: &Setting, token: &str, id: &str) {
     let (_, listed, _) = setting.command(OTHER_USER, &["list"]);

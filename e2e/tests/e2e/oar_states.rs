@@ -16,8 +16,8 @@ tests![the_final_states_of_oars_jobs_are_reported, a_job_that_never_ends_is_not_
 /// An exit status and a signal.
 type Exit = (Option<i64>, Option<i64>);
 
-/// The output of oarstat for the job 71, and what becomes of it: the state, the exit status and the signal,
-/// and the words of the report.
+/// Output of oarstat for the job 71, and what becomes of it: the state, the exit status and the signal, and
+/// the words of the report.
 const CASES: [(&str, &str, Exit, &str); 7] = [
     ("completed", "COMPLETED", (Some(0), Some(0)), "COMPLETED - "),
     ("failed", "FAILED", (Some(3), Some(0)), "FAILED, exit status 3 - "),

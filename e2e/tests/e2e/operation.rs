@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the output of `polymeter` for the agent of an environment.
+/// Output of `polymeter` for the agent of an environment.
 fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
     program("polymeter").args([verb, "--socket"]).arg(env.path("agent.sock")).args(more).output().unwrap()
 }
@@ -101,7 +101,6 @@ fn invalid_configuration_keeps_the_previous_one() {
 }
 
 fn reloaded_period_takes_effect() {
-    /// The long period, in microseconds.
     const LONG_US: i64 = 500_000;
     require(&NEEDS);
     let perf = ("perf.task_clock", "20ms");

@@ -14,7 +14,7 @@ tests![pbs_announces_jobs, flux_announces_jobs, lsf_announces_jobs, a_hook_of_pb
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// The events of PBS, as in the stand-in for its module.
+/// Events of PBS, as in the stand-in for its module.
 const PROLOGUE: u64 = 16384;
 const EPILOGUE: u64 = 32768;
 

@@ -26,7 +26,7 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-/// A user that exists on every Debian, as whom the scheduler's controller runs.
+/// A user of every Debian, as whom the scheduler's controller runs.
 const SCHEDULER: (u32, &str) = (5, "games");
 
 /// An agent that discovers jobs by their cgroups, a collector with a control socket, and the command in a
@@ -36,7 +36,6 @@ struct Fixture {
     agent: Agent,
     collector: Daemon,
     cgroups: TestCgroups,
-    /// The collector's socket.
     socket: PathBuf,
     command: PathBuf,
     env: TestEnvironment,
@@ -57,7 +56,6 @@ impl Fixture {
         Self { agent, collector, cgroups, socket, command, env }
     }
 
-    /// Returns the output of the command, called by a user.
     fn user(&self, uid: u32, arguments: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
@@ -355,7 +353,7 @@ fn misleading_names_are_refused_everywhere() {
     fixture.end(job, "5");
 }
 
-/// Asserts that the message of a refused request states each reason once.
+/// Each reason of a refusal is stated once.
 fn every_refusal_has_one_reason() {
     require(&NEEDS);
     let fixture = Fixture::new();

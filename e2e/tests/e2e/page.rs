@@ -84,7 +84,6 @@ impl Store {
             .unwrap()
     }
 
-    /// Writes the page.
     fn page(&self) -> PathBuf {
         let written = self.report(&["--html", "page.html", "--force"]);
         assert!(written.status.success(), "{}", text(&written.stderr));
@@ -96,7 +95,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Opens a page in a browser, and waits for its charts.
+/// Opens a page in a browser and waits for its charts.
 fn opened(page: &Path) -> Browser {
     let mut browser = Browser::start();
     browser.resize(1280, 900);

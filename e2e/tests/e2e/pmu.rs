@@ -26,7 +26,7 @@ const EVENT: &str = "perf.event.fp_ret_sse_avx_ops.all";
 const READS: &str = "node.pmu.amd_umc.umc_cas_cmd.rd";
 const WRITES: &str = "node.pmu.amd_umc.umc_cas_cmd.wr";
 
-/// The PMUs of an AMD machine, where `type` 1 is that of software events: 2 are page faults, 3 are context
+/// PMUs of an AMD machine, where `type` 1 is that of software events: 2 are page faults, 3 are context
 /// switches.
 const PMUS: [(&str, &str); 9] = [
     ("cpu/type", "1\n"),
@@ -40,7 +40,6 @@ const PMUS: [(&str, &str); 9] = [
     ("amd_umc_0/events/umc_cas_cmd.wr", "event=0x3\n"),
 ];
 
-/// The roofs of the machine.
 const ROOFS: [(&str, u32); 3] =
     [("memory_bytes_per_s", 100_000), ("double_flop_per_s", 50_000_000), ("single_flop_per_s", 70_000_000)];
 
@@ -121,7 +120,7 @@ impl Machine {
         lines.iter().find(|line| line["metric"] == metric).cloned().unwrap_or_default()
     }
 
-    /// Returns the times in microseconds and the values of the job's only series of a metric.
+    /// Times in microseconds and values of the job's only series of a metric.
     fn points(&self, metric: &str) -> Vec<(i64, f64)> {
         let mut reader = self.env.reader();
         let Some(row) = stored::job(&mut reader, "1") else { return Vec::new() };
@@ -130,7 +129,7 @@ impl Machine {
         found.map(|(_, series)| series.points).unwrap_or_default()
     }
 
-    /// Returns the number of descriptors of perf events that the agent holds open.
+    /// Descriptors of perf events that the agent holds open.
     fn perf_descriptors(&self) -> usize {
         let directory = format!("/proc/{}/fd", self.agent.daemon.pid());
         let links = fs::read_dir(directory).unwrap().flatten();

@@ -33,7 +33,7 @@ struct Fixture {
     env: TestEnvironment,
 }
 
-/// The id, the id that the scheduler prints, and the owner of each job.
+/// Id, id that the scheduler prints, and owner of each job.
 const JOBS: [(&str, Option<&str>, u32); 3] =
     [("4009", None, OWNER), ("4010", Some("4009_1"), OWNER), ("5000", None, OTHER_USER)];
 
@@ -73,12 +73,12 @@ impl Fixture {
         Self { collector, command, socket, env }
     }
 
-    /// Returns the output of the command of a user, who cannot read the store.
+    /// Output of the command of a user, who cannot read the store.
     fn user(&self, uid: u32, collector: &str, arguments: &[&str]) -> Output {
         self.user_in_group((uid, uid), collector, arguments)
     }
 
-    /// Returns the output of the command of a process with a user and a group.
+    /// Output of the command of a process with a user and a group.
     fn user_in_group(&self, (uid, gid): (u32, u32), collector: &str, arguments: &[&str]) -> Output {
         Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
@@ -92,7 +92,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Returns the first line of a report, which must succeed.
+    /// First line of a report, which must succeed.
     fn report(&self, uid: u32, arguments: &[&str]) -> String {
         let output = self.user(uid, &self.socket, &[&["report", "--json"], arguments].concat());
         assert!(output.status.success(), "{uid} {arguments:?}: {}", text(&output.stderr));
@@ -102,7 +102,7 @@ impl Fixture {
         job.as_str().or_else(|| job["id"].as_str()).or_else(|| job["job_id"].as_str()).unwrap().to_owned()
     }
 
-    /// Returns the message of a command, which must fail with the exit status 1.
+    /// Message of a command, which must fail with the exit status 1.
     fn refused(&self, uid: u32, arguments: &[&str]) -> String {
         let output = self.user(uid, &self.socket, arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
@@ -110,7 +110,7 @@ impl Fixture {
         text(&output.stderr)
     }
 
-    /// Returns the ids of the jobs that are listed.
+    /// Ids of the listed jobs.
     fn listed(&self, uid: u32, arguments: &[&str]) -> Vec<String> {
         let output = self.user(uid, &self.socket, &[&["jobs", "--ended", "--json"], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -119,7 +119,7 @@ impl Fixture {
     }
 }
 
-/// Returns a message without its suggestion, which depends on the ids of the user's own jobs.
+/// Removes the suggestion from a message: it depends on the ids of the user's own jobs.
 fn without_own_ids(message: &str) -> String {
     message.split("; ").next().unwrap().trim_end().to_owned()
 }
@@ -221,7 +221,7 @@ fn munge_authenticates_readers() {
     fixture.collector.terminate();
 }
 
-/// A user that exists on every Debian, with its uid, and its primary group of the same name.
+/// A user of every Debian, with its uid, and its primary group of the same name.
 const ADMINISTRATOR: (&str, u32) = ("games", 5);
 
 fn group_administrators_read_all_jobs() {
@@ -251,7 +251,7 @@ fn group_administrators_read_all_jobs() {
     fixture.collector.terminate();
 }
 
-/// Users that exist on every Debian: a manager of one account, and one of the support staff.
+/// Users of every Debian: a manager of one account, and one of the support staff.
 const MANAGER: &str = "mail";
 const SUPPORT: &str = "news";
 

@@ -56,7 +56,6 @@ impl Machine {
         lines.iter().find(|line| line["metric"] == metric).cloned().unwrap_or_default()
     }
 
-    /// Returns the number of deadlines of a source.
     fn due(&self, source: &str) -> u64 {
         let status = self.agent.status();
         let sources = status["subjects"][0]["sources"].as_array().unwrap();
@@ -64,8 +63,7 @@ impl Machine {
         found.and_then(|line| line["tally"]["due"].as_u64()).unwrap_or_default()
     }
 
-    /// Returns the stored changes of a metric of the node: the new period in microseconds, the cause and the
-    /// reason.
+    /// Stored changes of a metric of the node: the new period in microseconds, the cause and the reason.
     fn changes(&self, metric: &str) -> Vec<(Option<i64>, String, Option<String>)> {
         let store = Connection::open(self.env.path("store.db")).unwrap();
         let sql = "SELECT new_period_us, cause, reason FROM plan_change WHERE metric = ? ORDER BY time";

@@ -13,8 +13,8 @@ tests![
     many_processes_of_a_user_are_recorded_in_her_own_job_only,
 ];
 
-/// A program that works in two regions for as many milliseconds as its argument says, and prints its own
-/// count and time of both.
+/// Works in two regions for as many milliseconds as its argument says, and prints its own count and time of
+/// both.
 const PROGRAM: &str = r#"
 #include <polymeter/polymeter.h>
 #include <pthread.h>

@@ -20,7 +20,7 @@ tests![
     munge_authenticates_remote_users,
 ];
 
-/// Returns the collector's answer to a user at its socket.
+/// Asks the collector as a user at its socket.
 fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
     as_user((uid, uid), || ask(socket, line))
 }

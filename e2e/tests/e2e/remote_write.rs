@@ -20,10 +20,10 @@ const BASELINE: [(&str, &str); 3] = [("memory.*", "10ms"), ("cpu.usage", "10ms")
 const JOB: &str = "1";
 const KILLS: usize = 3;
 
-/// The samples of series: milliseconds since the epoch, and values.
+/// Samples of series: milliseconds since the epoch, and values.
 type Samples = BTreeMap<Labels, Vec<(i64, f64)>>;
 
-/// The same with all values of a millisecond.
+/// All values of a millisecond.
 type Stored = BTreeMap<Labels, BTreeMap<i64, Vec<f64>>>;
 
 fn prometheus_has_the_samples_of_the_store_after_kills() {
@@ -102,14 +102,14 @@ fn count(samples: &Samples) -> usize {
     samples.values().map(Vec::len).sum()
 }
 
-/// Returns the samples of the job that the receiver has, without its facts.
+/// Samples of the job that the receiver has, without its facts.
 fn samples(receiver: &Receiver) -> Samples {
     let mut samples = receiver.samples("jobid", JOB);
     samples.retain(|labels, _| labels["__name__"] != "polymeter_job_info");
     samples
 }
 
-/// Returns the samples of the job in the store, as a receiver should have them: one of each millisecond.
+/// Samples of the job in the store, as a receiver should have them: one of each millisecond.
 fn stored_samples(env: &TestEnvironment, key: i64) -> Stored {
     let mut reader = env.reader();
     let mut all = Stored::new();

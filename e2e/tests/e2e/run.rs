@@ -29,7 +29,7 @@ tests![
     kept_store_is_private_to_the_user,
 ];
 
-/// The number of bytes that the workload touches.
+/// Bytes that the workload touches.
 const TOUCHED: usize = 100 << 20;
 
 fn polymeter(arguments: &[&str]) -> Command {
@@ -52,14 +52,14 @@ fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Com
     command.arg("--").arg(executable).arg(words)
 }
 
-/// Returns the CPU time that the workload printed, in seconds.
+/// CPU time that the workload printed, in seconds.
 fn own_cpu_s(output: &Output) -> f64 {
     let stdout = text(&output.stdout);
     let ns = stdout.split_once("workload: cpu_ns ").unwrap_or_else(|| panic!("{stdout}")).1;
     ns.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-/// Returns the existing cgroup directories of the `polymeter run` with this process id.
+/// Existing cgroup directories of the `polymeter run` with this process id.
 fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     let prefix = format!("polymeter-run-{pid}-");
     let roots =
@@ -183,7 +183,7 @@ fn report_states_usage_and_overhead() {
     assert!(output.stdout.is_empty());
 }
 
-/// Returns the number at a JSON pointer of a report.
+/// Number at a JSON pointer of a report.
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }
@@ -259,8 +259,7 @@ fn process_tree_is_read_without_root() {
     assert_eq!(report["owner"], "nobody");
 }
 
-/// Asserts that the CPU time of a command with children is complete: perf must have counted from the first
-/// instruction on.
+/// The CPU time of a command with children is complete: perf must have counted from the first instruction on.
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();
@@ -282,8 +281,7 @@ fn short_commands_are_counted_completely() {
     }
 }
 
-/// Asserts that rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the
-/// existing CPUs.
+/// Rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the existing CPUs.
 fn no_rate_exceeds_the_number_of_cpus() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let work = format!("{} 'burn 200'", workload::program().display());

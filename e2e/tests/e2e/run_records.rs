@@ -31,7 +31,6 @@ tests![
     temporary_files_are_private,
 ];
 
-/// The user of a run.
 enum Runner {
     /// Root, whose commands have a cgroup.
     Root,
@@ -44,7 +43,6 @@ impl Runner {
         [Self::Root, Self::Ordinary(OrdinaryUser::new())]
     }
 
-    /// Returns a command with the programs in its search path.
     fn command(&self, name: &str) -> Command {
         match self {
             Self::Ordinary(user) => user.command(name),
@@ -76,7 +74,7 @@ fn printed(output: &Output) -> Value {
     serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
 }
 
-/// Returns the number at a JSON pointer of a report.
+/// Number at a JSON pointer of a report.
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }
@@ -88,7 +86,7 @@ fn shared_directory() -> tempfile::TempDir {
     directory
 }
 
-/// Returns the report of the last job in a file, or of the one with this id.
+/// Report of the last job in a file, or of the one with this id.
 fn stored(runner: &Runner, store: &Path, job: &[&str]) -> Value {
     let mut command = runner.command("polymeter");
     command.args(["report", "--json", "--store"]).arg(format!("sqlite:{}", store.display())).args(job);
@@ -203,7 +201,7 @@ fn reports_are_ascii_in_a_locale_without_utf8() {
     }
 }
 
-/// Asserts that the report has what the run was, and what it could use.
+/// Checks that the report has what the run was, and what it could use.
 fn assert_has_identity(report: &Value, runner: &Runner, (name, script): (&str, &str)) {
     let run = &report["run"];
     assert_eq!(run["command"], serde_json::json!(["sh", "-c", script]), "{run}");
@@ -275,7 +273,7 @@ fn requests_within_a_run_concern_it() {
     }
 }
 
-/// The script that documents show, under `set -e` and with nothing but the program.
+/// Runs the script of the documents under `set -e`, with nothing but the program.
 fn scripts_of_an_ordinary_user_mark_and_push() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();

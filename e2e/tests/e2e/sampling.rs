@@ -27,11 +27,11 @@ tests![
     ended_jobs_leave_no_resources,
 ];
 
-/// The names of a job's sources when all of them are open.
+/// Names of a job's sources when all of them are open.
 const SOURCES: [&str; 5] =
     ["v1/memory.stat", "v1/cpuacct.usage_all", "v1/pids.current", "v2/cpu.stat", "perf/0"];
 
-/// The number of attempts to compare the values of a stopped job: the kernel updates memory.stat every 2 s.
+/// Attempts to compare the values of a stopped job: the kernel updates memory.stat every 2 s.
 const ATTEMPTS: u32 = 5;
 
 fn stored_values_match_the_kernel_on_sqlite() {
@@ -88,7 +88,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
     collector.terminate();
 }
 
-/// Returns the time and the value of the newest stored sample of a metric without labels.
+/// Time and value of the newest stored sample of a metric without labels.
 fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
     let mut reader = env.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
@@ -99,14 +99,14 @@ fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
         .unwrap_or_default()
 }
 
-/// Returns a value of a metric of the job that was read after this call began.
+/// A value of a metric of the job that was read after this call began.
 fn stored_now(env: &TestEnvironment, job: &str, metric: &str) -> f64 {
     let began_us = polymeter_e2e::now_us();
     wait_until("a newer value is stored", || newest(env, job, metric).0 > began_us);
     newest(env, job, metric).1
 }
 
-/// Asserts that the stored values of a stopped job equal the values in the kernel's files, and that none is
+/// Checks that the stored values of a stopped job equal the values in the kernel's files, and that none is
 /// missing.
 fn assert_matches_stopped_job(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
@@ -136,7 +136,7 @@ fn assert_matches_stopped_job(env: &TestEnvironment, job: &polymeter_e2e::cgroup
     panic!("{wrong:#?}");
 }
 
-/// Returns the last value before `before_us` of each series that a kernel file has.
+/// Last value before `before_us` of each series that a kernel file has.
 fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
     let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
@@ -153,8 +153,7 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
         .collect()
 }
 
-/// The metrics whose deadlines are counted, each with a source of its own: name, period in microseconds,
-/// source.
+/// Metrics whose deadlines are counted, each with a source of its own: name, period in microseconds, source.
 const DEADLINE_METRICS: [(&str, i64, &str); 4] = [
     ("memory.events.max", 100, "v1/memory.failcnt"),
     ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
@@ -200,10 +199,10 @@ fn every_deadline_is_stored_or_counted() {
     collector.terminate();
 }
 
-/// Asserts that every sample except the first and the last has a deadline of its own, and that the missed
+/// Checks that every sample except the first and the last has a deadline of its own, and that the missed
 /// deadlines between these two were counted.
 fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally) {
-    /// The permitted difference between the grid, which is set once, and the wall clock, in microseconds.
+    /// Permitted difference between the grid, which is set once, and the wall clock, in microseconds.
     const SKEW_US: i64 = 20;
     assert_eq!(tally.taken, times_us.len() as u64, "{metric}: {tally:?}");
     let missed = tally.missed as i64;
@@ -272,8 +271,8 @@ fn removed_job_does_not_disturb_others() {
     collector.terminate();
 }
 
-/// Asserts that the sampler moves between CPUs when all of them are busy, so that no CPU's programs are
-/// interrupted more than the others.
+/// The sampler moves between CPUs when all of them are busy, so that no CPU's programs are interrupted more
+/// than the others.
 fn sampler_keeps_up_on_busy_cpus() {
     const FIFO: &str = "1";
     require(&[Need::Root]);
@@ -328,14 +327,14 @@ fn sampler_keeps_up_on_busy_cpus() {
     collector.terminate();
 }
 
-/// Asserts that the log has no warnings and no errors.
+/// Checks that the log has no warnings and no errors.
 fn assert_silent(text: &str) {
     let worse = text.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
     assert!(worse.is_none(), "{text}");
 }
 
 fn ended_jobs_leave_no_resources() {
-    /// The number of jobs that start and end, several at a time.
+    /// How many jobs start and end, several at a time.
     const JOBS: usize = 20;
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());

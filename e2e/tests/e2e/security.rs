@@ -33,12 +33,11 @@ struct Fixture {
     endpoint: String,
 }
 
-/// The keys in an agent's configuration.
+/// Keys in an agent's configuration.
 #[derive(Clone, Copy)]
 enum Keys<'a> {
-    /// No keys.
     None,
-    /// The name of the agent's own pair, and that of the collector's public key.
+    /// Name of the agent's own pair, and of the collector's public key.
     Pair(&'a str, &'a str),
 }
 
@@ -101,7 +100,7 @@ impl Fixture {
         self.env.path(&format!("agents.d/{name}.pub"))
     }
 
-    /// Returns the number of stored samples of a node.
+    /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
         let samples = stored::samples(&mut self.env.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
@@ -117,7 +116,7 @@ impl Fixture {
         wait_until(&format!("more of {node} is stored"), || self.stored(node) > before);
     }
 
-    /// Asserts that the logs contain no secret key.
+    /// Checks that the logs contain no secret key.
     fn assert_no_secret_key(&self, logs: &[&str]) {
         for name in ["collector", "n1", "n2"] {
             let text = fs::read_to_string(self.env.path(&format!("{name}.key"))).unwrap();
@@ -127,7 +126,6 @@ impl Fixture {
     }
 }
 
-/// Returns the collector's own metrics.
 fn metrics(collector: &Daemon) -> String {
     let log = collector.log();
     let address = log.split_once("serving metrics at http://").unwrap().1.split_once('/').unwrap().0;
@@ -239,7 +237,7 @@ fn removed_key_is_revoked_for_connected_agents() {
     collector.terminate();
 }
 
-/// Returns the number of refusals of this kind and reason that the collector has counted.
+/// How many refusals of this kind and reason the collector has counted.
 fn refusals(collector: &Daemon, of: &str, reason: &str) -> u64 {
     let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
     let page = metrics(collector);

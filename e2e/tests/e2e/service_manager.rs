@@ -15,7 +15,6 @@ tests![
     the_collector_is_ready_while_its_store_answers,
 ];
 
-/// The socket of a service manager.
 struct Manager {
     socket: UnixDatagram,
     path: std::path::PathBuf,
@@ -51,7 +50,7 @@ impl Manager {
         }
     }
 
-    /// Drops what has been received so far, and returns its number.
+    /// Drops the messages received so far and counts them.
     fn drain(&self) -> usize {
         self.socket.set_nonblocking(true).unwrap();
         let count = std::iter::from_fn(|| self.socket.recv(&mut [0; 4096]).ok()).count();

@@ -17,9 +17,8 @@ tests![
 ];
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
-/// The uid of `polymeter` on the simulated machine.
+/// Uid of `polymeter` on the simulated machine.
 const SERVICE: u32 = 64_010;
-/// The uid of another user.
 const OTHER_USER: u32 = 64_011;
 
 /// A simulated machine on which the service user exists.

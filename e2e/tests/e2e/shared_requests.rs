@@ -42,7 +42,7 @@ impl Server {
         as_user((uid, uid), || ask(&self.socket, &format!("{request}\n")))
     }
 
-    /// Returns the number of the job's nodes that answer through this collector.
+    /// How many of the job's nodes answer through this collector.
     fn reached(&self) -> usize {
         let answer = self.ask(0, &json!({"verb": "plan", "job": "x"}));
         let nodes = answer["nodes"].as_array().cloned().unwrap_or_default();
@@ -103,7 +103,6 @@ impl Cluster {
         self.servers[number].as_ref().unwrap()
     }
 
-    /// Returns the answer of a node.
     fn answer_of<'a>(&self, answer: &'a Value, number: usize) -> &'a Value {
         let nodes = answer["nodes"].as_array().unwrap_or_else(|| panic!("{answer}"));
         let name = self.nodes[number].name();
@@ -114,8 +113,7 @@ impl Cluster {
         self.nodes.iter().all(|node| node.is("cpu.usage", period, cause))
     }
 
-    /// Returns the times at which each node changed the period of `cpu.usage` to `period_us`, in microseconds
-    /// since the epoch.
+    /// When each node changed the period of `cpu.usage` to `period_us`, in microseconds since the epoch.
     fn changes(&self, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -124,7 +122,7 @@ impl Cluster {
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
     }
 
-    /// Asserts that each node has a lease with this period, that they end at one time, and that the period
+    /// Checks that each node has a lease with this period, that they end at one time, and that the period
     /// changed once on each.
     fn check_leases(&self, period: &str, period_us: i64) {
         let ends = self.nodes.each_ref().map(|node| {

@@ -156,14 +156,13 @@ fn the_checks_find_faults() {
     assert!(!focus_faults(&mut browser).is_empty());
 }
 
-/// The largest height of a page on a phone, in pixels: what it has is found without long scrolling.
+/// Largest height of a page on a phone, in pixels: what it has is found without long scrolling.
 const HEIGHT_MAX_PX: f64 = 3000.0;
 
-/// The height of a page, or of its part before the tabs, each of which has a list of its own.
+/// Height of a page, or of its part before the tabs, each of which has a list of its own.
 const HEIGHT: &str = "(() => { const tabs = document.querySelector('[role=tablist]'); \
     return tabs?.checkVisibility() ? tabs.getBoundingClientRect().top + scrollY : document.documentElement.scrollHeight; })()";
 
-/// Adds running jobs.
 const RUNNING: &str = "INSERT INTO job (job_id, owner, owner_uid, name, cores, started)
      WITH RECURSIVE run (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM run WHERE n < 39)
      SELECT 'running-' || n, 'bin', 2, 'a long name of a running job', 2, 1760000000000000000 + n FROM run";

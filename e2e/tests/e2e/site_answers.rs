@@ -90,13 +90,12 @@ fn check_tabs(browser: &mut Browser) {
     assert_eq!(browser.eval(shown), json!(["sampling"]));
 }
 
-/// Returns what an expression of a module of the page, `m`, is.
+/// Evaluates an expression of a module of the page, `m`.
 fn result_of(browser: &mut Browser, module: &str, expression: &str) -> Value {
     let base = "document.querySelector('script[type=module]:not([async])').src.replace('job.js', '')";
     browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
 }
 
-/// The words for states, and the remedies.
 fn check_words(browser: &mut Browser) {
     let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
     // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the line
@@ -117,7 +116,7 @@ fn check_words(browser: &mut Browser) {
     assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
 }
 
-/// The modules that compute what the page says.
+/// Checks the modules that compute what the page says.
 fn check_modules(browser: &mut Browser) {
     let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
     let csv = "m.csvOf({ begin_s: 10, is_of_one_node: true, rows: [] }, { shown: { times: [0, 1.5, 9], lines: [[1, 2, 3], [1.5, null, 3], [2, 4, 3]], means: [] } }, [0, 2], false)";

@@ -9,7 +9,7 @@ use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until}
 use polymeter_store::reader::SeriesScope;
 use serde_json::json;
 
-/// Users that every Debian has, with their numeric ids.
+/// Users of every Debian, with their numeric ids.
 pub(crate) const OWNER: (&str, u32) = ("daemon", 1);
 pub(crate) const OTHER: (&str, u32) = ("bin", 2);
 
@@ -45,7 +45,7 @@ pub(crate) fn insert_runs(store: &rusqlite::Connection) {
     }
 }
 
-/// Returns the configuration of a collector with an administrator, a manager and pages.
+/// Configuration of a collector with an administrator, a manager and pages.
 fn config(env: &TestEnvironment) -> String {
     let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
     let roles = format!("administrators = [\"{ADMINISTRATOR}\"]\nmanagers = [\"physics|{MANAGER}\"]\n");
@@ -100,7 +100,7 @@ impl Site {
         site
     }
 
-    /// Returns the times of a metric's stored samples of a job.
+    /// Times of a metric's stored samples of a job.
     pub(crate) fn times_us(&self, id: &str, metric: &str) -> Vec<i64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, id) else { return Vec::new() };
@@ -188,7 +188,7 @@ impl Ended {
         Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), env }
     }
 
-    /// Returns the paths of all pages. The job is the latest one.
+    /// Paths of all pages. The job is the latest one.
     pub(crate) fn pages(&self) -> Vec<String> {
         let mut browser = self.proxy.open(OWNER.0, "");
         browser.wait_until("document.querySelector('.jobs tbody tr') !== null");

@@ -29,7 +29,7 @@ const STACKS: &str = "
     DELETE FROM stack_sample WHERE process = 43 AND job_key = (SELECT job_key FROM job WHERE job_id = 'other');
     DROP TABLE part;";
 
-/// Returns the figures of a function in the table beside the graph, by the name of the column.
+/// Figures of a function in the table beside the graph, by the name of the column.
 fn figure(browser: &mut Browser, function: &str, column: &str) -> f64 {
     let script = format!(
         "(() => {{ const heads = [...document.querySelectorAll('.flame-table thead th')].map((head) => head.textContent); \
@@ -40,7 +40,6 @@ fn figure(browser: &mut Browser, function: &str, column: &str) -> f64 {
     browser.eval(&script).as_f64().unwrap()
 }
 
-/// Waits until a function has a figure.
 fn wait_for(browser: &mut Browser, function: &str, column: &str, expected: f64) {
     wait_until(&format!("{function} has {expected} as {column}"), || {
         (figure(browser, function, column) - expected).abs() < 0.1

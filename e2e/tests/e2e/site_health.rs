@@ -21,7 +21,6 @@ const NODE: [(&str, &str); 6] = [
     ("node.load1", "500ms"),
 ];
 
-/// The titles of the charts.
 const TITLES: &str =
     "[...document.querySelectorAll('.grid h3')].map((title) => title.firstChild.textContent.trim())";
 

@@ -15,13 +15,12 @@ tests![
     the_figures_of_a_running_job_follow_it,
 ];
 
-/// The number of times that live values were drawn.
+/// How often live values were drawn.
 const LIVE: &str = "Number(document.querySelector('.charts').dataset.live ?? 0)";
 
-/// The notices of the page.
 const NOTICES: &str = "[...document.querySelectorAll('.notice')].map((notice) => notice.textContent)";
 
-/// The longest time between two values of the first chart, in seconds, where its line is drawn as a gap.
+/// Longest time between two values of the first chart, in seconds, where its line is drawn as a gap.
 const GAP_S: &str = "(() => { \
     const { times, lines } = document.querySelector('.charts').data.charts[0].whole; \
     let [last, gap, isGap] = [null, 0, false]; \
@@ -32,10 +31,10 @@ const GAP_S: &str = "(() => { \
     }); \
     return gap; })()";
 
-/// The time for which the agent does not sample.
+/// For this time the agent does not sample.
 const PAUSE_MS: u64 = 5_000;
 
-/// What the page shows: its title, the number of charts, of points and of rows of tables.
+/// Title of the page, and its numbers of charts, of points and of rows of tables.
 fn shown(browser: &mut Browser) -> Value {
     browser.eval(
         "[document.querySelector('h1').textContent, document.querySelectorAll('.uplot').length, \
@@ -43,7 +42,7 @@ fn shown(browser: &mut Browser) -> Value {
     )
 }
 
-/// Opens the page of a running job, and waits until it draws live values.
+/// Opens the page of a running job and waits until it draws live values.
 fn opened(site: &Site) -> Browser {
     let mut browser = site.open_job("x");
     browser.wait_until("document.documentElement.dataset.complete");

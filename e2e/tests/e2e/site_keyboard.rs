@@ -9,7 +9,7 @@ use crate::site_fixture::{ADMINISTRATOR, OWNER, Site, assert_calm};
 
 tests![the_pages_are_used_with_the_keyboard_alone];
 
-/// The steps after which an element must have the focus.
+/// Within these steps an element must get the focus.
 const STEPS_MAX: usize = 200;
 
 const RANGE: &str = "document.querySelector('.range').textContent";
@@ -31,7 +31,7 @@ fn tab_to(browser: &mut Browser, selector: &str) {
     panic!("the Tab key does not reach {selector}");
 }
 
-/// Opens the link with the focus, and waits for the first contents of its page.
+/// Opens the link with the focus and waits for the first contents of its page.
 fn follow(browser: &mut Browser, page: &str) {
     browser.enter_link();
     browser.wait_until(&format!(

@@ -7,8 +7,8 @@ use crate::site_fixture::{Ended, OWNER, assert_calm};
 
 tests![regions_and_the_roofline_are_on_the_page_of_the_job];
 
-/// Adds to the first node of the job its roofs, a region, and counters: 3.2 G floating-point operations, and 5 M
-/// commands of the memory, of 64 bytes each.
+/// Adds to the first node of the job its roofs, a region, and counters: 3.2 G floating-point operations, and
+/// 5 M commands of the memory, of 64 bytes each.
 const PROGRAM: &str = r#"
     UPDATE session SET roof_memory_bytes_per_s = 1000000000000, roof_double_flop_per_s = 100000000000000,
         roof_single_flop_per_s = 200000000000000;

@@ -45,7 +45,7 @@ impl Fixture {
         Self { cluster: Cluster::start(&socket, configure), collector, env }
     }
 
-    /// Returns the samples of an ended job on all its nodes, without those of its steps.
+    /// Samples of an ended job on all its nodes, without those of its steps.
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
         let mut reader = self.env.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
@@ -58,7 +58,7 @@ impl Fixture {
         all
     }
 
-    /// Returns the sampled steps of a job, with their nodes.
+    /// Sampled steps of a job, with their nodes.
     fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
         let series = self.env.reader().series(SeriesScope::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
@@ -76,7 +76,7 @@ impl Fixture {
         assert!(row.exit_signal.is_some_and(|signal| signals.contains(&signal)), "job {job}: {row:?}");
     }
 
-    /// Asserts that the controller's scripts reported the name, Slurm's id and the requested resources of a
+    /// Checks that the controller's scripts reported the name, Slurm's id and the requested resources of a
     /// job.
     fn assert_details(&self, job: &str, display_id: Option<&str>, memory_mib: i64) {
         wait_until(&format!("the name of job {job} is stored"), || {
@@ -104,7 +104,7 @@ impl Fixture {
         self.assert_outcome(job, "TIMEOUT", 0, &[15]);
     }
 
-    /// Asserts that an ended job has its first and its last sample on each of its nodes, and the prolog's
+    /// Checks that an ended job has its first and its last sample on each of its nodes, and the prolog's
     /// data.
     fn assert_complete(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
         let row = stored::wait_for_end(&self.env, job);
@@ -126,7 +126,7 @@ impl Fixture {
     }
 }
 
-/// Returns the sum of a metric's last values on all nodes.
+/// Sum of a metric's last values on all nodes.
 fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
     let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
     of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
@@ -251,7 +251,7 @@ fn mpi_job_is_tracked_on_both_nodes() {
     assert_nothing_left(fixture);
 }
 
-/// Asserts that every agent ends by itself and that no cgroup of a job is left.
+/// Checks that every agent ends by itself and that no cgroup of a job is left.
 fn assert_nothing_left(fixture: Fixture) {
     for node in &fixture.cluster.nodes {
         wait_until("the agents end when there are no jobs", || fixture.cluster.agent(node).is_none());

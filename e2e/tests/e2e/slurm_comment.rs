@@ -23,7 +23,7 @@ const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"200ms\"\n\"memory.current\
 /// Uses a core for 3 s.
 const BURN: &str = "timeout 3 sh -c 'while :; do :; done'; true";
 
-/// Returns the summary in a comment, as the programs that read it decode it.
+/// Decodes the summary in a comment as the programs that read it do.
 fn decode(comment: &str) -> Value {
     let script = "import sys,json,gzip,base64; c=sys.argv[1]; assert c.startswith('JS1:'), c
 print(json.dumps(json.loads(gzip.decompress(base64.b64decode(c[4:])))))";
@@ -33,8 +33,8 @@ print(json.dumps(json.loads(gzip.decompress(base64.b64decode(c[4:])))))";
     serde_json::from_slice(&decoded.stdout).unwrap()
 }
 
-/// A stand-in for sacctmgr and sacct: `modify job where jobid=ID set AdminComment=TEXT`, and
-/// `-n -X -P -j ID -o AdminComment`.
+/// Stands in for sacctmgr and sacct: `modify job where jobid=ID set AdminComment=TEXT`, and `-n -X -P -j ID
+/// -o AdminComment`.
 const ACCOUNTING: &str = "#!/bin/sh
 for word; do
     case $word in jobid=*) id=${word#jobid=} ;; AdminComment=*) printf '%s\\n' \"${word#AdminComment=}\" >\"DIRECTORY/comment.$id\" ;; esac
@@ -42,7 +42,7 @@ done
 [ \"$1\" = -i ] || cat \"DIRECTORY/comment.$5\"
 ";
 
-/// Asserts that a summary has the nodes of a job with 64 MiB on each and four cores on both, which Slurm
+/// Checks that a summary has the nodes of a job with 64 MiB on each and four cores on both, which Slurm
 /// divides.
 fn assert_nodes(summary: &Value, mut expected: Vec<String>) {
     let nodes = summary["nodes"].as_object().unwrap();

@@ -26,13 +26,11 @@ tests![
     exclusive findings_match_the_faults_of_jobs_of_full_length,
 ];
 
-/// The rules as they are built in.
 const RULES: &str = include_str!("../../../analysis/src/advice/rules.toml");
 
-/// The agent's configuration as it is packaged.
 const AGENT: &str = include_str!("../../../deploy/agent.toml");
 
-/// A program that reads a mapped file of 64 MiB at random, for a time in ms, with less memory than that.
+/// Reads a mapped file of 64 MiB at random, for a time in ms, with less memory than that.
 const FAULTS_C: &str = r#"
     #include <fcntl.h>
     #include <stdlib.h>
@@ -56,12 +54,12 @@ const FAULTS_C: &str = r#"
         return 0;
     }"#;
 
-/// The lengths of jobs, of the shortest jobs to which rules apply, and of periods.
+/// Lengths of jobs, of the shortest jobs to which rules apply, and of periods.
 #[derive(Debug, Clone, Copy)]
 struct Lengths {
-    /// The length of a minute of the rules and of the jobs.
+    /// Length of a minute of the rules and of the jobs.
     minute_ms: f64,
-    /// The sampling period; that of the packaged configuration otherwise.
+    /// Sampling period; that of the packaged configuration otherwise.
     period: Option<&'static str>,
 }
 
@@ -70,8 +68,8 @@ const SHORT: Lengths = Lengths { minute_ms: 1000.0, period: Some("200ms") };
 
 const FULL: Lengths = Lengths { minute_ms: 60_000.0, period: None };
 
-/// The maximum number of runs of a job: seconds stand for minutes here, and the programs of the machine take
-/// some of them.
+/// Maximum number of runs of a job: seconds stand for minutes here, and the programs of the machine take some
+/// of them.
 const ATTEMPTS: usize = 3;
 
 struct Fixture {
@@ -213,9 +211,9 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Returns the faults in the reports of jobs, which ran with these ids, and whether other programs of
-    /// this machine kept the jobs from the CPU. Jobs with faults are run again: a fault in a rule is in the
-    /// report of each run.
+    /// Finds the faults in the reports of jobs, which ran with these ids, and whether other programs of this
+    /// machine kept the jobs from the CPU. Jobs with faults are run again: a fault in a rule is in the report
+    /// of each run.
     fn judge(&self, case: &Case, ids: &[String]) -> (Vec<String>, bool) {
         let (mut ids, mut attempt) = (ids.to_vec(), 1);
         loop {
@@ -231,7 +229,7 @@ impl Fixture {
         }
     }
 
-    /// Returns true if a job, which does a fixed amount of work, took much longer than on an idle machine.
+    /// True if a job, which does a fixed amount of work, took much longer than on an idle machine.
     fn was_slow(&self, case: &Case, id: &str) -> bool {
         let report: Value = serde_json::from_slice(&self.report(None, &[id, "--json"]).stdout).unwrap();
         let minutes = |minutes: f64| self.lengths.minute_ms * minutes / 1000.0;
@@ -239,7 +237,7 @@ impl Fixture {
         case.minutes.is_some_and(|usual| elapsed_s > minutes(usual * 1.1 + 0.4))
     }
 
-    /// Returns the directives of a report that Slurm does not accept.
+    /// Directives of a report that Slurm does not accept.
     fn unusable_directives(&self, case: &Case, id: &str) -> Vec<String> {
         let report: Value = serde_json::from_slice(&self.report(None, &[id, "--json"]).stdout).unwrap();
         let findings = report["findings"].as_array().unwrap();
@@ -255,7 +253,7 @@ impl Fixture {
         directives.filter_map(refusal).collect()
     }
 
-    /// Returns the faults in the reports of a job: none if the findings are the expected ones for all who may
+    /// Finds the faults in the reports of a job: none if the findings are the expected ones for all who may
     /// read it.
     fn faults(&self, case: &Case, id: &str) -> Vec<String> {
         let raw_id = self.cluster.of_job(id, "JobId");
@@ -295,7 +293,7 @@ impl Fixture {
     }
 }
 
-/// Returns the number of the disk, `MAJOR:MINOR`, that contains a directory; none if it is on no disk.
+/// Number `MAJOR:MINOR` of the disk that contains a directory, if it is on a disk.
 fn disk_of(directory: &Path) -> Option<String> {
     let device = rustix::fs::stat(directory).unwrap().st_dev;
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -309,7 +307,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns rules of a site that apply to jobs of seconds where the built-in rules apply to jobs of minutes.
+/// Rules of a site that apply to jobs of seconds where the built-in rules apply to jobs of minutes.
 fn rules_for_short_jobs() -> String {
     let of_rule = |line: &&str| {
         let is_name = line.starts_with('[') && !line.contains(".remedy]");
@@ -321,8 +319,7 @@ fn rules_for_short_jobs() -> String {
     rules
 }
 
-/// Returns the packaged configuration for one of the nodes, which share this machine, with the CPU time of
-/// tasks.
+/// Packaged configuration for one of the nodes, which share this machine, with the CPU time of tasks.
 fn agent_configuration(node: &str, collector: &str, period: Option<&str>) -> String {
     let (_, baseline) = AGENT.split_once("\n[baseline]\n").unwrap();
     let (baseline, _) = baseline.split_once("\n[steps]\n").unwrap();

@@ -40,7 +40,7 @@ struct Fixture {
     env: TestEnvironment,
 }
 
-/// A user with her job and her browser.
+/// A user with a job and a browser.
 struct Session {
     user: (u32, u32, &'static str),
     id: String,
@@ -67,7 +67,7 @@ impl Fixture {
         Self { cluster, _collector: collector, proxy, polymeter, env }
     }
 
-    /// Submits a job, and waits until it is stored. Returns its id and its key.
+    /// Submits a job and waits until it is stored. Returns its id and its key.
     fn submit(&self, user: (u32, u32, &str), name: &str, options: &[&str], script: &str) -> (String, i64) {
         let options = [&["-J", name][..], options].concat();
         let id = self.cluster.submit_as(Some((user.0, user.1)), &options, script);
@@ -87,13 +87,13 @@ impl Fixture {
         self.points(id, metric).into_iter().map(|(time_us, _)| time_us).collect()
     }
 
-    /// Returns the change of a metric's plan to a period, if it is stored.
+    /// Finds the stored change of a metric's plan to a period.
     fn change_to(&self, key: i64, metric: &str, period_us: i64) -> Option<PlanChangeRow> {
         let changes = self.env.reader().plan_changes(key).unwrap();
         changes.into_iter().find(|change| change.metric == metric && change.new_period_us == Some(period_us))
     }
 
-    /// Returns a token that a user has created with the command.
+    /// A token that a user has created with the command.
     fn token(&self, (uid, gid, _): (u32, u32, &str)) -> String {
         let output = Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
@@ -128,7 +128,7 @@ impl Fixture {
     }
 }
 
-/// Asserts that the overview lists the user's job and no other one, in the table of this class.
+/// Checks that the overview lists the user's job and no other one, in the table of this class.
 fn assert_listed(fixture: &Fixture, session: &mut Session, table: &str) {
     fixture.open(session, "");
     let browser = &mut session.browser;
@@ -190,7 +190,7 @@ fn follow(fixture: &Fixture, session: &mut Session) {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Asserts that the user sees nothing of another user's job: on the pages, at its address, and in each
+/// Checks that the user sees nothing of another user's job: on the pages, at its address, and in each
 /// resource of the API.
 fn assert_hidden(fixture: &Fixture, session: &mut Session, (id, key, name): (&str, i64, &str)) {
     let node = &fixture.cluster.nodes[0];
@@ -251,7 +251,7 @@ fn assert_hidden(fixture: &Fixture, session: &mut Session, (id, key, name): (&st
     }
 }
 
-/// Asserts that the page of the ended job has its state, its charts and its findings, and returns these.
+/// Checks that the page of the ended job has its state, its charts and its findings, and returns these.
 fn assert_ended(fixture: &Fixture, session: &mut Session, state: &str) -> Value {
     wait_until(&format!("job {} is stored as {state}", session.id), || {
         stored::job(&mut fixture.env.reader(), &session.id)

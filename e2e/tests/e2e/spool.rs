@@ -16,7 +16,7 @@ tests![spooled_data_survives_kills_and_is_stored_once, shutdown_without_collecto
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// The period of an agent that fills a spool, and of one that empties it besides.
+/// Period of an agent that fills a spool, and of one that empties it besides.
 const FILLING: &str = "1ms";
 const EMPTYING: &str = "20ms";
 
@@ -51,7 +51,7 @@ fn segments(env: &TestEnvironment) -> usize {
     spooled::segments(&env.path("spool")).len()
 }
 
-/// Returns the number of samples in the spool, by session.
+/// How many samples of each session are in the spool.
 fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     let mut samples: BTreeMap<String, u64> = BTreeMap::new();
     for frame in spooled::frames(&env.path("spool")) {
@@ -60,7 +60,7 @@ fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     samples
 }
 
-/// Returns the one number that `sql` selects.
+/// The one number that `sql` selects.
 fn number(store: &Path, sql: &str) -> u64 {
     let number: i64 = Connection::open(store).unwrap().query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64

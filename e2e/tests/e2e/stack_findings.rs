@@ -17,7 +17,7 @@ tests![
     functions_of_a_running_job_are_shown,
 ];
 
-/// The begin of each program: it works until it has used some seconds of CPU time.
+/// Begin of each program: it works until it has used some seconds of CPU time.
 const BEGIN: &str = r"
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,7 +38,6 @@ APART static void compute(long count) {
 }
 ";
 
-/// Computes.
 const HEALTHY: &str = r"
 static void *work(void *none) { while (used_s() < 3) compute(1000000); return none; }
 int main(void) {
@@ -182,7 +181,7 @@ impl Programs {
         }
     }
 
-    /// Runs a command under the real agent, and returns the report of it.
+    /// Runs a command under the real agent and returns its report.
     fn report(&self, command: &[&str]) -> Value {
         let file = self.0.path().join("report.json");
         let mut run = program("polymeter");
@@ -194,7 +193,7 @@ impl Programs {
     }
 }
 
-/// Returns the ids of the findings.
+/// Ids of the findings.
 fn findings(report: &Value) -> Vec<&str> {
     let findings = report["findings"].as_array().unwrap();
     findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect()

@@ -14,8 +14,8 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const CLOCK: &str = "perf.task_clock";
-/// The CPU time that `burn 200` uses at least, as perf counts it: between two processes a few microseconds
-/// belong to neither, 0.02 ms of 200 on busy CPUs.
+/// CPU time that `burn 200` uses at least, as perf counts it: between two processes a few microseconds belong
+/// to neither, 0.02 ms of 200 on busy CPUs.
 const BURNT_NS: f64 = 198e6;
 
 struct Node {
@@ -36,7 +36,7 @@ impl Node {
         Self { agent, collector, cgroups, env }
     }
 
-    /// Returns the stored values of a metric of the job with these labels.
+    /// Stored values of a metric of the job with these labels.
     fn values(&self, metric: &str, labels: &str) -> Vec<f64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "7") else { return Vec::new() };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 tests![a_lease_of_steps_concerns_their_periods_and_expires, leases_of_steps_are_refused_as_those_of_jobs,];
 
-/// Returns the lines of the plan of steps and tasks: metric, level, period and cause.
+/// Plan of steps and tasks: metric, level, period and cause.
 fn step_plan(fixture: &Fixture) -> Vec<[String; 4]> {
     let answer = fixture.agent.ask(&json!({"verb": "plan", "job": "x"}));
     let lines = answer["plan"].as_array().unwrap().iter().filter(|line| line["level"].is_string());
@@ -15,8 +15,7 @@ fn step_plan(fixture: &Fixture) -> Vec<[String; 4]> {
     lines.map(|line| ["metric", "level", "period", "cause"].map(|key| text(line, key))).collect()
 }
 
-/// Returns the times of the stored samples of a metric of the job with these labels, in microseconds since
-/// the epoch.
+/// Times of the stored samples of a metric of the job with these labels, in microseconds since the epoch.
 fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {
     let mut reader = fixture.env.reader();
     let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -25,7 +24,7 @@ fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {
     series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
 }
 
-/// Returns the stored changes of the plan of steps and tasks.
+/// Stored changes of the plan of steps and tasks.
 fn changes(fixture: &Fixture) -> Vec<PlanChangeRow> {
     let mut reader = fixture.env.reader();
     let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

@@ -45,7 +45,7 @@ impl Terminal {
         Self { script, shown, all: Vec::new() }
     }
 
-    /// Returns the whole output so far.
+    /// Reads the whole output so far.
     fn shown(&mut self) -> String {
         self.all.extend(self.shown.try_iter().flatten());
         String::from_utf8_lossy(&self.all).into_owned()
@@ -76,7 +76,6 @@ impl Terminal {
         });
     }
 
-    /// Returns the pid of the command in the terminal.
     pub(crate) fn pid(&mut self) -> Pid {
         let shown = self.shown();
         let pid = shown.split("pid:").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
@@ -97,7 +96,7 @@ impl Terminal {
     }
 }
 
-/// Returns the words of an output without its escape sequences.
+/// Words of an output without its escape sequences.
 pub(crate) fn words(shown: &str) -> Vec<String> {
     let mut text = String::new();
     let mut rest = shown.chars();

@@ -13,7 +13,7 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// No metric of the node: all samples belong to the job, which all agents sample.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "20ms"), ("cpu.*", "20ms"), ("pids.*", "20ms")];
 const JOB: &str = "1";
-/// The number of kills; the collectors take turns.
+/// The collectors take turns.
 const KILLS: usize = 4;
 
 fn killed_collectors_of_one_database_lose_and_repeat_nothing() {

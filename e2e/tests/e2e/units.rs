@@ -13,7 +13,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the drop-ins by their names.
 fn drop_ins() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(root().join("deploy/systemd/drop-ins")).unwrap();
     let mut found: Vec<_> = entries
@@ -25,7 +24,7 @@ fn drop_ins() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Returns the lines that `systemd-analyze verify` prints about the unit with a drop-in.
+/// Lines that `systemd-analyze verify` prints about the unit with a drop-in.
 fn faults(drop_in: &Path) -> Option<String> {
     let units = tempfile::tempdir().unwrap();
     let unit = fs::read_to_string(root().join("deploy/systemd/polymeter-agent.service")).unwrap();

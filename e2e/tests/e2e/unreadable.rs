@@ -42,7 +42,7 @@ impl Fixture {
         command
     }
 
-    /// Returns the output of a report by an ordinary user.
+    /// Output of a report by an ordinary user.
     fn report_as_user(&self, store: &Path) -> Output {
         let report = self.report(store);
         let mut command = Command::new("setpriv");
@@ -50,7 +50,7 @@ impl Fixture {
         command.arg(report.get_program()).args(report.get_args()).current_dir("/").output().unwrap()
     }
 
-    /// Returns the output of a report whose store is in a directory on a read-only mount.
+    /// Output of a report whose store is in a directory on a read-only mount.
     fn report_from_read_only_mount(&self, store: &Path) -> Output {
         let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
         let report = self.report(store);
@@ -59,7 +59,7 @@ impl Fixture {
         command.arg(report.get_program()).args(report.get_args()).output().unwrap()
     }
 
-    /// Returns a copy of the store in a directory of its own, readable by every user.
+    /// Copies the store to a directory of its own, readable by every user.
     fn copy(&self, name: &str) -> PathBuf {
         let directory = self.env.path(name);
         fs::create_dir(&directory).unwrap();
@@ -70,7 +70,7 @@ impl Fixture {
         copy
     }
 
-    /// Returns such a copy with a write-ahead log that was not checkpointed, as a killed collector leaves it.
+    /// Copies the store with a write-ahead log that was not checkpointed, as a killed collector leaves it.
     fn copy_with_log(&self, name: &str) -> PathBuf {
         let (whole, copy) = (self.copy(&format!("{name}.whole")), self.copy(name));
         let connection = Connection::open(&whole).unwrap();
@@ -92,7 +92,7 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     format!("{}{suffix}", path.display()).into()
 }
 
-/// Returns the error of a report that must fail. The message names the file.
+/// Error of a report that must fail. The message names the file.
 fn error_of(output: &Output, store: &Path) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");

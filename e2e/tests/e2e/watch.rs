@@ -40,7 +40,7 @@ impl Watcher {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
     }
 
-    /// Returns the next line that is an answer of this name.
+    /// Receives lines until one is an answer of this name.
     fn next_of(&mut self, name: &str) -> Value {
         loop {
             let line = self.next();

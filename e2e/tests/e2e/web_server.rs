@@ -22,7 +22,7 @@ tests![
     users_of_a_portal_are_those_that_it_names,
 ];
 
-/// The sites of the configuration.
+/// Sites of the configuration.
 const PASSWORDS: &str = "polymeter.example";
 const TOKENS: &str = "api.polymeter.example";
 const SINGLE_SIGN_ON: &str = "sso.polymeter.example";
@@ -38,7 +38,7 @@ fn ask(server: &str, site: &str, request: &str, headers: &str, body: &str) -> Tc
     stream
 }
 
-/// Returns the status of the answer to a request, and its body.
+/// Status and body of the answer to a request.
 fn answer(server: &str, site: &str, request: &str, headers: &str, body: &str) -> (u16, String) {
     let mut answer = String::new();
     ask(server, site, request, headers, body).read_to_string(&mut answer).unwrap();
@@ -46,13 +46,13 @@ fn answer(server: &str, site: &str, request: &str, headers: &str, body: &str) ->
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// Returns the JSON in a body, whether it is sent in one chunk or as it is.
+/// JSON in a body, whether it is sent in one chunk or as it is.
 fn json_in(body: &str) -> Value {
     let (begin, end) = (body.find('{').unwrap(), body.rfind('}').unwrap());
     serde_json::from_str(&body[begin..=end]).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// Returns the header with the password of a user.
+/// Header with the password of a user.
 fn login(user: &str) -> String {
     format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{}", password(user))))
 }
@@ -103,7 +103,7 @@ fn users_of_a_portal_are_those_that_it_names() {
     portal.end();
 }
 
-/// The users with a password.
+/// Users with a password.
 const USERS: [&str; 4] = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
 
 /// On the site with passwords the password names the user, and nothing else.

@@ -22,10 +22,10 @@ use polymeter_proto::series::{
 use super::disk::Disk;
 use polymeter_e2e::random::Random;
 
-/// The names of sources. Two shapes of one job may have the same source.
+/// Names of sources. Two shapes of one job may have the same source.
 const SOURCE_NAMES: [&str; 2] = ["a", "b"];
 
-/// The maximum number of simultaneous jobs of an agent.
+/// Maximum number of simultaneous jobs of an agent.
 const JOBS_MAX: usize = 3;
 
 /// Added to the ids of ends of jobs, which are times: an end before the last sample of its job would be
@@ -36,25 +36,25 @@ const AFTER_SAMPLES_US: i64 = 1 << 52;
 pub(crate) struct Agent {
     pub(crate) session: SessionId,
     pub(crate) delivery: DeliverySession,
-    /// The undelivered sessions of earlier runs.
+    /// Undelivered sessions of earlier runs.
     pub(crate) earlier: Vec<DeliverySession>,
     pub(crate) disk: Option<Disk>,
     /// True if it can send all acknowledged frames again.
     pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
-    /// The number of its collector.
+    /// Number of its collector.
     pub(crate) collector: usize,
-    /// The connection. Each connection has a different id.
+    /// Each connection has a different id.
     pub(crate) peer: Peer,
-    /// The number of samples so far.
+    /// Samples so far.
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
-    /// The expected tally of each source, by the job's id.
+    /// Expected tally of each source, by the job's id.
     pub(crate) expected: HashMap<SourceId, Tally>,
     next_id: u32,
     own: Arc<Shape>,
     jobs: Vec<(Arc<Job>, Arc<Shape>)>,
-    /// The job that ended last: its scheduler may report facts afterwards.
+    /// Its scheduler may report facts afterwards.
     last_ended: Option<Arc<Job>>,
     next_unique_id: u64,
 }
@@ -72,7 +72,7 @@ fn descriptor() -> SessionDescriptor {
     }
 }
 
-/// Returns the name that is the id of an event.
+/// Name that is the id of an event.
 fn name_of(id: i64) -> Identifier {
     id.to_string().as_str().try_into().unwrap()
 }
@@ -107,13 +107,13 @@ fn plan_change(job: JobHandle, at_us: i64) -> PlanChange {
 
 type SourceId = (Option<(u32, String)>, String);
 
-/// Returns the handle and the id of a shape's job, and its source.
+/// Handle and id of a shape's job, and its source.
 fn source_of(shape: &Shape) -> SourceId {
     let job = shape.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
     (job, shape.source.as_str().to_owned())
 }
 
-/// Returns a shape of one or two columns, with unique ids.
+/// Creates a shape of one or two columns, with unique ids.
 fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
     let mut column = |_| {
         *next_id += 1;
@@ -174,13 +174,13 @@ impl Agent {
         }
     }
 
-    /// Returns true if everything is acknowledged and no tally or loss is left to be reported.
+    /// True if everything is acknowledged and no tally or loss is left to be reported.
     pub(crate) fn is_settled(&self) -> bool {
         let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
         self.delivery.is_empty() && !self.delivery.has_unreported() && !is_spooled && self.earlier.is_empty()
     }
 
-    /// Returns a unique id of a sample or an event, across all sessions.
+    /// Unique id of a sample or an event, across all sessions.
     fn unique_id(&mut self) -> u64 {
         self.next_unique_id += 1;
         self.session.0 << 32 | self.next_unique_id
@@ -235,7 +235,7 @@ impl Agent {
         std::iter::once(&mut self.delivery).chain(&mut self.earlier)
     }
 
-    /// Returns the next message to send, of the oldest session that has one.
+    /// Next message to send, of the oldest session that has one.
     pub(crate) fn next_send(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         for delivery in self.earlier.iter_mut().chain([&mut self.delivery]) {
             while let Some(send) = delivery.next_send() {

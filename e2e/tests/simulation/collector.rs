@@ -13,7 +13,6 @@ use polymeter_store::accepted::Accepted;
 
 use super::store::Store;
 
-/// An answer and its receiver.
 pub(crate) type Answer = (Peer, ToAgent);
 
 #[derive(Default)]
@@ -24,7 +23,7 @@ struct Writer {
 
 pub(crate) struct Collector {
     writers: Vec<Writer>,
-    /// The number of the store's file that it has open.
+    /// Number of the store's file that it has open.
     file: Option<u64>,
 }
 
@@ -148,7 +147,7 @@ impl Collector {
     }
 }
 
-/// Asserts that the acknowledged frames are stored.
+/// Checks that the acknowledged frames are stored.
 fn assert_stored(store: &Store, answer: &ToAgent) {
     if let ToAgent::Ack { session, through } = answer {
         let stored = store.last_sequence(*session);

@@ -58,7 +58,7 @@ impl Disk {
         segment::read(session, &self.segments[&(session, first)])
     }
 
-    /// Returns the undelivered sessions on the disk, as the next agent finds them.
+    /// Undelivered sessions on the disk, as the next agent finds them.
     pub(crate) fn deliveries(&mut self, outbox_bytes: usize, now_ns: u64) -> Vec<DeliverySession> {
         self.open = None;
         let mut sessions: BTreeMap<SessionId, Vec<u64>> = BTreeMap::new();

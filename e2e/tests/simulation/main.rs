@@ -33,10 +33,10 @@ use world::World;
 
 tests![every_sample_is_stored_or_counted_once,];
 
-/// The number of seeds that the suite tries; `make check-all` tries more.
+/// How many seeds the suite tries; `make check-all` tries more.
 const SEEDS: u64 = 4_000;
 
-/// The number of steps with faults for each seed.
+/// Steps with faults for each seed.
 const STEPS: u32 = 200;
 
 fn number(name: &str) -> Option<u64> {

@@ -9,31 +9,31 @@ use polymeter_store::accepted::{Accepted, LedgerLine as Line, LossReason, Missin
 /// A source: its session, the handle and the id of its job, and its name.
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
-/// The ledger's data about one source.
+/// Data of the ledger about one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceLedger {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
     pub(crate) stored: u64,
-    /// The greatest number by which a tally exceeded the samples that had arrived with its frame.
+    /// Greatest number by which a tally exceeded the samples that had arrived with its frame.
     pub(crate) excess: u64,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Store {
-    /// The last sequence number of each session.
+    /// Last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
-    /// The session of each sample; a sample's value is its id.
+    /// Session of each sample; a sample's value is its id.
     pub(crate) samples: HashMap<u64, SessionId>,
-    /// The number of samples reported as lost, by session.
+    /// How many samples of each session were reported as lost.
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, SourceLedger>,
     pub(crate) events: HashMap<i64, SessionId>,
     /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,
-    /// The number of its file; a replaced file has another number.
+    /// A replaced file has another number.
     pub(crate) file: u64,
-    /// The samples that were in the store before it was replaced, and the session of each.
+    /// Samples that were in the store before it was replaced, and the session of each.
     pub(crate) removed: HashMap<u64, SessionId>,
     /// Sessions that existed when the store was replaced, and whether some of their samples were lost by
     /// then.
@@ -59,10 +59,7 @@ impl Store {
     }
 
     /// Stores the frames that are not stored yet and returns the last stored sequence number of each session.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error and stores nothing if an earlier frame is missing.
+    /// Stores nothing if an earlier frame is missing.
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Vec<(SessionId, u64)>, MissingFrames> {
         check_gaps(frames, &self.last)?;
         let mut through = HashMap::new();
@@ -113,7 +110,6 @@ impl Store {
     }
 }
 
-/// Returns the ids of the events in a frame.
 fn events_of(frame: &Accepted) -> impl Iterator<Item = i64> {
     let times = frame.plan_changes.iter().map(|(_, change)| change.at_us);
     let times = times

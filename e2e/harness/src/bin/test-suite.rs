@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use polymeter_test_harness::{LOCK_VARIABLE, share};
 use serde::Deserialize;
 
-/// Programs for each CPU that run at a time.
+/// How many programs run at a time for each CPU.
 const PROGRAMS_PER_CPU: usize = 2;
 
 fn main() -> ExitCode {
@@ -67,18 +67,17 @@ fn run() -> Result<bool, Box<dyn Error>> {
     Ok(total.failed == 0)
 }
 
-/// A test program.
 struct Program {
     name: String,
     executable: PathBuf,
-    /// The directory of its package, in which cargo runs it.
+    /// Directory of its package, in which cargo runs it.
     directory: PathBuf,
     bytes: u64,
     /// True if it takes the suite's lock itself, as the tests of [`polymeter_test_harness`] do.
     takes_lock: bool,
 }
 
-/// The parts of cargo's message about a built target that matter here.
+/// Parts of cargo's message about a built target that matter here.
 #[derive(Deserialize)]
 struct Artifact {
     executable: PathBuf,
@@ -98,7 +97,7 @@ struct Profile {
     test: bool,
 }
 
-/// Returns the test programs that the messages of cargo name. Benches have a target of their own.
+/// Test programs that the messages of cargo name. Benches have a target of their own.
 fn programs(messages: &str) -> Result<Vec<Program>, Box<dyn Error>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
@@ -121,7 +120,6 @@ fn programs(messages: &str) -> Result<Vec<Program>, Box<dyn Error>> {
     Ok(programs)
 }
 
-/// The suite while it runs.
 struct Suite {
     logs: PathBuf,
     filters: Vec<String>,
@@ -173,7 +171,6 @@ fn print_result(program: &Program, counts: Counts, duration: Duration) {
     println!("{:40} {passed:5} passed {failed:3} failed {skipped:3} skipped {seconds:7.1} s", program.name);
 }
 
-/// Numbers of tests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -182,8 +179,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Returns the sums of all lines such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...` in a
-    /// program's output.
+    /// Sums of all lines such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...` in a program's
+    /// output.
     fn of(output: &str) -> Self {
         let mut counts = Self::default();
         for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {

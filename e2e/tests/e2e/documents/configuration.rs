@@ -6,7 +6,7 @@ use std::fmt::Write;
 use polymeter_service::keys::{Doc, Kind, Stated, docs};
 use serde_json::{Map, Value, json};
 
-/// The greatest length of a line in the head of an example, in characters.
+/// Greatest length of a line in the head of an example, in characters.
 const COLUMNS: usize = 104;
 
 /// A program with declared keys.
@@ -14,7 +14,6 @@ pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) head: &'static str,
     pub(super) docs: Vec<&'static Doc>,
-    /// Returns the faults of a file.
     pub(super) faults: fn(&str) -> String,
 }
 
@@ -37,7 +36,6 @@ pub(super) fn programs() -> [Program; 2] {
     ]
 }
 
-/// Returns the example configuration of a program.
 pub(super) fn example(program: &Program) -> String {
     let mut text = String::new();
     let at_once = program.docs.iter().filter(|doc| doc.changes_at_once).flat_map(|doc| doc.keys);
@@ -93,8 +91,8 @@ fn add_table(text: &mut String, path: &str, docs: &[&Doc]) {
     }
 }
 
-/// Returns the keys of a table for `nix/modules/settings.nix`: the type, the description, and an example as
-/// TOML. `about` describes those without a text.
+/// Keys of a table for `nix/modules/settings.nix`: the type, the description, and an example as TOML. `about`
+/// describes those without a text.
 pub(super) fn nix_options(docs: &[&Doc], about: &str) -> Value {
     let mut options = Map::new();
     let mut description = about.to_owned();

@@ -31,9 +31,9 @@ tests![
 /// A block of commands of a page.
 struct Block {
     page: &'static str,
-    /// The beginning of its first line.
+    /// Beginning of its first line.
     begins: &'static str,
-    /// What its output contains.
+    /// Its output contains these.
     promises: &'static [&'static str],
 }
 
@@ -81,7 +81,7 @@ const CLUSTER: &[Block] = &[
     block(FIRST_CLUSTER, "kill %2; wait %2", &[]),
 ];
 
-/// The owner of a job on a node with an agent.
+/// Owner of a job on a node with an agent.
 const OWNER_OF_JOB: &[Block] = &[
     block(PROFILE, "polymeter plan", &["baseline", "cpu.usage", "READ COST", "\"metric\":\"cpu.usage\""]),
     block(PROFILE, "polymeter set 'cpu.*=10ms'", &["cpu.usage", "10ms", "% of a CPU"]),
@@ -91,7 +91,7 @@ const OWNER_OF_JOB: &[Block] = &[
     block(PROFILE, "polymeter mark solver", &[]),
 ];
 
-/// The commands within a `polymeter run` that has a cgroup, beside an earlier run in the same store.
+/// Commands within a `polymeter run` that has a cgroup, beside an earlier run in the same store.
 const WITHIN_A_RUN: &[Block] = &[
     block("README.md", "polymeter set 'cpu.*=10ms'", &["cpu.usage", "10ms", "job run-", "CPU"]),
     block("docs/how-to/experiment.md", "polymeter mark coarse", &["cpu.usage", "1ms"]),
@@ -118,7 +118,7 @@ const OF_API: &[Block] = &[
     block(API, "curl --unix-socket /run/polymeter/api.sock -H", &["["]),
 ];
 
-/// The administrator of collector and nodes.
+/// Administrator of collector and nodes.
 const OF_KEYS: &[Block] = &[
     block(KEYS, "install -d -m 755 /etc/polymeter /etc/polymeter/agents.d", &["collector.key"]),
     block(KEYS, "install -d -m 755 /etc/polymeter\n", &["node17.key"]),
@@ -259,7 +259,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the blocks of shell commands of a page, without their indentation.
+/// Blocks of shell commands of a page, without their indentation.
 fn blocks(page: &str) -> Vec<String> {
     const LANGUAGES: [&str; 6] = ["", "sh", "bash", "shell", "console", "zsh"];
     let text = fs::read_to_string(root().join(page)).unwrap();
@@ -282,7 +282,7 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Returns the pages with commands for users.
+/// Pages with commands for users.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs/tutorial", "docs/how-to"] {
@@ -320,10 +320,10 @@ fn every_block_of_commands_is_executed_or_listed() {
     assert!(unused.is_empty(), "there are no such blocks: {unused:?}");
 }
 
-/// What stands in the place of the names in a page.
+/// Replacements of the names in a page.
 type Names<'a> = &'a [(&'a str, &'a str)];
 
-/// Executes blocks in one shell, which ends with the first failure of a command, and asserts what they
+/// Executes blocks in one shell, which ends with the first failure of a command, and checks what they
 /// promise.
 fn execute(blocks_of_user: &[Block], mut shell: Command, names: Names<'_>) {
     let mut script = "exec 2>&1\nset -e\n".to_owned();
@@ -361,7 +361,7 @@ fn require_tools(names: &[&str]) {
     }
 }
 
-/// Returns a command of root with the programs in its search path.
+/// Builds a command of root with the programs in its search path.
 fn of_root(command: impl AsRef<OsStr>, directory: &Path) -> Command {
     let programs = Path::new(program("polymeter").get_program()).parent().unwrap().to_owned();
     let mut command = Command::new(command);
@@ -465,7 +465,7 @@ fn run(mut polymeter: Command, script: &str) {
     assert!([0, 3].contains(&output.status.code().unwrap()), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The id of the last but `N` job in the store, for a shell.
+/// Selects the id of the last but `N` job in the store, for a shell.
 fn nth(number: usize) -> String {
     format!("$(polymeter jobs --ended --store sqlite:polymeter.db | sed -n '{}s/ .*//p')", number + 1)
 }

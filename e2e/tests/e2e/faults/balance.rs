@@ -6,7 +6,6 @@ use polymeter_e2e::reference::assert_between;
 use polymeter_e2e::stored;
 
 impl Results {
-    /// Asserts that `sql` returns no rows.
     fn assert_no_rows(&mut self, what: &str, sql: &str) {
         let found = self.server_env.server().query(sql);
         assert!(found.is_empty(), "{what}:\n{found}");
@@ -18,7 +17,7 @@ impl Results {
     }
 }
 
-/// Returns the metrics with their sources, as a table.
+/// Table of metrics with their sources.
 fn sources() -> String {
     let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
     format!("of (metric, source) AS (VALUES {})", rows.join(", "))
@@ -37,7 +36,7 @@ pub(crate) fn assert_no_duplicates(results: &mut Results) {
     assert_eq!(results.number(&jobs), 1);
 }
 
-/// Asserts that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox
+/// Checks that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox
 /// had room, also that of the agent without space for its spool. The agents' own counters agree, and an agent
 /// that was stopped has missed samples. The unknown end of a session is recorded, for the job and for the
 /// node, exactly if the session was killed.
@@ -84,8 +83,8 @@ pub(crate) fn assert_ledger_balances(results: &mut Results) {
     }
 }
 
-/// Asserts that the stored samples agree with the ledger: of each node, of each job, and of each source of
-/// the node and of the permanent job. This includes killed sessions, whose last tallies are missing.
+/// Checks that the stored samples agree with the ledger: of each node, of each job, and of each source of the
+/// node and of the permanent job. This includes killed sessions, whose last tallies are missing.
 pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     let compare = |columns: &str, join: &str, which: &str| {
         format!(
@@ -118,7 +117,7 @@ pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     assert!(rows > 10_000, "only {rows} samples");
 }
 
-/// Asserts that between the first and the last sample of each session every deadline was met or counted as
+/// Checks that between the first and the last sample of each session every deadline was met or counted as
 /// missed: a killed session loses its end, never a frame in between. A missed deadline is reported in the
 /// frame in which it is noticed, so that this holds without the last tallies, too. A frame spans five ticks;
 /// the first and the last sample may be off the grid and hide at most two.
@@ -145,7 +144,7 @@ pub(crate) fn assert_no_gaps(results: &mut Results) {
     results.assert_no_rows("deadlines without a sample", &gaps);
 }
 
-/// Asserts that the store has all acknowledged frames of each ended session, and exactly those that were in
+/// Checks that the store has all acknowledged frames of each ended session, and exactly those that were in
 /// its spool besides. A killed session loses only the frames that were in memory alone: at most 5 s of
 /// samples while the collector was away, by the design of the spool. A session that was terminated loses
 /// none, and its ledger agrees.

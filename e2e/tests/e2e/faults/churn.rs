@@ -8,15 +8,15 @@ use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::pause;
 use polymeter_e2e::random::Random;
 
-/// The id of the job.
+/// Id of the job.
 pub(crate) const ID: &str = "2";
 
-/// The durations for which its cgroups exist and do not exist, in milliseconds. Some are too short for an
-/// agent to notice.
+/// How long its cgroups exist and do not exist, in milliseconds. Some times are too short for an agent to
+/// notice.
 const EXISTS_MS: [u64; 4] = [1, 30, 200, 900];
 const ABSENT_MS: [u64; 4] = [0, 5, 40, 300];
 
-/// The thread that creates and removes the cgroups.
+/// Thread that creates and removes the cgroups.
 pub(crate) struct CgroupChurn {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<u32>>,
@@ -40,7 +40,7 @@ impl CgroupChurn {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends the thread. Returns the number of times that the cgroups were created.
+    /// Ends the thread. Returns how often the cgroups were created.
     pub(crate) fn end(mut self) -> u32 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()

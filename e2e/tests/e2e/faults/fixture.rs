@@ -13,13 +13,12 @@ use polymeter_e2e::reference::Snapshot;
 use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until};
 use rustix::process::Signal;
 
-/// The agent with a spool on a disk that is full at once. It runs as long as the test.
+/// Agent with a spool on a disk that is full at once. It runs as long as the test.
 pub(crate) const FULL_DISK: usize = 0;
-/// The agent behind the link. It runs as long as the test.
+/// Agent behind the link. It runs as long as the test.
 pub(crate) const BEHIND_LINK: usize = 1;
-/// The agent that is killed and restarted.
+/// Agent that is killed and restarted.
 pub(crate) const RESTARTED: usize = 2;
-/// The number of agents.
 pub(crate) const AGENTS: usize = 3;
 
 const JOB: &str = "1";
@@ -39,19 +38,18 @@ pub(crate) const METRICS: [(&str, &str, &str); 9] = [
     ("node.load1", "proc/loadavg", "50ms"),
 ];
 
-/// The sources of the job; the last metric is the node's.
+/// Sources of the job; the last metric is the node's.
 const SOURCES: [&str; 6] =
     ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current", "processes/io", "cpus"];
 
-/// The data that an ended session of an agent must have left in the store.
+/// Data that an ended session of an agent must have left in the store.
 #[derive(Debug)]
 pub(crate) struct EndedSession {
     /// True if it was killed, false if it was terminated.
     pub(crate) killed: bool,
-    /// The number of frames that the collector had acknowledged.
+    /// Frames that the collector had acknowledged.
     pub(crate) acknowledged: u64,
-    /// The sequence number of its last frame that was stored or spooled, and the number of samples in all its
-    /// frames.
+    /// Sequence number of its last frame that was stored or spooled, and number of samples in all its frames.
     pub(crate) kept: Option<(u64, u64)>,
 }
 
@@ -64,15 +62,15 @@ pub(crate) struct Fixture {
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
     nodes: [TestEnvironment; AGENTS],
-    /// The directory of the collector, the database and all keys.
+    /// Directory of the collector, the database and all keys.
     pub(crate) server_env: TestEnvironment,
-    /// The ended sessions, by id.
+    /// By id.
     ended_sessions: BTreeMap<String, EndedSession>,
-    /// The sessions of agents that were stopped for a while.
+    /// Sessions of agents that were stopped for a while.
     stopped: Vec<String>,
 }
 
-/// The data that remain after an orderly end.
+/// Data that remain after an orderly end.
 pub(crate) struct Results {
     pub(crate) server_env: TestEnvironment,
     pub(crate) nodes: Vec<String>,
@@ -80,7 +78,7 @@ pub(crate) struct Results {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) ended_sessions: BTreeMap<String, EndedSession>,
     pub(crate) stopped: Vec<String>,
-    /// The samples that the agents which were never killed counted as due, by node.
+    /// Samples that the agents which were never killed counted as due, by node.
     pub(crate) due: Vec<(String, u64)>,
 }
 

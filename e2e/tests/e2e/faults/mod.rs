@@ -41,7 +41,7 @@ enum Fault {
     DatabaseCrashed,
     DatabaseStopped,
     LinkCut,
-    /// The agents behind the link get no notice that their collector is gone, and find another in its place.
+    /// Agents behind the link get no notice that their collector is gone, and find another in its place.
     LinkCutAndCollectorKilled,
 }
 

@@ -8,7 +8,7 @@ use polymeter_e2e::cgroup::Job;
 use polymeter_e2e::reference::Snapshot;
 use polymeter_e2e::workload::Workload;
 
-/// The work of the job between two snapshots, repeated.
+/// Work of the job between two snapshots, repeated.
 const WORK: [&str; 3] = ["touch 20", "burn 5", "rest 40"];
 
 /// A thread with the job's process and the reader. Both end with it.

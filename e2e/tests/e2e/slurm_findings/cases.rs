@@ -13,11 +13,11 @@ pub(super) enum Intervention {
     Cgroups(&'static [&'static str]),
     /// The same in the hierarchy `cpu`, with a quota of half a CPU.
     HalfCpu,
-    /// The owner cancels the job.
+    /// Cancelled by the owner.
     Cancel,
     /// The agent of the first node is killed, and started again by the prolog of another job.
     KillAgent,
-    /// The second node has no agent.
+    /// Without an agent on the second node.
     NoAgent,
 }
 
@@ -25,14 +25,14 @@ pub(super) enum Intervention {
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// The uid, gid and name of the owner; root otherwise.
+    /// Uid, gid and name of the owner; root otherwise.
     pub(super) user: Option<(u32, u32, &'static str)>,
     pub(super) options: Vec<String>,
     pub(super) script: String,
     pub(super) intervention: Intervention,
     pub(super) state: &'static str,
     pub(super) findings: &'static [&'static str],
-    /// The length of the job on an idle machine, in minutes, if it uses the CPU all the time.
+    /// Length of the job on an idle machine, in minutes, if it uses the CPU all the time.
     pub(super) minutes: Option<f64>,
 }
 
@@ -65,11 +65,11 @@ impl Case {
     }
 }
 
-/// The programs of the jobs. Times are in minutes, which last `minute_ms`.
+/// Programs of the jobs. Times are in minutes, which last `minute_ms`.
 pub(super) struct Programs<'a> {
     pub(super) minute_ms: f64,
     pub(super) workload: &'a Path,
-    /// The program of [`super::FAULTS_C`].
+    /// Program of [`super::FAULTS_C`].
     pub(super) faults: &'a Path,
     /// A file which releases the scripts that wait for it, with the job's id appended.
     pub(super) released: &'a Path,
@@ -127,15 +127,15 @@ impl Programs<'_> {
         format!("d=$(mktemp -d) && cd $d && {command}; cd / && rm -r $d")
     }
 
-    /// Returns the job that reaches its time limit of a minute of Slurm's, the shortest. It leaves some of
-    /// its core to the programs of the test.
+    /// Reaches its time limit of a minute of Slurm's, the shortest. It leaves some of its core to the
+    /// programs of the test.
     pub(super) fn over_time_limit(&self) -> Case {
         let minutes = 150_000.0 / self.minute_ms;
         let script = self.partly_busy(0.92, minutes);
         Case::of("time limit reached", "--time=1", script, &["time-limit-reached"]).ends("TIMEOUT")
     }
 
-    /// Returns the jobs that run beside that one: they need one core at a time.
+    /// Jobs that run beside that one: they need one core at a time.
     pub(super) fn light(&self) -> Vec<Vec<Case>> {
         let rest = |minutes: f64| self.run(&format!("rest {}", self.ms(minutes)));
         let hangs = self.run(&format!("burn {};rest {}", self.ms(5.2), self.ms(5.9)));
@@ -182,7 +182,7 @@ impl Programs<'_> {
         ]
     }
 
-    /// Returns the jobs that need both cores of the machine.
+    /// Jobs that need both cores of the machine.
     pub(super) fn heavy(&self) -> Vec<Vec<Case>> {
         let both = |minutes: f64| format!("srun {}", self.busy(minutes));
         let on_both = |mib: u64| format!("srun {}", self.holding(mib, 5.8));

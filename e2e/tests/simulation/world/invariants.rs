@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Asserts that what was on the disk of an agent without a successor in its session is stored, except for
+    /// Checks that what was on the disk of an agent without a successor in its session is stored, except for
     /// frames that the collectors refuse.
     fn check_spooled(&self) {
         let mut refused = HashSet::new();
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Asserts that only samples from before the replacement are missing, and that the store knows that some
+    /// Checks that only samples from before the replacement are missing, and that the store knows that some
     /// are.
     fn check_replaced(&self, agent: &Agent) {
         let session = agent.session;

@@ -16,15 +16,14 @@ use crate::disk::{Disk, SpooledFrame};
 use crate::store::Store;
 use polymeter_e2e::random::Random;
 
-/// The maximum number of messages in transit in each direction: a socket's queue has no room for more.
+/// Maximum number of messages in transit in each direction: a socket's queue has no room for more.
 const IN_TRANSIT_MAX: usize = 40;
 
-/// The number of one-second rounds after the faults in which everything must arrive: more than the longest
-/// wait for an acknowledgement.
+/// One-second rounds after the faults in which everything must arrive: more than the longest wait for an
+/// acknowledgement.
 const SETTLE_SECONDS: u32 = 200;
 
-/// The maximum number of times that one frame is damaged. After one more, an agent might rightly give up on
-/// it.
+/// How often one frame is damaged at most. After one more, an agent might rightly give up on it.
 const DAMAGES_MAX: u32 = 2;
 
 pub(crate) struct World {
@@ -33,12 +32,12 @@ pub(crate) struct World {
     agents: Vec<Agent>,
     writers: u64,
     collectors: Vec<Collector>,
-    /// The collectors that do not run for a while, and lose nothing.
+    /// Collectors that do not run for a while, and lose nothing.
     frozen: HashSet<usize>,
     store: Store,
-    /// The database is unavailable: nothing is committed, and the collectors receive nothing.
+    /// While it is unavailable, nothing is committed, and the collectors receive nothing.
     database_unavailable: bool,
-    /// The messages in transit, each with the number of its collector.
+    /// Messages in transit, each with the number of its collector.
     to_collectors: Vec<(usize, Peer, Vec<u8>)>,
     to_agents: Vec<Answer>,
     connections: u64,
@@ -48,13 +47,12 @@ pub(crate) struct World {
     /// Frames that were sent before.
     seen: HashSet<(SessionId, u64)>,
     damaged: HashMap<(SessionId, u64), u32>,
-    /// The samples of killed agents, by session.
+    /// Samples of killed agents, by session.
     killed: HashMap<SessionId, u64>,
-    /// A copy of the store.
     backup: Store,
     /// Frames on the disk of an agent when it was killed or ended.
     spooled: Vec<SpooledFrame>,
-    /// The events of agents that ended and left everything on the disk.
+    /// Events of agents that ended and left everything on the disk.
     ended: HashMap<SessionId, Vec<i64>>,
 }
 
