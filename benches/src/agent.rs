@@ -17,13 +17,11 @@ use crate::clock::wait_for;
 use crate::job::{pause, write};
 use crate::process::{KilledOnDrop, end};
 
-/// The capacity of the queue of received frames.
 const FRAMES: usize = 10_000;
 
-/// The timeout for starting a program, in seconds.
 const START_S: u64 = 10;
 
-/// The process of an agent. Dropping it kills the process.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub struct Agent {
     process: KilledOnDrop,
@@ -44,10 +42,7 @@ pub struct Line {
     lines: Lines<BufReader<UnixStream>>,
 }
 
-/// Returns the path of a program that was built together with this one.
-///
-/// # Errors
-/// Returns an error if the program does not exist.
+/// Path of a program that was built together with this one.
 pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let path = std::env::current_exe()?.with_file_name(name);
     if path.is_file() {
@@ -57,19 +52,13 @@ pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
 }
 
 impl Agent {
-    /// Starts an agent with this configuration, adding the collector's endpoint, or a list of several in
-    /// brackets, and a control socket in `scratch`.
-    ///
-    /// # Errors
-    /// Returns an error if the program does not exist or does not open its socket.
+    /// Starts an agent with this configuration, adding the collector's endpoint, or several in brackets, and
+    /// a control socket in `scratch`.
     pub fn start(scratch: &Path, collector: &str, config: &str) -> Result<Self, Box<dyn Error>> {
         Self::start_program(&program("polymeter-agent")?, scratch, collector, config)
     }
 
     /// Starts this program of an agent like [`Agent::start`].
-    ///
-    /// # Errors
-    /// Returns an error if the program cannot be started or does not open its socket.
     pub fn start_program(
         program: &Path,
         scratch: &Path,
@@ -92,24 +81,15 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Connects to the control socket.
-    ///
-    /// # Errors
-    /// Returns an error if the connection is refused.
     pub fn connect(&self) -> Result<Line, Box<dyn Error>> {
         let stream = UnixStream::connect(&self.socket)?;
         Ok(Line { lines: BufReader::new(stream.try_clone()?).lines(), stream })
     }
 
-    /// Returns the CPU time that all threads of the agent have used, in seconds.
-    ///
-    /// # Errors
-    /// Returns an error if the agent does not answer.
     pub fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(crate::table::to_f64(self.connect()?.status()?.counts.cpu_ns) / 1e9)
     }
@@ -124,17 +104,11 @@ impl Agent {
 impl Running {
     /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in
     /// `scratch`.
-    ///
-    /// # Errors
-    /// Returns an error if the program does not exist or does not open its socket.
     pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
         Self::start_program(&program("polymeter-agent")?, scratch, config)
     }
 
     /// Starts this program of an agent like [`Running::start`].
-    ///
-    /// # Errors
-    /// Returns an error if the program cannot be started or does not open its socket.
     pub fn start_program(program: &Path, scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
         let endpoint = format!("ipc://{}/collector", scratch.display());
         let context = zmq::Context::new();
@@ -147,7 +121,7 @@ impl Running {
         Ok(Self { agent: Agent::start_program(program, scratch, &endpoint, config)?, frames })
     }
 
-    /// Returns the frames received since the previous call.
+    /// Takes the frames received since the previous call.
     pub fn frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.try_iter()
     }
@@ -162,10 +136,6 @@ impl std::ops::Deref for Running {
 }
 
 impl Line {
-    /// Sends a request and returns the answer.
-    ///
-    /// # Errors
-    /// Returns an error if the connection ends or the answer cannot be read.
     pub fn ask(&mut self, verb: &Request) -> Result<Answer, Box<dyn Error>> {
         let mut line = serde_json::to_vec(verb)?;
         line.push(b'\n');
@@ -175,9 +145,6 @@ impl Line {
     }
 
     /// Flushes all samples and returns the agent's status.
-    ///
-    /// # Errors
-    /// Returns an error if the agent does not answer.
     pub fn status(&mut self) -> Result<StatusReport, Box<dyn Error>> {
         self.ask(&Request::Flush(FlushRequest {}))?;
         // The sender publishes its counters a moment after the flush.
@@ -190,7 +157,6 @@ impl Line {
     }
 }
 
-/// Returns the sums of the sample counts of all jobs.
 pub fn tally_of_jobs(status: &StatusReport) -> Tally {
     let of_jobs = status.subjects.iter().filter(|subject| subject.job.is_some());
     let mut sum = Tally::default();

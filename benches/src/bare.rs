@@ -22,34 +22,31 @@ use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 
-/// The `SCHED_FIFO` priority, the default of the agent's sampler.
+/// `SCHED_FIFO` priority, the default of the agent's sampler.
 const PRIORITY: u8 = 10;
 
-/// The files and events to read, and the period.
+/// Files and events to read, and the period.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Bare {
     period: Period,
     seconds: u64,
     perf: bool,
-    /// The cgroup directories of each job.
+    /// Cgroup directories of each job.
     jobs: Vec<Vec<PathBuf>>,
 }
 
-/// The cost and the kept deadlines of a run.
+/// Cost and kept deadlines of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The CPU time, in seconds.
     pub cpu_s: f64,
-    /// The number of deadlines.
     pub due: u64,
-    /// The number of deadlines that were met.
     pub kept: u64,
-    /// The histogram of the lateness: its buckets that are not empty, and the largest value. In microseconds.
+    /// Delay from each deadline to the start of the reads: the filled buckets of the histogram, and the
+    /// largest value.
     lateness_us: (Vec<(usize, u64)>, u64),
 }
 
 impl Outcome {
-    /// Returns the delay from each deadline to the start of the reads, in microseconds.
     pub fn lateness_us(&self) -> Histogram {
         Histogram::from_filled(&self.lateness_us.0, self.lateness_us.1)
     }
@@ -62,15 +59,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Waits for the end of the run and returns its cost.
-    ///
-    /// # Errors
-    /// Returns an error if the reads failed.
     pub fn outcome(mut self) -> Result<Outcome, Box<dyn Error>> {
         let mut printed = String::new();
         self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut printed))?;
@@ -81,23 +74,19 @@ impl Running {
     }
 }
 
-/// The open files and perf events of all jobs.
 struct Open {
     files: Vec<File>,
     groups: Vec<PerfSource>,
 }
 
 impl Bare {
-    /// Creates a description of bare reads of the files and events of `jobs`, every `period`, for `seconds`.
+    /// Describes bare reads of the files and events of `jobs`, every `period`, for `seconds`.
     pub fn of(period: Period, seconds: u64, perf: bool, jobs: &[Job]) -> Self {
         Self { period, seconds, perf, jobs: jobs.iter().map(|job| job.directories().to_vec()).collect() }
     }
 
     /// Starts the reads in their own process, as the agent runs in one: this program, called with `part bare`
     /// and the description for [`Bare::run`].
-    ///
-    /// # Errors
-    /// Returns an error if the program cannot be started.
     pub fn start(&self) -> Result<Running, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["part", "bare", &serde_json::to_string(self)?]);
@@ -105,9 +94,6 @@ impl Bare {
     }
 
     /// Reads, then prints the cost for [`Running::outcome`].
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be opened or read.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut open = self.open()?;
         let mut counts = sources::Reading::absent(EVENTS.len());

@@ -3,7 +3,6 @@
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The number of nanoseconds in a second.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
 fn nanos(time: Timespec) -> u64 {
@@ -11,23 +10,23 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(SECOND_NS).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Returns the monotonic time, in nanoseconds since an arbitrary fixed instant.
+/// Monotonic time, since an arbitrary fixed instant.
 #[inline]
 pub fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the wall-clock time, in microseconds since the epoch.
+/// Wall-clock time since the epoch.
 pub fn wall_us() -> i64 {
     i64::try_from(nanos(clock_gettime(ClockId::Realtime)) / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Returns the CPU time that all threads of this process have used, in nanoseconds.
+/// CPU time that all threads of this process have used.
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Returns the CPU time that the calling thread has used, in nanoseconds.
+/// CPU time that the calling thread has used.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
@@ -42,10 +41,8 @@ pub fn sleep_until(deadline_ns: u64) {
     clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
 }
 
-/// Polls every few milliseconds until there is a result, for at most `patience_s` seconds.
-///
-/// # Errors
-/// Returns an error that names `what` if the time runs out.
+/// Polls every few milliseconds until there is a result, for at most `patience_s` seconds. The error names
+/// `what`.
 pub fn wait_for<T>(
     what: &str,
     patience_s: u64,

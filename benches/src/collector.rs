@@ -12,7 +12,7 @@ use crate::clock::wait_for;
 use crate::process::{self, KilledOnDrop, Usage};
 use crate::store::Store;
 
-/// The timeout for starting or stopping a collector, in seconds.
+/// Limit for starting or stopping a collector.
 const PATIENCE_S: u64 = 60;
 
 /// A running collector. Dropping it kills the process.
@@ -26,9 +26,6 @@ pub struct Collector {
 
 impl Collector {
     /// Starts a collector with its default settings and the additional configuration lines `more`.
-    ///
-    /// # Errors
-    /// Returns an error if the program does not exist or does not listen.
     pub fn start(scratch: &Path, listen: &str, store: &Store, more: &str) -> Result<Self, Box<dyn Error>> {
         let (config, log) = (scratch.join("collector.toml"), scratch.join("collector.log"));
         crate::job::write(&config, &format!("listen = \"{listen}\"\n{}{more}", store.configuration()))?;
@@ -44,60 +41,41 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Kills the process with SIGKILL.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be killed.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()?;
         self.process.wait().map(drop)
     }
 
     /// Starts a process with the same configuration after a kill.
-    ///
-    /// # Errors
-    /// Returns an error if the process cannot be started.
     pub fn start_again(&mut self) -> Result<(), Box<dyn Error>> {
         self.process = run(&self.config, &self.log)?;
         Ok(())
     }
 
     /// Sends a signal to the process.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such process.
     pub fn signal(&self, signal: Signal) -> Result<(), Box<dyn Error>> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?).ok_or("the process has no id")?;
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Returns the endpoint on which the collector listens.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Returns the CPU time, memory and descriptors that the process has used.
-    ///
-    /// # Errors
-    /// Returns an error if the process has exited.
     pub fn usage(&self) -> io::Result<Usage> {
         process::usage(self.process.id())
     }
 
-    /// Returns the text of the log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Stops the collector, which commits all received samples. Returns its log.
-    ///
-    /// # Errors
-    /// Returns an error if the exit status is not 0.
+    /// Stops the collector, which commits all received samples. Returns its log. Fails if the exit status is
+    /// not 0.
     pub fn stop(mut self) -> Result<String, Box<dyn Error>> {
         let content = process::end(&mut self.process, Signal::TERM, PATIENCE_S);
         let log = self.log();

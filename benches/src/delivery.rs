@@ -11,16 +11,13 @@ use crate::mock::{MockAgent, Script};
 use crate::store::{Kind, Store};
 use crate::table::to_f64;
 
-/// The timeout for the acknowledgement of all frames, in seconds.
+/// Limit for the acknowledgement of all frames.
 const PATIENCE_S: u64 = 600;
 
-/// The time without an acknowledgement after which an agent sends its frames again, in milliseconds.
+/// Without an acknowledgement for this time, an agent sends its frames again.
 const AGAIN_MS: i64 = 10_000;
 
-/// Sends all frames of an agent, and waits for their acknowledgement.
-///
-/// # Errors
-/// Returns an error if the collector refuses a frame, or does not acknowledge all of them in time.
+/// Sends all frames of an agent and waits for their acknowledgement. Fails if the collector refuses a frame.
 pub fn deliver(
     context: &zmq::Context,
     endpoint: &str,
@@ -48,9 +45,6 @@ pub fn deliver(
 
 /// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block
 /// the others. Returns the time from the first send to the last acknowledgement, in seconds.
-///
-/// # Errors
-/// Returns an error if the collector refuses a frame, or does not acknowledge all of them in time.
 pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> Result<f64, Box<dyn Error>> {
     let context = zmq::Context::new();
     let begin_ns = now_ns();
@@ -66,23 +60,22 @@ pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> R
     Ok(to_f64(now_ns() - begin_ns) / 1e9)
 }
 
-/// The cost of storing samples in one run, or the sum over several runs.
+/// Cost of storing samples in one run, or the sum over several runs.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Taken {
-    /// The number of samples.
+    /// Number of samples.
     pub samples: u64,
-    /// The time from the first send to the last acknowledgement, in seconds.
+    /// From the first send to the last acknowledgement.
     pub seconds: f64,
-    /// The CPU time of the collector in that time, in seconds.
+    /// CPU time of the collector in that time.
     pub collector_cpu_s: f64,
-    /// The CPU time of the database's server in that time, in seconds.
+    /// CPU time of the database's server in that time.
     pub server_cpu_s: f64,
-    /// The size of the samples on the disk, in bytes.
+    /// Size of the samples on the disk.
     pub bytes: u64,
 }
 
 impl Taken {
-    /// Adds another run.
     pub fn add(&mut self, other: Self) {
         self.samples += other.samples;
         self.seconds += other.seconds;
@@ -91,17 +84,13 @@ impl Taken {
         self.bytes += other.bytes;
     }
 
-    /// Returns the samples per second.
     pub fn per_second(&self) -> f64 {
         to_f64(self.samples) / self.seconds
     }
 }
 
 /// Delivers the frames of `agents` to a new collector of an empty store. `more` are lines of its
-/// configuration.
-///
-/// # Errors
-/// Returns an error if not all samples are stored.
+/// configuration. Fails if not all samples are stored.
 pub fn store_all(
     kind: Kind,
     more: &str,

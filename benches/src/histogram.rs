@@ -1,16 +1,16 @@
 //! A log-linear histogram: every power of two has the same number of buckets, with a relative error of at
 //! most 1/32.
 
-/// The number of bits after the highest one that select the bucket.
+/// Bits after the highest one that select the bucket.
 const SUB_BITS: u32 = 5;
 
-/// The number of buckets for each power of two.
+/// Buckets for each power of two.
 const SUB: u64 = 1 << SUB_BITS;
 
-/// The number of buckets for all 64-bit values: 15 KiB.
+/// Buckets for all 64-bit values: 15 KiB.
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 
-/// The counts of all 64-bit values, in constant memory.
+/// Counts all 64-bit values, in constant memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -35,7 +35,6 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -44,18 +43,17 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// Returns the number of recorded values.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the largest value, or 0 if there is none.
+    /// Largest value, or 0 if there is none.
     pub const fn most(&self) -> u64 {
         self.most
     }
 
-    /// Returns the quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above
-    /// the exact value. Returns 0 if there is no value.
+    /// Quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above the exact
+    /// value. 0 if there is no value.
     pub fn quantile(&self, part: f64) -> u64 {
         let wanted = (crate::table::to_f64(self.total) * part).max(1.0);
         let mut below = 0;
@@ -68,14 +66,14 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the indexes and counts of the buckets that are not empty, from which another process can
-    /// rebuild the histogram.
+    /// Indexes and counts of the buckets that are not empty, from which another process can rebuild the
+    /// histogram.
     pub fn filled(&self) -> Vec<(usize, u64)> {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Creates a histogram from the buckets of [`Self::filled`] and the largest value. Buckets whose index is
-    /// out of range are ignored.
+    /// Creates a histogram from the buckets of [`Self::filled`] and the largest value. Ignores buckets whose
+    /// index is out of range.
     pub fn from_filled(filled: &[(usize, u64)], most: u64) -> Self {
         let mut histogram = Self { most, ..Self::default() };
         for (index, count) in filled {
@@ -97,7 +95,7 @@ const fn bucket(value: u64) -> usize {
     (shift as usize + 1) * SUB as usize + ((value >> shift) - SUB) as usize
 }
 
-/// Returns the largest value of a bucket.
+/// Largest value of a bucket.
 const fn upper_end(index: u64) -> u64 {
     let (octave, sub) = (index / SUB, index % SUB);
     if octave == 0 {

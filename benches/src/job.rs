@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use polymeter_agent::cgroups::Mounts;
 
-/// The cgroups and the workload of a job. Dropping it removes both.
+/// Cgroups and workload of a job. Dropping it removes both.
 #[derive(Debug)]
 pub struct Job {
     name: String,
@@ -15,8 +15,7 @@ pub struct Job {
     workload: Option<Child>,
 }
 
-/// The workload: it allocates and frees memory, computes, writes files and forks. It uses about a fifth of a
-/// core.
+/// Allocates and frees memory, computes, writes files and forks. Uses about a fifth of a core.
 const WORKLOAD: &str = "
     while :; do
         head -c 30000000 /dev/zero | tail -c 30000000 | wc -c > /dev/null
@@ -28,9 +27,6 @@ const WORKLOAD: &str = "
 impl Job {
     /// Creates cgroups called `name` for a job: in the hierarchies memory, cpuacct and pids of version 1, and
     /// in version 2.
-    ///
-    /// # Errors
-    /// Returns an error if there are no cgroup hierarchies, or no permission to create a cgroup.
     pub fn make(mounts: &Mounts, name: &str) -> io::Result<Self> {
         let wanted = ["memory", "cpuacct", "pids"];
         let v1 = mounts
@@ -52,38 +48,34 @@ impl Job {
     }
 
     /// Creates cgroups for a job of this process, with a name that contains `purpose`.
-    ///
-    /// # Errors
-    /// Returns an error if there are no cgroup hierarchies, or no permission to create a cgroup.
     pub fn make_for(purpose: &str, number: u32) -> io::Result<Self> {
         let mounts = Mounts::read(Path::new("/"))?;
         remove_stale(&mounts, &format!("polymeter_{purpose}_"));
         Self::make(&mounts, &format!("polymeter_{purpose}_{}x{number}", std::process::id()))
     }
 
-    /// Returns the job's id, as an agent derives it with [`Job::pattern`].
+    /// Job id as an agent derives it with [`Job::pattern`].
     pub fn id(&self) -> &str {
         self.name.rsplit_once('_').map_or("", |(_, id)| id)
     }
 
-    /// Returns the pattern with which an agent discovers this job and all others of the same purpose.
+    /// Pattern with which an agent discovers this job and all others of the same purpose.
     pub fn pattern(&self) -> String {
         format!("{}_{{job}}", self.name.rsplit_once('_').map_or(self.name.as_str(), |(head, _)| head))
     }
 
-    /// Returns the directories of the job's cgroups.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
-    /// Returns the cgroup directories, separated by spaces, for the commands of other tools.
+    /// Cgroup directories separated by spaces, for the commands of other tools.
     pub fn cgroups(&self) -> String {
         let directories: Vec<_> =
             self.directories.iter().map(|directory| directory.to_string_lossy()).collect();
         directories.join(" ")
     }
 
-    /// Returns a command that moves itself into the job and then executes `program`.
+    /// Builds a command that moves itself into the job and then executes `program`.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.enter())]).arg(program);
@@ -91,9 +83,6 @@ impl Job {
     }
 
     /// Starts the workload, which writes to `scratch`.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be started or moved into the cgroups.
     pub fn work(&mut self, scratch: &Path) -> io::Result<()> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}{WORKLOAD}", self.enter()), "sh"]).arg(scratch);
@@ -101,7 +90,6 @@ impl Job {
         Ok(())
     }
 
-    /// Returns the shell commands that move the shell into the job.
     fn enter(&self) -> String {
         let enter =
             |directory: &PathBuf| format!("echo $$ > {}/cgroup.procs || exit 1\n", directory.display());
@@ -149,17 +137,13 @@ fn remove_stale(mounts: &Mounts, head: &str) {
     }
 }
 
-/// Sleeps for `ns` nanoseconds. A signal may end the sleep early.
+/// A signal may end the sleep early.
 pub fn pause(ns: i64) {
     let time = rustix::event::Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
     // A signal shortens the pause.
     rustix::event::poll(&mut [], Some(&time)).ok();
 }
 
-/// Writes a file that a process reads as its configuration.
-///
-/// # Errors
-/// Returns an error if the file cannot be written.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }

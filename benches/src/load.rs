@@ -11,27 +11,21 @@ use crate::mock::{MockAgent, Script};
 /// Agents, their frames, and the ticks of a millisecond in each frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// The number of agents.
     pub agents: u32,
-    /// The number of frames of each agent.
+    /// Frames of each agent.
     pub frames: u32,
-    /// The number of ticks in each frame.
+    /// Ticks in each frame.
     pub ticks: u16,
 }
 
 impl Load {
-    /// Creates agents whose outboxes are full of samples up to the current time.
-    ///
-    /// # Errors
-    /// Returns an error if the ticks do not fit into one frame.
+    /// Creates agents whose outboxes are full of samples up to the current time. Fails if the ticks do not
+    /// fit into one frame.
     pub fn sampled(self, script: &Script) -> Result<Vec<MockAgent>, Box<dyn Error>> {
         self.sampled_as(script, 0)
     }
 
     /// Does the same, with session ids after `last_session`.
-    ///
-    /// # Errors
-    /// Returns an error if the ticks do not fit into one frame.
     pub fn sampled_as(self, script: &Script, last_session: u64) -> Result<Vec<MockAgent>, Box<dyn Error>> {
         let mut encoder = Encoder::default();
         let frame_us = i64::from(self.ticks) * 1_000;

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// The build description that Nix installs, relative to the program's directory.
+/// Build description that Nix installs, relative to the program's directory.
 const BUILD: &str = "../share/polymeter/build.json";
 
-/// Returns a one-line description of this machine: CPUs, memory, kernel.
+/// One-line description of this machine: CPUs, memory, kernel.
 pub fn description() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let (kernel, cpuinfo, meminfo) =
@@ -28,8 +28,8 @@ pub fn description() -> String {
     )
 }
 
-/// Returns the git revision of the sources, with a `+` if they have uncommitted changes. Outside of a clone
-/// it is the revision in Nix's build description, or `unknown`.
+/// Git revision of the sources, with a `+` if they have uncommitted changes. Outside of a clone it is the
+/// revision in Nix's build description, or `unknown`.
 pub fn revision() -> String {
     match git(&["rev-parse", "--short=12", "HEAD"]) {
         None => built("revision").unwrap_or_else(|| "unknown".to_owned()),
@@ -41,13 +41,11 @@ pub fn revision() -> String {
     }
 }
 
-/// Returns the git blob hash of `flake.lock`, or its SHA-256 from Nix's build description; none if neither
-/// exists.
+/// Git blob hash of `flake.lock`, or its SHA-256 from Nix's build description.
 pub fn nix_lock() -> Option<String> {
     git(&["hash-object", "flake.lock"]).or_else(|| built("lock_sha256"))
 }
 
-/// Returns a value of Nix's build description.
 fn built(key: &str) -> Option<String> {
     let text = fs::read_to_string(std::env::current_exe().ok()?.parent()?.join(BUILD)).ok()?;
     let build: Value = serde_json::from_str(&text).ok()?;

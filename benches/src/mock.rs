@@ -16,28 +16,25 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use crate::recording::{self, RecordingError};
 
-/// The distance in the recording, in ticks of a millisecond, between two frames of one agent: a prime, so
-/// that all ticks are used.
+/// Distance in the recording, in ticks of a millisecond, between two frames of one agent: a prime, so that
+/// all ticks are used.
 const STRIDE: usize = 97;
 
-/// The metric names and values that all mock agents share.
+/// Metric names and values that all mock agents share.
 #[derive(Debug)]
 pub struct Script {
     period: Period,
     shapes: Vec<Arc<Shape>>,
-    /// The dictionary entries that announce the series; the session's own entry precedes them.
+    /// Dictionary entries that announce the series; the session's own entry precedes them.
     entries: Vec<Entry>,
     ticks: Vec<Tick>,
 }
 
-/// The values of one tick: the index of a shape, and one value for each of its columns.
+/// Values of one tick: the index of a shape, and one value for each of its columns.
 type Tick = Vec<(usize, Vec<Option<u64>>)>;
 
 impl Script {
     /// Reads the values of a recording, to be sent every `period`.
-    ///
-    /// # Errors
-    /// Returns an error if the recording cannot be read.
     pub fn read(path: &Path, period: Period) -> Result<Self, RecordingError> {
         let rows = recording::rows(path)?;
         let mut shapes: Vec<Arc<Shape>> = Vec::new();
@@ -62,8 +59,7 @@ impl Script {
         Ok(Self { period, shapes, entries, ticks })
     }
 
-    /// Returns the same values as those of the job `id`, which started at `started_us`. A recording itself
-    /// has no job.
+    /// Makes the values those of the job `id`, which started at `started_us`. A recording itself has no job.
     #[must_use]
     pub fn of_job(self, id: Identifier, started_us: i64) -> Self {
         let descriptor =
@@ -75,67 +71,62 @@ impl Script {
         Self { entries: announce(&shapes), shapes, ..self }
     }
 
-    /// Returns the number of samples in one tick of one agent.
+    /// Samples in one tick of one agent.
     pub fn samples_per_tick(&self) -> usize {
         self.shapes.iter().map(|shape| shape.columns.len()).sum()
     }
 
-    /// Returns the shapes: the groups of series that are sampled together.
     pub fn shapes(&self) -> &[Arc<Shape>] {
         &self.shapes
     }
 
-    /// Returns the number of ticks in the recording.
     pub fn ticks(&self) -> usize {
         self.ticks.len()
     }
 
-    /// Returns the first tick of a session. Sessions start at different ticks.
+    /// First tick of a session. Sessions start at different ticks.
     pub fn first_tick(&self, session: SessionId) -> usize {
         usize::try_from(session.0 % self.ticks.len() as u64).unwrap_or(0)
     }
 
-    /// Returns the tick that follows `tick`.
+    /// Follows `tick`; the recording is repeated.
     pub const fn tick_after(&self, tick: usize) -> usize {
         (tick + STRIDE) % self.ticks.len()
     }
 
-    /// Returns the rows of a tick: the index of a shape, and one value for each of its columns.
+    /// Rows of a tick: the index of a shape, and one value for each of its columns.
     pub fn rows(&self, tick: usize) -> impl Iterator<Item = (usize, &[Option<u64>])> {
         self.ticks.get(tick).into_iter().flatten().map(|(shape, values)| (*shape, values.as_slice()))
     }
 }
 
-/// Returns the dictionary entries of shapes.
 fn announce(shapes: &[Arc<Shape>]) -> Vec<Entry> {
     let (mut announced, mut entries) = (Announced::default(), Vec::new());
     shapes.iter().for_each(|shape| announced.announce(shape, &mut entries));
     entries
 }
 
-/// The frames of one session that are not acknowledged.
+/// Unacknowledged frames of one session.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// The sequence number of the newest frame.
+    /// Sequence number of the newest frame.
     sequence: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl Outbox {
-    /// Returns the sequence number of the newest frame, or 0.
+    /// Sequence number of the newest frame, or 0.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Returns the sequence number of the newest acknowledged frame, or 0.
+    /// Sequence number of the newest acknowledged frame, or 0.
     pub fn acknowledged(&self) -> u64 {
         self.frames.front().map_or(self.sequence, |(sequence, _)| sequence - 1)
     }
 
-    /// Encodes the next frame of `session`, and keeps it until it is acknowledged.
-    ///
-    /// # Errors
-    /// Returns an error if the content does not fit into one frame.
+    /// Encodes the next frame of `session`, and keeps it until it is acknowledged. Fails if the content does
+    /// not fit into one frame.
     pub fn push(
         &mut self,
         session: SessionId,
@@ -152,11 +143,8 @@ impl Outbox {
         Ok(self.frames.back().map_or(&[], |(_, bytes)| bytes))
     }
 
-    /// Returns the messages to send in response to an answer of the collector. `dictionary` returns the
-    /// entries of the session.
-    ///
-    /// # Errors
-    /// Returns an error if the collector rejected a frame.
+    /// Messages to send in response to an answer of the collector. `dictionary` returns the entries of the
+    /// session. Fails if the collector rejected a frame.
     pub fn hear(
         &mut self,
         session: SessionId,
@@ -182,18 +170,15 @@ impl Outbox {
         }
     }
 
-    /// Returns the unacknowledged frames from sequence number `first` on.
     pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
         let from = self.frames.iter().filter(|(sequence, _)| *sequence >= first);
         from.map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    /// Returns the number of unacknowledged frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Returns true if all frames are acknowledged.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -222,11 +207,8 @@ impl MockAgent {
         Self { session, descriptor, tick: 0, outbox, samples: 0 }
     }
 
-    /// Returns the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until
-    /// it is acknowledged.
-    ///
-    /// # Errors
-    /// Returns an error if the ticks do not fit into one frame.
+    /// Makes the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until it
+    /// is acknowledged. Fails if the ticks do not fit into one frame.
     pub fn sample(
         &mut self,
         script: &Script,
@@ -257,26 +239,20 @@ impl MockAgent {
         self.outbox.push(self.session, encoder, &batch, extras)
     }
 
-    /// Returns the frames to send in response to an answer of the collector.
-    ///
-    /// # Errors
-    /// Returns an error if the collector rejected a frame.
     pub fn hear(&mut self, script: &Script, answer: &ToAgent) -> Result<Vec<Vec<u8>>, String> {
         let descriptor = &self.descriptor;
         self.outbox.hear(self.session, answer, || dictionary(descriptor, script))
     }
 
-    /// Returns the unacknowledged frames from sequence number `first` on.
     pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
         self.outbox.unacknowledged(first)
     }
 
-    /// Returns true if all frames are acknowledged.
     pub fn is_settled(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// Returns the number of samples in all frames so far.
+    /// Samples in all frames so far.
     pub const fn samples(&self) -> u64 {
         self.samples
     }
@@ -291,7 +267,7 @@ fn dictionary(descriptor: &SessionDescriptor, script: &Script) -> Vec<Entry> {
     session.chain(script.entries.iter().cloned()).collect()
 }
 
-/// Returns the session that an answer is addressed to; none if it is addressed to the connection.
+/// Session that an answer is addressed to; `None` if it is addressed to the connection.
 pub const fn session_of(answer: &ToAgent) -> Option<SessionId> {
     match answer {
         ToAgent::Ack { session, .. }

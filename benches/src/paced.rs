@@ -9,13 +9,10 @@ use polymeter_proto::wire::message::ToAgent;
 use crate::clock::{SECOND_NS, now_ns, sleep_until, wall_us};
 use crate::mock::{MockAgent, Script, session_of};
 
-/// The number of agents that share a connection: as many sessions as a collector keeps for one.
+/// Agents that share a connection: as many sessions as a collector keeps for one.
 const AGENTS_PER_SOCKET: usize = 8;
 
 /// Sends a frame of each agent every second. Returns the number of samples.
-///
-/// # Errors
-/// Returns an error if the collector cannot be reached, or rejects a frame.
 pub fn send(
     context: &zmq::Context,
     endpoint: &str,

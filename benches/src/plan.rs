@@ -17,8 +17,8 @@ pub const EVENTS: [&str; 8] = [
     "alignment_faults",
 ];
 
-/// Returns the metrics of a job: those of cpu.stat first, then memory.stat, then the software events if
-/// `perf` is set. Some may be missing on this machine; the agent reports and skips them.
+/// Metrics of a job: those of cpu.stat first, then memory.stat, then the software events if `perf` is set.
+/// Some may be missing on this machine; the agent reports and skips them.
 pub fn job_metrics(perf: bool) -> Vec<String> {
     let of_cpu = ["cpu.usage", "cpu.user", "cpu.system"].map(str::to_owned);
     let of_stat = catalogue::all().filter(|metric| {
@@ -30,7 +30,7 @@ pub fn job_metrics(perf: bool) -> Vec<String> {
     of_cpu.into_iter().chain(of_stat.map(|metric| metric.name.to_owned())).chain(events).collect()
 }
 
-/// Returns a baseline that samples `metrics` at `period`, as TOML.
+/// Writes a baseline that samples `metrics` at `period`, as TOML.
 pub fn baseline<S: AsRef<str>>(metrics: impl IntoIterator<Item = S>, period: Period) -> String {
     let mut text = "[baseline]\n".to_owned();
     for metric in metrics {

@@ -11,21 +11,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::table::to_f64;
 
-/// The resource usage of a process, or of a process with its children.
+/// Resource usage of a process, or of a process with its children.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
-    /// The CPU time since its start, in seconds.
+    /// CPU time since its start.
     pub cpu_s: f64,
-    /// The memory, in KiB; shared pages are divided among the processes that share them (PSS).
+    /// Shared pages are divided among the processes that share them (PSS).
     pub memory_kib: u64,
-    /// The number of open descriptors.
+    /// Open descriptors.
     pub descriptors: u64,
 }
 
-/// Returns the CPU time used by the threads of `pid` with this name, in seconds.
-///
-/// # Errors
-/// Returns an error if the process does not exist or belongs to another user.
+/// CPU time used by the threads of `pid` with this name.
 pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -39,10 +36,7 @@ pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
     Ok(to_f64(cpu_ns) / 1e9)
 }
 
-/// Returns the CPU time used by each thread of `pid`, in seconds, summed over threads of the same name.
-///
-/// # Errors
-/// Returns an error if the process does not exist or belongs to another user.
+/// CPU time used by each thread of `pid`, in seconds, summed over threads of the same name.
 pub fn cpu_s_by_thread(pid: u32) -> io::Result<BTreeMap<String, f64>> {
     let mut by_name = BTreeMap::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -53,10 +47,7 @@ pub fn cpu_s_by_thread(pid: u32) -> io::Result<BTreeMap<String, f64>> {
     Ok(by_name)
 }
 
-/// Returns how often the threads of `pid` have waited so far.
-///
-/// # Errors
-/// Returns an error if the process does not exist.
+/// How often the threads of `pid` have waited so far.
 pub fn waits(pid: u32) -> io::Result<u64> {
     let mut waits = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -65,34 +56,25 @@ pub fn waits(pid: u32) -> io::Result<u64> {
     Ok(waits)
 }
 
-/// Returns the resident memory of `pid`, in KiB, including pages that it shares with others.
-///
-/// # Errors
-/// Returns an error if the process does not exist.
+/// Resident memory of `pid`, including pages that it shares with others.
 pub fn resident_kib(pid: u32) -> io::Result<u64> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     status_field(&process, "VmRSS:").ok_or_else(|| io::Error::other(format!("{process:?} has no VmRSS")))
 }
 
-/// Returns a number of the file `status` in a directory of procfs.
 fn status_field(directory: &Path, name: &str) -> Option<u64> {
     let status = fs::read_to_string(directory.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Returns the run time of a thread, given its directory in `/proc/PID/task`, in nanoseconds; 0 if it has
-/// exited.
+/// Run time of a thread, given its directory in `/proc/PID/task`; 0 if it has exited.
 fn ran_ns(task: &Path) -> u64 {
     let schedstat = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
     schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the usage of `pid` without its children. The CPU time is exact as long as none of its threads has
-/// exited.
-///
-/// # Errors
-/// Returns an error if the process does not exist or belongs to another user.
+/// Usage of `pid` without its children. The CPU time is exact as long as none of its threads has exited.
 pub fn usage(pid: u32) -> io::Result<Usage> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -101,20 +83,14 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
 
-/// Returns the CPU time of all threads of `pid`, also of those that have exited, in seconds, with the
-/// resolution of the kernel's ticks, usually 10 ms.
-///
-/// # Errors
-/// Returns an error if the process does not exist.
+/// CPU time of all threads of `pid`, also of those that have exited, with the resolution of the kernel's
+/// ticks, usually 10 ms.
 pub fn cpu_s_of_all_threads(pid: u32) -> io::Result<f64> {
     Ok(seconds(Stat::read(pid)?.ticks))
 }
 
-/// Returns the usage of `pid` and its children. The CPU time of children that have exited is included, with
-/// the resolution of the kernel's ticks, usually 10 ms.
-///
-/// # Errors
-/// Returns an error if the process does not exist or belongs to another user.
+/// Usage of `pid` and its children. The CPU time of children that have exited is included, with the
+/// resolution of the kernel's ticks, usually 10 ms.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     let mut sum = usage(pid)?;
     sum.cpu_s += seconds(Stat::read(pid)?.ticks_of_ended);
@@ -126,7 +102,7 @@ pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     Ok(sum)
 }
 
-/// Returns the usage of each process for which `is_wanted` returns true.
+/// Usage of each process for which `is_wanted` returns true.
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -150,7 +126,7 @@ fn footprint(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: 0.0, memory_kib: memory_kib.unwrap_or(0), descriptors })
 }
 
-/// The fields of /proc/PID/stat that are used here.
+/// Fields of /proc/PID/stat that are used here.
 struct Stat {
     parent: u32,
     group: u32,
@@ -180,11 +156,8 @@ impl Stat {
     }
 }
 
-/// Returns the CPU time used by the processes of a process group and by the children that they have waited
-/// for, in seconds. The latter has the resolution of the kernel's ticks, usually 10 ms.
-///
-/// # Errors
-/// Returns an error if /proc cannot be read.
+/// CPU time used by the processes of a process group and by the children that they have waited for. The
+/// latter has the resolution of the kernel's ticks, usually 10 ms.
 pub fn group_cpu_s(group: u32) -> io::Result<f64> {
     // The time of a process that exits meanwhile is counted with its parent once the parent has waited for
     // it.
@@ -192,8 +165,8 @@ pub fn group_cpu_s(group: u32) -> io::Result<f64> {
     Ok(members.iter().map(|(stat, usage)| usage.cpu_s + seconds(stat.ticks_of_ended)).sum())
 }
 
-/// Returns the time that a hypervisor has taken from all CPUs of this machine since boot (steal time), in
-/// seconds, with the resolution of the kernel's ticks. Returns 0 if it is not reported.
+/// Time that a hypervisor has taken from all CPUs of this machine since boot (steal time), with the
+/// resolution of the kernel's ticks. 0 if it is not reported.
 pub fn steal_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // The first line is `cpu  user nice system idle iowait irq softirq steal` of all CPUs; proc_stat(5).

@@ -15,27 +15,22 @@ use polymeter_proto::wire::DecodeError;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 
-/// The recorded job: 10 s of memory.stat, cpu.stat and software perf events at 1 ms.
+/// Recorded job: 10 s of memory.stat, cpu.stat and software perf events at 1 ms.
 pub const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/job-1ms.frames");
 
-/// A row of a recording.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub shape: Arc<Shape>,
-    /// The time at which it was sampled.
     pub instant: Instant,
-    /// One value per column; none if absent.
+    /// One value per column.
     pub values: Vec<Option<u64>>,
 }
 
-/// The reason for which a recording cannot be used.
 #[derive(Debug)]
 pub enum RecordingError {
-    /// The file cannot be read.
     Read(std::io::Error),
-    /// A frame in it cannot be decoded.
     Frame(DecodeError),
-    /// The file is truncated, or uses ids that it does not define.
+    /// Truncated, or with ids that the file does not define.
     Incomplete,
 }
 
@@ -53,9 +48,6 @@ impl std::error::Error for RecordingError {}
 
 /// Reads the frames of a file. Each is stored as its length in bytes (four bytes, little-endian), followed by
 /// the frame.
-///
-/// # Errors
-/// Returns an error if the file cannot be read or is truncated.
 pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, RecordingError> {
     let bytes = std::fs::read(path).map_err(RecordingError::Read)?;
     let mut rest = bytes.as_slice();
@@ -70,10 +62,7 @@ pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, RecordingError> {
     Ok(frames)
 }
 
-/// Returns all rows of a recording, ordered by time.
-///
-/// # Errors
-/// Returns an error if the recording cannot be read.
+/// Reads all rows of a recording, ordered by time.
 pub fn rows(path: &Path) -> Result<Vec<Row>, RecordingError> {
     let mut dictionary = Dictionary::default();
     let mut rows = Vec::new();

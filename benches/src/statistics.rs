@@ -2,7 +2,7 @@
 
 pub use polymeter_analysis::statistics::Estimate;
 
-/// Returns the median, of an even number of values the upper one; NaN without values.
+/// Median, of an even number of values the upper one; NaN without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -14,12 +14,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns the next 64 bits.
+    /// Next 64 random bits.
     pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,13 +26,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `bound`; 0 if `bound` is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         // The high bits of the product are close to uniform for bounds far below 2^64.
         ((self.bits() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// Shuffles `items` into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for left in (1..items.len()).rev() {
             let other = usize::try_from(self.below(left as u64 + 1)).unwrap_or(left);

@@ -13,13 +13,13 @@ use tempfile::TempDir;
 
 use crate::process::{self, Usage};
 
-/// The user of the server when this process is root, as which PostgreSQL refuses to run.
+/// User of the server when this process is root, as which PostgreSQL refuses to run.
 const USER: &str = "postgres";
 
-/// The scheme of the URL of an SQLite file.
+/// Scheme of the URL of an SQLite file.
 const SQLITE: &str = "sqlite:";
 
-/// The timeout for starting or stopping the server, in seconds.
+/// Limit for starting or stopping the server.
 const PATIENCE_S: u64 = 60;
 
 /// A kind of store.
@@ -47,10 +47,10 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// The kinds that are one file or one server, the best one last.
+    /// Kinds that are one file or one server, the best one last.
     pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Timescaledb];
 
-    /// Returns the missing requirement of this kind on this machine; none if it can be used.
+    /// Names what this kind requires and this machine lacks.
     pub fn missing(self) -> Option<&'static str> {
         let binaries = match self {
             Self::Sqlite => return None,
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Returns the best kind that this machine has.
+    /// Best kind that this machine has.
     pub fn best() -> Self {
         let has = |kind: &Self| kind.missing().is_none();
         Self::ALL.into_iter().rev().find(has).unwrap_or(Self::Sqlite)
@@ -82,9 +82,8 @@ pub struct Store {
     url: String,
     // Dropped before the directory that contains its data.
     server: Option<Server>,
-    /// The workers of Citus.
     workers: Vec<Server>,
-    /// The temporary directory; none for an existing store.
+    /// `None` for an existing store.
     directory: Option<TempDir>,
 }
 
@@ -98,9 +97,6 @@ struct Server {
 
 impl Store {
     /// Creates an empty store and starts its server, if it has one.
-    ///
-    /// # Errors
-    /// Returns an error if this machine lacks a requirement of this kind.
     pub fn start(kind: Kind) -> Result<Self, Box<dyn Error>> {
         if let Some(missing) = kind.missing() {
             return Err(format!("{kind}: {missing}").into());
@@ -123,9 +119,6 @@ impl Store {
 
     /// Uses the existing store at `url`: an SQLite file, which may be missing, or a database of a running
     /// server.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer.
     pub fn existing(url: &str) -> Result<Self, Box<dyn Error>> {
         let mut store = Self {
             kind: Kind::Sqlite,
@@ -143,41 +136,31 @@ impl Store {
         Ok(store)
     }
 
-    /// Returns the kind of the store.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Returns the URL of the store, as in a collector's configuration.
+    /// URL of the store, as in a collector's configuration.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns the path of the SQLite file; none if the store is a server.
     pub fn path(&self) -> Option<&Path> {
         self.url.strip_prefix(SQLITE).map(Path::new)
     }
 
-    /// Returns the path of the SQLite file.
-    ///
-    /// # Errors
-    /// Returns an error if the store is a server.
     pub fn file(&self) -> Result<&Path, Box<dyn Error>> {
         Ok(self.path().ok_or("a server has no file")?)
     }
 
-    /// Returns the configuration lines with which a collector uses this store as its kind.
+    /// Configuration lines with which a collector uses this store as its kind.
     pub fn configuration(&self) -> String {
         let use_of = |kind| if self.kind == kind { "require" } else { "off" };
         let (timescaledb, citus) = (use_of(Kind::Timescaledb), use_of(Kind::Citus));
         format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\ncitus = \"{citus}\"\n", self.url())
     }
 
-    /// Returns the resource usage of the server; zeros if it was not started here. Of Citus, the CPU time of
-    /// all servers.
-    ///
-    /// # Errors
-    /// Returns an error if the server has exited.
+    /// Resource usage of the server; zeros if it was not started here. Of Citus, the CPU time of all servers.
     pub fn usage(&self) -> io::Result<Usage> {
         let mut sum = Usage::default();
         for server in self.server.iter().chain(&self.workers) {
@@ -191,9 +174,6 @@ impl Store {
     }
 
     /// Stops the server immediately, as a failure of its machine would.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no server.
     pub fn fail(&mut self) -> Result<(), Box<dyn Error>> {
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
         // The exit status reports the immediate shutdown.
@@ -202,9 +182,6 @@ impl Store {
     }
 
     /// Starts the server again, which replays its log.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer.
     pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
         self.directory.as_ref().ok_or("the server was not started here")?;
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
@@ -228,15 +205,10 @@ impl Store {
         self.ask("CREATE EXTENSION citus_columnar").map(drop)
     }
 
-    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// Kills a worker with SIGKILL.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such worker.
     pub fn kill_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
         let worker = self.workers.get_mut(number).ok_or("there is no such worker")?;
         worker.process.kill()?;
@@ -245,9 +217,6 @@ impl Store {
     }
 
     /// Starts a killed worker again, as soon as its processes have noticed the death of the server.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub fn start_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
         let Server { binaries, directory, port, process } =
             self.workers.get_mut(number).ok_or("there is no such worker")?;
@@ -257,25 +226,16 @@ impl Store {
     }
 
     /// Runs a query whose result is a single value on each worker.
-    ///
-    /// # Errors
-    /// Returns an error if the query fails.
     pub fn ask_workers(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
         self.workers.iter().map(|worker| worker.ask(sql)).collect()
     }
 
-    /// Returns the number of stored samples.
-    ///
-    /// # Errors
-    /// Returns an error if the query fails.
+    /// Counts the stored samples.
     pub fn samples(&self) -> Result<u64, Box<dyn Error>> {
         Ok(self.ask("SELECT count(*) FROM samples")?.parse()?)
     }
 
-    /// Returns the size of the samples on the disk in bytes, with indexes; of SQLite the whole file.
-    ///
-    /// # Errors
-    /// Returns an error if the query fails.
+    /// Size of the samples on the disk, with indexes; of SQLite the whole file.
     pub fn bytes(&self) -> Result<u64, Box<dyn Error>> {
         let sql = match self.kind {
             Kind::Sqlite => return Ok(fs::metadata(self.file()?)?.len()),
@@ -286,10 +246,6 @@ impl Store {
         Ok(self.ask(sql)?.parse()?)
     }
 
-    /// Runs a query whose result is a single value, and returns it as text.
-    ///
-    /// # Errors
-    /// Returns an error if the query fails.
     pub fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
         if let Some(path) = self.path() {
             let number: i64 = rusqlite::Connection::open(path)?.query_row(sql, [], |row| row.get(0))?;
@@ -299,9 +255,6 @@ impl Store {
     }
 
     /// Runs a query whose result is a single column of texts, and returns its rows.
-    ///
-    /// # Errors
-    /// Returns an error if the query fails.
     pub fn lines(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
         if let Some(path) = self.path() {
             let connection = rusqlite::Connection::open(path)?;
@@ -312,10 +265,6 @@ impl Store {
         Ok(self.ask(sql)?.lines().map(ToOwned::to_owned).collect())
     }
 
-    /// Returns a `psql` command that connects to the server.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no server.
     pub fn psql(&self) -> Result<Command, Box<dyn Error>> {
         if self.path().is_some() {
             return Err("SQLite has no server".into());
@@ -368,7 +317,7 @@ impl Server {
         Ok(Self { binaries, directory: directory.to_owned(), port, process })
     }
 
-    /// Runs the server on the data in `directory`, and waits until it answers.
+    /// Runs the server on the data in `directory` and waits until it answers.
     fn run(binaries: &Path, directory: &Path, port: u16) -> Result<Child, Box<dyn Error>> {
         let mut process = as_postgres(&binaries.join("postgres"))
             .arg("-D")
@@ -404,7 +353,7 @@ impl Server {
     }
 }
 
-/// Runs a statement with `psql`, and returns what it prints.
+/// Runs a statement with `psql` and returns what it prints.
 fn answer(mut psql: Command, sql: &str) -> Result<String, Box<dyn Error>> {
     let output = psql.args(["-c", sql]).output()?;
     if !output.status.success() {

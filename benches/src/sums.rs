@@ -10,7 +10,6 @@ use crate::store::Store;
 pub struct Sums {
     /// Samples that should have been taken.
     pub due: u64,
-    /// Samples that were taken.
     pub taken: u64,
     /// Samples whose deadline had passed when the agent reached it.
     pub missed: u64,
@@ -25,10 +24,6 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Reads the sums from a store.
-    ///
-    /// # Errors
-    /// Returns an error if a query fails.
     pub fn read(store: &Store) -> Result<Self, Box<dyn Error>> {
         let total = |column: &str, table: &str| -> Result<u64, Box<dyn Error>> {
             let sql = format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {table}");
@@ -46,9 +41,6 @@ impl Sums {
     }
 
     /// Checks that each sample that was due is accounted for exactly once.
-    ///
-    /// # Errors
-    /// Returns an error if the sums differ.
     pub fn check(&self) -> Result<(), String> {
         if self.due != self.taken + self.missed + self.absent
             || self.taken != self.stored + self.dropped + self.lost
@@ -59,10 +51,7 @@ impl Sums {
     }
 }
 
-/// Returns the number of samples that the store has more than once: of one series at one time.
-///
-/// # Errors
-/// Returns an error if the query fails.
+/// Counts the samples that the store has more than once: of one series at one time.
 pub fn stored_twice(store: &Store) -> Result<u64, Box<dyn Error>> {
     let sql = "SELECT coalesce(sum(samples - instants), 0) FROM (SELECT count(*) AS samples, count(DISTINCT time) AS instants FROM samples GROUP BY series_id) AS each";
     Ok(store.ask(sql)?.parse()?)

@@ -16,12 +16,10 @@ pub fn head(head: &[&str]) {
     say(markdown(head, &[]).trim_end());
 }
 
-/// Prints a row of a Markdown table.
 pub fn row(cells: &[String]) {
     say(line(cells).trim_end());
 }
 
-/// Formats rows as a Markdown table.
 pub fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
     let rule = format!("|{}\n", " --- |".repeat(head.len()));
     let rows: String = rows.iter().map(|cells| line(cells)).collect();

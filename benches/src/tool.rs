@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::job::pause;
 use crate::process;
 
-/// The time that a tool has to exit after SIGTERM, in seconds.
+/// Limit for a tool to exit after SIGTERM.
 const END_S: u64 = 5;
 
 /// A tool, described by shell commands.
@@ -31,7 +31,7 @@ pub struct Tool {
     pub needs: Option<String>,
 }
 
-/// A running tool. Dropping it stops the tool.
+/// Dropping it stops the tool.
 #[derive(Debug)]
 pub struct RunningTool<'a> {
     tool: &'a Tool,
@@ -40,17 +40,13 @@ pub struct RunningTool<'a> {
 }
 
 impl Tool {
-    /// Returns true if the required program is installed.
     pub fn is_here(&self) -> bool {
         let Some(program) = &self.needs else { return true };
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
     }
 
-    /// Runs `start` with additional environment variables.
-    ///
-    /// # Errors
-    /// Returns an error if the shell cannot be started or fails at once.
+    /// Runs `start` with additional environment variables. Fails if the shell fails at once.
     pub fn start(&self, environment: Vec<(&'static str, String)>) -> Result<RunningTool<'_>, Box<dyn Error>> {
         let mut process = shell(&self.start, &environment).spawn()?;
         // A shell that does not find the program exits at once, as does one that has started a daemon.
@@ -63,11 +59,8 @@ impl Tool {
 }
 
 impl RunningTool<'_> {
-    /// Returns the CPU time of the started processes, in seconds, as [`process::group_cpu_s`] counts it;
-    /// daemons that have left the process group are not included.
-    ///
-    /// # Errors
-    /// Returns an error if /proc cannot be read.
+    /// CPU time of the started processes, as [`process::group_cpu_s`] counts it; daemons that have left the
+    /// process group are not included.
     pub fn cpu_s(&self) -> io::Result<f64> {
         process::group_cpu_s(self.process.id())
     }
@@ -90,7 +83,6 @@ impl Drop for RunningTool<'_> {
     }
 }
 
-/// Returns a shell in its own process group.
 fn shell(script: &str, environment: &[(&'static str, String)]) -> Command {
     let mut command = Command::new("sh");
     let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));

@@ -14,8 +14,8 @@ use polymeter_proto::period::Period;
 /// Fixtures of the parser tests: real kernel text of a cgroup of each version.
 const SETS: [&str; 2] = ["v1-6.18", "v2-6.12"];
 
-/// The warm-up and measurement times per file. They are short because there are dozens of files, and one
-/// parse takes less than a microsecond.
+/// Warm-up and measurement times per file. They are short because there are dozens of files, and one parse
+/// takes less than a microsecond.
 const WARM_UP: Duration = Duration::from_millis(200);
 const MEASUREMENT: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ fn parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Returns the files of the catalogue, each with all fields that are read from it.
+/// Files of the catalogue, each with all fields that are read from it.
 fn files() -> Vec<(&'static TextFile, Vec<Wanted>)> {
     let mut files: Vec<(&TextFile, Vec<Wanted>)> = Vec::new();
     for metric in catalogue::all() {

@@ -18,13 +18,12 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Encoder, Frame};
 use polymeter_proto::wire::message::ToAgent;
 
-/// The number of ticks in a frame, one per millisecond.
+/// One tick per millisecond.
 const TICKS: u16 = 1_000;
 
-/// The number of criterion samples. It is below criterion's default because a commit takes milliseconds.
+/// Below criterion's default because a commit takes milliseconds.
 const SAMPLES: usize = 20;
 
-/// The timeout for storing one frame, in milliseconds.
 const PATIENCE_MS: i64 = 30_000;
 
 pub(crate) fn run(criterion: &mut Criterion) {

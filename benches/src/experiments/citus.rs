@@ -41,25 +41,25 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The ticks in a frame, one per millisecond with 50 values each.
+/// One tick per millisecond with 50 values each.
 const TICKS: u16 = 100;
 
-/// The shortest and the longest time between two kills, in milliseconds.
+/// Shortest and longest time between two kills.
 const PAUSE_MS: (u64, u64) = (2_000, 8_000);
 
-/// The longest time for which a killed worker is away, in milliseconds.
+/// Longest time for which a killed worker is away.
 const AWAY_MS: u64 = 5_000;
 
-/// The number of values of the read that is measured.
+/// Values of the read that is measured.
 const READ_VALUES: u64 = 500_000;
 
-/// The number of times for which it is measured.
+/// How often it is measured.
 const READS: u32 = 5;
 
-/// The timeout of the maintenance, in seconds.
+/// Limit for the maintenance.
 const PATIENCE_S: u64 = 240;
 
-/// The past days that get rows, and the number of series and of rows of each series in one of them.
+/// Past days that get rows, and the number of series and of rows of each series in one of them.
 const PAST_DAYS: u64 = 2;
 const PAST_SERIES: u64 = 100;
 const PAST_ROWS: u64 = 8_640;
@@ -206,7 +206,7 @@ struct Read<'a> {
     store: &'a Store,
     query: String,
     values: u64,
-    /// The number of samples in the store.
+    /// Samples in the store.
     rows: u64,
 }
 

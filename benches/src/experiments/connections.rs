@@ -9,17 +9,16 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::key::KeyPair;
 use zmq::{Context, Socket};
 
-/// The bytes of a message and of its answer: those of a frame with 50 samples, and of an acknowledgement.
+/// Bytes of a message and of its answer: those of a frame with 50 samples, and of an acknowledgement.
 const BYTES: (usize, usize) = (400, 20);
 
-/// The numbers of messages after which memory is read. Blocks of queues have 256 entries, and a queue keeps
-/// two.
+/// Numbers of messages after which memory is read. Blocks of queues have 256 entries, and a queue keeps two.
 const MESSAGES: [usize; 3] = [1, 101, 600];
 
-/// The timeout of each send and receive, in milliseconds.
+/// Limit for each send and receive.
 const PATIENCE_MS: i32 = 60_000;
 
-/// The number of sockets in one ZeroMQ context. The default limit is 1023, which the crate cannot change.
+/// Sockets in one ZeroMQ context. The default limit is 1023, which the crate cannot change.
 const SOCKETS_PER_CONTEXT: usize = 1_000;
 
 /// Measures the memory of a connection in the process that receives.
@@ -70,7 +69,7 @@ fn row(name: &str, kib: &[f64]) -> Vec<String> {
     [name.to_owned()].into_iter().chain(kib.iter().map(|kib| format!("{kib:.1}"))).collect()
 }
 
-/// Returns the memory per connection in KiB, for each of [`MESSAGES`].
+/// Memory per connection in KiB, for each of [`MESSAGES`].
 fn measure(connections: usize, keys: Option<&KeyPair>) -> Result<Vec<f64>, Box<dyn Error>> {
     let receiver = Receiver::start(keys)?;
     let contexts: Vec<_> = (0..connections.div_ceil(SOCKETS_PER_CONTEXT)).map(|_| Context::new()).collect();
@@ -119,7 +118,7 @@ fn exchange(sockets: &[Socket], messages: usize) -> Result<(), zmq::Error> {
     Ok(())
 }
 
-/// The process of the receiver.
+/// Process of the receiver.
 struct Receiver {
     process: KilledOnDrop,
     endpoint: String,

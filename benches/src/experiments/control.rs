@@ -75,7 +75,7 @@ fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Runn
     Ok(running)
 }
 
-/// Returns the end of the cgroup's name, which is the job's id.
+/// End of the cgroup's name, which is the job's id.
 fn name_end(name: &str) -> &str {
     name.rsplit_once('_').map_or("", |(_, end)| end)
 }
@@ -156,8 +156,8 @@ fn index(part: f64, length: usize) -> usize {
     ((length.saturating_sub(1)) as f64 * part).round() as usize
 }
 
-/// Returns the time of the first sample at `period` after `since_us`, in microseconds since the epoch: it
-/// lies on the period's grid, and the next sample follows one period later.
+/// Time of the first sample at `period` after `since_us`: it lies on the period's grid, and the next sample
+/// follows one period later.
 fn first_since(running: &Running, period: Period, since_us: i64) -> Result<i64, Box<dyn Error>> {
     let period_us = i64::try_from(period.as_micros())?;
     let is_first = |pair: &[i64]| {

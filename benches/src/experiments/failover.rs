@@ -50,23 +50,22 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The shortest and the longest time between two events, in milliseconds.
+/// Shortest and longest time between two events.
 const PAUSE_MS: (u64, u64) = (1_000, 6_000);
 
-/// The longest time for which a killed collector is away, in milliseconds.
+/// Longest time for which a killed collector is away.
 const AWAY_MS: u64 = 8_000;
 
-/// The shortest and the longest time for which a collector is frozen, in milliseconds: agents leave it after
-/// 10 to 15 s.
+/// Shortest and longest time for which a collector is frozen: agents leave it after 10 to 15 s.
 const FROZEN_MS: (u64, u64) = (1_000, 25_000);
 
-/// The outbox size below which an agent has caught up, in bytes: some frames of a second, of 15 kB at 1 ms.
+/// An agent with a smaller outbox has caught up: some frames of a second, of 15 kB at 1 ms.
 const SETTLED_BYTES: u64 = 64 * 1024;
 
-/// The timeout for catching up, in seconds: after ten minutes without a database it takes some minutes.
+/// Limit for catching up: after ten minutes without a database it takes some minutes.
 const PATIENCE_S: u64 = 1_800;
 
-/// A collector, and its state.
+/// A collector and its state.
 struct Member {
     collector: Collector,
     state: State,
@@ -81,7 +80,6 @@ enum State {
     Frozen(u64),
 }
 
-/// The numbers of events.
 #[derive(Debug, Default)]
 struct Events {
     kills: u32,
@@ -232,7 +230,6 @@ fn take_database_away(
     kill()
 }
 
-/// Returns the size of each agent's outbox, in bytes.
 fn outbox_bytes(agents: &[Agent]) -> Result<Vec<u64>, Box<dyn Error>> {
     agents.iter().map(|agent| Ok(agent.connect()?.status()?.counts.outbox_bytes)).collect()
 }

@@ -67,14 +67,14 @@ impl fmt::Display for Load {
     }
 }
 
-/// The time that the agent samples before the measurement, in nanoseconds; it discovers all jobs meanwhile.
+/// For this time the agent samples before the measurement; it discovers all jobs meanwhile.
 const SETTLE_NS: i64 = 1_500_000_000;
 
-/// The cost and the kept deadlines of a run, or the sums over several runs.
+/// Cost and kept deadlines of a run, or the sums over several runs.
 #[derive(Debug, Clone, Default)]
 struct Run {
     cpu_s: f64,
-    /// The part of `cpu_s` that the thread used which encodes, spools and sends frames.
+    /// Part of `cpu_s` that was used by the thread which encodes, spools and sends frames.
     sender_cpu_s: f64,
     seconds: f64,
     due: u64,
@@ -243,7 +243,7 @@ fn with_agent(
     })
 }
 
-/// Returns the agent's counts, of itself and of all jobs.
+/// Reads the agent's counts, of itself and of all jobs.
 fn view(running: &Running) -> Result<Run, Box<dyn Error>> {
     let status = running.connect()?.status()?;
     let tally = tally_of_jobs(&status);

@@ -45,27 +45,25 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The time that the agent runs before the measurement, in seconds: it finds the jobs, measures its own
-/// speed, and searches the owners of the jobs meanwhile.
+/// For this time the agent runs before the measurement: it finds the jobs, measures its own speed, and
+/// searches the owners of the jobs meanwhile.
 const SETTLE_S: u64 = 15;
 
 /// The same for a functional check.
 const SETTLE_QUICK_S: u64 = 2;
 
-/// The default configuration.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/agent.toml");
 
-/// The jobs of the default configuration begin with this line.
+/// Jobs of the default configuration begin with this line.
 const JOBS: &str = "jobs = [";
 
-/// The duration of a run, in seconds.
+/// Duration of a run, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     settle_s: u64,
     seconds: u64,
 }
 
-/// The costs of one run.
 struct Run {
     cpu_percent: f64,
     percent_by_thread: BTreeMap<String, f64>,
@@ -176,7 +174,7 @@ fn run_once(
 }
 
 fn row(jobs: u32, program: &Path, runs: &[Run]) -> Vec<String> {
-    /// The number of threads that are listed.
+    /// How many threads are listed.
     const THREADS: usize = 5;
     let mean = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / to_f64(runs.len() as u64);
     let cpu = || runs.iter().map(|run| run.cpu_percent);

@@ -46,13 +46,13 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The workload of a job: it enters its cgroups, computes a little, and sleeps.
+/// Enters its cgroups, computes a little, and sleeps.
 const WORK: &str = "for d; do echo $$ > $d/cgroup.procs; done; i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; exec sleep 0.08";
 
-/// A program that keeps a CPU busy, in its own session like another job.
+/// Keeps a CPU busy, in its own session like another job.
 const BURN: &str = "while :; do :; done";
 
-/// The number of jobs between two reports of the agent's size.
+/// Jobs between two reports of the agent's size.
 const LOOK: u32 = 1_000;
 
 /// `cpu.usage` has the job's CPU time in either cgroup version.
@@ -159,7 +159,7 @@ fn tend(
     Ok(())
 }
 
-/// Returns the CPU time that a job has used, in nanoseconds, from the first of its cgroups that reports it.
+/// CPU time of a job, from the first of its cgroups that reports it.
 fn used_ns(directories: &[PathBuf]) -> u64 {
     let v2 = directories.iter().find_map(|path| fs::read_to_string(path.join("cpu.stat")).ok());
     let usec =
@@ -171,7 +171,7 @@ fn used_ns(directories: &[PathBuf]) -> u64 {
     usec.map(|usec: u64| usec * 1_000).or_else(v1).unwrap_or_default()
 }
 
-/// Returns the agent's number of open descriptors and its memory.
+/// Open descriptors and memory of the agent.
 fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {
     let status = agent.connect()?.status()?;
     let pid = agent_at(&scratch.join("agent.sock"))?;
@@ -179,20 +179,20 @@ fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {
     Ok(format!("{descriptors}, {:.1} MiB", to_f64(status.counts.resident_bytes) / f64::from(1 << 20)))
 }
 
-/// Returns the id of the process that listens on a socket.
+/// Id of the process that listens on a socket.
 fn agent_at(socket: &Path) -> Result<Pid, Box<dyn Error>> {
     let stream = std::os::unix::net::UnixStream::connect(socket)?;
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid)
 }
 
-/// The samples received from each job.
+/// Samples received from each job.
 #[derive(Default)]
 struct Seen {
     jobs: BTreeMap<JobHandle, String>,
     usage: Option<MetricId>,
     series: BTreeMap<SeriesId, SeriesDescriptor>,
     shapes: BTreeMap<ShapeId, Vec<SeriesId>>,
-    /// The number of CPU time samples and the last value, by the job's id.
+    /// Number of CPU time samples and last value, by the job's id.
     samples: BTreeMap<String, (usize, u64)>,
 }
 

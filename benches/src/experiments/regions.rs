@@ -9,7 +9,7 @@ use polymeter_benches::table::{self, say};
 /// Entries of a case; with --quick a hundredth of them.
 const ENTRIES: u64 = 20_000_000;
 
-/// The program: its cases, and its CPU time in nanoseconds for each pair.
+/// Program with all cases, which prints its CPU time in nanoseconds for each pair.
 const PROGRAM: &str = r#"
 #define LIKWID_PERFMON
 #include <likwid-marker.h>

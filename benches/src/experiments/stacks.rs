@@ -13,8 +13,8 @@ use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
-/// The program: each of its threads goes round a number of call stacks, as deep as the second argument says. A
-/// stack is the number of its round, written with the ten functions as digits.
+/// Each thread goes round a number of call stacks, as deep as the second argument says. A stack is the number
+/// of its round, written with the ten functions as digits.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The time for the discovery of the job, in nanoseconds.
+/// Time for the discovery of the job.
 const SETTLE_NS: i64 = 3_000_000_000;
 
 /// Measures the cost of call stacks: of a program with some call stacks and of one with thousands.
@@ -80,7 +80,6 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// What was measured in a run.
 #[derive(Debug, Default)]
 struct Run {
     samples: u64,

@@ -44,21 +44,21 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The number of users, and the numeric id of the first one.
+/// Number of users, and the numeric id of the first one.
 const USERS: u32 = 40;
 const FIRST_UID: u32 = 10_000;
 
-/// The days in which the jobs ended.
+/// Days in which the jobs ended.
 const DAYS: i64 = 91;
 
 const DAY_S: i64 = 86_400;
 
 const GIB: f64 = 1_073_741_824.0;
 
-/// The time limits that people request, in hours.
+/// Time limits that people request, in hours.
 const HOURS: [f64; 11] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 24.0, 48.0, 72.0, 168.0];
 
-/// The runs of each measurement.
+/// Runs of each measurement.
 const RUNS: usize = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 struct Job {
     uid: u32,
     name: String,
-    /// The position in time, from 0 to 1.
+    /// Position in time, from 0 to 1.
     at: f64,
     state: &'static str,
     elapsed_s: f64,
@@ -110,7 +110,7 @@ impl Chance {
     }
 }
 
-/// Returns at least `count` jobs, program by program.
+/// Makes up at least `count` jobs, program by program.
 fn made_up(count: usize, seed: u64) -> Vec<Job> {
     let mut chance = Chance(Random::new(seed));
     let mut jobs = Vec::with_capacity(count + 300);
@@ -283,11 +283,11 @@ fn measure(url: &StoreUrl, now_s: i64, prints_plans: bool) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// The results of the tests of one resource.
+/// Results of the tests of one resource.
 #[derive(Default)]
 struct Tested {
     fit: u64,
-    /// The proposals as shares of the requests.
+    /// Proposals as shares of the requests.
     shares: Vec<f64>,
 }
 
@@ -352,7 +352,7 @@ fn backtest(url: &StoreUrl, stride: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the proposal for a resource, and what the job needed of it; none if one is not known.
+/// Proposal for a resource, and what the job needed of it, if both are known.
 fn of<'a>(proposals: &'a [Proposal], resource: Resource, job: &JobRow) -> Option<(&'a Proposal, f64)> {
     let usage = job.usage.as_ref()?;
     let needed = match resource {

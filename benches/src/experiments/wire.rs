@@ -9,7 +9,7 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
 
-/// The number of rounds, enough for a measurable time.
+/// Enough rounds for a measurable time.
 const ROUNDS: u32 = 20;
 
 /// Measures bytes per value on the wire, and the speed of the codec.
@@ -70,7 +70,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The CPU seconds of one round.
+/// CPU time of one round.
 fn cpu_s(mut round: impl FnMut()) -> f64 {
     round();
     let begin_ns = thread_cpu_ns();

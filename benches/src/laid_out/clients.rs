@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// The text of a client of amdgpu, Linux 6.13.
+/// Text of a client of amdgpu, Linux 6.13.
 const CLIENT: &str = include_str!("../../../node-agent/tests/drm/amdgpu-6.13");
 
-/// The GPU's number in amdkfd.
+/// Number of the GPU in amdkfd.
 pub(super) const GPU_ID: u32 = 51_140;
 
 /// Lets the process use the GPU.

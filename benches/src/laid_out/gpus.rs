@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The source of the library, for the C compiler.
+/// Source of the library, for the C compiler.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/nvml/stand_in.c");
 
-/// The directory of the library below the root.
+/// Directory of the library below the root.
 const DIRECTORY: &str = "usr/lib64";
 
-/// The answers of one GPU, after its number.
+/// Answers of one GPU, after its number.
 const ANSWERS: [(&str, &str); 22] = [
     ("energy", "123456789"),
     ("power", "250500"),
@@ -38,7 +38,7 @@ const ANSWERS: [(&str, &str); 22] = [
     ("processes", ""),
 ];
 
-/// The GPUs of a node.
+/// GPUs of a node.
 #[derive(Debug)]
 pub(super) struct Gpus {
     directory: PathBuf,
@@ -80,7 +80,7 @@ impl Gpus {
         fs::rename(new, self.directory.join("nvml.txt"))
     }
 
-    /// Returns true once a call has hung.
+    /// True once a call has hung.
     pub(super) fn has_hung(&self) -> bool {
         self.directory.join("hangs").exists()
     }

@@ -14,22 +14,22 @@ use std::path::{Path, PathBuf};
 
 use gpus::Gpus;
 
-/// The fixtures of the agent's tests.
+/// Fixtures of the agent's tests.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/fixtures");
 
-/// The entries of `/proc` that are laid out; the others are those of this machine.
+/// Entries of `/proc` that are laid out; the others are those of this machine.
 const OWN_OF_PROC: [&str; 4] = ["stat", "self", "thread-self", "fs"];
 
-/// The directory of resctrl, as in the table of mounts.
+/// Directory of resctrl, as in the table of mounts.
 const RESCTRL: &str = "sys/fs/resctrl";
 
-/// The jobs that clients of Lustre name to a laid-out server.
+/// Jobs that clients of Lustre name to a laid-out server.
 const SERVED_JOBS: usize = 100;
 
-/// The L3 caches of a node.
+/// L3 caches of a node.
 const L3_DOMAINS: [&str; 2] = ["mon_L3_00", "mon_L3_01"];
 
-/// The numbers of devices of a laid-out node.
+/// Numbers of devices of a laid-out node.
 #[derive(Debug, Clone, Copy)]
 pub struct Hardware {
     /// CPUs, in two packages.
@@ -45,7 +45,7 @@ impl Hardware {
     pub const LARGE: Self = Self { cpus: 64, gpus: 8, adapters: 4 };
 }
 
-/// A laid-out node. Dropping it removes the directory.
+/// Dropping it removes the directory.
 #[derive(Debug)]
 pub struct LaidOut {
     root: tempfile::TempDir,
@@ -53,19 +53,13 @@ pub struct LaidOut {
 }
 
 impl LaidOut {
-    /// Lays out a node. Processes that exist now are in it.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written, or if the C compiler cannot build the stand-in library
-    /// of the GPUs.
+    /// Lays out a node. Processes that exist now are in it. Fails if the C compiler cannot build the stand-in
+    /// library of the GPUs.
     pub fn new(hardware: Hardware) -> Result<Self, Box<dyn Error>> {
         Self::new_in(&std::env::temp_dir(), hardware)
     }
 
     /// Lays out a node in a new directory below `parent`, like [`LaidOut::new`].
-    ///
-    /// # Errors
-    /// Returns the same errors.
     pub fn new_in(parent: &Path, hardware: Hardware) -> Result<Self, Box<dyn Error>> {
         let root = tempfile::tempdir_in(parent)?;
         let path = root.path();
@@ -78,44 +72,35 @@ impl LaidOut {
         Ok(Self { root, gpus })
     }
 
-    /// Returns the directory, for the key `root` of an agent's configuration.
+    /// Directory for the key `root` of an agent's configuration.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
     /// Creates the monitoring group of a job as the kernel's resctrl shows it, for agents to find.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written.
     pub fn add_monitoring_group(&self, job: &str) -> io::Result<()> {
         lay_out_group(&self.root().join(RESCTRL).join("mon_groups").join(format!("polymeter-{job}")))
     }
 
-    /// Lets a process of this machine use an AMD GPU, which the node then has.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written, or if the process did not exist when the node was laid
-    /// out.
+    /// Lets a process of this machine use an AMD GPU, which the node then has. Fails if the process did not
+    /// exist when the node was laid out.
     pub fn add_gpu_client(&self, pid: u32) -> io::Result<()> {
         clients::add(self.root(), pid)
     }
 
     /// Lets the calls for the power of the first GPU hang, or answer again.
-    ///
-    /// # Errors
-    /// Returns an error if the library's answers cannot be written.
     pub fn set_hanging(&self, hangs: bool) -> io::Result<()> {
         self.gpus.answer(hangs)
     }
 
-    /// Returns true once a call has hung.
+    /// True once a call has hung.
     pub fn has_hung(&self) -> bool {
         self.gpus.has_hung()
     }
 }
 
-/// Returns a configuration with the lines of its baseline that are off and about devices and file systems of
-/// the node, or GPUs.
+/// Configuration with the lines of its baseline that are off and about devices and file systems of the node,
+/// or GPUs.
 pub fn with_devices(config: &str) -> String {
     let mut text = String::new();
     for line in config.lines() {
@@ -224,7 +209,6 @@ fn lay_out_group(group: &Path) -> io::Result<()> {
     fs::write(group.join("tasks"), "")
 }
 
-/// Copies a directory.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -241,7 +225,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory, if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

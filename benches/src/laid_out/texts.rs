@@ -9,7 +9,7 @@ pub(super) const MOUNTINFO: &str = "\
 9004 1 0:9004 / /sys/fs/resctrl rw - resctrl resctrl rw
 ";
 
-/// The statistics of the NFS mount, Linux 5.14.
+/// Statistics of the NFS mount, Linux 5.14.
 pub(super) const MOUNTSTATS: &str = "\
 device proc mounted on /proc with fstype proc
 device 10.1.0.2:/export/home mounted on /home with fstype nfs4 statvers=1.1
@@ -28,7 +28,7 @@ device 10.1.0.2:/export/home mounted on /home with fstype nfs4 statvers=1.1
 \t     GETATTR: 400 400 0 96000 98400 4 290 310 0
 ";
 
-/// The statistics of the Lustre mount, Lustre 2.15.
+/// Statistics of the Lustre mount, Lustre 2.15.
 pub(super) const LUSTRE: &str = "\
 snapshot_time             1700000369.331040915 secs.nsecs
 start_time                1699990000.000000000 secs.nsecs
@@ -42,7 +42,7 @@ close                     1381 samples [usec] 1 7252 102707 8835364
 getattr                   71381 samples [usec] 1 7252 102707 8835364
 ";
 
-/// The answer of `mmpmon` to `fs_io_s` and `ver`.
+/// Answer of `mmpmon` to `fs_io_s` and `ver`.
 pub(super) const MMPMON: &str = "\
 _fs_io_s_ _n_ 10.22.0.106 _nn_ node7 _rc_ 0 _t_ 1579358234 _tu_ 53212 _cl_ gpfs.site _fs_ scratch _d_ 48 _br_ 205607400434 _bw_ 74839282351 _oc_ 2377656 _cc_ 2201576 _rdc_ 59420404 _wc_ 18874626 _dir_ 40971 _iu_ 544768
 _ver_ _n_ 10.22.0.106 _nn_ node7 _v_ 3 _lv_ 5 _vt_ 0
@@ -55,7 +55,7 @@ answer=$(cat \"${0%/*}/answer\")
 while read -r request; do case $request in ver) printf '%s\\n' \"$answer\";; esac; done
 ";
 
-/// The interfaces of a client of BeeGFS.
+/// Interfaces of a client of BeeGFS.
 pub(super) const BEEGFS_CLIENT: &str = "\
 ClientID: 4F34-5DE9100E-node7
 Interfaces:
@@ -69,7 +69,7 @@ echo '10.1.2.3        61957 [sum]  18048 [statfs]  0 [close]  0 [fsync]  22385 [
 echo '10.1.2.30       42 [sum]  40 [statfs]  0 [close]  0 [fsync]  0 [ops-rd]  0 [B-rd]  2 [ops-wr]  4096 [B-wr]'
 ";
 
-/// The events that resctrl counts, which are also the names of files.
+/// Events that resctrl counts, which are also the names of files.
 pub(super) const MON_FEATURES: &str = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n";
 
 /// Zones of powercap that count energy, of two packages.
@@ -80,7 +80,7 @@ pub(super) const ZONES: [(&str, &str); 4] = [
     ("intel-rapl:1:0", "dram"),
 ];
 
-/// Returns the text of `/proc/stat` of a machine with this many CPUs, made of that of another one.
+/// Text of `/proc/stat` of a machine with this many CPUs, made of that of another one.
 pub(super) fn stat(text: &str, cpus: usize) -> String {
     let is_of_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
     let one =
@@ -98,7 +98,7 @@ pub(super) const GPU_METRICS: [u8; 120] = {
     table
 };
 
-/// Returns the statistics of jobs on a target of a server of Lustre 2.12.
+/// Statistics of jobs on a target of a server of Lustre 2.12.
 pub(super) fn job_stats(jobs: usize) -> String {
     let job = |id: usize| {
         format!(

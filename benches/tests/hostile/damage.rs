@@ -10,16 +10,15 @@ use std::process::Command;
 pub(crate) enum Damage {
     Absent,
     Empty,
-    /// Only white space.
     Blank,
-    /// The first half, where the file has several lines.
+    /// First half, where the file has several lines.
     CutOff,
     /// Bytes that are no text.
     Binary,
     Zeros,
     /// A text without numbers.
     Words,
-    /// A number that is not in range of any type.
+    /// A number out of range of any type.
     TooLarge,
     Negative,
     Hexadecimal,
@@ -37,7 +36,7 @@ pub(crate) enum Damage {
     Fifo,
 }
 
-/// All damages after which a read returns.
+/// Damages after which a read returns.
 pub(crate) const DAMAGES: [Damage; 17] = [
     Damage::Absent,
     Damage::Empty,
@@ -59,7 +58,7 @@ pub(crate) const DAMAGES: [Damage; 17] = [
 ];
 
 impl Damage {
-    /// Damages a file: texts in place, so that open descriptors see it, too.
+    /// Damages a file. Texts are changed in place, so that open descriptors see them, too.
     pub(crate) fn apply(self, path: &Path) {
         match self {
             Self::Absent => remove(path),

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use polymeter_benches::laid_out::{Hardware, LaidOut};
 use rustix::fs::statvfs;
 
-/// The fixtures of the agent's tests.
+/// Fixtures of the agent's tests.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/fixtures");
 
-/// The text about a client of a GPU.
+/// Text about a client of a GPU.
 const CLIENT: &str = include_str!("../../../node-agent/tests/drm/amdgpu-6.13");
 
-/// The mounts of cgroups.
 const CGROUPS: &str = "\
 31 1 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 32 1 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
@@ -29,16 +28,15 @@ const CGROUPS: &str = "\
 9004 1 0:9004 / /sys/fs/resctrl rw - resctrl resctrl rw
 ";
 
-/// The controllers of version 1, as the fixtures have them.
+/// Controllers of version 1 in the fixtures.
 const CONTROLLERS: [&str; 5] = ["memory", "cpu", "cpuacct", "blkio", "pids"];
 
-/// The directory of the job below the roots of the hierarchies.
+/// Directory of the job below the roots of the hierarchies.
 pub(crate) const JOB: &str = "job_1";
 
-/// The processes of the job: the first has started the other.
+/// Processes of the job: the first has started the other.
 pub(crate) const PROCESSES: [u32; 2] = [4242, 4243];
 
-/// The target of the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Node,
@@ -85,12 +83,12 @@ impl Machine {
         self.node.root()
     }
 
-    /// Returns all files, relative to the root.
+    /// All files, relative to the root.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.keys().cloned().collect()
     }
 
-    /// Returns one directory of each kind of devices, relative to the root.
+    /// One directory of each kind of devices, relative to the root.
     pub(crate) fn devices(&self) -> Vec<PathBuf> {
         let parents = [
             "sys/class/net",
@@ -132,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// Lets the threads continue that wait for a FIFO in the place of a file.
+    /// Releases the threads that wait for a FIFO in the place of a file.
     pub(crate) fn release(&self) {
         for path in self.files.keys() {
             // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a
@@ -161,8 +159,8 @@ impl Machine {
     }
 }
 
-/// Returns the directory of machines: in memory if there is room, since a file system on a disk takes ten
-/// times as long for files that replace those which were just removed.
+/// Directory of machines: in memory if there is room, since a file system on a disk takes ten times as long
+/// for files that replace those which were just removed.
 fn directory() -> PathBuf {
     const ROOM_BYTES: u64 = 8 << 30;
     let memory = PathBuf::from("/dev/shm");

@@ -20,7 +20,7 @@ use damage::{DAMAGES, Damage};
 use machine::{Machine, Subject};
 use readings::{Readings, Values};
 
-/// The files without which no other is looked for: the tables of mounts, the lists of devices.
+/// Files without which no other is looked for: the tables of mounts, the lists of devices.
 const SKELETON: [&str; 3] = ["proc/self/mountinfo", "sys/devices/system/cpu/online", "/name"];
 
 /// Files that are not damaged here: a shorter list is that of fewer processes, clients or counts, and a
@@ -28,22 +28,22 @@ const SKELETON: [&str; 3] = ["proc/self/mountinfo", "sys/devices/system/cpu/onli
 const LISTS: [&str; 6] =
     ["/cgroup.procs", "/children", "/fdinfo/3", "/io", "usr/lpp/mmfs/bin/answer", "usr/bin/beegfs-ctl"];
 
-/// The files of processes, whose values are sums: those of the others alone are right, too.
+/// Files of processes, whose values are sums: the sums of the others alone are right, too.
 const PROCESSES: [&str; 2] = ["proc/424", "sys/class/kfd/kfd/proc/"];
 
-/// The number of entries of a text, which may be cut off.
+/// Number of entries of a text, which may be cut off.
 const COUNTS: &str = "node.lustre.jobs{}";
 
-/// The number of times that files are edited at random.
+/// How often files are edited at random.
 const EDITS: u64 = 6;
 
-/// The mixtures of damages, each with a seed of its own.
+/// Mixtures of damages, each with a seed of its own.
 const MIXTURES: u64 = 6;
 
-/// The damages of these files, too.
+/// Damages of the `SKELETON`, too.
 const OF_SKELETON: [Damage; 4] = [Damage::Absent, Damage::Empty, Damage::Binary, Damage::Directory];
 
-/// The damages after which a file cannot be read. An empty file may be one of devices that follow.
+/// Damages after which a file cannot be read. An empty file may be one of devices that follow.
 const UNREADABLE: [Damage; 5] =
     [Damage::Absent, Damage::Directory, Damage::DanglingLink, Damage::LinkLoop, Damage::Denied];
 
@@ -62,13 +62,12 @@ fn is_of_process(path: &Path) -> bool {
     PROCESSES.iter().any(|name| path.starts_with(name))
 }
 
-/// Returns true if a series has one origin only, so that no other file takes the place of a damaged one.
+/// True if a series has one origin only, so that no other file takes the place of a damaged one.
 fn has_one_origin(series: &str) -> bool {
     let name = series.split('{').next().unwrap_or_default();
     catalogue::find(name).is_some_and(|definition| definition.metric.origins.len() == 1)
 }
 
-/// The values of the machine without damage.
 fn intact(subject: Subject) -> Values {
     let machine = Machine::new();
     let mut readings = Readings::open(&machine, subject);
@@ -77,7 +76,7 @@ fn intact(subject: Subject) -> Values {
     first
 }
 
-/// Returns the values that differ from those of the machine without damage.
+/// Finds values that differ from those of the machine without damage.
 fn wrong(what: &str, values: &Values, intact: &Values) -> Vec<String> {
     let mut wrong = Vec::new();
     for (series, value) in values.iter().filter(|(series, _)| *series != COUNTS) {
@@ -89,7 +88,6 @@ fn wrong(what: &str, values: &Values, intact: &Values) -> Vec<String> {
     wrong
 }
 
-/// Returns the series that are missing.
 fn missing(what: &str, values: &Values, intact: &Values) -> Vec<String> {
     let missing = intact.keys().filter(|series| !values.contains_key(*series));
     missing.map(|series| format!("{what}: {series} is missing")).collect()
@@ -138,7 +136,7 @@ fn damage_all(machine: &Machine, choose: &mut dyn FnMut(&Path) -> Option<Damage>
     chosen
 }
 
-/// Lets the permissions of files count for this thread, and those that it starts, also where they are root's.
+/// Makes file permissions apply to this thread and those that it starts, even to root's.
 fn give_up_rights() {
     if let Ok(mut sets) = capabilities(None) {
         sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
@@ -243,7 +241,6 @@ fn edited_files_make_nothing_panic() {
     }
 }
 
-/// Returns a text with some changes.
 fn edited(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut text = text.to_vec();
     for _ in 0..=random.choose(4) {

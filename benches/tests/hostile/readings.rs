@@ -15,20 +15,20 @@ use polymeter_proto::series::Identifier;
 
 use crate::machine::{JOB, Machine, PROCESSES, Subject};
 
-/// The longest wait for a read, in nanoseconds: after that it is taken for one that blocks.
+/// A read that takes longer is taken for one that blocks, in nanoseconds.
 const READ_NS: u64 = 120_000_000_000;
 
 /// Values by metric and labels.
 pub(crate) type Values = BTreeMap<String, u64>;
 
-/// The metrics whose values depend on this machine or on the time.
+/// Metrics whose values depend on this machine or on the time.
 const VARYING: [&str; 5] = ["agent.", "node.filesystem.", "perf", "exited.", "cpu.threads.busy"];
 
-/// The metrics whose series appear with the first process, client or job: before that there is neither a
-/// series nor a reason.
+/// Metrics whose series appear with the first process, client or job: before that there is neither a series
+/// nor a reason.
 const DORMANT: [&str; 3] = ["busiest.", "gpu.drm.", "node.lustre.job."];
 
-/// The parts of a machine that survive a new opening.
+/// Parts of a machine that survive a new opening.
 #[derive(Debug, Default)]
 struct Lasting {
     busiest: Arc<BusiestProcesses>,
@@ -43,7 +43,6 @@ pub(crate) struct Readings {
     unavailable: Vec<Unavailable>,
 }
 
-/// Returns the metrics of nodes, or of jobs.
 fn definitions(is_of_job: bool) -> Vec<Definition> {
     let is_of_node = |name: &str| name.starts_with("node.") || name.starts_with("agent.");
     catalogue::all().filter(|metric| is_of_node(metric.name) != is_of_job).map(Definition::of).collect()
@@ -145,7 +144,7 @@ impl Readings {
         self.opened.iter_mut().map(read).collect()
     }
 
-    /// Returns true if a source without slots reports a change.
+    /// True if a source without slots reports a change.
     fn watches_changed(&mut self) -> bool {
         let watches = self.opened.iter_mut().filter(|opened| opened.source.slots().is_empty());
         let outcomes = watches.map(|watch| {
@@ -160,7 +159,7 @@ impl Readings {
         outcomes.filter(|outcome| *outcome == Outcome::Changed).count() > 0
     }
 
-    /// Returns the metrics that the machine has without damage, and that have neither a series nor a reason.
+    /// Metrics that the machine has without damage, and that have neither a series nor a reason.
     pub(crate) fn without_reason(&self, intact: &Values) -> impl Iterator<Item = String> {
         let slots = self.opened.iter().flat_map(|opened| opened.source.slots());
         let mut known: BTreeSet<&str> = slots.map(|slot| slot.definition.metric.name).collect();
@@ -177,7 +176,6 @@ impl Readings {
         silent.map(str::to_owned).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the kinds of the sources.
     pub(crate) fn kinds(&self) -> BTreeSet<&'static str> {
         let slots = || self.opened.iter().flat_map(|opened| opened.source.slots());
         let names = KINDS.iter().map(|kind| kind.name());

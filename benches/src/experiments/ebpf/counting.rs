@@ -8,7 +8,7 @@ use polymeter_agent::sources::{Opened, ReadBuffer, Reading, SourceFactory, Targe
 use polymeter_benches::job::Job;
 use polymeter_proto::catalogue;
 
-/// The job whose events are counted.
+/// Job whose events are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     Nothing,
@@ -47,7 +47,6 @@ pub(crate) fn open(mounts: &Mounts, job: &Job, metrics: &str) -> Result<Counting
 }
 
 impl Counting {
-    /// Returns the value of a counter.
     pub(crate) fn events(&mut self, metric: &str) -> u64 {
         let mut reading = Reading::absent(self.0.source.slots().len());
         self.0.source.read(&mut ReadBuffer::default(), &mut reading);

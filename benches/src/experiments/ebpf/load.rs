@@ -44,7 +44,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// Returns the metrics whose program is measured.
+    /// Metrics whose program is measured.
     pub(crate) const fn metrics(self) -> &'static str {
         match self {
             Self::Packets | Self::Sends => "network.*",
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Returns the metric that counts the events.
+    /// Metric that counts the events.
     pub(crate) const fn counter(self) -> &'static str {
         match self {
             Self::Packets | Self::Sends => "network.transmit.packets",
@@ -62,8 +62,8 @@ impl Kind {
         }
     }
 
-    /// Returns the variants: the first is the base. The program of the network is on the cgroup, and none
-    /// runs for other jobs.
+    /// The first variant is the base. The program of the network is on the cgroup, and none runs for other
+    /// jobs.
     pub(crate) fn variants(self) -> Vec<Counted> {
         match self {
             Self::Packets | Self::Sends => vec![Counted::Nothing, Counted::Job],
@@ -72,29 +72,27 @@ impl Kind {
     }
 }
 
-/// The events of one run, and the time that they took.
+/// Events of one run, and the time that they took.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) events: u64,
     pub(crate) wall_ns: u64,
-    /// The CPU time of all threads.
     pub(crate) cpu_ns: u64,
 }
 
 impl Measured {
-    /// Returns the CPU time of one event, in nanoseconds.
     pub(crate) fn cost_ns(&self) -> f64 {
         to_f64(self.cpu_ns) / to_f64(self.events.max(1))
     }
 }
 
-/// The number of datagrams in one system call.
+/// Datagrams in one system call.
 const BATCH: usize = 64;
 
-/// The number of batches that a thread sends before it ends: some tens of milliseconds.
+/// Batches that a thread sends before it ends: some tens of milliseconds.
 const BATCHES: usize = 512;
 
-/// Causes some events, and returns their number.
+/// Causes some events and counts them.
 type Cause = Box<dyn FnMut() -> Result<u64, Box<dyn Error>>>;
 
 /// Causes events for as many milliseconds as each line of the standard input says, and prints what was
@@ -124,8 +122,7 @@ pub(crate) fn cause(kind: Kind) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the sending of a batch to a socket that is never read: its buffer is full, and each datagram
-/// passes both programs.
+/// Sends a batch to a socket that is never read: its buffer is full, and each datagram passes both programs.
 fn packets() -> Result<Cause, Box<dyn Error>> {
     let (from, to) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     from.connect(to.local_addr()?)?;
@@ -136,7 +133,7 @@ fn packets() -> Result<Cause, Box<dyn Error>> {
     }))
 }
 
-/// Sends a batch of datagrams. Returns their number.
+/// Sends a batch of datagrams and counts them.
 fn send_batch(from: &UdpSocket) -> std::io::Result<u64> {
     let payload = [IoSlice::new(&[7; 16])];
     let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
@@ -146,7 +143,7 @@ fn send_batch(from: &UdpSocket) -> std::io::Result<u64> {
     Ok(sendmmsg(from, &mut messages, SendFlags::empty())? as u64)
 }
 
-/// Returns the sending of batches by a thread on each CPU, in the network namespace of this process.
+/// Sends batches by a thread on each CPU, in the network namespace of this process.
 fn sends() -> Result<Cause, Box<dyn Error>> {
     for command in ["ip link set lo up", "tc qdisc replace dev lo root blackhole"] {
         let mut words = command.split(' ');
@@ -172,7 +169,7 @@ fn sends() -> Result<Cause, Box<dyn Error>> {
     }))
 }
 
-/// Returns a round trip between two threads on one CPU: two switches.
+/// A round trip between two threads on one CPU: two switches.
 fn switches() -> Result<Cause, Box<dyn Error>> {
     let mut cpus = CpuSet::new();
     cpus.set(0);
@@ -192,7 +189,7 @@ fn switches() -> Result<Cause, Box<dyn Error>> {
     }))
 }
 
-/// Returns a batch of reads.
+/// A batch of reads.
 fn reads() -> Result<Cause, Box<dyn Error>> {
     let mut file = tempfile::tempfile()?;
     file.write_all(&[7])?;

@@ -14,21 +14,21 @@ use polymeter_benches::table::to_f64;
 use polymeter_proto::series::Number;
 use polymeter_proto::wire::frame::Frame;
 
-/// The number of rows in a transaction, the collector's default.
+/// The collector's default.
 const TRANSACTION_ROWS: usize = 50_000;
 
-/// The number of concurrent connections, the collector's default.
+/// The collector's default.
 const WRITERS: usize = 2;
 
-/// The range of series ids of one agent, larger than its number of series.
+/// Range of series ids of one agent, larger than its number of series.
 const SERIES_PER_AGENT: usize = 1_000;
 
-/// The header and trailer of a binary COPY, and its epoch: PostgreSQL's manual, "COPY".
+/// Header and trailer of a binary COPY, and its epoch: PostgreSQL's manual, "COPY".
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const TRAILER: [u8; 2] = [0xff, 0xff];
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
-/// A row: the time in microseconds since the epoch, the series, the value.
+/// Time in microseconds since the epoch, series, and value.
 type Row = (i64, i64, f64);
 
 /// Rows of the table `samples` in the order in which a collector writes them, grouped into transactions.

@@ -20,28 +20,27 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
-/// The time that the agent runs before the measurement, in nanoseconds: the driver of the GPUs is loaded and
-/// asked meanwhile.
+/// For this time the agent runs before the measurement: the driver of the GPUs is loaded and asked meanwhile.
 const SETTLE_NS: i64 = 5_000_000_000;
 
-/// The longest time for which the source hangs, in seconds; that of a short run is half of it.
+/// Longest time for which the source hangs; that of a short run is half of it.
 const HANG_S: u64 = 10;
 
-/// The GPUs and adapters of the node.
+/// GPUs and adapters of the node.
 const GPUS: usize = 8;
 const ADAPTERS: usize = 4;
 
-/// The names of the sources that are read at 1 ms begin with one of these.
+/// Names of the sources that are read at 1 ms begin with one of these.
 const FAST: [&str; 3] = ["v1/", "v2/", "perf/"];
 
-/// The source that hangs: the first GPU.
+/// First GPU.
 const HANGING: &str = "nvidia/0";
 
-/// The runs of this experiment.
+/// Runs of this experiment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Runs {
     pub(super) seconds: u64,
-    /// Number of rounds; each runs every subject once.
+    /// Each round runs every subject once.
     pub(super) rounds: u32,
     /// Seed of the order of the runs.
     pub(super) seed: u64,
@@ -62,7 +61,7 @@ enum Subject {
 const SUBJECTS: [Subject; 5] =
     [Subject::Timer, Subject::Bare, Subject::Alone, Subject::WithSlow, Subject::Hanging];
 
-/// The deadlines of a run, or the sums over several.
+/// Deadlines of a run, or the sums over several.
 #[derive(Debug, Default)]
 struct Kept {
     fast: Tally,
@@ -72,7 +71,7 @@ struct Kept {
     slow_sources: usize,
 }
 
-/// The counts of the sources of an agent by the job, if any, and the source's name.
+/// Counts of the sources of an agent by the job, if any, and the source's name.
 type Tallies = BTreeMap<(Option<String>, String), Tally>;
 
 /// Runs the subjects in random order, and prints the deadlines that each has kept.
@@ -121,7 +120,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Runs an agent, and adds its deadlines.
+    /// Runs an agent and adds its deadlines.
     fn run_agent(
         &mut self,
         subject: Subject,
@@ -173,7 +172,6 @@ impl Kept {
     }
 }
 
-/// Returns the counts of all sources.
 fn tallies(running: &Running) -> Result<Tallies, Box<dyn Error>> {
     let mut tallies = Tallies::new();
     for subject in running.connect()?.status()?.subjects {
@@ -184,8 +182,8 @@ fn tallies(running: &Running) -> Result<Tallies, Box<dyn Error>> {
     Ok(tallies)
 }
 
-/// Returns a configuration with all metrics of the job's cgroup at 1 ms and, unless the subject is `Alone`,
-/// all metrics of the slow lane.
+/// Configuration with all metrics of the job's cgroup at 1 ms and, unless the subject is `Alone`, all metrics
+/// of the slow lane.
 fn config(subject: Subject, slow_period: Period, node: &LaidOut, job: &Job) -> String {
     let baseline = plan::baseline(plan::job_metrics(true), Period::MILLISECOND);
     let slow_kinds = || KINDS.iter().filter(|kind| kind.lane() == Lane::Slow);

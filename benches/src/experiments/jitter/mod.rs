@@ -25,28 +25,26 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::arguments::Arguments;
 
-/// The shortest gap that is counted as an interruption, in nanoseconds.
+/// Shortest gap that is counted as an interruption.
 const GAP_NS: u64 = 1_000;
 
-/// The additional time for which the bare reads are started, in seconds; they are stopped when the threads
-/// end.
+/// Additional time for which the bare reads are started; they are stopped when the threads end.
 const BARE_MORE_S: u64 = 60;
 
-/// The time that a tool runs before the measurement, in nanoseconds; it opens its files meanwhile.
+/// For this time a tool runs before the measurement; it opens its files meanwhile.
 const SETTLE_NS: i64 = 1_000_000_000;
 
-/// The gaps of one thread, or of all threads.
+/// Gaps of one thread, or of all threads.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
-    /// The time in gaps longer than [`GAP_NS`], in nanoseconds.
+    /// Time in gaps longer than [`GAP_NS`].
     stolen_ns: u64,
-    /// The part of that time that the hypervisor took, in seconds.
+    /// Part of that time that the hypervisor took.
     steal_s: f64,
-    /// The histogram of the gaps: its buckets that are not empty, and the longest gap. In nanoseconds.
+    /// Histogram of the gaps: its buckets that are not empty, and the longest gap. In nanoseconds.
     gaps: (Vec<(usize, u64)>, u64),
 }
 
-/// The subject of a run.
 #[derive(Debug)]
 enum Subject {
     Nothing,
@@ -55,7 +53,7 @@ enum Subject {
     Tool(Tool),
 }
 
-/// The subject that runs while the threads read the clock.
+/// Runs while the threads read the clock.
 enum Started<'a> {
     Nothing,
     Bare(bare::Running),
@@ -64,7 +62,7 @@ enum Started<'a> {
 }
 
 impl Started<'_> {
-    /// Returns the CPU time that it has used, in seconds.
+    /// CPU time that it has used.
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(match self {
             Self::Nothing => 0.0,
@@ -75,10 +73,10 @@ impl Started<'_> {
     }
 }
 
-/// The runs of one subject, one value per round. Times are in milliseconds per second, summed over all CPUs.
+/// Runs of one subject, one value per round. Times are in milliseconds per second, summed over all CPUs.
 #[derive(Debug, Default)]
 struct Runs {
-    /// The stolen time without the hypervisor's part.
+    /// Without the hypervisor's part.
     stolen: Vec<f64>,
     steal: Vec<f64>,
     tool_cpu: Vec<f64>,
@@ -113,7 +111,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns all subjects. `Nothing` is the first, as the reference for the others.
+/// `Nothing` is the first subject, as the reference for the others.
 fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

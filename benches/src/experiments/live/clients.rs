@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 
-/// The user that the proxy, which is this program, names: an administrator of the collector.
+/// User that the proxy, which is this program, names: an administrator of the collector.
 pub(crate) const USER: &str = "daemon";
 
-/// The requests of an open page of a running job in a minute, beside its stream and the plan:
+/// Requests of an open page of a running job in a minute, beside its stream and the plan:
 /// page/assets/site/job.js.
 const OF_PAGE: [&str; 5] = ["/summary", "/losses", "/summary", "/losses", ""];
 const OF_PAGE_NS: u64 = 60 * SECOND_NS;
@@ -29,7 +29,7 @@ fn ask(socket: &Path, target: &str, version: &str) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Returns the body of an answer, which must have the status 200.
+/// Body of an answer, which must have the status 200.
 pub(crate) fn get(socket: &Path, target: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = Vec::new();
     // In version 1.0 the body does not come in chunks.

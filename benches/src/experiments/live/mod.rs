@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// The requests beside which samples are ingested.
+/// Requests beside which samples are ingested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     None,
@@ -79,7 +79,7 @@ impl Beside {
     }
 }
 
-/// The cost of several runs.
+/// Cost of several runs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Taken {
     seconds: f64,

@@ -7,7 +7,6 @@ use polymeter_benches::tool::Tool;
 use polymeter_proto::period::Period;
 use serde::Deserialize;
 
-/// The maximum number of runs of one experiment.
 const RUNS_MOST: usize = 100_000;
 
 /// An experiment, as its file describes it.
@@ -52,30 +51,28 @@ fn periods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Peri
     texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
 }
 
-/// The tool that observes a run, and its settings.
+/// Tool that observes a run, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Treatment {
-    /// No tool: the reference for all others.
+    /// Without a tool: the reference for all others.
     Nothing,
     /// A tool with a period and a number of metrics.
     Watched {
-        /// The index of the tool; none is Polymeter.
+        /// Index of the tool; none is Polymeter.
         tool: Option<usize>,
-        /// The sampling period.
+        /// Sampling period.
         period: Period,
-        /// The number of metrics.
+        /// Number of metrics.
         metrics: u32,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The number of the replicate, from 1.
     pub(crate) replicate: u32,
     pub(crate) treatment: Treatment,
 }
 
-/// The reason for which a file is not a valid description.
 #[derive(Debug)]
 pub(crate) enum InvalidDesign {
     /// The text is not TOML, or has an unknown key.
@@ -97,9 +94,6 @@ impl std::error::Error for InvalidDesign {}
 
 impl Design {
     /// Parses the description of an experiment.
-    ///
-    /// # Errors
-    /// Returns an error if the description is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidDesign> {
         let design: Self = toml::from_str(text).map_err(InvalidDesign::Text)?;
         let combinations = (design.tools.len() + 1) * design.periods.len() * design.metrics.len() + 1;
@@ -118,7 +112,7 @@ impl Design {
         Ok(design)
     }
 
-    /// Returns all treatments, `Nothing` first. Tools that are not installed are left out.
+    /// All treatments, `Nothing` first. Tools that are not installed are left out.
     pub(crate) fn treatments(&self) -> Vec<Treatment> {
         let here = self.tools.iter().enumerate().filter(|(_, tool)| tool.is_here());
         let tools: Vec<_> = std::iter::once(None).chain(here.map(|(index, _)| Some(index))).collect();
@@ -132,8 +126,8 @@ impl Design {
         treatments
     }
 
-    /// Returns all runs: each replicate has every treatment once, in its own random order, so that a drift of
-    /// the machine's speed affects all treatments alike.
+    /// All runs: each replicate has every treatment once, in its own random order, so that a drift of the
+    /// machine's speed affects all treatments alike.
     pub(crate) fn runs(&self) -> Vec<Run> {
         let mut random = Random::new(self.seed);
         let of_replicate = |replicate| {
@@ -144,7 +138,7 @@ impl Design {
         (1..=self.replicates).flat_map(of_replicate).collect()
     }
 
-    /// Returns the name of a treatment's tool.
+    /// Name of a treatment's tool.
     pub(crate) fn tool_name(&self, treatment: &Treatment) -> &str {
         match treatment {
             Treatment::Nothing => "nothing",

@@ -4,12 +4,12 @@
 use polymeter_benches::statistics::Random;
 use polymeter_benches::table::to_f64;
 
-/// The number of pairs in each square ring of width 1 around the origin, and the sums of their coordinates.
+/// Number of pairs in each square ring of width 1 around the origin, and the sums of their coordinates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drawn {
-    /// The number of pairs, by the larger of their absolute coordinates.
+    /// Numbers of pairs, by the larger of their absolute coordinates.
     pub(crate) rings: [u64; 10],
-    /// The sums of both coordinates.
+    /// Sums of both coordinates.
     pub(crate) sums: (f64, f64),
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 
 const QUICK: &str = include_str!("../../../experiments/overhead-quick.toml");
 
-/// The time that a tool runs before the command starts, in nanoseconds.
+/// For this time a tool runs before the command starts.
 const SETTLE_NS: i64 = 1_000_000_000;
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     show(&design, &runs, &walls, &out)
 }
 
-/// The wall time of one run, in seconds.
+/// Wall time of one run.
 fn one(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box<dyn Error>> {
     let (mut agent, mut other) = (None, None);
     if let Treatment::Watched { tool, period, metrics } = &run.treatment {

@@ -7,32 +7,28 @@ use polymeter_service::svg::{Anchor, Svg};
 /// A plot: positions on the horizontal axis, and at each of them one mean with its interval for every series.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plot {
-    /// The title above the plot.
     pub(crate) title: String,
-    /// The label of the vertical axis.
+    /// Label of the vertical axis.
     pub(crate) y_label: String,
-    /// The labels of the positions.
     pub(crate) places: Vec<String>,
     pub(crate) series: Vec<Series>,
 }
 
-/// One series of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
-    /// The name in the legend.
+    /// Name in the legend.
     pub(crate) name: String,
-    /// The value at each position, if there is one.
+    /// Value at each position, if there is one.
     pub(crate) points: Vec<Option<Estimate>>,
 }
 
-/// The size of the plot, and the margins around the axes: left, right, top, bottom. In pixels.
+/// Size of the plot, and the margins around the axes: left, right, top, bottom. In pixels.
 const SIZE: (f64, f64) = (900.0, 480.0);
 const ROOM: (f64, f64, f64, f64) = (80.0, 220.0, 50.0, 110.0);
 
 /// A palette that is safe for colour-blind readers (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
-/// The approximate number of grid lines.
 const TICKS: f64 = 6.0;
 
 impl Plot {
@@ -66,15 +62,14 @@ impl Plot {
         svg.finish()
     }
 
-    /// Returns the horizontal coordinate of a position, in pixels; `part` is the fraction of the position's
-    /// width.
+    /// Horizontal coordinate of a position, in pixels; `part` is the fraction of the position's width.
     fn x(&self, index: usize, part: f64) -> f64 {
         let width = (SIZE.0 - ROOM.0 - ROOM.1) / to_f64(self.places.len().max(1) as u64);
         ROOM.0 + width * (to_f64(index as u64) + part)
     }
 }
 
-/// The range of the vertical axis.
+/// Range of the vertical axis.
 struct Scale {
     low: f64,
     high: f64,

@@ -6,20 +6,20 @@ use polymeter_benches::statistics::Estimate;
 use super::design::{Design, Run, Treatment};
 use super::plot::{Plot, Series};
 
-/// The results of one treatment.
+/// Results of one treatment.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) treatment: Treatment,
-    /// The number of runs.
+    /// Number of runs.
     pub(crate) runs: usize,
-    /// The wall time of its runs, in seconds.
+    /// Wall time of its runs, in seconds.
     pub(crate) wall_s: Estimate,
-    /// The slowdown relative to `Nothing`, in percent; none for `Nothing` itself.
+    /// Slowdown relative to `Nothing`, in percent; none for `Nothing` itself.
     pub(crate) slowdown_percent: Option<Estimate>,
 }
 
-/// Returns the results of all treatments, in the order of [`Design::treatments`]. `walls` has the wall times
-/// of the first of `runs`, in seconds.
+/// Results of all treatments, in the order of [`Design::treatments`]. `walls` has the wall times of the first
+/// of `runs`, in seconds.
 pub(crate) fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     let of = |treatment: &Treatment| -> Vec<f64> {
         let of = runs.iter().zip(walls).filter(|(run, _)| run.treatment == *treatment);
@@ -36,11 +36,10 @@ pub(crate) fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     design.treatments().into_iter().map(line).collect()
 }
 
-/// The header of the table of [`rows`].
+/// Header of the table of [`rows`].
 pub(crate) const HEAD: [&str; 7] =
     ["tool", "period", "metrics", "runs", "wall time s", "slowdown %", "contains 0"];
 
-/// Returns the results as table rows.
 pub(crate) fn rows(design: &Design, lines: &[Line]) -> Vec<Vec<String>> {
     let row = |line: &Line| {
         let (period, metrics) = match &line.treatment {
@@ -62,8 +61,7 @@ pub(crate) fn rows(design: &Design, lines: &[Line]) -> Vec<Vec<String>> {
     lines.iter().map(row).collect()
 }
 
-/// Returns the slowdowns as a plot: one position for each pair of period and number of metrics, one colour
-/// for each tool.
+/// Plots the slowdowns: one position for each pair of period and number of metrics, one colour for each tool.
 pub(crate) fn plot(design: &Design, lines: &[Line]) -> Plot {
     let places: Vec<_> = design
         .periods

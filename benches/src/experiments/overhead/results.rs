@@ -7,10 +7,9 @@ use std::path::Path;
 
 use super::design::{Design, Run, Treatment};
 
-/// The names of the columns.
 const COLUMNS: &str = "run,replicate,tool,period_us,metrics,wall_s";
 
-/// Returns the header above the columns. Two starts of an experiment share results only if their headers are
+/// Writes the header above the columns. Two starts of an experiment share results only if their headers are
 /// equal.
 pub(crate) fn head(experiment: &str, machine: &str, revision: &str, nix_lock: Option<&str>) -> String {
     let mut head = format!("# machine: {machine}\n# revision: {revision}\n");
@@ -24,7 +23,7 @@ pub(crate) fn head(experiment: &str, machine: &str, revision: &str, nix_lock: Op
     head
 }
 
-/// Returns the CSV line of one run, number `number` from 1.
+/// Writes the CSV line of one run, number `number` from 1.
 pub(crate) fn line(design: &Design, number: usize, run: &Run, wall_s: f64) -> String {
     let (period_us, metrics) = match &run.treatment {
         Treatment::Nothing => (String::new(), String::new()),
@@ -35,10 +34,8 @@ pub(crate) fn line(design: &Design, number: usize, run: &Run, wall_s: f64) -> St
 }
 
 /// Parses raw results. Returns the wall times of the runs in `text`, in seconds and in the order of the runs,
-/// and the length of the complete lines, in bytes.
-///
-/// # Errors
-/// Returns an error if the results belong to another experiment, machine or revision, or were edited.
+/// and the length of the complete lines, in bytes. Fails if the results belong to another experiment, machine
+/// or revision, or were edited.
 pub(crate) fn done(
     text: &str,
     head: &str,
@@ -72,17 +69,15 @@ pub(crate) fn done(
     Ok((walls, whole))
 }
 
-/// The file of raw results.
+/// File of raw results.
 #[derive(Debug)]
 pub(crate) struct Results {
     file: File,
 }
 
 impl Results {
-    /// Opens or creates the file and returns the wall times that it holds, in seconds.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read or written, or holds other results.
+    /// Opens or creates the file and returns the wall times that it holds, in seconds. Fails if it holds
+    /// other results.
     pub(crate) fn open(
         path: &Path,
         head: &str,
@@ -109,9 +104,6 @@ impl Results {
     }
 
     /// Appends a line and syncs it to the disk.
-    ///
-    /// # Errors
-    /// Returns an error if the line cannot be written.
     pub(crate) fn add(&mut self, line: &str) -> io::Result<()> {
         self.file.write_all(line.as_bytes())?;
         self.file.sync_data()

@@ -6,15 +6,15 @@ use polymeter_e2e::browser::Browser;
 use polymeter_e2e::site::Proxy;
 use serde_json::Value;
 
-/// The user in whose name the pages are opened: an administrator, whom every Debian has.
+/// User in whose name the pages are opened: an administrator, whom every Debian has.
 pub(crate) const USER: &str = "daemon";
 
-/// Returns the path of a job's page.
+/// Path of a job's page.
 pub(crate) fn page(job: &Value) -> String {
     format!("job?key={}", job.get("key").and_then(Value::as_i64).unwrap_or_default())
 }
 
-/// Returns the job with an id, or that with the most nodes.
+/// Finds the job with an id, or the one with the most nodes.
 pub(crate) fn job(proxy: &Proxy, id: Option<&str>) -> Result<Value, Box<dyn Error>> {
     let query = id.map_or_else(String::new, |id| format!("?id={id}"));
     jobs(&mut proxy.open(USER, ""), &query)
@@ -23,7 +23,7 @@ pub(crate) fn job(proxy: &Proxy, id: Option<&str>) -> Result<Value, Box<dyn Erro
         .ok_or_else(|| "the store has no such job".into())
 }
 
-/// Returns the jobs that a query selects, as a page asks for them.
+/// Lists the jobs that a query selects, as a page asks for them.
 pub(crate) fn jobs(browser: &mut Browser, query: &str) -> Vec<Value> {
     let jobs = browser.eval(&format!(
         "fetch('api/v1/jobs{query}').then((answer) => answer.json()).then((answer) => answer.jobs)"

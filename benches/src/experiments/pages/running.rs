@@ -17,11 +17,11 @@ use serde_json::Value;
 use super::jobs::{USER, jobs, page};
 use super::visit::{self, Visit};
 
-/// The time for which the job must be there, and the time before the page is open, in seconds.
+/// Within this time the job must be there, and the page open.
 const PATIENCE_S: u64 = 60;
 const BEFORE_S: u32 = 60;
 
-/// Opens the page, and measures for some seconds.
+/// Opens the page and measures for some seconds.
 pub(crate) fn measure(
     proxy: &Proxy,
     collector: &Collector,
@@ -51,7 +51,7 @@ pub(crate) fn measure(
     })
 }
 
-/// Opens the page, and prints what it does with the values.
+/// Opens the page and prints what it does with the values.
 fn watch(proxy: &Proxy, page: &str, seconds: u32) {
     let mut browser = proxy.open(USER, page);
     browser.wait_until("document.documentElement.dataset.complete");

@@ -8,20 +8,20 @@ use polymeter_e2e::site::Proxy;
 
 use super::jobs::USER;
 
-/// The steps of the zoom, each to a thirtieth of the time: from a day to less than a minute.
+/// Steps of the zoom, each to a thirtieth of the time: from a day to less than a minute.
 const STEPS: u32 = 3;
 
-/// The time between the start of the browser and the visit, in milliseconds.
+/// Time between the start of the browser and the visit.
 const SETTLED_MS: u64 = 2_000;
 
-/// The times of one visit, in milliseconds, and its sizes.
+/// Times of one visit, in milliseconds, and its sizes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     document: f64,
     first_chart: f64,
     complete: f64,
     zoom: f64,
-    /// The first chart in the same browser, which has the files.
+    /// First chart in the same browser, which has the files.
     again: f64,
     kilobytes: f64,
     elements: f64,
@@ -43,7 +43,7 @@ impl Visit {
         visit
     }
 
-    /// Returns the times of a page that is complete, without those of the zoom.
+    /// Times of a page that is complete, without those of the zoom.
     pub(crate) fn complete(browser: &mut Browser) -> Self {
         let kilobytes = browser.received_bytes() / 1e3;
         let mut of = |expression: &str| browser.eval(expression).as_f64().unwrap_or(f64::NAN);

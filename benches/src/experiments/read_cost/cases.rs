@@ -19,14 +19,14 @@ use polymeter_benches::plan::EVENTS;
 use polymeter_proto::catalogue::{self, Definition, PERF_KIND, TEXT_FILE_KIND};
 use polymeter_proto::series::Identifier;
 
-/// The machine that has the sources of a case.
+/// Machine that has the sources of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Here,
     LaidOut,
 }
 
-/// The target of a case.
+/// Target of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Node,
@@ -42,7 +42,7 @@ pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) place: Place,
     pub(crate) subject: Subject,
-    /// The metrics; none for the default plan's, or for all of the kind if the default plan has none.
+    /// If none are named, the default plan's, or all of the kind if the default plan has none.
     pub(crate) selectors: &'static [&'static str],
 }
 
@@ -61,7 +61,7 @@ const fn case(
     Case { kind, place, subject, selectors }
 }
 
-/// The metrics of devices whose files may block.
+/// Metrics of devices whose files may block.
 const DEVICES: &[&str] = &[
     "node.infiniband.*.bytes",
     "node.slingshot.*.bytes",
@@ -105,16 +105,16 @@ pub(crate) static CASES: [Case; 29] = [
     case("stacks_wait", Place::Here, Subject::Job, &["stacks.wait"]),
 ];
 
-/// The kinds whose sources appear only some time after the first opening.
+/// Kinds whose sources appear only some time after the first opening.
 const LATER: [&str; 5] = ["busiest", "drm", "lustre_jobs", "nvidia", "nvidia_job"];
 
-/// The longest wait for them, in nanoseconds.
+/// Longest wait for them.
 const LATER_NS: u64 = 60_000_000_000;
 
-/// The processes of the job, beside the one that has used CPU time.
+/// Processes of the job, beside the one that has used CPU time.
 const PROCESSES: usize = 10;
 
-/// The default plan.
+/// Default plan.
 const CONFIG: &str = include_str!("../../../../deploy/agent.toml");
 
 /// This machine and a laid-out one, with a job that is on both.
@@ -135,7 +135,7 @@ pub(crate) struct Machines {
     _node: LaidOut,
 }
 
-/// The processes of the job. Dropping it ends them.
+/// Processes of the job. Dropping it ends them.
 #[derive(Debug, Default)]
 struct Processes(Vec<Child>);
 
@@ -181,7 +181,7 @@ impl Machines {
     }
 
     /// Opens the sources of a case: of several that differ in numbers only, the first. If there is none, also
-    /// the reason.
+    /// returns the reason.
     pub(crate) fn open(&self, case: &Case) -> Result<(Vec<Opened>, String), Box<dyn Error>> {
         let until_ns = now_ns() + LATER_NS;
         loop {
@@ -234,7 +234,7 @@ impl Machines {
         if case.place == Place::Here { &self.here } else { &self.laid_out }
     }
 
-    /// Returns the job's cgroups as a machine has them.
+    /// The job's cgroups as a machine has them.
     fn cgroups(&self, mounts: &Mounts) -> JobCgroups {
         let mut cgroups = JobCgroups::default();
         for directory in self.job.directories() {
@@ -243,7 +243,7 @@ impl Machines {
         cgroups
     }
 
-    /// Returns the file of a source of this machine that is a kernel text file.
+    /// File of a source of this machine that is a kernel text file.
     pub(crate) fn path_of(&self, case: &Case, source: &str) -> Option<PathBuf> {
         if case.kind != TEXT_FILE_KIND {
             return None;
@@ -257,13 +257,13 @@ impl Machines {
         }
     }
 
-    /// Returns the number of processes of the job.
+    /// Processes of the job.
     pub(crate) fn processes(&self) -> usize {
         self.processes.0.len()
     }
 }
 
-/// Returns true for a source of the case's kind that has values.
+/// True for a source of the case's kind that has values.
 fn is_of(opened: &Opened, case: &Case) -> bool {
     let is_of_kind = |slot: &Slot| slot.definition.metric.is_of_kind(case.kind);
     // A metric may have origins of several kinds.
@@ -276,7 +276,7 @@ fn is_of(opened: &Opened, case: &Case) -> bool {
     is_of_form && opened.source.slots().first().is_some_and(is_of_kind)
 }
 
-/// Returns a name with `*` for each number, and without the path of a mount.
+/// Replaces each number in a name by `*`, and removes the path of a mount.
 fn pattern(name: &str) -> String {
     let mut pattern = String::new();
     let name = name.strip_prefix("filesystem/").map_or(name, |_mount| "filesystem");
@@ -290,7 +290,7 @@ fn pattern(name: &str) -> String {
     pattern
 }
 
-/// Returns the metrics of a case.
+/// Metrics of a case.
 fn definitions(case: &Case) -> Result<Vec<Definition>, Box<dyn Error>> {
     let mut selectors: Vec<String> = case.selectors.iter().map(|selector| (*selector).to_owned()).collect();
     if case.kind == PERF_KIND {

@@ -12,7 +12,7 @@ use polymeter_benches::clock::{now_ns, sleep_until, thread_cpu_ns};
 use polymeter_benches::statistics::median;
 use polymeter_benches::table::to_f64;
 
-/// The longest wait for a read of the slow lane, in nanoseconds.
+/// Longest wait for a read of the slow lane.
 const READ_NS: u64 = 60_000_000_000;
 
 /// A source of the slow lane is read this many times less often.
@@ -31,7 +31,7 @@ impl Bare {
         Ok(Self { file, buffer: vec![0; 64 * 1024] })
     }
 
-    /// Returns the mean CPU time of some reads, in nanoseconds.
+    /// Mean CPU time of some reads, in nanoseconds.
     fn read(&mut self, reads: u64) -> Result<f64, Box<dyn Error>> {
         let began_ns = thread_cpu_ns();
         for _ in 0..reads {
@@ -41,16 +41,16 @@ impl Bare {
     }
 }
 
-/// The cost of a read.
+/// Cost of a read.
 #[derive(Debug)]
 pub(crate) struct Cost {
-    /// The CPU time of a read, in nanoseconds.
+    /// CPU time of a read.
     pub(crate) ns: f64,
-    /// The CPU time of a bare read, in nanoseconds.
+    /// CPU time of a bare read.
     pub(crate) bare_ns: f64,
-    /// The median of the ratios of the rounds.
+    /// Median of the ratios of the rounds.
     pub(crate) ratio: f64,
-    /// The number of values that a read gave.
+    /// Values that a read gave.
     pub(crate) values: usize,
 }
 
@@ -81,7 +81,7 @@ impl Cost {
     }
 }
 
-/// Returns the mean CPU time of some reads, in nanoseconds.
+/// Mean CPU time of some reads, in nanoseconds.
 fn read(
     source: &mut Source,
     buffer: &mut ReadBuffer,

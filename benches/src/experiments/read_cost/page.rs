@@ -8,11 +8,9 @@ use polymeter_benches::table::markdown;
 use super::cases::{Case, Place};
 use super::measure::Cost;
 
-/// The file with the table.
 pub(crate) const PATH: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/client/src/commands/metrics/read_cost.md");
 
-/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row(Vec<String>);
 

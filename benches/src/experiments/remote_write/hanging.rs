@@ -13,10 +13,8 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
 /// Measures the samples per second from the agents' sockets to the commit, without remote_write and with a
-/// receiver that accepts connections and never reads, in turns, and prints the ratios.
-///
-/// # Errors
-/// Returns an error if a sample is not stored.
+/// receiver that accepts connections and never reads, in turns, and prints the ratios. Fails if a sample is
+/// not stored.
 pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error>> {
     let load = if is_quick {
         Load { agents: 2, frames: 4, ticks: 100 }

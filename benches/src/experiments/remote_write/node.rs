@@ -20,7 +20,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns a node with a job of `series` series.
+    /// Creates a node with a job of `series` series.
     pub(crate) fn new(number: u64, series: usize) -> Result<Self, Box<dyn Error>> {
         let descriptor = SessionDescriptor {
             node: format!("node-{number}").as_str().try_into()?,
@@ -67,7 +67,7 @@ impl Node {
         Ok(Self { session, line: Arc::new(line), series: records, sequence: 0 })
     }
 
-    /// Returns a frame with values that change as those of a job.
+    /// Makes a frame with values that change as those of a job.
     pub(crate) fn frame(&mut self, first_us: i64, samples: usize, distance_us: i64) -> Accepted {
         self.sequence += 1;
         let mut frame = Accepted::empty(Arc::clone(&self.session), self.sequence, first_us);

@@ -30,7 +30,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Returns the CPU time of all connections, in nanoseconds.
+    /// CPU time of all connections.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }

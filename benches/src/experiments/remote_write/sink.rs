@@ -14,19 +14,18 @@ use polymeter_store::accepted::Accepted;
 use super::node::Node;
 use super::receiver::Receiver;
 
-/// The samples of a measurement.
 const SAMPLES: usize = 10_000_000;
 
 /// Samples that are passed to the sink.
 struct Workload {
     name: &'static str,
     nodes: u64,
-    /// The series of the job on each node.
+    /// Series of the job on each node.
     series: usize,
-    /// The samples of each series in a frame.
+    /// Samples of each series in a frame.
     per_frame: usize,
     distance_us: i64,
-    /// The samples that are sent for 10 that are accepted.
+    /// Samples that are sent for 10 that are accepted.
     sent_of_10: u64,
 }
 
@@ -65,7 +64,6 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// The result of one measurement.
 struct Cost {
     samples: u64,
     sent: u64,
@@ -74,10 +72,8 @@ struct Cost {
     bytes: u64,
 }
 
-/// Measures all workloads with both versions of the protocol, and prints the medians of `rounds`.
-///
-/// # Errors
-/// Returns an error if a sample is not sent.
+/// Measures all workloads with both versions of the protocol, and prints the medians of `rounds`. Fails if a
+/// sample is not sent.
 pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error>> {
     let samples = if is_quick { SAMPLES / 100 } else { SAMPLES };
     let receiver = Receiver::start()?;

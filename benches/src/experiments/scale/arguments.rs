@@ -60,16 +60,16 @@ pub(crate) struct Arguments {
     pub(crate) quick: bool,
 }
 
-/// The default number of agents in a process. Each uses two descriptors.
+/// Default number of agents in a process. Each uses two descriptors.
 const AGENTS_PER_PROCESS: u64 = 4_000;
 
 impl Arguments {
-    /// Returns the number of processes for this number of agents.
+    /// How many processes this number of agents needs.
     pub(crate) fn processes_for(&self, agents: u64) -> u64 {
         self.processes.unwrap_or(agents.div_ceil(AGENTS_PER_PROCESS)).clamp(1, agents.max(1))
     }
 
-    /// Returns an error if the collectors cannot share a store of this kind.
+    /// Fails if the collectors cannot share a store of this kind.
     pub(crate) fn check_store(&self, kind: Kind) -> Result<(), Box<dyn Error>> {
         if self.collectors > 1 && kind == Kind::Sqlite {
             return Err("--collectors: an SQLite file has one collector; use --store postgres".into());
@@ -77,7 +77,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns an error if Prometheus cannot be measured with these arguments.
+    /// Fails if Prometheus cannot be measured with these arguments.
     pub(crate) fn check_prometheus(&self) -> Result<(), Box<dyn Error>> {
         prometheus::program()?;
         if !self.period.as_micros().is_multiple_of(1_000) {

@@ -14,24 +14,23 @@ use super::arguments::Arguments;
 use super::fleet::{Fleet, Summary};
 use super::part::Part;
 
-/// The results for one number of agents.
+/// Results for one number of agents.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) agents: u64,
-    /// The number of samples sent, including the first round.
+    /// Samples sent, including the first round.
     pub(crate) expected: u64,
-    /// The number of samples stored, including the first round.
+    /// Samples stored, including the first round.
     pub(crate) stored: u64,
-    /// The duration of the measurement, in seconds.
     pub(crate) seconds: f64,
-    /// The duration of the first round, in seconds.
+    /// Duration of the first round.
     pub(crate) first_s: f64,
     pub(crate) collector: Usage,
     pub(crate) server: Usage,
     pub(crate) mocks_cpu_s: f64,
-    /// The size of all samples on the disk, in bytes.
+    /// Size of all samples on the disk.
     pub(crate) bytes: u64,
-    /// The number of agents whose last frames were not acknowledged.
+    /// Agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
 }
 

@@ -21,51 +21,46 @@ use super::fleet::session;
 use super::page::Page;
 use super::request::{self, Asked};
 
-/// The address of the first exporter, 127.64.0.1; the others follow it. All of 127.0.0.0/8 is the loopback
+/// Address of the first exporter, 127.64.0.1; the others follow it. All of 127.0.0.0/8 is the loopback
 /// device.
 const FIRST_ADDRESS: u32 = 0x7f40_0001;
 
-/// The maximum number of exporters: below the number of addresses, and above the descriptor limit of any
-/// machine.
+/// Maximum number of exporters: below the number of addresses, and above the descriptor limit of any machine.
 pub(crate) const MOST: u64 = 1_000_000;
 
-/// The maximum number of connections of one exporter. Prometheus has one, and briefly a second one after it
-/// gave up the first.
+/// Maximum number of connections of one exporter. Prometheus has one, and briefly a second one after it gave
+/// up the first.
 const CONNECTIONS: usize = 4;
 
-/// The maximum number of events per `epoll_wait`.
 const EVENTS: usize = 256;
 
-/// The event data: standard input; a connection, with its slot; any other value is a listener's, the
-/// exporter's index.
+/// Event data: standard input; a connection, with its slot; any other value is a listener's, the exporter's
+/// index.
 const STDIN: u64 = u64::MAX;
 const CONNECTION: u64 = 1 << 32;
 
-/// The exporters of one process.
+/// Exporters of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Exporters {
-    /// The number of the first exporter.
+    /// Number of the first exporter.
     pub(crate) first: u64,
-    /// The distance from one exporter's number to the next.
+    /// Distance from one exporter's number to the next.
     pub(crate) step: u64,
-    /// The number of exporters in all processes.
+    /// Number of exporters in all processes.
     pub(crate) exporters: u64,
-    /// The scrape period.
     pub(crate) period: Period,
 }
 
-/// The counts of a process' exporters since its start.
+/// Counts of a process' exporters since its start.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Served {
-    /// The number of pages sent.
     pub(crate) pages: u64,
-    /// The bytes of those pages, with HTTP headers.
+    /// Size of those pages, with HTTP headers.
     pub(crate) bytes: u64,
-    /// The number of refused requests and connections.
+    /// Refused requests and connections.
     pub(crate) refused: u64,
-    /// The number of open connections.
+    /// Open connections.
     pub(crate) connections: u64,
-    /// The CPU time, in seconds.
     pub(crate) cpu_s: f64,
 }
 
@@ -78,7 +73,7 @@ impl Served {
         self.cpu_s += other.cpu_s;
     }
 
-    /// Returns the difference to `before`; `connections` stays the current number.
+    /// Difference to `before`; `connections` stays the current number.
     pub(crate) fn since(self, before: &Self) -> Self {
         Self {
             pages: self.pages - before.pages,
@@ -107,7 +102,6 @@ impl Exporters {
     }
 }
 
-/// Returns the address of an exporter.
 pub(crate) fn address(number: u64) -> Ipv4Addr {
     Ipv4Addr::from(FIRST_ADDRESS.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)))
 }
@@ -119,15 +113,13 @@ struct Exporter {
     connections: usize,
 }
 
-/// A connection to an exporter.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
-    /// The index of the exporter.
     of: usize,
-    /// The received bytes that are not answered yet.
+    /// Received bytes that are not answered yet.
     request: Vec<u8>,
-    /// The answer, and the number of its bytes that were sent.
+    /// Answer, and the number of its bytes that were sent.
     answer: Vec<u8>,
     sent_bytes: usize,
     /// True if the connection closes after this answer.
@@ -136,12 +128,11 @@ struct Connection {
     waits: bool,
 }
 
-/// All exporters of this process.
 #[derive(Debug)]
 struct ExporterServer {
     script: Script,
     page: Page,
-    /// The buffer of a page's text; the header follows from its length.
+    /// Buffer of a page's text; the header follows from its length.
     text: Vec<u8>,
     epoll: OwnedFd,
     port: u16,

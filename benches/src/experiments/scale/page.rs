@@ -9,7 +9,7 @@ use polymeter_proto::batch::Shape;
 use polymeter_proto::catalogue;
 use polymeter_proto::series::{Kind, MetricDescriptor, Number};
 
-/// The parts that all pages share: for each shape of a script, its columns.
+/// Parts that all pages share: for each shape of a script, its columns.
 #[derive(Debug)]
 pub(crate) struct Page {
     shapes: Vec<Vec<Family>>,
@@ -18,9 +18,9 @@ pub(crate) struct Page {
 /// A metric with a single sample.
 #[derive(Debug)]
 struct Family {
-    /// The metric's name in Prometheus.
+    /// Name in Prometheus.
     name: String,
-    /// The text before the value.
+    /// Text before the value.
     head: String,
     number: Number,
 }
@@ -33,7 +33,6 @@ impl Page {
         Self { shapes: script.shapes().iter().map(families).collect() }
     }
 
-    /// Returns the names of the metrics.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.shapes.iter().flatten().map(|family| family.name.as_str())
     }
@@ -76,8 +75,8 @@ impl Family {
     }
 }
 
-/// Returns a metric's name by Prometheus' conventions: underscores for dots, the unit as a suffix, and
-/// `_total` after a counter's.
+/// Names a metric by Prometheus' conventions: underscores for dots, the unit as a suffix, and `_total` after
+/// a counter's.
 fn name(metric: &MetricDescriptor) -> String {
     let mut name = metric.name.to_string().replace('.', "_");
     let unit = metric.unit.as_str();

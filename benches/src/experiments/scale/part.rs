@@ -8,7 +8,6 @@ use polymeter_benches::process::KilledOnDrop;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A child process.
 #[derive(Debug)]
 pub(crate) struct Part {
     child: KilledOnDrop,

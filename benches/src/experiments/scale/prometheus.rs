@@ -13,23 +13,23 @@ use polymeter_benches::process::{self, Usage};
 use polymeter_proto::period::Period;
 use serde_json::Value;
 
-/// The program, from Debian's package of the same name.
+/// From Debian's package of the same name.
 const PROGRAM: &str = "prometheus";
 
-/// The timeout for starting or stopping the server, in seconds.
+/// Limit for starting or stopping the server.
 const PATIENCE_S: u64 = 60;
 
-/// The timeout of a request: longer than the two minutes after which Prometheus aborts a query.
+/// Limit for a request: longer than the two minutes after which Prometheus aborts a query.
 const ANSWER: Duration = Duration::from_secs(150);
 
-/// The maximum size of an answer. A query's is a single number; the longest one is Prometheus' page of its
-/// own metrics.
+/// Maximum size of an answer. A query's is a single number; the longest one is Prometheus' page of its own
+/// metrics.
 const ANSWER_BYTES: u64 = 16 << 20;
 
-/// The job label of the exporters, Prometheus' name for a group of like targets.
+/// Job label of the exporters, Prometheus' name for a group of like targets.
 pub(crate) const JOB: &str = "mock";
 
-/// A running server. Dropping it kills the process.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     process: Child,
@@ -38,21 +38,18 @@ pub(crate) struct Prometheus {
     log: PathBuf,
 }
 
-/// The contents of a block on the disk.
+/// Contents of a block on the disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Block {
-    /// The size of the samples, in bytes.
+    /// Size of the samples.
     pub(crate) chunks_bytes: u64,
-    /// The size of the index, in bytes.
+    /// Size of the index.
     pub(crate) index_bytes: u64,
-    /// The number of samples, including those that Prometheus adds for each scrape.
+    /// Including those that Prometheus adds for each scrape.
     pub(crate) samples: u64,
 }
 
-/// Returns the path of the program.
-///
-/// # Errors
-/// Returns an error if it is not installed.
+/// Path of the program. Fails if it is not installed.
 pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
@@ -61,7 +58,6 @@ pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
     })
 }
 
-/// Returns the version of Prometheus.
 pub(crate) fn version() -> Result<String, Box<dyn Error>> {
     let output = Command::new(program()?).arg("--version").output()?;
     let printed = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -69,7 +65,7 @@ pub(crate) fn version() -> Result<String, Box<dyn Error>> {
     Ok(printed.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
 }
 
-/// Returns a configuration that scrapes these targets, each a name and an address.
+/// Configuration that scrapes these targets, each a name and an address.
 pub(crate) fn configuration(period: Period, targets: impl Iterator<Item = (String, String)>) -> String {
     let mut text = format!(
         "global:\n  scrape_interval: {}ms\nscrape_configs:\n  - job_name: {JOB}\n    static_configs:\n",
@@ -83,9 +79,6 @@ pub(crate) fn configuration(period: Period, targets: impl Iterator<Item = (Strin
 
 impl Prometheus {
     /// Starts a server with this configuration, and waits until it is ready.
-    ///
-    /// # Errors
-    /// Returns an error if it is not installed or does not start.
     pub(crate) fn start(scratch: &Path, configuration: &str) -> Result<Self, Box<dyn Error>> {
         let (config, data, log) =
             (scratch.join("prometheus.yml"), scratch.join("data"), scratch.join("prometheus.log"));
@@ -110,18 +103,15 @@ impl Prometheus {
         Ok(server)
     }
 
-    /// Returns the text of the log.
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the CPU time, memory and descriptors that the process has used.
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         process::usage(self.process.id())
     }
 
-    /// Returns the result of a query at an instant, in milliseconds since the epoch; 0 if the result is
-    /// empty.
+    /// Result of a query at an instant, in milliseconds since the epoch; 0 if the result is empty.
     pub(crate) fn number(&self, query: &str, at_ms: i64) -> Result<f64, Box<dyn Error>> {
         let (seconds, millis) = (at_ms.div_euclid(1_000), at_ms.rem_euclid(1_000));
         let path = format!("/api/v1/query?time={seconds}.{millis:03}&query={}", escaped(query));
@@ -129,13 +119,12 @@ impl Prometheus {
         answered_number(&answer).ok_or_else(|| format!("Prometheus answers {query} with {answer}").into())
     }
 
-    /// Returns the result of a query as a count, as [`Prometheus::number`] does.
+    /// Result of a query as a count, as [`Prometheus::number`] does.
     pub(crate) fn count(&self, query: &str, at_ms: i64) -> Result<u64, Box<dyn Error>> {
         Ok(polymeter_benches::table::to_u64(self.number(query, at_ms)?))
     }
 
-    /// Returns the size of the data on the disk, in bytes: for the last two hours the write-ahead log and the
-    /// memory-mapped chunks.
+    /// Size of the data on the disk: for the last two hours the write-ahead log and the memory-mapped chunks.
     pub(crate) fn disk_bytes(&self) -> io::Result<u64> {
         bytes_under(&self.data)
     }
@@ -181,19 +170,19 @@ fn argument(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// Returns the address on which the server listens, from its log.
+/// Address on which the server listens, from its log.
 fn listening(log: &str) -> Option<&str> {
     let line = log.lines().find(|line| line.contains("msg=\"Listening on\""))?;
     line.rsplit_once("address=")?.1.split_ascii_whitespace().next()
 }
 
-/// Returns the body of a successful answer.
+/// Body of a successful answer.
 fn answered(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     (head.split(' ').nth(1)? == "200").then_some(body)
 }
 
-/// Returns the single number of a query's result; 0 if the result is empty.
+/// Single number of a query's result; 0 if the result is empty.
 fn answered_number(answer: &str) -> Option<f64> {
     let answer: Value = serde_json::from_str(answer).ok()?;
     match answer.pointer("/data/result")?.as_array()?.as_slice() {
@@ -211,8 +200,7 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-/// Returns the size of all files under a directory, in bytes. Files that are removed meanwhile are not
-/// counted.
+/// Size of all files under a directory. Files that are removed meanwhile are not counted.
 fn bytes_under(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {

@@ -8,7 +8,7 @@ use super::collected::Collected;
 use super::prometheus::Block;
 use super::scraped::Scraped;
 
-/// The number of values in one sample of an agent, or on one page of an exporter.
+/// Values in one sample of an agent, or on one page of an exporter.
 const PER_PAGE: u64 = 50;
 
 /// Prints the setup, and a table of the collector's and the store's usage for each number of agents.

@@ -1,17 +1,16 @@
 //! The HTTP/1.1 parser of the mock exporters: `GET /metrics`, one request after the other on one connection.
 //! Free of I/O.
 
-/// The maximum length of a request's header. Prometheus' has some 400 bytes.
+/// Maximum length of a request's header. Prometheus' has some 400 bytes.
 pub(crate) const REQUEST_BYTES: usize = 8_192;
 
-/// The result of parsing the received bytes.
+/// Result of parsing the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The request is incomplete.
     Incomplete,
     /// A request for the page.
     Page {
-        /// The length of the request, in bytes. The next request follows it.
+        /// Length of the request. The next request follows it.
         length_bytes: usize,
         /// True if the connection stays open for further requests.
         stays: bool,

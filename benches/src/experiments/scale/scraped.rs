@@ -17,36 +17,35 @@ use super::page::Page;
 use super::part::Part;
 use super::prometheus::{self, Block, JOB, Prometheus};
 
-/// The maximum duration of the first round, in periods. Exporters that were not scraped by then are reported
-/// as down.
+/// Maximum duration of the first round, in periods. Exporters that were not scraped by then are reported as
+/// down.
 const FIRST_ROUND_PERIODS: u64 = 12;
 
-/// The timeout of a scrape, Prometheus' default, in nanoseconds; it is never longer than the period.
+/// Timeout of a scrape, Prometheus' default; it is never longer than the period.
 const SCRAPE_NS: u64 = 10 * SECOND_NS;
 
-/// The results for one number of exporters.
+/// Results for one number of exporters.
 #[derive(Debug)]
 pub(crate) struct Scraped {
     pub(crate) exporters: u64,
-    /// The number of scrapes that were due in the measured time.
+    /// Scrapes that were due in the measured time.
     pub(crate) due: u64,
-    /// The number of scrapes that were made.
+    /// Scrapes that were made.
     pub(crate) done: u64,
-    /// The number of scrapes that returned a page.
+    /// Scrapes that returned a page.
     pub(crate) answered: u64,
-    /// The number of samples that were due, and the number of those that are stored.
+    /// Samples that were due, and those of them that are stored.
     pub(crate) expected: u64,
     pub(crate) stored: u64,
-    /// The number of exporters whose last scrape failed or that were never scraped.
+    /// Exporters whose last scrape failed or that were never scraped.
     pub(crate) down: u64,
-    /// The duration of the measurement, in seconds.
     pub(crate) seconds: f64,
-    /// The duration of the first round, in seconds.
+    /// Duration of the first round.
     pub(crate) first_s: f64,
     pub(crate) server: Usage,
-    /// The exporters' counts in that time.
+    /// Counts of the exporters in that time.
     pub(crate) served: Served,
-    /// The growth of the data on the disk in that time, in bytes.
+    /// Growth of the data on the disk in that time.
     pub(crate) grown_bytes: u64,
     /// All data as a block, including the first round.
     pub(crate) block: Block,
@@ -116,7 +115,7 @@ fn first_round(
     Ok(to_f64(now_ns() - begin_ns) / 1e9)
 }
 
-/// Returns the number of exporters whose last scrape returned a page.
+/// How many exporters' last scrape returned a page.
 fn up(prometheus: &Prometheus, at_ms: i64) -> Result<u64, Box<dyn Error>> {
     prometheus.count(&format!("sum(up{{job=\"{JOB}\"}})"), at_ms)
 }
@@ -138,20 +137,19 @@ impl Window {
         })
     }
 
-    /// Returns the sum over all exporters of a function of one metric.
+    /// Sum over all exporters of a function of one metric.
     fn sum(&self, prometheus: &Prometheus, function: &str, metric: &str) -> Result<u64, Box<dyn Error>> {
         let range_ms = self.range_ms;
         prometheus.count(&format!("sum({function}({metric}{{job=\"{JOB}\"}}[{range_ms}ms]))"), self.end_ms)
     }
 
-    /// Returns the number of stored samples of the exporters' own metrics. Each metric is queried separately,
-    /// since a query of all of them would exceed Prometheus' limit of samples per query.
+    /// Counts the stored samples of the exporters' own metrics. Each metric is queried separately, since a
+    /// query of all of them would exceed Prometheus' limit of samples per query.
     fn stored(&self, prometheus: &Prometheus, page: &Page) -> Result<u64, Box<dyn Error>> {
         page.names().map(|name| self.sum(prometheus, "count_over_time", name)).sum()
     }
 }
 
-/// The exporters' processes.
 #[derive(Debug)]
 struct Mocks(Vec<Mock>);
 
@@ -177,7 +175,7 @@ impl Mocks {
         Ok(Self(mocks))
     }
 
-    /// Returns the nodes and their addresses.
+    /// Nodes and their addresses.
     fn targets(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().flat_map(|mock| {
             let target = |number| (node(number), format!("{}:{}", exporters::address(number), mock.port));
@@ -185,7 +183,7 @@ impl Mocks {
         })
     }
 
-    /// Returns the sums of all processes' counts.
+    /// Sums of all processes' counts.
     fn served(&mut self) -> Result<Served, Box<dyn Error>> {
         let mut sum = Served::default();
         for mock in &mut self.0 {

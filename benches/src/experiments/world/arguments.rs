@@ -97,7 +97,7 @@ pub(crate) enum Extra {
 }
 
 impl Arguments {
-    /// Returns those of a functional check, if that is wanted.
+    /// Replaces them by those of a functional check, if that is wanted.
     pub(crate) fn or_quick(self) -> Self {
         if !self.quick {
             return self;

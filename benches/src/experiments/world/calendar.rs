@@ -7,75 +7,68 @@ use polymeter_proto::period::Period;
 
 use super::arguments::{Arguments, Extra};
 
-/// The job id of the first past job; the others follow in the order of their begin.
+/// Job id of the first past job; the others follow in the order of their begin.
 pub(crate) const FIRST_JOB: u64 = 1_000_000;
 
-/// The job id of the big job.
 pub(crate) const BIG_JOB: u64 = 9_000_001;
 
-/// The job id of the medium job.
 pub(crate) const MEDIUM_JOB: u64 = 9_000_002;
 
-/// The job id of the job on many nodes.
+/// A job on many nodes.
 pub(crate) const WIDE_JOB: u64 = 9_000_003;
 
-/// The job id of the job with many steps.
+/// A job with many steps.
 pub(crate) const STEPS_JOB: u64 = 9_000_004;
 
-/// The job id of the short job.
 pub(crate) const SHORT_JOB: u64 = 9_000_005;
 
-/// The number of steps that begin in one frame.
+/// Steps that begin in one frame.
 pub(crate) const STEPS_PER_FRAME: u32 = 100;
 
-/// The job id of the first job that measures registration.
+/// Job id of the first job that measures registration.
 pub(crate) const FIRST_REGISTERED: u64 = 10_000_000;
 
-/// The number of series of the big and the medium job on each node.
+/// Series of the big and the medium job on each node.
 pub(crate) const LARGE_SERIES: usize = 50;
 
-/// The maximum number of samples in a frame of a past job: a minute of one that samples every second. A batch
-/// has no room for much more than ten times as many.
+/// Maximum number of samples in a frame of a past job: a minute of one that samples every second. A batch has
+/// no room for much more than ten times as many.
 const SAMPLES_PER_FRAME: u32 = 3_600;
 
-/// The number of users.
 const USERS: u64 = 40;
 
-/// The seed of the begins and owners of the jobs.
+/// Seed of the begins and owners of the jobs.
 const SEED: u64 = 16;
 
-/// A day, in microseconds.
 pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
 
 /// A job of the history.
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
     pub(crate) id: u64,
-    /// The number of its owner.
+    /// Number of its owner.
     pub(crate) owner: u64,
-    /// The positions of its nodes in the fleet.
+    /// Positions of its nodes in the fleet.
     pub(crate) nodes: Range<usize>,
-    /// The time of the first sample, in microseconds since the epoch.
     pub(crate) begin_us: i64,
-    /// The period of its samples.
     pub(crate) period: Period,
-    /// The number of samples of each series.
+    /// Samples of each series.
     pub(crate) samples: u32,
-    /// The number of series on each node.
+    /// Series on each node.
     pub(crate) series: usize,
-    /// The number of samples of each series in a frame.
+    /// Samples of each series in a frame.
     pub(crate) samples_per_frame: u32,
-    /// The number of steps. They begin with successive samples.
+    /// Steps begin with successive samples.
     pub(crate) steps: u32,
 }
 
 impl JobPlan {
-    /// Returns the time of a sample, in microseconds since the epoch.
+    /// Time of a sample, since the epoch.
     pub(crate) fn time_us(&self, sample: u32) -> i64 {
         self.begin_us + i64::from(sample) * period_us(self.period)
     }
 
-    /// Returns the time after the last sample, in microseconds since the epoch.
+    /// Time after the last sample, since the epoch.
     pub(crate) fn end_us(&self) -> i64 {
         self.time_us(self.samples)
     }
@@ -85,20 +78,18 @@ fn period_us(period: Period) -> i64 {
     i64::try_from(period.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Returns the number of nodes of all jobs.
+/// Number of nodes of all jobs.
 pub(crate) fn nodes(arguments: &Arguments) -> usize {
     let count = arguments.nodes + arguments.big_nodes + 1;
     let is_wide = arguments.add.contains(&Extra::Wide);
     usize::try_from(if is_wide { count.max(arguments.wide_nodes) } else { count }).unwrap_or(usize::MAX)
 }
 
-/// Returns the time at which the history begins, in microseconds since the epoch.
 pub(crate) fn begin_us(arguments: &Arguments, now_us: i64) -> i64 {
     now_us - i64::from(arguments.days) * DAY_US
 }
 
-/// Returns all jobs in the order in which they are sent: past jobs by their begin, then the medium and the
-/// big one.
+/// All jobs in the order in which they are sent: past jobs by their begin, then the medium and the big one.
 pub(crate) fn jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     let mut jobs = past_jobs(arguments, now_us);
     let first = usize::try_from(arguments.nodes).unwrap_or(usize::MAX);
@@ -121,7 +112,7 @@ pub(crate) fn jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     jobs
 }
 
-/// Returns the jobs to add: at noon of yesterday, one after the other.
+/// Jobs to add: at noon of yesterday, one after the other.
 pub(crate) fn extras(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     let noon_us = now_us - now_us.rem_euclid(DAY_US) - DAY_US / 2;
     let series = usize::from(arguments.series);
@@ -163,8 +154,7 @@ pub(crate) fn extras(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     arguments.add.iter().map(job).collect()
 }
 
-/// Returns the past jobs by their begin. Each node runs one after the other, at random times within equal
-/// intervals.
+/// Past jobs by their begin. Each node runs one after the other, at random times within equal intervals.
 fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     let mut random = Random::new(SEED);
     let nodes = u64::from(arguments.nodes);
@@ -200,7 +190,7 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     jobs
 }
 
-/// Returns `count` jobs that begin now with one sample each, with the job ids from `first_id` on.
+/// Plans `count` jobs that begin now with one sample each, with the job ids from `first_id` on.
 pub(crate) fn registrations(arguments: &Arguments, first_id: u64, count: u64, now_us: i64) -> Vec<JobPlan> {
     let job = |number: u64| {
         let node = usize::try_from(number % u64::from(arguments.nodes)).unwrap_or(0);

@@ -75,8 +75,8 @@ pub(crate) fn register(store: &Store, arguments: &Arguments, first_id: u64) -> R
     })
 }
 
-/// The configuration of the collector: the jobs are older than the default retention of samples, beyond which
-/// it rejects them.
+/// Configuration of the collector: the jobs are older than the default retention of samples, beyond which it
+/// rejects them.
 pub(crate) const KEEP_A_YEAR: &str = "[retention]\nraw = \"1y\"\n10s = \"1y\"\n";
 
 /// Runs `work` with the endpoint of a collector of the store.

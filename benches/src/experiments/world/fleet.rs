@@ -13,25 +13,25 @@ use super::calendar::JobPlan;
 use super::node::{JobRun, Node};
 use super::template::Template;
 
-/// The number of agents that share a connection: as many sessions as a collector keeps for one.
+/// Agents that share a connection: as many sessions as a collector keeps for one.
 const NODES_PER_SOCKET: usize = 8;
 
-/// The number of frames of one agent that wait for their acknowledgement before the next ones are made.
+/// Frames of one agent that wait for their acknowledgement before the next ones are made.
 const IN_FLIGHT: usize = 64;
 
-/// The timeout of one poll, in milliseconds.
+/// Limit for one poll.
 const POLL_MS: i64 = 20;
 
-/// The time without an acknowledgement after which all agents send their frames again, in nanoseconds.
+/// Without an acknowledgement for this time, all agents send their frames again.
 const AGAIN_NS: u64 = 10 * SECOND_NS;
 
-/// The time without an acknowledgement after which the experiment fails, in nanoseconds.
+/// Without an acknowledgement for this time, the experiment fails.
 const PATIENCE_NS: u64 = 600 * SECOND_NS;
 
-/// The interval of the progress lines, in nanoseconds.
+/// Interval of the progress lines.
 const PROGRESS_NS: u64 = 10 * SECOND_NS;
 
-/// The low bits of a session id: the position of its agent.
+/// Low bits of a session id: the position of its agent.
 const POSITION_BITS: u32 = 16;
 
 /// All agents of the history.
@@ -40,7 +40,7 @@ pub(crate) struct Fleet<'a> {
     encoder: Encoder,
     nodes: Vec<Node>,
     sockets: Vec<zmq::Socket>,
-    /// The monotonic time of the last acknowledgement, or of the last repetition.
+    /// Monotonic time of the last acknowledgement, or of the last repetition.
     heard_ns: u64,
     sent_again_ns: u64,
 }
@@ -72,7 +72,6 @@ impl<'a> Fleet<'a> {
         Ok(Self { template, encoder, nodes, sockets, heard_ns: now_ns, sent_again_ns: now_ns })
     }
 
-    /// Returns the number of samples in all frames.
     pub(crate) fn samples(&self) -> u64 {
         self.nodes.iter().map(Node::samples).sum()
     }
@@ -114,7 +113,6 @@ impl<'a> Fleet<'a> {
         self.settle()
     }
 
-    /// Stops all agents.
     pub(crate) fn stop(&mut self, at_us: i64) -> Result<(), Box<dyn Error>> {
         for position in 0..self.nodes.len() {
             let node = self.nodes.get_mut(position).ok_or("there is no such node")?;

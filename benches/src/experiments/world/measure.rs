@@ -13,13 +13,13 @@ use super::reads::{self, Runs, User};
 use super::sizes::Sizes;
 use super::{remote, scale};
 
-/// The maximum number of runs of the measurement of registration.
+/// Maximum number of runs of the measurement of registration.
 const REGISTRATION_RUNS: u16 = 3;
 
-/// The metric of the queries for a single series.
+/// Metric of the queries for a single series.
 const METRIC: &str = "memory.anon";
 
-/// Returns true if the store contains a history.
+/// True if the store contains a history.
 pub(crate) fn is_filled(store: &Store) -> bool {
     // A store without tables is empty.
     store.ask("SELECT count(*) FROM job").is_ok_and(|jobs| jobs != "0")
@@ -52,9 +52,8 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
 
 type Measure<'a> = &'a dyn Fn() -> Result<Runs, Box<dyn Error>>;
 
-/// The results of the measurements.
 struct Results<'a> {
-    /// The part of the names of the wanted measurements; none if all are wanted.
+    /// Part of the names of the wanted measurements; none if all are wanted.
     only: Option<&'a str>,
 }
 
@@ -82,13 +81,13 @@ impl Results<'_> {
     }
 }
 
-/// Returns the number of jobs with ids in a range.
+/// Counts the jobs with ids in a range.
 fn jobs_between(store: &Store, first: u64, last: u64) -> Result<u64, Box<dyn Error>> {
     let sql = format!("SELECT count(*) FROM job WHERE CAST(job_id AS bigint) BETWEEN {first} AND {last}");
     Ok(store.ask(&sql)?.parse()?)
 }
 
-/// Returns the id of a past job in the second half of the history, all of whose samples were taken.
+/// Id of a past job in the second half of the history, all of whose samples were taken.
 const fn past_job(past: u64) -> u64 {
     let id = FIRST_JOB + past * 2 / 3;
     if id.is_multiple_of(50) { id + 1 } else { id }
@@ -120,7 +119,7 @@ fn reports(
     results.add_duration(&what, || reads::command(&bundle, User::Own, arguments.runs, remove))
 }
 
-/// The number of values that are read to measure the memory of the collector.
+/// Values that are read to measure the memory of the collector.
 const STREAMED_VALUES: u64 = 10_000_000;
 
 fn through_the_collector(
@@ -164,7 +163,7 @@ fn queries(
     results.add_duration(&what, || run(&series_of_a_day(store)?, hours * 3_600))
 }
 
-/// Returns the query for one series of the big job.
+/// Query for one series of the big job.
 fn series_of_a_day(store: &Store) -> Result<String, Box<dyn Error>> {
     let (sqlite, postgres) = ("started / 1000", "CAST(extract(epoch FROM started) * 1000000 AS bigint)");
     let started = if store.kind() == Kind::Sqlite { sqlite } else { postgres };

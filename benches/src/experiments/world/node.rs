@@ -26,7 +26,7 @@ const MARKED: u64 = 10;
 /// One in so many jobs had a lease.
 const LEASED: u64 = 20;
 
-/// The user id of the first owner.
+/// User id of the first owner.
 pub(crate) const FIRST_UID: u32 = 20_000;
 
 const LEASED_PERIOD: polymeter_proto::period::Period = polymeter_proto::period::Period::TEN_MILLISECONDS;
@@ -39,7 +39,7 @@ pub(crate) struct Node {
     outbox: Outbox,
     announced: Announced,
     own: Arc<Shape>,
-    /// The tally of the node's own samples.
+    /// Tally of the node's own samples.
     tally: Tally,
     next_series: u32,
     next_shape: u32,
@@ -74,17 +74,16 @@ impl Node {
         })
     }
 
-    /// Returns the frames that are not acknowledged.
     pub(crate) const fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// Returns the number of samples in all frames.
+    /// Samples in all frames.
     pub(crate) const fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Returns the messages to send in response to an answer of the collector.
+    /// Messages to send in response to an answer of the collector.
     pub(crate) fn hear(&mut self, answer: &ToAgent) -> Result<Vec<Vec<u8>>, String> {
         let (announced, descriptor) = (&self.announced, &self.descriptor);
         let messages = self.outbox.hear(self.session, answer, || announced.all(descriptor))?;
@@ -96,7 +95,7 @@ impl Node {
         Ok(messages)
     }
 
-    /// Returns the last frame of the session: the agent stops.
+    /// Last frame of the session: the agent stops.
     pub(crate) fn stop(&mut self, encoder: &mut Encoder, at_us: i64) -> Result<&[u8], &'static str> {
         let mut dictionary = self.introduction();
         self.announced.announce(&self.own, &mut dictionary);
@@ -105,7 +104,7 @@ impl Node {
         self.outbox.push(self.session, encoder, &Batch::default(), extras)
     }
 
-    /// Returns the session's own entry if it was not announced yet.
+    /// The session's own entry, if it was not announced yet.
     fn introduction(&self) -> Vec<Entry> {
         let is_first = self.outbox.sequence() == 0;
         is_first.then(|| Entry::Session(self.descriptor.clone())).into_iter().collect()
@@ -132,9 +131,9 @@ pub(crate) struct JobRun<'a> {
     job: Arc<Job>,
     shapes: Vec<Arc<Shape>>,
     tallies: Vec<Tally>,
-    /// The number of the next sample.
+    /// Number of the next sample.
     next: u32,
-    /// The number of the next step, and the tally of all of them.
+    /// Number of the next step, and the tally of all of them.
     next_step: u32,
     steps: Tally,
 }
@@ -175,12 +174,12 @@ impl<'a> JobRun<'a> {
         })
     }
 
-    /// Returns true if all samples were sent.
+    /// True if all samples were sent.
     pub(crate) const fn is_over(&self) -> bool {
         self.next >= self.plan.samples
     }
 
-    /// Returns the next frame about the job.
+    /// Makes the next frame about the job.
     pub(crate) fn next_frame<'b>(
         &mut self,
         node: &'b mut Node,

@@ -11,18 +11,18 @@ use polymeter_benches::clock::{now_ns, sleep_until};
 use polymeter_benches::store::Store;
 use polymeter_benches::table::to_f64;
 
-/// The interval at which the memory of a command is read, in nanoseconds.
+/// Interval at which the memory of a command is read.
 const LOOK_NS: u64 = 1_000_000;
 
-/// The duration of a run, in seconds, beyond which it is not repeated.
+/// A run that takes longer is not repeated.
 const LONG_S: f64 = 10.0;
 
-/// The runs of one read.
+/// Runs of one read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Runs {
-    /// The duration of each run, in seconds.
+    /// Duration of each run.
     pub(crate) seconds: Vec<f64>,
-    /// The maximum memory of the process in all runs, in KiB; 0 if it was not measured.
+    /// Maximum memory of the process in all runs; 0 if it was not measured.
     pub(crate) peak_kib: u64,
 }
 
@@ -32,12 +32,12 @@ impl Runs {
         self.peak_kib = self.peak_kib.max(peak_kib);
     }
 
-    /// Returns true if there are `runs` runs, or the last one took long.
+    /// True if there are `runs` runs, or the last one took long.
     fn is_complete(&self, runs: u16) -> bool {
         self.seconds.len() >= usize::from(runs) || self.seconds.last().is_some_and(|last| *last > LONG_S)
     }
 
-    /// Returns the runs with the items per second in place of the seconds.
+    /// Replaces the seconds by the items per second.
     pub(crate) fn rates(self, items: u64) -> Self {
         let seconds = self.seconds.into_iter().map(|seconds| to_f64(items) / seconds).collect();
         Self { seconds, ..self }
@@ -52,7 +52,7 @@ impl Runs {
     }
 }
 
-/// The user who runs a command.
+/// User who runs a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum User {
     /// The user of this process.
@@ -109,7 +109,7 @@ fn run(arguments: &[&str], user: User, output: &Path) -> Result<(f64, u64), Box<
     Ok((seconds, peak_kib))
 }
 
-/// Returns the maximum of the resident memory of a process up to now, in KiB; 0 if it has exited.
+/// Maximum of the resident memory of a process up to now, in KiB; 0 if it has exited.
 fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -19,16 +19,15 @@ use polymeter_store::reader::{Read, Reader, SeriesScope};
 use super::reads::Runs;
 use super::scale::Serving;
 
-/// The values of one job, read both ways.
+/// Values of one job, read both ways.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// The number of values.
     pub(crate) count: u64,
     /// Directly from the store.
     pub(crate) direct: Runs,
     /// Through the collector.
     pub(crate) through: Runs,
-    /// The growth of the collector's resident memory during a run, in MiB.
+    /// Growth of the collector's resident memory during a run.
     pub(crate) growth_mib: Runs,
 }
 
@@ -74,7 +73,6 @@ fn read(reader: &mut dyn Read, job: &str, limit: u64) -> Result<u64, Box<dyn Err
     }
 }
 
-/// The end of a read.
 enum Ended {
     Enough,
     Failed(StoreError),
@@ -86,14 +84,14 @@ impl From<StoreError> for Ended {
     }
 }
 
-/// Returns the resident memory of a process, in KiB, and lets its maximum begin anew.
+/// Resident memory of a process, whose maximum begins anew.
 fn resident_kib(pid: u32) -> Result<u64, Box<dyn Error>> {
     // proc(5): resets the maximum of the resident memory.
     fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
     status_kib(pid, "VmRSS:")
 }
 
-/// Returns the maximum of the resident memory of a process, in KiB.
+/// Maximum of the resident memory of a process.
 fn peak_kib(pid: u32) -> Result<u64, Box<dyn Error>> {
     status_kib(pid, "VmHWM:")
 }

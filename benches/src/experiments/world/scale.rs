@@ -14,7 +14,7 @@ use super::fill::KEEP_A_YEAR;
 use super::node::FIRST_UID;
 use super::reads::{self, Runs, User};
 
-/// The large jobs, with the names of their measurements. All of them belong to the same user.
+/// Large jobs, with the names of their measurements. All of them belong to the same user.
 const JOBS: [(u64, &str); 5] = [
     (BIG_JOB, "the job of 24 h"),
     (MEDIUM_JOB, "the job on one node"),
@@ -23,14 +23,13 @@ const JOBS: [(u64, &str); 5] = [
     (SHORT_JOB, "the job of 50 ms"),
 ];
 
-/// The number of the user who owns these jobs.
+/// Number of the user who owns these jobs.
 const OWNER: u32 = 1;
 
-/// The parts of a report that are measured.
+/// Parts of a report that are measured.
 const PARTS: [&[&str]; 6] =
     [&[], &["--show", "nodes"], &["--show", "steps"], &["--show", "series"], &["--show", "all"], &["--json"]];
 
-/// The formats of an export.
 const FORMATS: [&str; 3] = ["parquet", "csv", "jsonl"];
 
 /// A collector that serves a store to users.
@@ -49,7 +48,6 @@ impl Serving {
         Ok(Self { collector, scratch })
     }
 
-    /// Returns the address of its socket.
     pub(crate) fn socket(&self) -> String {
         self.scratch.path().join("control.sock").display().to_string()
     }

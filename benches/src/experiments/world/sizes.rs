@@ -5,33 +5,32 @@ use std::error::Error;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say, to_f64};
 
-/// The tables and indexes of PostgreSQL without those of samples and rollups, each with its size and number
-/// of rows.
+/// Tables and indexes of PostgreSQL without those of samples and rollups, each with its size and number of
+/// rows.
 const TABLES: &str = "
     SELECT relname || '|' || pg_total_relation_size(oid) || '|' || greatest(reltuples, 0)::int8 FROM pg_class
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND NOT relispartition
         AND relname NOT LIKE 'samples%' AND relname NOT IN ('rollup_10s', 'rollup_1min', 'rollup_1h') AND pg_total_relation_size(oid) > 0
     ORDER BY pg_total_relation_size(oid) DESC";
 
-/// The tables of SQLite with their indexes, each with its size and number of rows, which is not known.
+/// Tables of SQLite with their indexes, each with its size and number of rows, which is not known.
 const SQLITE_TABLES: &str = "
     SELECT s.tbl_name || '|' || sum(d.pgsize) || '|0' FROM dbstat AS d JOIN sqlite_schema AS s ON s.name = d.name
     WHERE d.aggregate = true AND s.tbl_name NOT LIKE 'samples%' AND s.tbl_name NOT IN ('rollup_10s', 'rollup_1min', 'rollup_1h')
     GROUP BY s.tbl_name ORDER BY sum(d.pgsize) DESC";
 
-/// The bytes of the samples with their indexes in SQLite.
+/// Bytes of the samples with their indexes in SQLite.
 const SQLITE_SAMPLES: &str = "
     SELECT sum(d.pgsize) FROM dbstat AS d JOIN sqlite_schema AS s ON s.name = d.name
     WHERE d.aggregate = true AND s.tbl_name = 'samples'";
 
-/// The sizes of a store.
+/// Sizes of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sizes {
-    /// The number of samples.
     pub(crate) samples: u64,
-    /// The bytes of a sample.
+    /// Bytes of a sample.
     pub(crate) per_sample: f64,
-    /// The bytes of all other tables for each job and node.
+    /// Bytes of all other tables for each job and node.
     pub(crate) per_job_node: f64,
 }
 

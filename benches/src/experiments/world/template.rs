@@ -15,12 +15,12 @@ use polymeter_proto::series::{
     Identifier, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId,
 };
 
-/// The distance in the recording, in ticks of a millisecond, between two samples: about a second, and prime,
-/// so that the values do not repeat after ten samples.
+/// Distance in the recording, in ticks of a millisecond, between two samples: about a second, and prime, so
+/// that the values do not repeat after ten samples.
 const STRIDE: usize = 1_009;
 
-/// The series that are added to those of the recording: source, metric, label `device`, the recorded metric
-/// whose values it has, and the factor.
+/// Series that are added to those of the recording: source, metric, label `device`, the recorded metric whose
+/// values it has, and the factor.
 const ADDED: [(&str, &str, Option<&str>, &str, u64); 10] = [
     ("io.stat", "io.read.bytes", Some("8:0"), "memory.pgpgin", 4_096),
     ("io.stat", "io.read.bytes", Some("259:0"), "memory.pgmajfault", 65_536),
@@ -34,7 +34,7 @@ const ADDED: [(&str, &str, Option<&str>, &str, u64); 10] = [
     ("memory.peak", "memory.peak", None, "memory.active_anon", 2),
 ];
 
-/// The node's own series: metric, the recorded metric whose values it has, and the factor.
+/// Series of the node: metric, the recorded metric whose values it has, and the factor.
 const OF_NODE: [(&str, &str, u64); 4] = [
     ("node.cpu.user", "cpu.user", 16),
     ("node.cpu.system", "cpu.system", 16),
@@ -42,11 +42,11 @@ const OF_NODE: [(&str, &str, u64); 4] = [
     ("node.memory.available", "memory.anon", 64),
 ];
 
-/// The source of the series of a step, and their metrics.
+/// Source of the series of a step, and their metrics.
 pub(crate) const STEP_SOURCE: &str = "steps";
 const OF_STEP: [&str; 3] = ["cpu.usage", "cpu.user", "memory.anon"];
 
-/// The recorded values of one metric.
+/// Recorded values of one metric.
 #[derive(Debug)]
 struct Trace {
     metric: MetricName,
@@ -54,13 +54,13 @@ struct Trace {
 }
 
 impl Trace {
-    /// Returns the value of a gauge at a position; the recording is repeated.
+    /// Value of a gauge at a position; the recording is repeated.
     fn gauge(&self, position: usize) -> u64 {
         let position = position % self.values.len().max(1);
         self.values.get(position).copied().unwrap_or_default()
     }
 
-    /// Returns the increase of a counter from the first tick to a position.
+    /// Increase of a counter from the first tick to a position.
     fn increase(&self, position: usize) -> u64 {
         let laps = position / self.values.len().max(1);
         let first = self.values.first().copied().unwrap_or_default();
@@ -78,14 +78,14 @@ struct TemplateColumn {
     factor: u64,
 }
 
-/// The series that are sampled together.
+/// Series that are sampled together.
 #[derive(Debug)]
 struct TemplateShape {
     source: Identifier,
     columns: Vec<TemplateColumn>,
 }
 
-/// The series of every job, those of every node, and their values.
+/// Series of every job, those of every node, and their values.
 #[derive(Debug)]
 pub(crate) struct Template {
     traces: Vec<Trace>,
@@ -93,12 +93,12 @@ pub(crate) struct Template {
     of_node: TemplateShape,
 }
 
-/// The part of the recording that a job repeats.
+/// Part of the recording that a job repeats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Excerpt {
-    /// The number of the tick at which it starts.
+    /// Number of the tick at which it starts.
     start: usize,
-    /// The factor of counters: the period in seconds.
+    /// Factor of counters: the period in seconds.
     scale: u64,
 }
 
@@ -150,7 +150,7 @@ impl Template {
         Ok(Self { traces, of_job, of_node })
     }
 
-    /// Returns the shapes of a job with this number of series. `series` and `shape` are the first free ids.
+    /// Shapes of a job with this number of series. `series` and `shape` are the first free ids.
     pub(crate) fn job_shapes(
         &self,
         count: usize,
@@ -174,7 +174,7 @@ impl Template {
         shapes
     }
 
-    /// Returns the shape of a step of a job.
+    /// Shape of a step of a job.
     pub(crate) fn step_shape(
         &self,
         job: &Arc<Job>,
@@ -190,7 +190,7 @@ impl Template {
         Ok(Arc::new(Shape { id: ShapeId(shape), job: Some(Arc::clone(job)), source, period, columns }))
     }
 
-    /// Returns the values of a step in sample number `sample`.
+    /// Values of a step in sample number `sample`.
     pub(crate) fn step_values(&self, excerpt: Excerpt, sample: u32) -> impl Iterator<Item = Option<u64>> {
         self.step_columns().map(move |column| Some(self.value(column, excerpt, sample)))
     }
@@ -206,14 +206,14 @@ impl Template {
         Arc::new(Shape { id: ShapeId(shape), job: None, source, period: Period::HOUR, columns })
     }
 
-    /// Returns the excerpt for the job with this number.
+    /// Excerpt for the job with this number.
     pub(crate) fn excerpt(&self, number: u64, period: Period) -> Excerpt {
         let ticks = self.traces.first().map_or(1, |trace| trace.values.len().max(1));
         let start = usize::try_from(number.wrapping_mul(7_919) % ticks as u64).unwrap_or(0);
         Excerpt { start, scale: (period.as_micros() / 1_000_000).max(1) }
     }
 
-    /// Returns the values of one shape of a job in sample number `sample`.
+    /// Values of one shape of a job in sample number `sample`.
     pub(crate) fn values(
         &self,
         shape: usize,
@@ -224,7 +224,7 @@ impl Template {
         columns.iter().map(move |column| Some(self.value(column, excerpt, sample)))
     }
 
-    /// Returns the values of a node in second `second` of its session.
+    /// Values of a node in second `second` of its session.
     pub(crate) fn node_values(&self, second: u32) -> impl Iterator<Item = Option<u64>> {
         let excerpt = Excerpt { start: 0, scale: 1 };
         self.of_node.columns.iter().map(move |column| Some(self.value(column, excerpt, second)))
@@ -247,19 +247,19 @@ impl TemplateColumn {
     }
 }
 
-/// Returns the names of the metrics of `shapes`, without duplicates.
+/// Names of the metrics of `shapes`, without duplicates.
 pub(crate) fn metric_names(shapes: &[Arc<Shape>]) -> BTreeSet<&MetricName> {
     shapes.iter().flat_map(|shape| &shape.columns).map(|column| &column.metric.1.name).collect()
 }
 
-/// The ids of the metrics that are not in the recording.
+/// Ids of the metrics that are not in the recording.
 struct Metrics {
     names: Vec<&'static str>,
     next: u32,
 }
 
 impl Metrics {
-    /// Returns a column of a metric of the catalogue that has the values of a recorded one.
+    /// Makes a column of a metric of the catalogue that has the values of a recorded one.
     fn column(
         &mut self,
         metric: &'static str,
