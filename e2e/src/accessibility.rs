@@ -30,7 +30,6 @@ const NAMED: [&str; 14] = [
 pub struct Tree(Vec<Value>);
 
 impl Tree {
-    /// Reads the tree of the open page.
     pub fn of(browser: &mut Browser) -> Self {
         let mut answer = browser.call("Accessibility.getFullAXTree", json!({}));
         let nodes = answer["nodes"].take();

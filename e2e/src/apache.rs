@@ -40,7 +40,6 @@ fn program() -> PathBuf {
     servers::root().join("usr/sbin/apache2")
 }
 
-/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(program()).arg("-v").env("LD_LIBRARY_PATH", servers::libraries()).output();
     let is_there = version.is_ok_and(|output| output.status.success());

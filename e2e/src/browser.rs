@@ -25,7 +25,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// How many messages may wait.
 const MESSAGES: usize = 10_000;
 
-/// Reason why there is no browser.
 pub fn missing() -> Option<String> {
     let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
     match found {
@@ -134,7 +133,6 @@ impl Browser {
             .unwrap_or_else(|error| panic!("the browser does not answer {waiting_for}: {error}"))
     }
 
-    /// Waits for an event and returns its parameters.
     pub fn wait_for(&mut self, event: &str) -> Value {
         loop {
             if let Some(position) = self.events.iter().position(|known| known["method"] == event) {
@@ -196,7 +194,6 @@ impl Browser {
         STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
-    /// Moves the mouse, or presses or releases its button, at a point.
     pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), clicks: u32) {
         let buttons = u32::from(kind != "mouseReleased" && clicks > 0);
         let event =
@@ -210,7 +207,6 @@ impl Browser {
         }
     }
 
-    /// Moves the focus to the next element.
     pub fn tab(&mut self) {
         for kind in ["rawKeyDown", "keyUp"] {
             let event = json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
@@ -218,7 +214,6 @@ impl Browser {
         }
     }
 
-    /// Presses the Enter key, which operates the element with the focus.
     pub fn enter(&mut self) {
         for kind in ["keyDown", "keyUp"] {
             let event = json!({"type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"});
@@ -226,7 +221,6 @@ impl Browser {
         }
     }
 
-    /// Presses the Enter key on a link and waits until its page is loaded.
     pub fn enter_link(&mut self) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
         self.enter();

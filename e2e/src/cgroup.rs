@@ -8,7 +8,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{pause, unique, wait_until};
 
-/// Version 1 controllers in which tests create jobs.
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
 
 /// Stands for version 2 in place of a controller's name.
@@ -74,7 +73,6 @@ impl TestCgroups {
         self.job_in(id, &self.directories)
     }
 
-    /// Creates a job with a cgroup in one hierarchy only.
     pub fn job_under(&self, id: &str, controller: &str) -> Job {
         self.job_in(id, &[root(controller).unwrap().join(&self.name)])
     }

@@ -138,12 +138,10 @@ pub fn collector_within(
 pub struct Plan<'a> {
     /// An endpoint, or several in brackets.
     pub collector: &'a str,
-    /// Patterns of job cgroups.
     pub jobs: &'a [String],
     pub baseline: &'a [(&'a str, &'a str)],
 }
 
-/// An agent, its control socket and its configuration file.
 pub struct Agent {
     pub daemon: Daemon,
     pub socket: PathBuf,
@@ -179,7 +177,6 @@ impl Agent {
         agent
     }
 
-    /// Sends one request and returns the answer.
     pub fn ask(&self, request: &Value) -> Value {
         ask(&self.socket, &format!("{request}\n"))
     }
@@ -203,7 +200,6 @@ impl Agent {
             .collect()
     }
 
-    /// Ids of the tracked jobs.
     pub fn jobs(&self) -> Vec<String> {
         let status = self.status();
         let subjects = status["subjects"].as_array().unwrap();

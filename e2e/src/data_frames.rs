@@ -8,7 +8,6 @@ pub fn python() -> PathBuf {
     std::env::var_os("POLYMETER_FRAMES_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let import = Command::new(python()).args(["-c", "import pandas, pyarrow, polars, duckdb"]).output();
     let is_there = import.is_ok_and(|output| output.status.success());

@@ -51,7 +51,6 @@ impl TestEnvironment {
         self.server.as_mut().unwrap()
     }
 
-    /// Executes statements at the PostgreSQL server and returns the values.
     pub fn query(&self, sql: &str) -> String {
         self.server.as_ref().unwrap().query(sql)
     }
@@ -60,7 +59,6 @@ impl TestEnvironment {
         Reader::open(&self.store().parse().unwrap()).unwrap()
     }
 
-    /// Endpoint of the collector for agents on this machine.
     pub fn endpoint(&self) -> String {
         format!("ipc://{}", self.path("collector").display())
     }

@@ -15,10 +15,8 @@ use crate::daemons::{Agent, Daemon, Plan, collector, configure};
 use crate::workload::Sleeper;
 use crate::{Need, TestEnvironment, install, program, stored, wait_until};
 
-/// Features of the machine that a fixture needs.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 pub const OWNER: u32 = 64_001;
-/// A user who does not own the job.
 pub const OTHER_USER: u32 = 64_002;
 
 /// An agent that tracks a job of the owner, and the command in a directory where ordinary users can run it.
@@ -56,7 +54,6 @@ impl Fixture {
         Self { env, collector, agent, command, _cgroups: cgroups, job, _sleeper: sleeper }
     }
 
-    /// Builds the command as a user would call it.
     pub fn typed(&self, uid: u32, verb: &str, more: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -76,7 +73,6 @@ impl Fixture {
         self.typed(uid, verb, more).output().unwrap()
     }
 
-    /// Calls the command as a user from within the job.
     pub fn user_in_job(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
         let typed = self.typed(uid, verb, more);
         let mut shell = Command::new("sh");
@@ -181,7 +177,6 @@ impl DiscoveredJob {
         series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
     }
 
-    /// Stored changes of a metric's period.
     pub fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };

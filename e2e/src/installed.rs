@@ -17,7 +17,6 @@ use crate::daemons::Daemon;
 use crate::namespaces::Namespaces;
 use crate::{TestEnvironment, program, wait_until};
 
-/// User of the services on the machine.
 pub const SERVICE_UID: u32 = 64_010;
 
 /// Mounts the private directories. The first argument is the directory of the units.
@@ -76,7 +75,6 @@ impl InstalledMachine {
         self.within(&command).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs `polymeter` as a user that owns nothing.
     pub fn polymeter_as_nobody(&self, arguments: &[&str]) -> Output {
         let mut command = as_user("65534", "");
         command.arg(program("polymeter").get_program()).args(arguments);
@@ -120,7 +118,6 @@ impl InstalledMachine {
         });
     }
 
-    /// Waits until the agent's connection to the collector has a state.
     pub fn wait_until_connected(&self, wanted: bool) {
         wait_until("the agent knows the state of its connection", || {
             let output = self.polymeter(&["status", "--json"]);
@@ -147,7 +144,6 @@ pub fn serious(report: &Value) -> Vec<String> {
     found
 }
 
-/// Builds a command that runs another one as a user with ambient capabilities.
 fn as_user(user: &str, capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", user, "--clear-groups"]);

@@ -16,7 +16,6 @@ pub struct Munged {
     directory: TempDir,
 }
 
-/// Reason why this machine cannot run munged.
 pub fn missing() -> Option<String> {
     let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     ["munged", "munge", "unmunge"]
@@ -58,7 +57,6 @@ impl Munged {
         self.directory.path().join("socket")
     }
 
-    /// Returns a credential of root for `payload`.
     pub fn munge(&self, options: &[&str], payload: &str) -> Option<String> {
         let mut child = Command::new("munge")
             .arg("--socket")

@@ -8,7 +8,6 @@ use crate::{
     apache, browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm,
 };
 
-/// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     Root,
@@ -55,6 +54,7 @@ impl Need {
         }
     }
 
+    /// Returns the reason why this machine lacks it.
     fn missing(self) -> Option<String> {
         let root = rustix::process::geteuid().is_root();
         match self {

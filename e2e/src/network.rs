@@ -11,9 +11,7 @@ const FAR: &str = "10.0.0.2";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// Namespace on this side of the link.
     Near,
-    /// Namespace on the other side.
     Far,
 }
 

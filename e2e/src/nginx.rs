@@ -9,7 +9,6 @@ use std::process::Command;
 use crate::daemons::Daemon;
 use crate::{TestEnvironment, wait_until};
 
-/// Documents with one configuration each.
 const DOCUMENTS: [&str; 2] =
     [include_str!("../../docs/how-to/api.md"), include_str!("../../docs/how-to/sign-in.md")];
 
@@ -26,7 +25,6 @@ fn nginx() -> PathBuf {
     std::env::var_os("POLYMETER_NGINX").map_or_else(|| PathBuf::from("nginx"), PathBuf::from)
 }
 
-/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(nginx()).arg("-v").output();
     let is_there = version.is_ok_and(|output| output.status.success());

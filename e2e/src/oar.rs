@@ -46,7 +46,6 @@ fn script() -> Option<PathBuf> {
     std::env::var_os(SCRIPT).map(PathBuf::from)
 }
 
-/// Reason why this machine cannot run OAR's script.
 pub fn missing() -> Option<String> {
     let Some(script) = script() else { return Some(format!("`make test-oar` runs it: {SCRIPT} is not set")) };
     if !script.is_file() {

@@ -40,7 +40,6 @@ impl ReceiverKind {
     }
 }
 
-/// Reason why the receivers cannot be used.
 pub(crate) fn missing() -> Option<String> {
     [ReceiverKind::Prometheus, ReceiverKind::VictoriaMetrics].into_iter().find_map(|kind| {
         let output = Command::new(kind.path()).arg("--version").output();
@@ -65,7 +64,6 @@ impl Receiver {
         receiver
     }
 
-    /// Starts it after a kill.
     pub fn restart(&mut self, env: &TestEnvironment) {
         let data = env.path("receiver");
         let mut command = Command::new(self.kind.path());
@@ -94,7 +92,6 @@ impl Receiver {
         wait_until("the receiver is ready", || get(self.port, ready).is_some());
     }
 
-    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.daemon.take().unwrap().kill();
     }

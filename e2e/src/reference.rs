@@ -11,7 +11,6 @@ use crate::stored::{Key, Series};
 /// Version 1 writes this value for an unlimited resource.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;
 
-/// A kernel file and the values in it.
 struct File {
     controller: &'static str,
     name: &'static str,

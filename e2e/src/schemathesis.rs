@@ -8,7 +8,6 @@ pub fn schemathesis() -> PathBuf {
     std::env::var_os("POLYMETER_SCHEMATHESIS").map_or_else(|| PathBuf::from("schemathesis"), PathBuf::from)
 }
 
-/// Reason why it cannot be used.
 pub(crate) fn missing() -> Option<String> {
     let version = Command::new(schemathesis()).arg("--version").output();
     let is_there = version.is_ok_and(|output| output.status.success());

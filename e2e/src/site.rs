@@ -74,7 +74,6 @@ impl Proxy {
     }
 }
 
-/// Connects a client with the API and carries bytes both ways.
 fn forward(client: TcpStream, socket: &Path) {
     // The collector may be gone: the client sees the end of its connection.
     let Ok(server) = UnixStream::connect(socket) else { return };

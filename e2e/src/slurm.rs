@@ -25,7 +25,6 @@ const SITE_HIERARCHIES: [&str; 4] = ["cpu", "blkio", "pids", cgroup::V2];
 pub const USER: (u32, u32, &str) = (5, 60, "games");
 pub const OTHER_USER: (u32, u32, &str) = (6, 12, "man");
 
-/// Reason why this machine cannot run the cluster.
 pub fn missing() -> Option<String> {
     let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
@@ -133,7 +132,6 @@ impl Cluster {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Text that the scripts wrote to stderr.
     pub fn scripts_stderr(&self) -> String {
         let stderr = ["prolog.stderr", "epilog.stderr"].map(|name| fs::read_to_string(self.path(name)));
         stderr.into_iter().flatten().collect()
@@ -217,7 +215,6 @@ impl Cluster {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// Builds one of Slurm's commands, to be run as root.
     pub fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(name);
         command.args(arguments).env("SLURM_CONF", self.path("slurm.conf")).current_dir("/");
@@ -233,7 +230,6 @@ impl Cluster {
         self.submit_as(ordinary.then_some((USER.0, USER.1)), arguments, script)
     }
 
-    /// Submits a job as a user with this uid and gid or as root, and returns its id.
     pub fn submit_as(&self, user: Option<(u32, u32)>, arguments: &[&str], script: &str) -> String {
         let mut command = self.command("sbatch", &["--parsable", "-o", "/dev/null"]);
         command.args(arguments).arg("--wrap").arg(script);
@@ -245,7 +241,6 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// One field of Slurm's record of a job.
     pub fn of_job(&self, job: &str, field: &str) -> String {
         let output = self.run("scontrol", &["-o", "show", "job", job]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -253,7 +248,6 @@ impl Cluster {
         words.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned()).unwrap_or_default()
     }
 
-    /// Waits until a job is in one of these states.
     pub fn wait_for(&self, job: &str, states: &[&str]) {
         wait_until(&format!("job {job} is {states:?}"), || {
             let state = self.of_job(job, "JobState");
@@ -274,7 +268,6 @@ impl Cluster {
         pids.into_iter().filter_map(Pid::from_raw).collect()
     }
 
-    /// Pid of a node's agent, if one runs.
     pub fn agent(&self, node: &str) -> Option<Pid> {
         let stream = std::os::unix::net::UnixStream::connect(self.socket(node)).ok()?;
         Some(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)

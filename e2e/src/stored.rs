@@ -23,7 +23,6 @@ pub fn jobs(reader: &mut Reader) -> Vec<JobRow> {
     jobs
 }
 
-/// Finds a stored job by its id.
 pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
     let mut jobs = reader.jobs(&JobFilter { job_id: Some(id.to_owned()), ..JobFilter::default() }).unwrap();
     assert!(jobs.len() < 2, "job {id} is stored twice: {jobs:?}");
@@ -45,7 +44,6 @@ pub fn samples(reader: &mut Reader, of: SeriesScope<'_>) -> BTreeMap<Key, Series
     samples_of(reader, rows)
 }
 
-/// Samples that one of a job's nodes took.
 pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
     let mut rows = reader.series(SeriesScope::Job(job_key)).unwrap();
     rows.retain(|row| row.node == node);

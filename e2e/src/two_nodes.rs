@@ -51,7 +51,6 @@ impl TrackedNode {
         self.in_force_at(None, metric)
     }
 
-    /// Effective period of a metric of the job at a level, its cause, and its end.
     pub fn in_force_at(&self, level: Option<&str>, metric: &str) -> Option<(String, String, Option<i64>)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
         let is_it = |line: &&Value| line["metric"] == metric && line["level"].as_str() == level;
@@ -76,7 +75,6 @@ pub struct TwoNodes {
     pub collector: Daemon,
     _sleepers: [Sleeper; 2],
     _cgroups: TestCgroups,
-    /// Socket of the collector.
     pub socket: PathBuf,
     command: PathBuf,
     pub env: TestEnvironment,
@@ -87,7 +85,6 @@ impl TwoNodes {
         format!("control_socket = \"{}\"\n{more}", env.path("control.sock").display())
     }
 
-    /// Kills the collector with SIGKILL and starts another in its place.
     pub fn crash_collector(&mut self) {
         self.collector.signal(Signal::KILL);
         wait_until("the collector is gone", || !self.collector.runs());
@@ -139,7 +136,6 @@ impl TwoNodes {
         command
     }
 
-    /// Each node's answer, and the exit status.
     pub fn answers(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
         let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -170,7 +166,6 @@ impl TwoNodes {
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
     }
 
-    /// Time of the nodes, in microseconds since the epoch.
     pub fn now_us(&self) -> i64 {
         self.nodes[0].agent.status()["collector"]["now_us"].as_i64().unwrap()
     }

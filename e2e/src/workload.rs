@@ -15,7 +15,6 @@ use crate::wait_until;
 /// Size of a page, in bytes.
 pub const PAGE: usize = 4096;
 
-/// Path of the program whose body is [`main`].
 pub fn program() -> PathBuf {
     crate::program("e2e-workload").get_program().into()
 }
@@ -147,7 +146,6 @@ impl Sleeper {
         Self(Command::new("sleep").arg("600").spawn().unwrap())
     }
 
-    /// Starts a sleeping process of another user.
     pub fn start_as(uid: u32) -> Self {
         Self(Command::new("sleep").arg("600").uid(uid).gid(uid).spawn().unwrap())
     }

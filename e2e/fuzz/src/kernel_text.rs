@@ -6,7 +6,6 @@ use polymeter_agent::sources::Reading;
 use polymeter_agent::sources::layout::{Layout, Wanted};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 
-/// Fields that the catalogue reads, by the form of the file.
 static WANTED: LazyLock<Vec<(Form, Vec<Wanted>)>> = LazyLock::new(|| {
     let mut forms: Vec<(Form, Vec<Wanted>)> = Vec::new();
     for metric in catalogue::all() {

@@ -27,7 +27,6 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), TARGETS.iter().map(test).collect()).exit_code()
 }
 
-/// Shows the input of a failure.
 struct Shown<'a> {
     file: &'a Path,
     mutation: usize,

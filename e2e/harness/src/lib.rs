@@ -47,7 +47,6 @@ pub struct Test {
 }
 
 impl Test {
-    /// Creates a test from a function and its path, as [`tests!`] does.
     #[must_use]
     pub const fn new(name: &'static str, function: fn()) -> Self {
         Self { name, function, exclusive: false }
@@ -72,7 +71,6 @@ macro_rules! tests {
     (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
     (@one $name:ident) => { $crate::Test::new(concat!(module_path!(), "::", stringify!($name)), $name) };
     ($($($word:ident)+),* $(,)?) => {
-        /// Tests of this file.
         pub(crate) const TESTS: &[$crate::Test] = &[$($crate::tests!(@one $($word)+)),*];
     };
 }

@@ -24,7 +24,6 @@ pub fn check(crate_directory: &str, name: &str, text: &str) {
     );
 }
 
-/// A daemon whose texts are compared with the snapshots of its crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Daemon {
     pub program: &'static str,
@@ -41,7 +40,6 @@ impl Daemon {
         command
     }
 
-    /// Runs it until it exits.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Output {
         let output = self.command().args(arguments).output();
@@ -54,7 +52,6 @@ impl Daemon {
         check(self.crate_directory, name, text.unwrap_or_else(|error| panic!("{name} is not text: {error}")));
     }
 
-    /// Compares its help with the snapshot `help`.
     pub fn check_help(&self) {
         let output = self.run(&["--help"]);
         assert_eq!(output.status.code(), Some(0));

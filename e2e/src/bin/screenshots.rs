@@ -63,7 +63,6 @@ const BASELINE: [(&str, &str); 14] = [
     ("agent.*", "5s"),
 ];
 
-/// An agent with its part of a job.
 struct Node {
     agent: Agent,
     job: Job,
@@ -115,7 +114,6 @@ impl Node {
         }
     }
 
-    /// Runs the jobs that end, one after the other.
     fn run_others(&self) {
         for (id, name, memory_mib, state, commands) in ENDED {
             let (job, mut workload) = (self.cgroups.job(id), Workload::start());
@@ -180,7 +178,6 @@ fn open_overview(proxy: &Proxy) -> Browser {
     browser
 }
 
-/// Opens a page and waits for its contents.
 fn open(proxy: &Proxy, page: &str) -> Browser {
     if page.is_empty() {
         return open_overview(proxy);
@@ -207,7 +204,6 @@ fn open(proxy: &Proxy, page: &str) -> Browser {
     browser
 }
 
-/// Takes the pictures in the documents.
 fn take_for_documents(proxy: &Proxy, job: &str, directory: &Path) {
     let picture = |name: &str| directory.join(format!("page-{name}.png"));
     take(&mut open(proxy, ""), (1280, 640), "light", &picture("overview"));

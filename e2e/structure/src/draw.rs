@@ -6,7 +6,6 @@ use std::fmt::Write;
 use crate::Workspace;
 use crate::cycles::{self, Names};
 
-/// Drawings by file name.
 pub type Drawings = BTreeMap<String, String>;
 
 const ROW_PX: usize = 84;

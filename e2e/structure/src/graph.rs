@@ -21,7 +21,6 @@ pub struct Target {
     modules: BTreeMap<ModulePath, Module>,
 }
 
-/// Reads the library and each program of a crate.
 #[must_use]
 pub fn targets(directory: &Path) -> Vec<Target> {
     let source = directory.join("src");
@@ -35,7 +34,6 @@ pub fn targets(directory: &Path) -> Vec<Target> {
 }
 
 impl Target {
-    /// Reads the target whose root file is `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let modules = modules::read(root);
@@ -155,7 +153,6 @@ fn descend(
     Some(Resolved::Here(module.file.clone()))
 }
 
-/// True if a file defines an item of that name.
 fn defines(modules: &BTreeMap<ModulePath, Module>, file: &Path, name: &str) -> bool {
     modules.values().any(|module| module.file == file && module.items.contains(name))
 }

@@ -14,11 +14,9 @@ pub struct Module {
     pub file: PathBuf,
     /// Names that its `use` items bind, and the paths that they stand for.
     pub bindings: BTreeMap<String, Vec<String>>,
-    /// Modules that it imports with a glob.
     pub globs: Vec<Vec<String>>,
     /// Paths that its code uses, without those of `pub use`.
     pub paths: BTreeSet<Vec<String>>,
-    /// Names of the items that it defines.
     pub items: BTreeSet<String>,
 }
 

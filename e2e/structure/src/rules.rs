@@ -19,7 +19,6 @@ pub struct Stages {
     pub stages: &'static [&'static [&'static str]],
 }
 
-/// Paths that some modules must not use.
 #[derive(Debug)]
 pub struct Forbidden {
     /// Files, without `.rs`, and directories.

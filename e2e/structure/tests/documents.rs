@@ -17,7 +17,6 @@ use polymeter_structure::{members, root};
 /// Directories that contain no documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
 
-/// Maximum number of words of the pages that introduce the project.
 const WORDS_MAX: [(&str, usize); 3] =
     [("README.md", 400), ("ARCHITECTURE.md", 1_500), ("CONTRIBUTING.md", 1_200)];
 
@@ -191,7 +190,6 @@ const REPLACED: &[(&str, &str)] = &[
     ("wishes", "sampling request"),
 ];
 
-/// Finds the replaced words in a line of prose.
 fn replaced(line: &str) -> Vec<String> {
     let line = line.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -20,7 +20,6 @@ tests![
     experiment_results_are_sealed_as_a_bundle,
 ];
 
-/// A job that ran under `polymeter run`, and its bundle.
 struct Bundled {
     directory: TempDir,
     job_id: String,
@@ -194,7 +193,6 @@ fn bundle_contains_the_stored_samples() {
     }
 }
 
-/// Checks that the command and the bundle have the call stacks in each format.
 fn assert_stacks(bundled: &Bundled) {
     let flame = |more: &[&str]| {
         let store = bundled.store();

@@ -29,7 +29,6 @@ tests![
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const BASELINE: [(&str, &str); 2] = [("cpu.usage", "200ms"), ("memory.current", "1s")];
 
-/// An agent that tracks a job, and a collector that stores its data.
 struct Fixture {
     agent: Agent,
     collector: Daemon,
@@ -68,7 +67,6 @@ impl Fixture {
         self.agent.wait_until_tracked("x", &["v2/cpu.stat"]);
     }
 
-    /// Asks the agent as a user and group on the control socket.
     fn ask_as(&self, user: (u32, u32), request: &Value) -> Value {
         as_user(user, || self.agent.ask(request))
     }

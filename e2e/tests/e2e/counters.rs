@@ -85,7 +85,6 @@ impl Drop for ExtraCgroup {
     }
 }
 
-/// Starts a shell that enters cgroups and runs `script` there.
 fn shell_in(directories: &[PathBuf], script: &str) -> Child {
     let enter: String = directories
         .iter()

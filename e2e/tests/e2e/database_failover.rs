@@ -78,7 +78,6 @@ impl Fixture {
         self.wait_for_frames(LOST_FRAMES);
     }
 
-    /// Kills the primary and promotes the standby.
     fn fail_over(&mut self) {
         self.env.server().crash();
         assert_eq!(self.standby.query("SELECT pg_promote()"), "t");

@@ -31,7 +31,6 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// No metric of the node: all samples belong to jobs.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
-/// Starts a collector at a TCP port, an agent, and a job that it samples.
 fn start() -> DiscoveredJob {
     require(&NEEDS);
     DiscoveredJob::start(Some("tcp://127.0.0.1:*"), &BASELINE, "v1/memory.stat")
@@ -55,7 +54,6 @@ fn all_rows(env: &TestEnvironment) -> u64 {
     jobs.iter().map(|job| stored::rows(&mut reader, job.job_key)).sum()
 }
 
-/// Waits until the agent has taken more samples.
 fn wait_for_samples(agent: &Agent) {
     let before = agent.count("taken");
     wait_until("more samples are taken", || agent.count("taken") > before + 2000);

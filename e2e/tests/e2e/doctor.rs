@@ -24,7 +24,6 @@ const NEEDS: [Need; 5] = [Need::Root, Need::Mounts, Need::Network, Need::Cgroup1
 /// Capabilities of the packaged unit.
 const CAPABILITIES: &str = "+perfmon,+sys_nice,+sys_ptrace";
 
-/// A machine with a collector and an agent, set up with keys.
 struct Cluster {
     collector: Option<Daemon>,
     agent: Option<Daemon>,

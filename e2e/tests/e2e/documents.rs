@@ -37,7 +37,6 @@ fn must_be_current(page: &str, text: &str) {
     assert_eq!(current, text, "{page} is old: run `make bless`");
 }
 
-/// Adds the help of a command and of its subcommands.
 fn add_help(text: &mut String, name: &str, words: &[&str]) {
     let output = program(name).args(words).arg("--help").env("COLUMNS", "100").output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -48,7 +48,6 @@ impl Node {
         node
     }
 
-    /// Reason why a metric of the job is unavailable.
     fn reason(&self, metric: &str) -> Option<String> {
         let status = self.agent.status();
         let job = status["subjects"].as_array()?.iter().find(|subject| subject["job"] == "7")?;
@@ -76,7 +75,6 @@ impl Node {
         series.and_then(|series| series.points.last()).map_or(0.0, |point| point.1)
     }
 
-    /// Sum of the last stored values of a metric over its series.
     fn sum(&self, metric: &str) -> f64 {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "7") else { return 0.0 };

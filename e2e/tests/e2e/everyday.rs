@@ -28,7 +28,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Output of the command, which must have succeeded.
 fn succeeded(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
@@ -41,7 +40,6 @@ fn error_of(output: &Output, status: i32) -> String {
     text(&output.stderr)
 }
 
-/// Report of the fixture's job.
 fn report(env: &TestEnvironment, more: &[&str]) -> String {
     let store = env.store();
     let arguments = [&["report", "--store", &store, "x"], more].concat();
@@ -192,7 +190,6 @@ fn metrics_lists_availability_and_read_cost() {
     fixture.end();
 }
 
-/// Runs a program with `input` on its standard input.
 fn run_with_input(name: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(name)
         .args(arguments)
@@ -311,7 +308,6 @@ fn bash_completes_commands_metrics_and_periods() {
     assert_eq!(completed_by_bash("polymeter set x=1 --for 3", "polymeter set x = 1 --for 3", "3"), "30min");
 }
 
-/// Writes all manual pages to a directory and returns their names.
 fn pages(directory: &Path) -> Vec<String> {
     succeeded(&program("polymeter").args(["man", "--out"]).arg(directory).output().unwrap());
     let pages = fs::read_dir(directory).unwrap();

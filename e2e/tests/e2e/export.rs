@@ -23,7 +23,6 @@ tests![
     an_import_refuses_other_files_and_known_jobs,
 ];
 
-/// A job that ran under `polymeter run`.
 struct Stored {
     directory: TempDir,
     job_id: String,
@@ -247,7 +246,6 @@ fn data_frame_libraries_read_an_export() {
 const NOT_EXPORTED: [&str; 7] =
     ["findings", "ledger", "measuring", "notes", "plan_changes", "sources", "verdict"];
 
-/// Runs a command and parses its standard output.
 fn json_of(mut command: Command) -> Value {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -22,7 +22,6 @@ fn agent_with_daily_reads(env: &TestEnvironment, endpoint: &str, cgroups: &TestC
     Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &baseline })
 }
 
-/// CPU time of a job in nanoseconds, as the kernel counts it.
 fn cpu_ns(job: &Job) -> f64 {
     fs::read_to_string(job.directory("cpuacct").join("cpuacct.usage")).unwrap().trim().parse().unwrap()
 }

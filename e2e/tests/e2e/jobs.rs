@@ -43,7 +43,6 @@ impl Node {
         Self::with_tables(baseline, "")
     }
 
-    /// Starts a node with additional tables in the agent's configuration.
     fn with_tables(baseline: &[(&str, &str)], tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());

@@ -53,7 +53,6 @@ impl Machine {
         self.agent.ask(&json!({"verb": "set", "job": "1", "plan": {metric: "20ms"}}))
     }
 
-    /// Reason why a metric of the job is unavailable.
     fn reason(&self, metric: &str) -> Option<String> {
         let status = self.agent.status();
         let of_job = status["subjects"].as_array().unwrap().iter().find(|subject| subject["job"] == "1")?;

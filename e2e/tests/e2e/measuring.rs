@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 tests![cost_is_divided_among_the_jobs_as_they_are_sampled];
 
-/// CPU time of a process so far, in seconds.
 fn cpu_s(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -42,7 +42,6 @@ impl Setting {
         (output.status.code(), answer, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Creates a token. Returns it and its id.
     fn create(&self, uid: u32, scope: &str) -> (String, String) {
         let (status, created, stderr) =
             self.command(uid, &["create", "--name", "notebook", "--scope", scope]);

@@ -44,7 +44,6 @@ fn run(env: &TestEnvironment, name: &str, directories: &[PathBuf], arguments: [&
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
 }
 
-/// Pid of the agent that a prologue has started.
 fn agent_of(env: &TestEnvironment) -> Pid {
     let stream = UnixStream::connect(env.path("agent.sock")).unwrap();
     rustix::net::sockopt::socket_peercred(stream).unwrap().pid
@@ -83,7 +82,6 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     collector.terminate();
 }
 
-/// A process of the user in a job whose cgroups OAR's script made.
 struct Running {
     id: &'static str,
     directories: Vec<PathBuf>,
@@ -149,7 +147,6 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     collector.terminate();
 }
 
-/// Output of `oarstat -f -j` for a job.
 const OARSTAT: &str = "#!/bin/sh\ncat <<'END'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
 
 fn server_prologue_requests_as_the_owner() {

@@ -32,7 +32,6 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/oarstat").join(format!("{name}.txt"))
 }
 
-/// A collector whose store has a job with the id 71.
 struct Fixture {
     collector: Daemon,
     socket: String,

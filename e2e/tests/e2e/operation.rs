@@ -30,7 +30,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Output of `polymeter` for the agent of an environment.
 fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
     program("polymeter").args([verb, "--socket"]).arg(env.path("agent.sock")).args(more).output().unwrap()
 }
@@ -76,7 +75,6 @@ fn all_configuration_errors_are_reported_together() {
     assert!(text(&missing.stderr).contains("/nowhere/agent.toml"));
 }
 
-/// Starts a collector, an agent with this baseline, and a job that it samples.
 fn start(baseline: &[(&str, &str)]) -> DiscoveredJob {
     DiscoveredJob::start(None, baseline, "v2/cpu.stat")
 }

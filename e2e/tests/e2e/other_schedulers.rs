@@ -33,7 +33,6 @@ fn run(env: &TestEnvironment, mut command: Command, variables: &[(&str, &str)]) 
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs the hook of PBS for an event.
 fn hook(env: &TestEnvironment, kind: u64, exit_status: Option<i64>) -> String {
     let job = json!({
         "id": "123[4].server", "euser": "nobody", "Job_Name": "solve", "queue": "workq", "Account_Name": "physics",

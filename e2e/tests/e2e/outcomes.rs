@@ -63,7 +63,6 @@ impl Fixture {
         command.env("POLYMETER_COLLECTOR", &self.socket).current_dir("/").output().unwrap()
     }
 
-    /// Creates a job with one process of a user.
     fn job(&self, id: &str, uid: u32) -> (Job, Sleeper) {
         let (job, sleeper) = (self.cgroups.job(id), Sleeper::start_as(uid));
         job.enter(sleeper.pid());

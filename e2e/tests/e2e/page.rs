@@ -21,7 +21,6 @@ tests![
 
 const HOSTILE: &str = "</script><img src=x onerror=\"document.title='hacked'\"><b>&amp; שלום 🦀";
 
-/// A store with one job on several nodes, and its page.
 struct Store {
     directory: tempfile::TempDir,
 }
@@ -63,7 +62,6 @@ impl Store {
         Connection::open(self.path()).unwrap().execute_batch(script).unwrap();
     }
 
-    /// Adds a phase in the middle of the job.
     fn add_phase(&self, name: &str) {
         let connection = Connection::open(self.path()).unwrap();
         for (kind, share) in [("begin", 0.2), ("end", 0.7)] {
@@ -95,7 +93,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Opens a page in a browser and waits for its charts.
 fn opened(page: &Path) -> Browser {
     let mut browser = Browser::start();
     browser.resize(1280, 900);

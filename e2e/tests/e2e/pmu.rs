@@ -53,7 +53,6 @@ struct Machine {
 }
 
 impl Machine {
-    /// Starts a machine with a job that is registered.
     fn start() -> Self {
         Self::with(None)
     }
@@ -129,7 +128,6 @@ impl Machine {
         found.map(|(_, series)| series.points).unwrap_or_default()
     }
 
-    /// Descriptors of perf events that the agent holds open.
     fn perf_descriptors(&self) -> usize {
         let directory = format!("/proc/{}/fd", self.agent.daemon.pid());
         let links = fs::read_dir(directory).unwrap().flatten();
@@ -140,7 +138,6 @@ impl Machine {
             .count()
     }
 
-    /// Ends the job and returns its report.
     fn report(self) -> Value {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
         stored::wait_for_end(&self.env, "1");

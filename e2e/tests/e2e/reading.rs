@@ -22,7 +22,6 @@ tests![
     managers_and_support_staff_read_with_every_command,
 ];
 
-/// A user without a job.
 const STRANGER: u32 = 64_003;
 
 /// A collector whose store has two jobs of the owner and one of the other user.
@@ -37,7 +36,6 @@ struct Fixture {
 const JOBS: [(&str, Option<&str>, u32); 3] =
     [("4009", None, OWNER), ("4010", Some("4009_1"), OWNER), ("5000", None, OTHER_USER)];
 
-/// Gives each job its ids and its owner.
 fn set_owners(env: &TestEnvironment) {
     let database = rusqlite::Connection::open(env.path("store.db")).unwrap();
     let mut select = database.prepare("SELECT job_key FROM job ORDER BY started").unwrap();
@@ -78,7 +76,6 @@ impl Fixture {
         self.user_in_group((uid, uid), collector, arguments)
     }
 
-    /// Output of the command of a process with a user and a group.
     fn user_in_group(&self, (uid, gid): (u32, u32), collector: &str, arguments: &[&str]) -> Output {
         Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
@@ -110,7 +107,6 @@ impl Fixture {
         text(&output.stderr)
     }
 
-    /// Ids of the listed jobs.
     fn listed(&self, uid: u32, arguments: &[&str]) -> Vec<String> {
         let output = self.user(uid, &self.socket, &[&["jobs", "--ended", "--json"], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

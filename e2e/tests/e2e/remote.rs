@@ -20,7 +20,6 @@ tests![
     munge_authenticates_remote_users,
 ];
 
-/// Asks the collector as a user at its socket.
 fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
     as_user((uid, uid), || ask(socket, line))
 }

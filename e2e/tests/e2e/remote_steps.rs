@@ -8,7 +8,6 @@ use serde_json::json;
 
 tests![a_lease_of_steps_reaches_all_nodes];
 
-/// True if the node has a lease of steps with this period.
 fn has_steps_at(node: &TrackedNode, metric: &str, period: &str) -> bool {
     node.in_force_at(Some("step"), metric)
         .is_some_and(|(found, cause, _)| found == period && cause == "lease")

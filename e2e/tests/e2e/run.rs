@@ -29,7 +29,6 @@ tests![
     kept_store_is_private_to_the_user,
 ];
 
-/// Bytes that the workload touches.
 const TOUCHED: usize = 100 << 20;
 
 fn polymeter(arguments: &[&str]) -> Command {
@@ -46,7 +45,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Adds the workload and its commands to a command line.
 fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Command {
     let words = format!("touch {};burn 500;rest 400", TOUCHED / workload::PAGE);
     command.arg("--").arg(executable).arg(words)
@@ -183,7 +181,6 @@ fn report_states_usage_and_overhead() {
     assert!(output.stdout.is_empty());
 }
 
-/// Number at a JSON pointer of a report.
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }

@@ -55,7 +55,6 @@ impl Runner {
         }
     }
 
-    /// Runs a script under `polymeter run` with these options.
     fn run(&self, options: &[&str], script: &str) -> Output {
         let mut command = self.command("polymeter");
         command.arg("run").args(options).args(["--", "sh", "-c", script]).output().unwrap()
@@ -74,7 +73,6 @@ fn printed(output: &Output) -> Value {
     serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
 }
 
-/// Number at a JSON pointer of a report.
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }

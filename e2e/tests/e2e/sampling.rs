@@ -88,7 +88,6 @@ fn values(env: impl Fn() -> TestEnvironment) {
     collector.terminate();
 }
 
-/// Time and value of the newest stored sample of a metric without labels.
 fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
     let mut reader = env.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
@@ -327,7 +326,6 @@ fn sampler_keeps_up_on_busy_cpus() {
     collector.terminate();
 }
 
-/// Checks that the log has no warnings and no errors.
 fn assert_silent(text: &str) {
     let worse = text.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
     assert!(worse.is_none(), "{text}");

@@ -33,7 +33,6 @@ struct Fixture {
     endpoint: String,
 }
 
-/// Keys in an agent's configuration.
 #[derive(Clone, Copy)]
 enum Keys<'a> {
     None,
@@ -75,7 +74,6 @@ impl Fixture {
         daemon
     }
 
-    /// Starts an agent with the node name `node`.
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
         let path = |name: String| self.env.path(&name).display().to_string();
         let mut text = format!(
@@ -100,13 +98,11 @@ impl Fixture {
         self.env.path(&format!("agents.d/{name}.pub"))
     }
 
-    /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
         let samples = stored::samples(&mut self.env.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 
-    /// Waits until the collector has counted `min` refusals of this kind and reason.
     fn wait_for_refusals(&self, collector: &Daemon, of: &str, reason: &str, min: u64) {
         wait_until(&format!("{min} {of} were refused: {reason}"), || refusals(collector, of, reason) >= min);
     }
@@ -116,7 +112,6 @@ impl Fixture {
         wait_until(&format!("more of {node} is stored"), || self.stored(node) > before);
     }
 
-    /// Checks that the logs contain no secret key.
     fn assert_no_secret_key(&self, logs: &[&str]) {
         for name in ["collector", "n1", "n2"] {
             let text = fs::read_to_string(self.env.path(&format!("{name}.key"))).unwrap();
@@ -237,7 +232,6 @@ fn removed_key_is_revoked_for_connected_agents() {
     collector.terminate();
 }
 
-/// How many refusals of this kind and reason the collector has counted.
 fn refusals(collector: &Daemon, of: &str, reason: &str) -> u64 {
     let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
     let page = metrics(collector);

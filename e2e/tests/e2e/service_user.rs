@@ -17,7 +17,6 @@ tests![
 ];
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
-/// Uid of `polymeter` on the simulated machine.
 const SERVICE: u32 = 64_010;
 const OTHER_USER: u32 = 64_011;
 

@@ -23,7 +23,6 @@ tests![
     a_request_outlives_the_collector_that_took_it,
 ];
 
-/// A collector with a socket for users.
 struct Server {
     daemon: Daemon,
     endpoint: String,
@@ -149,7 +148,6 @@ impl Cluster {
     }
 }
 
-/// A request for a period of `cpu.usage`.
 fn set(period: &str) -> Value {
     json!({"verb": "set", "job": "x", "plan": {"cpu.usage": period}, "for": "10min"})
 }

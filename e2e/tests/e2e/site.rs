@@ -50,7 +50,6 @@ fn users_see_their_own_jobs_in_the_browser() {
     a_manager_sees_the_jobs_of_the_account(&site);
 }
 
-/// Texts of the elements that match a selector.
 fn texts(browser: &mut Browser, selector: &str) -> String {
     let text =
         format!("[...document.querySelectorAll('{selector}')].map((one) => one.textContent).join('; ')");

@@ -116,7 +116,6 @@ fn check_words(browser: &mut Browser) {
     assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
 }
 
-/// Checks the modules that compute what the page says.
 fn check_modules(browser: &mut Browser) {
     let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
     let csv = "m.csvOf({ begin_s: 10, is_of_one_node: true, rows: [] }, { shown: { times: [0, 1.5, 9], lines: [[1, 2, 3], [1.5, null, 3], [2, 4, 3]], means: [] } }, [0, 2], false)";

@@ -13,7 +13,6 @@ use serde_json::json;
 pub(crate) const OWNER: (&str, u32) = ("daemon", 1);
 pub(crate) const OTHER: (&str, u32) = ("bin", 2);
 
-/// A user whom the collector knows as an administrator.
 pub(crate) const ADMINISTRATOR: &str = "sys";
 
 /// A user who manages the account `physics`.
@@ -100,7 +99,6 @@ impl Site {
         site
     }
 
-    /// Times of a metric's stored samples of a job.
     pub(crate) fn times_us(&self, id: &str, metric: &str) -> Vec<i64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, id) else { return Vec::new() };
@@ -117,12 +115,10 @@ impl Site {
         self.collector.as_ref().unwrap()
     }
 
-    /// Kills the collector with SIGKILL.
     pub(crate) fn kill_collector(&mut self) {
         self.collector.take().unwrap().kill();
     }
 
-    /// Starts another collector in the place of the one that was killed.
     pub(crate) fn start_collector(&mut self) {
         self.collector = Some(collector_with(&self.env, &self.endpoint, &config(&self.env)).0);
     }

@@ -29,7 +29,6 @@ const STACKS: &str = "
     DELETE FROM stack_sample WHERE process = 43 AND job_key = (SELECT job_key FROM job WHERE job_id = 'other');
     DROP TABLE part;";
 
-/// Figures of a function in the table beside the graph, by the name of the column.
 fn figure(browser: &mut Browser, function: &str, column: &str) -> f64 {
     let script = format!(
         "(() => {{ const heads = [...document.querySelectorAll('.flame-table thead th')].map((head) => head.textContent); \

@@ -42,7 +42,6 @@ fn shown(browser: &mut Browser) -> Value {
     )
 }
 
-/// Opens the page of a running job and waits until it draws live values.
 fn opened(site: &Site) -> Browser {
     let mut browser = site.open_job("x");
     browser.wait_until("document.documentElement.dataset.complete");

@@ -39,7 +39,6 @@ fn follow(browser: &mut Browser, page: &str) {
     ));
 }
 
-/// Zooms and moves with the keys of the charts.
 fn zoom(browser: &mut Browser) {
     tab_to(browser, ".chart .plot");
     browser.key("+");

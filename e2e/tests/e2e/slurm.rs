@@ -28,7 +28,6 @@ const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"
 /// Uses the CPU, and runs long enough to be discovered while many other jobs start on two CPUs.
 const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
 
-/// A cluster, and the collector that its agents send to.
 struct Fixture {
     cluster: Cluster,
     collector: Daemon,
@@ -126,7 +125,6 @@ impl Fixture {
     }
 }
 
-/// Sum of a metric's last values on all nodes.
 fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
     let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
     of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()

@@ -237,7 +237,6 @@ impl Fixture {
         case.minutes.is_some_and(|usual| elapsed_s > minutes(usual * 1.1 + 0.4))
     }
 
-    /// Directives of a report that Slurm does not accept.
     fn unusable_directives(&self, case: &Case, id: &str) -> Vec<String> {
         let report: Value = serde_json::from_slice(&self.report(None, &[id, "--json"]).stdout).unwrap();
         let findings = report["findings"].as_array().unwrap();

@@ -20,7 +20,6 @@ tests![exclusive two_users_follow_their_jobs_in_the_browser];
 const BASELINE: &str =
     "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.current\" = \"1s\"\n\"memory.peak\" = \"1s\"\n";
 
-/// A key that no job has.
 const NO_JOB: i64 = 4_000_000_000;
 
 /// Uses a part of a core until a file exists.
@@ -31,7 +30,6 @@ fn busy_until(released: &Path) -> String {
     )
 }
 
-/// A cluster, and the collector of its agents, with pages.
 struct Fixture {
     cluster: Cluster,
     _collector: Daemon,
@@ -40,7 +38,6 @@ struct Fixture {
     env: TestEnvironment,
 }
 
-/// A user with a job and a browser.
 struct Session {
     user: (u32, u32, &'static str),
     id: String,
@@ -93,7 +90,6 @@ impl Fixture {
         changes.into_iter().find(|change| change.metric == metric && change.new_period_us == Some(period_us))
     }
 
-    /// A token that a user has created with the command.
     fn token(&self, (uid, gid, _): (u32, u32, &str)) -> String {
         let output = Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
@@ -142,7 +138,6 @@ fn assert_listed(fixture: &Fixture, session: &mut Session, table: &str) {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Follows the values of the running job, and changes its sampling.
 fn follow(fixture: &Fixture, session: &mut Session) {
     fixture.open(session, &format!("job?key={}", session.key));
     let browser = &mut session.browser;

@@ -60,7 +60,6 @@ fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     samples
 }
 
-/// The one number that `sql` selects.
 fn number(store: &Path, sql: &str) -> u64 {
     let number: i64 = Connection::open(store).unwrap().query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64

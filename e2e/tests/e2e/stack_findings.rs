@@ -106,7 +106,6 @@ int main(void) {
 }
 "#;
 
-/// Counts in a loop.
 const PYTHON: &str = r"
 import time
 while time.process_time() < 3:
@@ -181,7 +180,6 @@ impl Programs {
         }
     }
 
-    /// Runs a command under the real agent and returns its report.
     fn report(&self, command: &[&str]) -> Value {
         let file = self.0.path().join("report.json");
         let mut run = program("polymeter");
@@ -193,7 +191,6 @@ impl Programs {
     }
 }
 
-/// Ids of the findings.
 fn findings(report: &Value) -> Vec<&str> {
     let findings = report["findings"].as_array().unwrap();
     findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect()

@@ -36,7 +36,6 @@ impl Node {
         Self { agent, collector, cgroups, env }
     }
 
-    /// Stored values of a metric of the job with these labels.
     fn values(&self, metric: &str, labels: &str) -> Vec<f64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "7") else { return Vec::new() };

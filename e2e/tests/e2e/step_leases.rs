@@ -15,7 +15,6 @@ fn step_plan(fixture: &Fixture) -> Vec<[String; 4]> {
     lines.map(|line| ["metric", "level", "period", "cause"].map(|key| text(line, key))).collect()
 }
 
-/// Times of the stored samples of a metric of the job with these labels, in microseconds since the epoch.
 fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {
     let mut reader = fixture.env.reader();
     let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -24,7 +23,6 @@ fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {
     series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
 }
 
-/// Stored changes of the plan of steps and tasks.
 fn changes(fixture: &Fixture) -> Vec<PlanChangeRow> {
     let mut reader = fixture.env.reader();
     let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

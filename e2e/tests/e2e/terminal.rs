@@ -45,7 +45,6 @@ impl Terminal {
         Self { script, shown, all: Vec::new() }
     }
 
-    /// Reads the whole output so far.
     fn shown(&mut self) -> String {
         self.all.extend(self.shown.try_iter().flatten());
         String::from_utf8_lossy(&self.all).into_owned()

@@ -79,7 +79,6 @@ fn killed_collectors_of_one_database_lose_and_repeat_nothing() {
     }
 }
 
-/// Waits until a counter of each agent has grown by more than `growth`.
 fn wait_for_more<'a>(agents: impl IntoIterator<Item = &'a Agent>, counter: &str, growth: u64) {
     let before: Vec<_> = agents.into_iter().map(|agent| (agent, agent.count(counter))).collect();
     for (agent, before) in before {

@@ -42,7 +42,6 @@ impl Fixture {
         command
     }
 
-    /// Output of a report by an ordinary user.
     fn report_as_user(&self, store: &Path) -> Output {
         let report = self.report(store);
         let mut command = Command::new("setpriv");

@@ -22,7 +22,6 @@ tests![
     users_of_a_portal_are_those_that_it_names,
 ];
 
-/// Sites of the configuration.
 const PASSWORDS: &str = "polymeter.example";
 const TOKENS: &str = "api.polymeter.example";
 const SINGLE_SIGN_ON: &str = "sso.polymeter.example";
@@ -52,7 +51,6 @@ fn json_in(body: &str) -> Value {
     serde_json::from_str(&body[begin..=end]).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// Header with the password of a user.
 fn login(user: &str) -> String {
     format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{}", password(user))))
 }
@@ -103,7 +101,6 @@ fn users_of_a_portal_are_those_that_it_names() {
     portal.end();
 }
 
-/// Users with a password.
 const USERS: [&str; 4] = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
 
 /// On the site with passwords the password names the user, and nothing else.

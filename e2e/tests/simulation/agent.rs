@@ -25,7 +25,6 @@ use polymeter_e2e::random::Random;
 /// Names of sources. Two shapes of one job may have the same source.
 const SOURCE_NAMES: [&str; 2] = ["a", "b"];
 
-/// Maximum number of simultaneous jobs of an agent.
 const JOBS_MAX: usize = 3;
 
 /// Added to the ids of ends of jobs, which are times: an end before the last sample of its job would be
@@ -42,11 +41,9 @@ pub(crate) struct Agent {
     /// True if it can send all acknowledged frames again.
     pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
-    /// Number of its collector.
     pub(crate) collector: usize,
     /// Each connection has a different id.
     pub(crate) peer: Peer,
-    /// Samples so far.
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
     /// Expected tally of each source, by the job's id.
@@ -332,7 +329,6 @@ impl Agent {
         });
     }
 
-    /// Adds an event of `job` with a new id.
     fn record(
         &mut self,
         job: &Arc<Job>,

@@ -36,7 +36,6 @@ tests![every_sample_is_stored_or_counted_once,];
 /// How many seeds the suite tries; `make check-all` tries more.
 const SEEDS: u64 = 4_000;
 
-/// Steps with faults for each seed.
 const STEPS: u32 = 200;
 
 fn number(name: &str) -> Option<u64> {

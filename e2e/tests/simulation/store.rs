@@ -9,7 +9,6 @@ use polymeter_store::accepted::{Accepted, LedgerLine as Line, LossReason, Missin
 /// A source: its session, the handle and the id of its job, and its name.
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
-/// Data of the ledger about one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceLedger {
     pub(crate) tally: Tally,
@@ -21,15 +20,12 @@ pub(crate) struct SourceLedger {
 
 #[derive(Clone, Default)]
 pub(crate) struct Store {
-    /// Last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
     /// Session of each sample; a sample's value is its id.
     pub(crate) samples: HashMap<u64, SessionId>,
-    /// How many samples of each session were reported as lost.
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, SourceLedger>,
     pub(crate) events: HashMap<i64, SessionId>,
-    /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,
     /// A replaced file has another number.
     pub(crate) file: u64,

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use polymeter_test_harness::{LOCK_VARIABLE, share};
 use serde::Deserialize;
 
-/// How many programs run at a time for each CPU.
 const PROGRAMS_PER_CPU: usize = 2;
 
 fn main() -> ExitCode {
@@ -128,7 +127,6 @@ struct Suite {
 }
 
 impl Suite {
-    /// Runs programs until none is left.
     fn work(&self) {
         loop {
             let next = self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

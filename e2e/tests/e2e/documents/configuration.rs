@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 /// Greatest length of a line in the head of an example, in characters.
 const COLUMNS: usize = 104;
 
-/// A program with declared keys.
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) head: &'static str,

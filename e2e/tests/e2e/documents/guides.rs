@@ -28,10 +28,8 @@ tests![
     keys_are_made_by_an_administrator,
 ];
 
-/// A block of commands of a page.
 struct Block {
     page: &'static str,
-    /// Beginning of its first line.
     begins: &'static str,
     /// Its output contains these.
     promises: &'static [&'static str],
@@ -282,7 +280,6 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Pages with commands for users.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs/tutorial", "docs/how-to"] {
@@ -361,7 +358,6 @@ fn require_tools(names: &[&str]) {
     }
 }
 
-/// Builds a command of root with the programs in its search path.
 fn of_root(command: impl AsRef<OsStr>, directory: &Path) -> Command {
     let programs = Path::new(program("polymeter").get_program()).parent().unwrap().to_owned();
     let mut command = Command::new(command);

@@ -17,7 +17,6 @@ impl Results {
     }
 }
 
-/// Table of metrics with their sources.
 fn sources() -> String {
     let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
     format!("of (metric, source) AS (VALUES {})", rows.join(", "))

@@ -8,7 +8,6 @@ use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::pause;
 use polymeter_e2e::random::Random;
 
-/// Id of the job.
 pub(crate) const ID: &str = "2";
 
 /// How long its cgroups exist and do not exist, in milliseconds. Some times are too short for an agent to

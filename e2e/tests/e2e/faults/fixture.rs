@@ -17,7 +17,6 @@ use rustix::process::Signal;
 pub(crate) const FULL_DISK: usize = 0;
 /// Agent behind the link. It runs as long as the test.
 pub(crate) const BEHIND_LINK: usize = 1;
-/// Agent that is killed and restarted.
 pub(crate) const RESTARTED: usize = 2;
 pub(crate) const AGENTS: usize = 3;
 
@@ -47,7 +46,6 @@ const SOURCES: [&str; 6] =
 pub(crate) struct EndedSession {
     /// True if it was killed, false if it was terminated.
     pub(crate) killed: bool,
-    /// Frames that the collector had acknowledged.
     pub(crate) acknowledged: u64,
     /// Sequence number of its last frame that was stored or spooled, and number of samples in all its frames.
     pub(crate) kept: Option<(u64, u64)>,
@@ -62,11 +60,9 @@ pub(crate) struct Fixture {
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
     nodes: [TestEnvironment; AGENTS],
-    /// Directory of the collector, the database and all keys.
     pub(crate) server_env: TestEnvironment,
     /// By id.
     ended_sessions: BTreeMap<String, EndedSession>,
-    /// Sessions of agents that were stopped for a while.
     stopped: Vec<String>,
 }
 
@@ -160,7 +156,6 @@ impl Fixture {
         self.collector.take().unwrap().terminate();
     }
 
-    /// Waits until each running agent has taken more samples.
     pub(crate) fn wait_for_samples(&self) {
         let before: Vec<u64> = self.running().map(|agent| agent.count("taken")).collect();
         for (agent, before) in self.running().zip(before) {
@@ -168,20 +163,17 @@ impl Fixture {
         }
     }
 
-    /// Waits until an agent writes undelivered data to its spool.
     pub(crate) fn wait_until_spooling(&self, number: usize) {
         let agent = self.agents[number].as_ref().unwrap();
         wait_until("an agent writes to its spool", || agent.count("spool_bytes") > 0);
     }
 
-    /// Waits until frames of all agents are acknowledged again.
     pub(crate) fn wait_for_acknowledgements(&self) {
         (0..AGENTS)
             .filter(|number| self.agents[*number].is_some())
             .for_each(|number| self.wait_for_acknowledgements_of(number));
     }
 
-    /// Waits until frames of one agent are acknowledged again.
     pub(crate) fn wait_for_acknowledgements_of(&self, number: usize) {
         let acknowledged = || self.agents[number].as_ref().unwrap().count("frames_acknowledged");
         let before = acknowledged();
@@ -198,7 +190,6 @@ impl Fixture {
         self.agents[number] = Some(agent);
     }
 
-    /// Ends a session of the agent that is restarted.
     pub(crate) fn end_restarted_agent(&mut self, signal: Signal) {
         let agent = self.agents[RESTARTED].take().unwrap();
         let session = agent.status()["session"].as_str().unwrap().to_owned();

@@ -22,7 +22,6 @@ tests![
 
 const NEEDS: [Need; 5] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts, Need::Network];
 
-/// A fault of one component.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     CollectorKilled,

@@ -5,7 +5,6 @@ use std::path::Path;
 use polymeter_e2e::cgroup;
 use polymeter_e2e::slurm::{OTHER_USER, USER};
 
-/// An intervention while a job runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Intervention {
     None,
@@ -13,7 +12,6 @@ pub(super) enum Intervention {
     Cgroups(&'static [&'static str]),
     /// The same in the hierarchy `cpu`, with a quota of half a CPU.
     HalfCpu,
-    /// Cancelled by the owner.
     Cancel,
     /// The agent of the first node is killed, and started again by the prolog of another job.
     KillAgent,
@@ -21,7 +19,6 @@ pub(super) enum Intervention {
     NoAgent,
 }
 
-/// A job, and its expected findings.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: &'static str,
@@ -89,7 +86,6 @@ impl Programs<'_> {
         self.run(&format!("burn {}", self.ms(minutes)))
     }
 
-    /// Uses a share of one core.
     fn partly_busy(&self, share: f64, minutes: f64) -> String {
         let cycles = (minutes * 10.0) as usize;
         let cycle = format!("burn {};rest {};", self.ms(0.1 * share), self.ms(0.1 * (1.0 - share)));

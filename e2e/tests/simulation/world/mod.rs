@@ -44,7 +44,6 @@ pub(crate) struct World {
     sessions: u64,
     /// Frames that the collectors refuse every time.
     poisoned: HashSet<(SessionId, u64)>,
-    /// Frames that were sent before.
     seen: HashSet<(SessionId, u64)>,
     damaged: HashMap<(SessionId, u64), u32>,
     /// Samples of killed agents, by session.
@@ -104,7 +103,6 @@ impl World {
         self.random.below(self.collectors.len() as u64) as usize
     }
 
-    /// Performs one random action.
     pub(crate) fn step(&mut self) {
         let agent = self.random.below(self.agents.len() as u64) as usize;
         self.now_ns += self.random.below(200_000_000);
@@ -240,7 +238,6 @@ impl World {
         }
     }
 
-    /// A collector stops for a while, or continues.
     fn toggle_frozen(&mut self) {
         let collector = self.any_collector();
         if !self.frozen.remove(&collector) {
