@@ -35,7 +35,6 @@ pub struct Running {
     frames: mpsc::Receiver<Frame>,
 }
 
-/// A connection to the agent's control socket.
 #[derive(Debug)]
 pub struct Line {
     stream: UnixStream,

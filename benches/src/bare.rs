@@ -35,7 +35,6 @@ pub struct Bare {
     jobs: Vec<Vec<PathBuf>>,
 }
 
-/// Cost and kept deadlines of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Outcome {
     pub cpu_s: f64,
@@ -63,7 +62,6 @@ impl Running {
         self.process.id()
     }
 
-    /// Waits for the end of the run and returns its cost.
     pub fn outcome(mut self) -> Result<Outcome, Box<dyn Error>> {
         let mut printed = String::new();
         self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut printed))?;

@@ -16,7 +16,6 @@ pub fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Wall-clock time since the epoch.
 pub fn wall_us() -> i64 {
     i64::try_from(nanos(clock_gettime(ClockId::Realtime)) / 1_000).unwrap_or(i64::MAX)
 }
@@ -26,7 +25,6 @@ pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// CPU time that the calling thread has used.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }

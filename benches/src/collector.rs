@@ -12,7 +12,6 @@ use crate::clock::wait_for;
 use crate::process::{self, KilledOnDrop, Usage};
 use crate::store::Store;
 
-/// Limit for starting or stopping a collector.
 const PATIENCE_S: u64 = 60;
 
 /// A running collector. Dropping it kills the process.
@@ -52,7 +51,6 @@ impl Collector {
         Ok(())
     }
 
-    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<(), Box<dyn Error>> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?).ok_or("the process has no id")?;
         Ok(kill_process(pid, signal)?)

@@ -11,7 +11,6 @@ use crate::mock::{MockAgent, Script};
 use crate::store::{Kind, Store};
 use crate::table::to_f64;
 
-/// Limit for the acknowledgement of all frames.
 const PATIENCE_S: u64 = 600;
 
 /// Without an acknowledgement for this time, an agent sends its frames again.
@@ -63,7 +62,6 @@ pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> R
 /// Cost of storing samples in one run, or the sum over several runs.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Taken {
-    /// Number of samples.
     pub samples: u64,
     /// From the first send to the last acknowledgement.
     pub seconds: f64,

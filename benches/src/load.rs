@@ -8,7 +8,6 @@ use polymeter_proto::wire::frame::Encoder;
 use crate::clock::wall_us;
 use crate::mock::{MockAgent, Script};
 
-/// Agents, their frames, and the ticks of a millisecond in each frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub agents: u32,

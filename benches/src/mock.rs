@@ -109,7 +109,6 @@ fn announce(shapes: &[Arc<Shape>]) -> Vec<Entry> {
 /// Unacknowledged frames of one session.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Sequence number of the newest frame.
     sequence: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
 }
@@ -195,7 +194,6 @@ pub struct MockAgent {
 }
 
 impl MockAgent {
-    /// Creates an agent on `node` that has sent nothing.
     pub const fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
         let descriptor = SessionDescriptor {
             node,
@@ -252,7 +250,6 @@ impl MockAgent {
         self.outbox.is_empty()
     }
 
-    /// Samples in all frames so far.
     pub const fn samples(&self) -> u64 {
         self.samples
     }

@@ -18,11 +18,9 @@ pub struct Usage {
     pub cpu_s: f64,
     /// Shared pages are divided among the processes that share them (PSS).
     pub memory_kib: u64,
-    /// Open descriptors.
     pub descriptors: u64,
 }
 
-/// CPU time used by the threads of `pid` with this name.
 pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -47,7 +45,6 @@ pub fn cpu_s_by_thread(pid: u32) -> io::Result<BTreeMap<String, f64>> {
     Ok(by_name)
 }
 
-/// How often the threads of `pid` have waited so far.
 pub fn waits(pid: u32) -> io::Result<u64> {
     let mut waits = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -102,7 +99,6 @@ pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     Ok(sum)
 }
 
-/// Usage of each process for which `is_wanted` returns true.
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -126,7 +122,6 @@ fn footprint(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: 0.0, memory_kib: memory_kib.unwrap_or(0), descriptors })
 }
 
-/// Fields of /proc/PID/stat that are used here.
 struct Stat {
     parent: u32,
     group: u32,

@@ -22,7 +22,6 @@ pub const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/job-1ms.fr
 pub struct Row {
     pub shape: Arc<Shape>,
     pub instant: Instant,
-    /// One value per column.
     pub values: Vec<Option<u64>>,
 }
 
@@ -88,7 +87,6 @@ pub fn rows(path: &Path) -> Result<Vec<Row>, RecordingError> {
     Ok(rows)
 }
 
-/// Groups the rows into batches of `ticks` milliseconds each.
 pub fn batches(rows: &[Row], ticks: i64) -> Vec<Batch> {
     let by_time =
         rows.chunk_by(|a, b| a.instant.time_us / 1_000 / ticks == b.instant.time_us / 1_000 / ticks);

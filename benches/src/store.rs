@@ -16,10 +16,8 @@ use crate::process::{self, Usage};
 /// User of the server when this process is root, as which PostgreSQL refuses to run.
 const USER: &str = "postgres";
 
-/// Scheme of the URL of an SQLite file.
 const SQLITE: &str = "sqlite:";
 
-/// Limit for starting or stopping the server.
 const PATIENCE_S: u64 = 60;
 
 /// A kind of store.
@@ -68,7 +66,6 @@ impl Kind {
         }
     }
 
-    /// Best kind that this machine has.
     pub fn best() -> Self {
         let has = |kind: &Self| kind.missing().is_none();
         Self::ALL.into_iter().rev().find(has).unwrap_or(Self::Sqlite)
@@ -140,7 +137,6 @@ impl Store {
         self.kind
     }
 
-    /// URL of the store, as in a collector's configuration.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -189,7 +185,6 @@ impl Store {
         Ok(())
     }
 
-    /// Adds the workers to the coordinator.
     fn add_workers(&self) -> Result<(), Box<dyn Error>> {
         let Some(coordinator) = self.server.as_ref().filter(|_| self.kind == Kind::Citus) else {
             return Ok(());
@@ -225,12 +220,10 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a query whose result is a single value on each worker.
     pub fn ask_workers(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
         self.workers.iter().map(|worker| worker.ask(sql)).collect()
     }
 
-    /// Counts the stored samples.
     pub fn samples(&self) -> Result<u64, Box<dyn Error>> {
         Ok(self.ask("SELECT count(*) FROM samples")?.parse()?)
     }
@@ -353,7 +346,6 @@ impl Server {
     }
 }
 
-/// Runs a statement with `psql` and returns what it prints.
 fn answer(mut psql: Command, sql: &str) -> Result<String, Box<dyn Error>> {
     let output = psql.args(["-c", sql]).output()?;
     if !output.status.success() {

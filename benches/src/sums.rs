@@ -19,7 +19,6 @@ pub struct Sums {
     pub dropped: u64,
     /// Samples that were taken and can never be stored, for any other reason.
     pub lost: u64,
-    /// Samples in the store.
     pub stored: u64,
 }
 

@@ -1,12 +1,10 @@
 //! Output of results as tables.
 
-/// Prints one line of a result to stdout.
 #[expect(clippy::print_stdout, reason = "an experiment's result is what it prints")]
 pub fn say(line: &str) {
     println!("{line}");
 }
 
-/// Prints rows as a Markdown table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
     say(markdown(head, rows).trim_end());
 }
@@ -30,7 +28,6 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Prints the description of this machine and the measured revision.
 pub fn machine() {
     say(&format!("machine: {}; revision {}", crate::machine::description(), crate::machine::revision()));
     say("");

@@ -50,7 +50,6 @@ fn parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Files of the catalogue, each with all fields that are read from it.
 fn files() -> Vec<(&'static TextFile, Vec<Wanted>)> {
     let mut files: Vec<(&TextFile, Vec<Wanted>)> = Vec::new();
     for metric in catalogue::all() {

@@ -50,13 +50,10 @@ const PAUSE_MS: (u64, u64) = (2_000, 8_000);
 /// Longest time for which a killed worker is away.
 const AWAY_MS: u64 = 5_000;
 
-/// Values of the read that is measured.
 const READ_VALUES: u64 = 500_000;
 
-/// How often it is measured.
 const READS: u32 = 5;
 
-/// Limit for the maintenance.
 const PATIENCE_S: u64 = 240;
 
 /// Past days that get rows, and the number of series and of rows of each series in one of them.
@@ -206,7 +203,6 @@ struct Read<'a> {
     store: &'a Store,
     query: String,
     values: u64,
-    /// Samples in the store.
     rows: u64,
 }
 
@@ -236,7 +232,6 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Prints the plans of the main queries.
 fn explain(store: &Store) -> Result<(), Box<dyn Error>> {
     let node = "node_key = polymeter_node_key('mock1')";
     for query in [

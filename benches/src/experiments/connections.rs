@@ -15,7 +15,6 @@ const BYTES: (usize, usize) = (400, 20);
 /// Numbers of messages after which memory is read. Blocks of queues have 256 entries, and a queue keeps two.
 const MESSAGES: [usize; 3] = [1, 101, 600];
 
-/// Limit for each send and receive.
 const PATIENCE_MS: i32 = 60_000;
 
 /// Sockets in one ZeroMQ context. The default limit is 1023, which the crate cannot change.
@@ -108,7 +107,6 @@ fn connect(context: &Context, endpoint: &str, keys: Option<&KeyPair>) -> Result<
     Ok(socket)
 }
 
-/// Sends so many messages over each connection in turn, and waits for each answer.
 fn exchange(sockets: &[Socket], messages: usize) -> Result<(), zmq::Error> {
     let message = vec![0x5a; BYTES.0];
     for _ in 0..messages {
@@ -118,7 +116,6 @@ fn exchange(sockets: &[Socket], messages: usize) -> Result<(), zmq::Error> {
     Ok(())
 }
 
-/// Process of the receiver.
 struct Receiver {
     process: KilledOnDrop,
     endpoint: String,

@@ -65,7 +65,6 @@ const SETTLED_BYTES: u64 = 64 * 1024;
 /// Limit for catching up: after ten minutes without a database it takes some minutes.
 const PATIENCE_S: u64 = 1_800;
 
-/// A collector and its state.
 struct Member {
     collector: Collector,
     state: State,

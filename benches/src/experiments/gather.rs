@@ -194,7 +194,6 @@ fn report(arguments: &Arguments, rows: &[Vec<String>]) {
     );
 }
 
-/// Runs the bare reads once.
 fn with_bare(bare: &Bare, seconds: u64) -> Result<Run, Box<dyn Error>> {
     let outcome = bare.start()?.outcome()?;
     Ok(Run {
@@ -243,7 +242,6 @@ fn with_agent(
     })
 }
 
-/// Reads the agent's counts, of itself and of all jobs.
 fn view(running: &Running) -> Result<Run, Box<dyn Error>> {
     let status = running.connect()?.status()?;
     let tally = tally_of_jobs(&status);

@@ -174,7 +174,6 @@ fn run_once(
 }
 
 fn row(jobs: u32, program: &Path, runs: &[Run]) -> Vec<String> {
-    /// How many threads are listed.
     const THREADS: usize = 5;
     let mean = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / to_f64(runs.len() as u64);
     let cpu = || runs.iter().map(|run| run.cpu_percent);

@@ -70,7 +70,6 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     latencies(&arguments, scratch.path())
 }
 
-/// Starts a program that keeps a CPU busy.
 fn burn() -> std::io::Result<KilledOnDrop> {
     Command::new("setsid").args(["sh", "-c", BURN]).stdin(Stdio::null()).spawn().map(KilledOnDrop)
 }
@@ -171,7 +170,6 @@ fn used_ns(directories: &[PathBuf]) -> u64 {
     usec.map(|usec: u64| usec * 1_000).or_else(v1).unwrap_or_default()
 }
 
-/// Open descriptors and memory of the agent.
 fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {
     let status = agent.connect()?.status()?;
     let pid = agent_at(&scratch.join("agent.sock"))?;
@@ -185,7 +183,6 @@ fn agent_at(socket: &Path) -> Result<Pid, Box<dyn Error>> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid)
 }
 
-/// Samples received from each job.
 #[derive(Default)]
 struct Seen {
     jobs: BTreeMap<JobHandle, String>,

@@ -108,7 +108,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds the program beside a copy of the library.
 fn build(directory: &Path) -> Result<(), Box<dyn Error>> {
     let library = std::env::current_exe()?.with_file_name("libpolymeter_regions.so");
     for name in ["libpolymeter_regions.so", "libpolymeter_regions.so.1"] {

@@ -165,7 +165,6 @@ fn build(scratch: &Path, name: &str, flags: &[&str]) -> Result<PathBuf, Box<dyn 
     Ok(program)
 }
 
-/// Runs the program, the agent and a collector.
 fn measure(
     arguments: &Arguments,
     program: &Path,

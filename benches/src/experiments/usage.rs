@@ -58,7 +58,6 @@ const GIB: f64 = 1_073_741_824.0;
 /// Time limits that people request, in hours.
 const HOURS: [f64; 11] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 24.0, 48.0, 72.0, 168.0];
 
-/// Runs of each measurement.
 const RUNS: usize = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
@@ -74,7 +73,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     backtest(&url, jobs.div_ceil(tests.max(1)))
 }
 
-/// A job that is made up.
 struct Job {
     uid: u32,
     name: String,
@@ -122,7 +120,6 @@ fn made_up(count: usize, seed: u64) -> Vec<Job> {
     jobs
 }
 
-/// Adds the runs of a program.
 fn add_program(program: u32, chance: &mut Chance, jobs: &mut Vec<Job>) {
     let usual_s = (3600_f64.ln() + 1.2 * chance.normal()).exp();
     let usual_gib = (6_f64.ln() + chance.normal()).exp();
@@ -184,7 +181,6 @@ fn add_program(program: u32, chance: &mut Chance, jobs: &mut Vec<Job>) {
     }
 }
 
-/// Writes the jobs with their figures.
 fn fill(store: &Store, jobs: &[Job], now_s: i64) -> Result<(), Box<dyn Error>> {
     let path = store.path();
     let time = |seconds: i64| {

@@ -70,7 +70,6 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// CPU time of one round.
 fn cpu_s(mut round: impl FnMut()) -> f64 {
     round();
     let begin_ns = thread_cpu_ns();

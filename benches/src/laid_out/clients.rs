@@ -11,7 +11,6 @@ const CLIENT: &str = include_str!("../../../node-agent/tests/drm/amdgpu-6.13");
 /// Number of the GPU in amdkfd.
 pub(super) const GPU_ID: u32 = 51_140;
 
-/// Lets the process use the GPU.
 pub(super) fn add(root: &Path, pid: u32) -> io::Result<()> {
     fs::create_dir_all(root.join("sys/class/drm/renderD128/device"))?;
     open_gpu(&root.join("proc").join(pid.to_string()), pid)?;

@@ -9,7 +9,6 @@ use std::process::Command;
 /// Source of the library, for the C compiler.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/nvml/stand_in.c");
 
-/// Directory of the library below the root.
 const DIRECTORY: &str = "usr/lib64";
 
 /// Answers of one GPU, after its number.
@@ -38,7 +37,6 @@ const ANSWERS: [(&str, &str); 22] = [
     ("processes", ""),
 ];
 
-/// GPUs of a node.
 #[derive(Debug)]
 pub(super) struct Gpus {
     directory: PathBuf,

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use gpus::Gpus;
 
-/// Fixtures of the agent's tests.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/fixtures");
 
 /// Entries of `/proc` that are laid out; the others are those of this machine.
@@ -26,22 +25,18 @@ const RESCTRL: &str = "sys/fs/resctrl";
 /// Jobs that clients of Lustre name to a laid-out server.
 const SERVED_JOBS: usize = 100;
 
-/// L3 caches of a node.
 const L3_DOMAINS: [&str; 2] = ["mon_L3_00", "mon_L3_01"];
 
-/// Numbers of devices of a laid-out node.
 #[derive(Debug, Clone, Copy)]
 pub struct Hardware {
     /// CPUs, in two packages.
     pub cpus: usize,
-    /// NVIDIA GPUs.
     pub gpus: usize,
     /// InfiniBand adapters with one port each.
     pub adapters: usize,
 }
 
 impl Hardware {
-    /// A large node of a cluster.
     pub const LARGE: Self = Self { cpus: 64, gpus: 8, adapters: 4 };
 }
 
@@ -93,7 +88,6 @@ impl LaidOut {
         self.gpus.answer(hangs)
     }
 
-    /// True once a call has hung.
     pub fn has_hung(&self) -> bool {
         self.gpus.has_hung()
     }
@@ -199,7 +193,6 @@ fn lay_out_resctrl(root: &Path) -> io::Result<()> {
     lay_out_group(&resctrl)
 }
 
-/// Lays out a group of resctrl with its counts.
 fn lay_out_group(group: &Path) -> io::Result<()> {
     for domain in L3_DOMAINS {
         let domain = group.join("mon_data").join(domain);

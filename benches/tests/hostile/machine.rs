@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use polymeter_benches::laid_out::{Hardware, LaidOut};
 use rustix::fs::statvfs;
 
-/// Fixtures of the agent's tests.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/fixtures");
 
-/// Text about a client of a GPU.
 const CLIENT: &str = include_str!("../../../node-agent/tests/drm/amdgpu-6.13");
 
 const CGROUPS: &str = "\
@@ -28,7 +26,6 @@ const CGROUPS: &str = "\
 9004 1 0:9004 / /sys/fs/resctrl rw - resctrl resctrl rw
 ";
 
-/// Controllers of version 1 in the fixtures.
 const CONTROLLERS: [&str; 5] = ["memory", "cpu", "cpuacct", "blkio", "pids"];
 
 /// Directory of the job below the roots of the hierarchies.
@@ -83,7 +80,6 @@ impl Machine {
         self.node.root()
     }
 
-    /// All files, relative to the root.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.keys().cloned().collect()
     }

@@ -34,7 +34,6 @@ const PROCESSES: [&str; 2] = ["proc/424", "sys/class/kfd/kfd/proc/"];
 /// Number of entries of a text, which may be cut off.
 const COUNTS: &str = "node.lustre.jobs{}";
 
-/// How often files are edited at random.
 const EDITS: u64 = 6;
 
 /// Mixtures of damages, each with a seed of its own.

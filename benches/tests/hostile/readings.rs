@@ -36,7 +36,6 @@ struct Lasting {
     served_jobs: Arc<ServedJobs>,
 }
 
-/// Open sources.
 #[derive(Debug)]
 pub(crate) struct Readings {
     opened: Vec<Opened>,
@@ -71,7 +70,6 @@ impl Readings {
         Self::open_once(machine, subject, &Lasting::default())
     }
 
-    /// Reads the sources of the fast lane.
     pub(crate) fn read_fast(&mut self) {
         let mut buffer = ReadBuffer::default();
         let fast = self.opened.iter_mut().filter(|opened| !matches!(opened.source, Source::Threaded(_)));

@@ -8,11 +8,9 @@ use polymeter_agent::sources::{Opened, ReadBuffer, Reading, SourceFactory, Targe
 use polymeter_benches::job::Job;
 use polymeter_proto::catalogue;
 
-/// Job whose events are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     Nothing,
-    /// The job that causes the events.
     Job,
     /// A job without events.
     OtherJob,

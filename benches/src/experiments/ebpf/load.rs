@@ -72,7 +72,6 @@ impl Kind {
     }
 }
 
-/// Events of one run, and the time that they took.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) events: u64,
@@ -133,7 +132,6 @@ fn packets() -> Result<Cause, Box<dyn Error>> {
     }))
 }
 
-/// Sends a batch of datagrams and counts them.
 fn send_batch(from: &UdpSocket) -> std::io::Result<u64> {
     let payload = [IoSlice::new(&[7; 16])];
     let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =

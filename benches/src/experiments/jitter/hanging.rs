@@ -36,15 +36,12 @@ const FAST: [&str; 3] = ["v1/", "v2/", "perf/"];
 /// First GPU.
 const HANGING: &str = "nvidia/0";
 
-/// Runs of this experiment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Runs {
     pub(super) seconds: u64,
     /// Each round runs every subject once.
     pub(super) rounds: u32,
-    /// Seed of the order of the runs.
     pub(super) seed: u64,
-    /// Period of the sources of the slow lane.
     pub(super) slow_period: Period,
 }
 
@@ -120,7 +117,6 @@ impl Kept {
         Ok(())
     }
 
-    /// Runs an agent and adds its deadlines.
     fn run_agent(
         &mut self,
         subject: Subject,

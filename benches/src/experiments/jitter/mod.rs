@@ -34,7 +34,6 @@ const BARE_MORE_S: u64 = 60;
 /// For this time a tool runs before the measurement; it opens its files meanwhile.
 const SETTLE_NS: i64 = 1_000_000_000;
 
-/// Gaps of one thread, or of all threads.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
     /// Time in gaps longer than [`GAP_NS`].
@@ -62,7 +61,6 @@ enum Started<'a> {
 }
 
 impl Started<'_> {
-    /// CPU time that it has used.
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(match self {
             Self::Nothing => 0.0,
@@ -169,7 +167,6 @@ impl Runs {
     }
 }
 
-/// Runs the threads in a process of the job.
 fn measured(job: &Job, seconds: u64) -> Result<Seen, Box<dyn Error>> {
     let mut command = job.command(&std::env::current_exe()?);
     let output = command.args(["part", "clock", &seconds.to_string()]).stderr(Stdio::inherit()).output()?;

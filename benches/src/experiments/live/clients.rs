@@ -19,7 +19,6 @@ pub(crate) const USER: &str = "daemon";
 const OF_PAGE: [&str; 5] = ["/summary", "/losses", "/summary", "/losses", ""];
 const OF_PAGE_NS: u64 = 60 * SECOND_NS;
 
-/// Sends a request in a version of HTTP.
 fn ask(socket: &Path, target: &str, version: &str) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let head = format!(
@@ -41,7 +40,6 @@ pub(crate) fn get(socket: &Path, target: &str) -> Result<Vec<u8>, Box<dyn Error>
     Ok(bytes.split_off(end + 4))
 }
 
-/// Clients that work until they are stopped.
 pub(crate) struct Clients {
     is_stopping: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,

@@ -79,7 +79,6 @@ impl Beside {
     }
 }
 
-/// Cost of several runs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Taken {
     seconds: f64,
@@ -99,7 +98,6 @@ impl Taken {
     }
 }
 
-/// A collector with the HTTP API, and a job in its store.
 struct Setting {
     collector: Collector,
     store: Store,
@@ -173,7 +171,6 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures the rate of ingest beside each kind of requests.
 fn ingest(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?.of_job("1".try_into()?, wall_us());
     let mut taken = [Taken::default(); Beside::ALL.len()];

@@ -56,13 +56,10 @@ fn periods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Peri
 pub(crate) enum Treatment {
     /// Without a tool: the reference for all others.
     Nothing,
-    /// A tool with a period and a number of metrics.
     Watched {
         /// Index of the tool; none is Polymeter.
         tool: Option<usize>,
-        /// Sampling period.
         period: Period,
-        /// Number of metrics.
         metrics: u32,
     },
 }
@@ -77,7 +74,6 @@ pub(crate) struct Run {
 pub(crate) enum InvalidDesign {
     /// The text is not TOML, or has an unknown key.
     Text(toml::de::Error),
-    /// A value is out of its range.
     Value(&'static str),
 }
 
@@ -93,7 +89,6 @@ impl fmt::Display for InvalidDesign {
 impl std::error::Error for InvalidDesign {}
 
 impl Design {
-    /// Parses the description of an experiment.
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidDesign> {
         let design: Self = toml::from_str(text).map_err(InvalidDesign::Text)?;
         let combinations = (design.tools.len() + 1) * design.periods.len() * design.metrics.len() + 1;
@@ -138,7 +133,6 @@ impl Design {
         (1..=self.replicates).flat_map(of_replicate).collect()
     }
 
-    /// Name of a treatment's tool.
     pub(crate) fn tool_name(&self, treatment: &Treatment) -> &str {
         match treatment {
             Treatment::Nothing => "nothing",

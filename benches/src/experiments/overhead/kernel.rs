@@ -9,7 +9,6 @@ use polymeter_benches::table::to_f64;
 pub(crate) struct Drawn {
     /// Numbers of pairs, by the larger of their absolute coordinates.
     pub(crate) rings: [u64; 10],
-    /// Sums of both coordinates.
     pub(crate) sums: (f64, f64),
 }
 

@@ -83,7 +83,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     show(&design, &runs, &walls, &out)
 }
 
-/// Wall time of one run.
 fn one(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box<dyn Error>> {
     let (mut agent, mut other) = (None, None);
     if let Treatment::Watched { tool, period, metrics } = &run.treatment {

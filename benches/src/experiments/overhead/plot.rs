@@ -8,7 +8,6 @@ use polymeter_service::svg::{Anchor, Svg};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plot {
     pub(crate) title: String,
-    /// Label of the vertical axis.
     pub(crate) y_label: String,
     pub(crate) places: Vec<String>,
     pub(crate) series: Vec<Series>,
@@ -18,7 +17,6 @@ pub(crate) struct Plot {
 pub(crate) struct Series {
     /// Name in the legend.
     pub(crate) name: String,
-    /// Value at each position, if there is one.
     pub(crate) points: Vec<Option<Estimate>>,
 }
 
@@ -32,7 +30,6 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const TICKS: f64 = 6.0;
 
 impl Plot {
-    /// Renders the plot as the text of an SVG file.
     pub(crate) fn render(&self) -> String {
         let mut svg = Svg::new(SIZE.0, SIZE.1, 13);
         let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
@@ -69,7 +66,6 @@ impl Plot {
     }
 }
 
-/// Range of the vertical axis.
 struct Scale {
     low: f64,
     high: f64,

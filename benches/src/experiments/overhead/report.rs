@@ -6,11 +6,9 @@ use polymeter_benches::statistics::Estimate;
 use super::design::{Design, Run, Treatment};
 use super::plot::{Plot, Series};
 
-/// Results of one treatment.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) treatment: Treatment,
-    /// Number of runs.
     pub(crate) runs: usize,
     /// Wall time of its runs, in seconds.
     pub(crate) wall_s: Estimate,

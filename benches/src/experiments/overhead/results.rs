@@ -69,7 +69,6 @@ pub(crate) fn done(
     Ok((walls, whole))
 }
 
-/// File of raw results.
 #[derive(Debug)]
 pub(crate) struct Results {
     file: File,

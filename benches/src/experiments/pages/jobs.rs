@@ -9,7 +9,6 @@ use serde_json::Value;
 /// User in whose name the pages are opened: an administrator, whom every Debian has.
 pub(crate) const USER: &str = "daemon";
 
-/// Path of a job's page.
 pub(crate) fn page(job: &Value) -> String {
     format!("job?key={}", job.get("key").and_then(Value::as_i64).unwrap_or_default())
 }

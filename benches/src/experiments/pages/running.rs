@@ -21,7 +21,6 @@ use super::visit::{self, Visit};
 const PATIENCE_S: u64 = 60;
 const BEFORE_S: u32 = 60;
 
-/// Opens the page and measures for some seconds.
 pub(crate) fn measure(
     proxy: &Proxy,
     collector: &Collector,

@@ -26,17 +26,14 @@ pub(crate) enum Place {
     LaidOut,
 }
 
-/// Target of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Node,
-    /// A job with cgroups.
     Job,
     /// A job that is a process and its descendants.
     Processes,
 }
 
-/// Sources of one kind.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
@@ -234,7 +231,6 @@ impl Machines {
         if case.place == Place::Here { &self.here } else { &self.laid_out }
     }
 
-    /// The job's cgroups as a machine has them.
     fn cgroups(&self, mounts: &Mounts) -> JobCgroups {
         let mut cgroups = JobCgroups::default();
         for directory in self.job.directories() {
@@ -257,7 +253,6 @@ impl Machines {
         }
     }
 
-    /// Processes of the job.
     pub(crate) fn processes(&self) -> usize {
         self.processes.0.len()
     }
@@ -290,7 +285,6 @@ fn pattern(name: &str) -> String {
     pattern
 }
 
-/// Metrics of a case.
 fn definitions(case: &Case) -> Result<Vec<Definition>, Box<dyn Error>> {
     let mut selectors: Vec<String> = case.selectors.iter().map(|selector| (*selector).to_owned()).collect();
     if case.kind == PERF_KIND {

@@ -41,16 +41,13 @@ impl Bare {
     }
 }
 
-/// Cost of a read.
 #[derive(Debug)]
 pub(crate) struct Cost {
     /// CPU time of a read.
     pub(crate) ns: f64,
-    /// CPU time of a bare read.
     pub(crate) bare_ns: f64,
     /// Median of the ratios of the rounds.
     pub(crate) ratio: f64,
-    /// Values that a read gave.
     pub(crate) values: usize,
 }
 

@@ -32,7 +32,6 @@ impl Row {
         ])
     }
 
-    /// Describes a kind that cannot be measured.
     pub(crate) fn missing(kind: &str, reason: String) -> Self {
         let mut cells = vec![kind.to_owned(), format!("not measured: {}", reason.replace('|', "/"))];
         cells.resize(8, String::new());

@@ -11,7 +11,6 @@ use polymeter_store::accepted::{
     Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
 };
 
-/// A node with a job.
 pub(crate) struct Node {
     session: Arc<SessionRecord>,
     line: Arc<LedgerLine>,
@@ -20,7 +19,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Creates a node with a job of `series` series.
     pub(crate) fn new(number: u64, series: usize) -> Result<Self, Box<dyn Error>> {
         let descriptor = SessionDescriptor {
             node: format!("node-{number}").as_str().try_into()?,

@@ -30,7 +30,6 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// CPU time of all connections.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }

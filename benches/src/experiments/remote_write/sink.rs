@@ -16,7 +16,6 @@ use super::receiver::Receiver;
 
 const SAMPLES: usize = 10_000_000;
 
-/// Samples that are passed to the sink.
 struct Workload {
     name: &'static str,
     nodes: u64,

@@ -64,7 +64,6 @@ pub(crate) struct Arguments {
 const AGENTS_PER_PROCESS: u64 = 4_000;
 
 impl Arguments {
-    /// How many processes this number of agents needs.
     pub(crate) fn processes_for(&self, agents: u64) -> u64 {
         self.processes.unwrap_or(agents.div_ceil(AGENTS_PER_PROCESS)).clamp(1, agents.max(1))
     }

@@ -14,7 +14,6 @@ use super::arguments::Arguments;
 use super::fleet::{Fleet, Summary};
 use super::part::Part;
 
-/// Results for one number of agents.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) agents: u64,
@@ -28,7 +27,6 @@ pub(crate) struct Collected {
     pub(crate) collector: Usage,
     pub(crate) server: Usage,
     pub(crate) mocks_cpu_s: f64,
-    /// Size of all samples on the disk.
     pub(crate) bytes: u64,
     /// Agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
@@ -110,7 +108,6 @@ fn usage(collectors: &[Collector]) -> io::Result<Usage> {
     Ok(sum)
 }
 
-/// Distributes the agents over processes.
 fn start(arguments: &Arguments, agents: u64, collectors: &[Collector]) -> Result<Vec<Part>, Box<dyn Error>> {
     let processes = arguments.processes_for(agents);
     let mut parts = Vec::new();

@@ -39,7 +39,6 @@ const EVENTS: usize = 256;
 const STDIN: u64 = u64::MAX;
 const CONNECTION: u64 = 1 << 32;
 
-/// Exporters of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Exporters {
     /// Number of the first exporter.
@@ -51,7 +50,6 @@ pub(crate) struct Exporters {
     pub(crate) period: Period,
 }
 
-/// Counts of a process' exporters since its start.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Served {
     pub(crate) pages: u64,
@@ -59,7 +57,6 @@ pub(crate) struct Served {
     pub(crate) bytes: u64,
     /// Refused requests and connections.
     pub(crate) refused: u64,
-    /// Open connections.
     pub(crate) connections: u64,
     pub(crate) cpu_s: f64,
 }
@@ -117,7 +114,6 @@ struct Exporter {
 struct Connection {
     stream: TcpStream,
     of: usize,
-    /// Received bytes that are not answered yet.
     request: Vec<u8>,
     /// Answer, and the number of its bytes that were sent.
     answer: Vec<u8>,
@@ -339,7 +335,6 @@ mod tests {
         stream
     }
 
-    /// Runs the exporters until `done` returns true.
     fn until(server: &mut ExporterServer, done: impl Fn(&ExporterServer) -> bool) {
         for _ in 0..20 {
             if done(server) {

@@ -26,7 +26,6 @@ struct Family {
 }
 
 impl Page {
-    /// Creates the pages of exporters of `script`.
     pub(crate) fn of(script: &Script) -> Self {
         let families =
             |shape: &Arc<Shape>| shape.columns.iter().map(|column| Family::of(&column.metric.1)).collect();

@@ -24,12 +24,10 @@ impl Part {
         Ok(Self { child, lines: BufReader::new(stdout).lines() })
     }
 
-    /// Waits for the next line of its output.
     pub(crate) fn line(&mut self) -> Result<String, Box<dyn Error>> {
         Ok(self.lines.next().ok_or("a mock process broke")??)
     }
 
-    /// Waits for the next line of its output, and parses it as JSON.
     pub(crate) fn parsed_line<T: DeserializeOwned>(&mut self) -> Result<T, Box<dyn Error>> {
         Ok(serde_json::from_str(&self.line()?)?)
     }

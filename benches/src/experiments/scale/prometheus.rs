@@ -16,7 +16,6 @@ use serde_json::Value;
 /// From Debian's package of the same name.
 const PROGRAM: &str = "prometheus";
 
-/// Limit for starting or stopping the server.
 const PATIENCE_S: u64 = 60;
 
 /// Limit for a request: longer than the two minutes after which Prometheus aborts a query.
@@ -38,12 +37,9 @@ pub(crate) struct Prometheus {
     log: PathBuf,
 }
 
-/// Contents of a block on the disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Block {
-    /// Size of the samples.
     pub(crate) chunks_bytes: u64,
-    /// Size of the index.
     pub(crate) index_bytes: u64,
     /// Including those that Prometheus adds for each scrape.
     pub(crate) samples: u64,
@@ -119,7 +115,6 @@ impl Prometheus {
         answered_number(&answer).ok_or_else(|| format!("Prometheus answers {query} with {answer}").into())
     }
 
-    /// Result of a query as a count, as [`Prometheus::number`] does.
     pub(crate) fn count(&self, query: &str, at_ms: i64) -> Result<u64, Box<dyn Error>> {
         Ok(polymeter_benches::table::to_u64(self.number(query, at_ms)?))
     }
@@ -170,13 +165,11 @@ fn argument(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// Address on which the server listens, from its log.
 fn listening(log: &str) -> Option<&str> {
     let line = log.lines().find(|line| line.contains("msg=\"Listening on\""))?;
     line.rsplit_once("address=")?.1.split_ascii_whitespace().next()
 }
 
-/// Body of a successful answer.
 fn answered(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     (head.split(' ').nth(1)? == "200").then_some(body)
@@ -192,7 +185,6 @@ fn answered_number(answer: &str) -> Option<f64> {
     }
 }
 
-/// Percent-encodes a query for a URL.
 fn escaped(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.bytes()

@@ -4,11 +4,9 @@
 /// Maximum length of a request's header. Prometheus' has some 400 bytes.
 pub(crate) const REQUEST_BYTES: usize = 8_192;
 
-/// Result of parsing the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Incomplete,
-    /// A request for the page.
     Page {
         /// Length of the request. The next request follows it.
         length_bytes: usize,

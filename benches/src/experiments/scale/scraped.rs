@@ -24,15 +24,12 @@ const FIRST_ROUND_PERIODS: u64 = 12;
 /// Timeout of a scrape, Prometheus' default; it is never longer than the period.
 const SCRAPE_NS: u64 = 10 * SECOND_NS;
 
-/// Results for one number of exporters.
 #[derive(Debug)]
 pub(crate) struct Scraped {
     pub(crate) exporters: u64,
     /// Scrapes that were due in the measured time.
     pub(crate) due: u64,
-    /// Scrapes that were made.
     pub(crate) done: u64,
-    /// Scrapes that returned a page.
     pub(crate) answered: u64,
     /// Samples that were due, and those of them that are stored.
     pub(crate) expected: u64,
@@ -43,7 +40,6 @@ pub(crate) struct Scraped {
     /// Duration of the first round.
     pub(crate) first_s: f64,
     pub(crate) server: Usage,
-    /// Counts of the exporters in that time.
     pub(crate) served: Served,
     /// Growth of the data on the disk in that time.
     pub(crate) grown_bytes: u64,
@@ -52,7 +48,6 @@ pub(crate) struct Scraped {
 }
 
 impl Scraped {
-    /// Runs Prometheus against this number of exporters.
     pub(crate) fn measure(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let script = Script::read(Path::new(RECORDED), arguments.period)?;
@@ -137,7 +132,6 @@ impl Window {
         })
     }
 
-    /// Sum over all exporters of a function of one metric.
     fn sum(&self, prometheus: &Prometheus, function: &str, metric: &str) -> Result<u64, Box<dyn Error>> {
         let range_ms = self.range_ms;
         prometheus.count(&format!("sum({function}({metric}{{job=\"{JOB}\"}}[{range_ms}ms]))"), self.end_ms)
@@ -153,7 +147,6 @@ impl Window {
 #[derive(Debug)]
 struct Mocks(Vec<Mock>);
 
-/// A process, and the port of its exporters.
 #[derive(Debug)]
 struct Mock {
     part: Part,
@@ -183,7 +176,6 @@ impl Mocks {
         })
     }
 
-    /// Sums of all processes' counts.
     fn served(&mut self) -> Result<Served, Box<dyn Error>> {
         let mut sum = Served::default();
         for mock in &mut self.0 {

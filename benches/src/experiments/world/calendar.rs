@@ -14,10 +14,8 @@ pub(crate) const BIG_JOB: u64 = 9_000_001;
 
 pub(crate) const MEDIUM_JOB: u64 = 9_000_002;
 
-/// A job on many nodes.
 pub(crate) const WIDE_JOB: u64 = 9_000_003;
 
-/// A job with many steps.
 pub(crate) const STEPS_JOB: u64 = 9_000_004;
 
 pub(crate) const SHORT_JOB: u64 = 9_000_005;
@@ -42,11 +40,9 @@ const SEED: u64 = 16;
 
 pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// A job of the history.
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
     pub(crate) id: u64,
-    /// Number of its owner.
     pub(crate) owner: u64,
     /// Positions of its nodes in the fleet.
     pub(crate) nodes: Range<usize>,
@@ -63,7 +59,6 @@ pub(crate) struct JobPlan {
 }
 
 impl JobPlan {
-    /// Time of a sample, since the epoch.
     pub(crate) fn time_us(&self, sample: u32) -> i64 {
         self.begin_us + i64::from(sample) * period_us(self.period)
     }
@@ -78,7 +73,6 @@ fn period_us(period: Period) -> i64 {
     i64::try_from(period.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Number of nodes of all jobs.
 pub(crate) fn nodes(arguments: &Arguments) -> usize {
     let count = arguments.nodes + arguments.big_nodes + 1;
     let is_wide = arguments.add.contains(&Extra::Wide);

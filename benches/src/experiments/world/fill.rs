@@ -13,7 +13,6 @@ use super::calendar::{self, JobPlan};
 use super::fleet::Fleet;
 use super::template::Template;
 
-/// Fills the store with the whole history through a collector.
 pub(crate) fn fill(store: &Store, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let now_us = wall_us();
     let (jobs, begin_us) = (calendar::jobs(arguments, now_us), calendar::begin_us(arguments, now_us));
@@ -79,7 +78,6 @@ pub(crate) fn register(store: &Store, arguments: &Arguments, first_id: u64) -> R
 /// rejects them.
 pub(crate) const KEEP_A_YEAR: &str = "[retention]\nraw = \"1y\"\n10s = \"1y\"\n";
 
-/// Runs `work` with the endpoint of a collector of the store.
 fn with_collector<T>(
     store: &Store,
     work: impl FnOnce(&str) -> Result<T, Box<dyn Error>>,

@@ -19,7 +19,6 @@ const NODES_PER_SOCKET: usize = 8;
 /// Frames of one agent that wait for their acknowledgement before the next ones are made.
 const IN_FLIGHT: usize = 64;
 
-/// Limit for one poll.
 const POLL_MS: i64 = 20;
 
 /// Without an acknowledgement for this time, all agents send their frames again.
@@ -28,13 +27,11 @@ const AGAIN_NS: u64 = 10 * SECOND_NS;
 /// Without an acknowledgement for this time, the experiment fails.
 const PATIENCE_NS: u64 = 600 * SECOND_NS;
 
-/// Interval of the progress lines.
 const PROGRESS_NS: u64 = 10 * SECOND_NS;
 
 /// Low bits of a session id: the position of its agent.
 const POSITION_BITS: u32 = 16;
 
-/// All agents of the history.
 pub(crate) struct Fleet<'a> {
     template: &'a Template,
     encoder: Encoder,
@@ -133,7 +130,6 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Waits until all frames are acknowledged.
     fn settle(&mut self) -> Result<(), Box<dyn Error>> {
         while !self.nodes.iter().all(|node| node.outbox().is_empty()) {
             self.listen()?;

@@ -16,10 +16,8 @@ use super::{remote, scale};
 /// Maximum number of runs of the measurement of registration.
 const REGISTRATION_RUNS: u16 = 3;
 
-/// Metric of the queries for a single series.
 const METRIC: &str = "memory.anon";
 
-/// True if the store contains a history.
 pub(crate) fn is_filled(store: &Store) -> bool {
     // A store without tables is empty.
     store.ask("SELECT count(*) FROM job").is_ok_and(|jobs| jobs != "0")
@@ -71,7 +69,6 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// Measures the duration of `what` if that is wanted, and prints it.
     fn add_duration(
         &self,
         what: &str,
@@ -81,7 +78,6 @@ impl Results<'_> {
     }
 }
 
-/// Counts the jobs with ids in a range.
 fn jobs_between(store: &Store, first: u64, last: u64) -> Result<u64, Box<dyn Error>> {
     let sql = format!("SELECT count(*) FROM job WHERE CAST(job_id AS bigint) BETWEEN {first} AND {last}");
     Ok(store.ask(&sql)?.parse()?)

@@ -31,7 +31,6 @@ pub(crate) const FIRST_UID: u32 = 20_000;
 
 const LEASED_PERIOD: polymeter_proto::period::Period = polymeter_proto::period::Period::TEN_MILLISECONDS;
 
-/// A mock agent.
 #[derive(Debug)]
 pub(crate) struct Node {
     session: SessionId,
@@ -50,7 +49,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Creates an agent on node number `number` that has sent nothing.
     pub(crate) fn new(
         session: SessionId,
         number: usize,
@@ -78,7 +76,6 @@ impl Node {
         &self.outbox
     }
 
-    /// Samples in all frames.
     pub(crate) const fn samples(&self) -> u64 {
         self.samples
     }
@@ -131,7 +128,6 @@ pub(crate) struct JobRun<'a> {
     job: Arc<Job>,
     shapes: Vec<Arc<Shape>>,
     tallies: Vec<Tally>,
-    /// Number of the next sample.
     next: u32,
     /// Number of the next step, and the tally of all of them.
     next_step: u32,
@@ -179,7 +175,6 @@ impl<'a> JobRun<'a> {
         self.next >= self.plan.samples
     }
 
-    /// Makes the next frame about the job.
     pub(crate) fn next_frame<'b>(
         &mut self,
         node: &'b mut Node,

@@ -17,10 +17,8 @@ const LOOK_NS: u64 = 1_000_000;
 /// A run that takes longer is not repeated.
 const LONG_S: f64 = 10.0;
 
-/// Runs of one read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Runs {
-    /// Duration of each run.
     pub(crate) seconds: Vec<f64>,
     /// Maximum memory of the process in all runs; 0 if it was not measured.
     pub(crate) peak_kib: u64,
@@ -52,10 +50,8 @@ impl Runs {
     }
 }
 
-/// User who runs a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum User {
-    /// The user of this process.
     Own,
     /// The user with this numeric id, which only root can become.
     Other(u32),

@@ -91,7 +91,6 @@ fn resident_kib(pid: u32) -> Result<u64, Box<dyn Error>> {
     status_kib(pid, "VmRSS:")
 }
 
-/// Maximum of the resident memory of a process.
 fn peak_kib(pid: u32) -> Result<u64, Box<dyn Error>> {
     status_kib(pid, "VmHWM:")
 }

@@ -26,13 +26,11 @@ const JOBS: [(u64, &str); 5] = [
 /// Number of the user who owns these jobs.
 const OWNER: u32 = 1;
 
-/// Parts of a report that are measured.
 const PARTS: [&[&str]; 6] =
     [&[], &["--show", "nodes"], &["--show", "steps"], &["--show", "series"], &["--show", "all"], &["--json"]];
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "jsonl"];
 
-/// A collector that serves a store to users.
 pub(crate) struct Serving {
     pub(crate) collector: Collector,
     pub(crate) scratch: TempDir,

@@ -24,11 +24,9 @@ const SQLITE_SAMPLES: &str = "
     SELECT sum(d.pgsize) FROM dbstat AS d JOIN sqlite_schema AS s ON s.name = d.name
     WHERE d.aggregate = true AND s.tbl_name = 'samples'";
 
-/// Sizes of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sizes {
     pub(crate) samples: u64,
-    /// Bytes of a sample.
     pub(crate) per_sample: f64,
     /// Bytes of all other tables for each job and node.
     pub(crate) per_job_node: f64,

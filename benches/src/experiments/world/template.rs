@@ -103,7 +103,6 @@ pub(crate) struct Excerpt {
 }
 
 impl Template {
-    /// Reads the recording.
     pub(crate) fn read() -> Result<Self, Box<dyn Error>> {
         let script = Script::read(Path::new(RECORDED), Period::SECOND)?;
         let (mut traces, mut of_job) = (Vec::new(), Vec::new());
@@ -174,7 +173,6 @@ impl Template {
         shapes
     }
 
-    /// Shape of a step of a job.
     pub(crate) fn step_shape(
         &self,
         job: &Arc<Job>,
@@ -206,7 +204,6 @@ impl Template {
         Arc::new(Shape { id: ShapeId(shape), job: None, source, period: Period::HOUR, columns })
     }
 
-    /// Excerpt for the job with this number.
     pub(crate) fn excerpt(&self, number: u64, period: Period) -> Excerpt {
         let ticks = self.traces.first().map_or(1, |trace| trace.values.len().max(1));
         let start = usize::try_from(number.wrapping_mul(7_919) % ticks as u64).unwrap_or(0);
