@@ -48,10 +48,12 @@ pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> R
     let context = zmq::Context::new();
     let begin_ns = now_ns();
     thread::scope(|scope| {
-        let send = |agent| {
-            scope.spawn(|| deliver(&context, endpoint, script, agent).map_err(|error| error.to_string()))
-        };
-        let threads: Vec<_> = agents.into_iter().map(send).collect();
+        let threads: Vec<_> = agents
+            .into_iter()
+            .map(|agent| {
+                scope.spawn(|| deliver(&context, endpoint, script, agent).map_err(|error| error.to_string()))
+            })
+            .collect();
         threads
             .into_iter()
             .try_for_each(|thread| thread.join().map_err(|_panic| "an agent broke".to_owned())?)

@@ -29,15 +29,16 @@ impl Load {
         let mut encoder = Encoder::default();
         let frame_us = i64::from(self.ticks) * 1_000;
         let begin_us = wall_us() - i64::from(self.frames) * frame_us;
-        let agent = |number: u32| {
-            let node = format!("mock{number}").try_into()?;
-            let session = SessionId(last_session + u64::from(number) + 1);
-            let mut agent = MockAgent::new(session, node, "mock".try_into()?, begin_us);
-            for frame in 1..=i64::from(self.frames) {
-                agent.sample(script, &mut encoder, begin_us + frame * frame_us, self.ticks)?;
-            }
-            Ok(agent)
-        };
-        (0..self.agents).map(agent).collect()
+        (0..self.agents)
+            .map(|number| {
+                let node = format!("mock{number}").try_into()?;
+                let session = SessionId(last_session + u64::from(number) + 1);
+                let mut agent = MockAgent::new(session, node, "mock".try_into()?, begin_us);
+                for frame in 1..=i64::from(self.frames) {
+                    agent.sample(script, &mut encoder, begin_us + frame * frame_us, self.ticks)?;
+                }
+                Ok(agent)
+            })
+            .collect()
     }
 }

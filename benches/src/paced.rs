@@ -25,13 +25,12 @@ pub fn send(
         Ok(MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, wall_us()))
     };
     let mut agents: Vec<_> = (0..nodes).map(agent).collect::<Result<_, _>>()?;
-    let connect = |_| {
+    let sockets = (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).map(|_| {
         let socket = context.socket(zmq::DEALER)?;
         socket.set_linger(0)?;
         socket.connect(endpoint)?;
         Ok(socket)
-    };
-    let sockets = (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).map(connect);
+    });
     let sockets = sockets.collect::<Result<Vec<_>, zmq::Error>>()?;
     let (mut encoder, begin_ns) = (Encoder::default(), now_ns());
     for second in 1..=u64::from(seconds) {

@@ -90,17 +90,18 @@ pub fn rows(path: &Path) -> Result<Vec<Row>, RecordingError> {
 pub fn batches(rows: &[Row], ticks: i64) -> Vec<Batch> {
     let by_time =
         rows.chunk_by(|a, b| a.instant.time_us / 1_000 / ticks == b.instant.time_us / 1_000 / ticks);
-    let batch = |rows: &[Row]| {
-        let mut batch = Batch::default();
-        let mut known = BTreeMap::new();
-        for row in rows {
-            let index = *known.entry(row.shape.id).or_insert_with(|| batch.add_shape(&row.shape));
-            // A batch of one second at 1 ms is within the size limits.
-            batch.push(index, row.instant, row.values.iter().copied()).ok();
-        }
-        batch
-    };
-    by_time.map(batch).collect()
+    by_time
+        .map(|rows| {
+            let mut batch = Batch::default();
+            let mut known = BTreeMap::new();
+            for row in rows {
+                let index = *known.entry(row.shape.id).or_insert_with(|| batch.add_shape(&row.shape));
+                // A batch of one second at 1 ms is within the size limits.
+                batch.push(index, row.instant, row.values.iter().copied()).ok();
+            }
+            batch
+        })
+        .collect()
 }
 
 #[derive(Debug, Default)]
@@ -123,15 +124,20 @@ impl Dictionary {
 
     fn shape(&mut self, id: ShapeId) -> Option<Arc<Shape>> {
         if !self.built.contains_key(&id) {
-            let column = |series: &SeriesId| {
-                let metric = self.series.get(series)?.metric;
-                Some(Column {
-                    series: *series,
-                    metric: (metric, self.metrics.get(&metric)?.clone()),
-                    labels: Labels::default(),
+            let columns: Option<Vec<Column>> = self
+                .shapes
+                .get(&id)?
+                .series
+                .iter()
+                .map(|series| {
+                    let metric = self.series.get(series)?.metric;
+                    Some(Column {
+                        series: *series,
+                        metric: (metric, self.metrics.get(&metric)?.clone()),
+                        labels: Labels::default(),
+                    })
                 })
-            };
-            let columns: Option<Vec<Column>> = self.shapes.get(&id)?.series.iter().map(column).collect();
+                .collect();
             let period = Period::from_micros(1_000).ok()?;
             let source = self.shapes.get(&id)?.source.clone();
             self.built.insert(id, Arc::new(Shape { id, job: None, source, period, columns: columns? }));

@@ -67,8 +67,7 @@ impl Kind {
     }
 
     pub fn best() -> Self {
-        let has = |kind: &Self| kind.missing().is_none();
-        Self::ALL.into_iter().rev().find(has).unwrap_or(Self::Sqlite)
+        Self::ALL.into_iter().rev().find(|kind| kind.missing().is_none()).unwrap_or(Self::Sqlite)
     }
 }
 
@@ -215,8 +214,9 @@ impl Store {
     pub fn start_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
         let Server { binaries, directory, port, process } =
             self.workers.get_mut(number).ok_or("there is no such worker")?;
-        let started = || Server::run(binaries, directory, *port).ok();
-        *process = crate::clock::wait_for("the worker starts again", PATIENCE_S, started)?;
+        *process = crate::clock::wait_for("the worker starts again", PATIENCE_S, || {
+            Server::run(binaries, directory, *port).ok()
+        })?;
         Ok(())
     }
 

@@ -42,11 +42,12 @@ impl Tree {
     }
 
     pub fn levels(&self) -> Vec<u64> {
-        let level = |node: &Value| {
-            let properties = node["properties"].as_array()?;
-            properties.iter().find(|property| property["name"] == "level")?["value"]["value"].as_u64()
-        };
-        self.of_role("heading").filter_map(level).collect()
+        self.of_role("heading")
+            .filter_map(|node| {
+                let properties = node["properties"].as_array()?;
+                properties.iter().find(|property| property["name"] == "level")?["value"]["value"].as_u64()
+            })
+            .collect()
     }
 
     /// Finds controls without a name, skipped levels of headings and missing landmarks.
@@ -111,9 +112,11 @@ pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
              return [plot.getAttribute('role'), plot.getAttribute('aria-label') ?? '', Boolean(tables)]; })",
     );
     let found = found.as_array().unwrap();
-    let is_wrong = |chart: &&Value| chart[0] != "img" || chart[1].as_str() == Some("") || chart[2] != true;
-    let mut faults: Vec<String> =
-        found.iter().filter(is_wrong).map(|chart| format!("a chart without alternative: {chart}")).collect();
+    let mut faults: Vec<String> = found
+        .iter()
+        .filter(|chart| chart[0] != "img" || chart[1].as_str() == Some("") || chart[2] != true)
+        .map(|chart| format!("a chart without alternative: {chart}"))
+        .collect();
     if found.is_empty() {
         faults.push("no charts".to_owned());
     }

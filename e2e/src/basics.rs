@@ -97,10 +97,15 @@ pub fn program(name: &str) -> Command {
 fn newer_source(program: &Path) -> Option<String> {
     let list = fs::read_to_string(program.with_extension("d")).ok()?;
     let built = fs::metadata(program).ok()?.modified().ok()?;
-    let is_newer = |source: &&str| {
-        fs::metadata(source).and_then(|metadata| metadata.modified()).is_ok_and(|modified| modified > built)
-    };
-    list.split_once(": ")?.1.split_whitespace().find(is_newer).map(str::to_owned)
+    list.split_once(": ")?
+        .1
+        .split_whitespace()
+        .find(|source| {
+            fs::metadata(source)
+                .and_then(|metadata| metadata.modified())
+                .is_ok_and(|modified| modified > built)
+        })
+        .map(str::to_owned)
 }
 
 /// Appends `command`, its arguments and its environment changes to `outer`.

@@ -238,11 +238,17 @@ impl Browser {
     pub fn complaints(&mut self) -> Vec<String> {
         // Events that precede the answer have arrived.
         self.eval("0");
-        let is_complaint = |event: &&Value| {
-            let method = event["method"].as_str();
-            matches!(method, Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded"))
-        };
-        self.events.iter().filter(is_complaint).map(Value::to_string).collect()
+        self.events
+            .iter()
+            .filter(|event| {
+                let method = event["method"].as_str();
+                matches!(
+                    method,
+                    Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded")
+                )
+            })
+            .map(Value::to_string)
+            .collect()
     }
 
     /// Total size of the answers so far, without their headers.

@@ -118,12 +118,18 @@ impl Job {
 
     /// Creates a cgroup within the job, as schedulers do for a step. It is removed with the job.
     pub fn step(&self, name: &str) -> Self {
-        let directory = |directory: &PathBuf| {
-            let directory = directory.join(name);
-            fs::create_dir(&directory).unwrap();
-            directory
-        };
-        Self { id: self.id.clone(), directories: self.directories.iter().map(directory).collect() }
+        Self {
+            id: self.id.clone(),
+            directories: self
+                .directories
+                .iter()
+                .map(|directory| {
+                    let directory = directory.join(name);
+                    fs::create_dir(&directory).unwrap();
+                    directory
+                })
+                .collect(),
+        }
     }
 
     pub fn directory(&self, controller: &str) -> PathBuf {

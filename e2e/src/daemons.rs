@@ -37,13 +37,12 @@ impl Daemon {
 
     /// Waits for a thread that gives itself this name, and returns its /proc directory.
     pub fn thread(&self, name: &str) -> PathBuf {
-        let is_it = |thread: &PathBuf| {
-            fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-        };
         let mut found = None;
         wait_until(&format!("there is a thread {name}"), || {
             let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-            found = threads.map(|thread| thread.unwrap().path()).find(is_it);
+            found = threads.map(|thread| thread.unwrap().path()).find(|thread| {
+                fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+            });
             found.is_some()
         });
         found.unwrap()

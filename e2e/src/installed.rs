@@ -105,11 +105,13 @@ impl InstalledMachine {
     pub fn greet_at(&self, address: &'static str, greeting: impl Fn() -> String + Send + 'static) {
         let network = File::open(format!("/proc/{}/ns/net", self.namespaces.pid())).unwrap();
         let listener = thread::scope(|scope| {
-            let bind = || {
-                move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                TcpListener::bind(address).unwrap()
-            };
-            scope.spawn(bind).join().unwrap()
+            scope
+                .spawn(|| {
+                    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                    TcpListener::bind(address).unwrap()
+                })
+                .join()
+                .unwrap()
         });
         thread::spawn(move || {
             for stream in listener.incoming() {

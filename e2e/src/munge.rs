@@ -17,10 +17,9 @@ pub struct Munged {
 }
 
 pub fn missing() -> Option<String> {
-    let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     ["munged", "munge", "unmunge"]
         .into_iter()
-        .find(is_missing)
+        .find(|program| Command::new(program).arg("--version").output().is_err())
         .map(|program| format!("there is no {program}"))
 }
 

@@ -65,7 +65,10 @@ impl Namespace {
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {
         let output = self.0.within(Command::new("ip").args(arguments)).output();
         let output = output.map_err(|error| format!("nsenter cannot be run: {error}"))?;
-        let message = || format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-        output.status.success().then_some(()).ok_or_else(message)
+        output
+            .status
+            .success()
+            .then_some(())
+            .ok_or_else(|| format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr)))
     }
 }

@@ -114,11 +114,18 @@ impl Receiver {
                 let answer = get(self.port, &format!("/api/v1/query?query={selector}%5B1h%5D")).unwrap();
                 let answer: Value = serde_json::from_str(&answer).unwrap();
                 for series in answer["data"]["result"].as_array().unwrap() {
-                    let sample = |pair: &Value| {
-                        let ms = (pair[0].as_f64().unwrap() * 1000.0).round() as i64;
-                        (ms, pair[1].as_str().unwrap().parse().unwrap())
-                    };
-                    add(series, series["values"].as_array().unwrap().iter().map(sample).collect());
+                    add(
+                        series,
+                        series["values"]
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .map(|pair| {
+                                let ms = (pair[0].as_f64().unwrap() * 1000.0).round() as i64;
+                                (ms, pair[1].as_str().unwrap().parse().unwrap())
+                            })
+                            .collect(),
+                    );
                 }
             }
             ReceiverKind::VictoriaMetrics => {

@@ -26,13 +26,16 @@ pub const USER: (u32, u32, &str) = (5, 60, "games");
 pub const OTHER_USER: (u32, u32, &str) = (6, 12, "man");
 
 pub fn missing() -> Option<String> {
-    let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
     let mpi = ["mpicc.mpich", "mpiexec.hydra"];
-    let slurm =
-        programs.into_iter().chain(mpi).find(is_missing).map(|program| format!("there is no {program}"));
-    let hierarchy = || ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::unavailable);
-    slurm.or_else(munge::missing).or_else(hierarchy)
+    let slurm = programs
+        .into_iter()
+        .chain(mpi)
+        .find(|program| Command::new(program).arg("-V").output().is_err())
+        .map(|program| format!("there is no {program}"));
+    slurm
+        .or_else(munge::missing)
+        .or_else(|| ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::unavailable))
 }
 
 /// Configuration of a node's agent with tables of periods. Both nodes run on this machine, each with its own

@@ -53,8 +53,10 @@ impl TrackedNode {
 
     pub fn in_force_at(&self, level: Option<&str>, metric: &str) -> Option<(String, String, Option<i64>)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
-        let is_it = |line: &&Value| line["metric"] == metric && line["level"].as_str() == level;
-        let line = plan["plan"].as_array()?.iter().find(is_it)?;
+        let line = plan["plan"]
+            .as_array()?
+            .iter()
+            .find(|line| line["metric"] == metric && line["level"].as_str() == level)?;
         let text = |name: &str| Some(line[name].as_str()?.to_owned());
         Some((text("period")?, text("cause")?, line["until_us"].as_i64()))
     }

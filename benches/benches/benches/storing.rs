@@ -56,11 +56,14 @@ fn ingest(criterion: &mut Criterion, script: &Script) {
     group.throughput(Throughput::Elements(frame.samples() as u64));
     let mut sequence = 1;
     group.bench_function("frame of a second", |bencher| {
-        let next = || {
-            sequence += 1;
-            Frame { sequence, ..frame.clone() }
-        };
-        bencher.iter_batched(next, |frame| ingest.frame(&peer, frame, now), BatchSize::PerIteration);
+        bencher.iter_batched(
+            || {
+                sequence += 1;
+                Frame { sequence, ..frame.clone() }
+            },
+            |frame| ingest.frame(&peer, frame, now),
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }

@@ -160,11 +160,13 @@ fn run_once(
     if running.frames().count() == 0 {
         return Err(format!("{} has sent nothing", program.display()).into());
     }
-    let used = |(name, cpu_s): (String, f64)| {
-        let used_s = cpu_s - before.get(&name).copied().unwrap_or(0.0);
-        (name, 100.0 * used_s / passed_s)
-    };
-    let percent_by_thread: BTreeMap<String, f64> = after.into_iter().map(used).collect();
+    let percent_by_thread: BTreeMap<String, f64> = after
+        .into_iter()
+        .map(|(name, cpu_s)| {
+            let used_s = cpu_s - before.get(&name).copied().unwrap_or(0.0);
+            (name, 100.0 * used_s / passed_s)
+        })
+        .collect();
     Ok(Run {
         cpu_percent: percent_by_thread.values().sum(),
         percent_by_thread,

@@ -163,11 +163,13 @@ fn used_ns(directories: &[PathBuf]) -> u64 {
     let v2 = directories.iter().find_map(|path| fs::read_to_string(path.join("cpu.stat")).ok());
     let usec =
         v2.and_then(|text| text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok()));
-    let v1 = || {
-        let text = directories.iter().find_map(|path| fs::read_to_string(path.join("cpuacct.usage")).ok())?;
-        text.trim().parse().ok()
-    };
-    usec.map(|usec: u64| usec * 1_000).or_else(v1).unwrap_or_default()
+    usec.map(|usec: u64| usec * 1_000)
+        .or_else(|| {
+            let text =
+                directories.iter().find_map(|path| fs::read_to_string(path.join("cpuacct.usage")).ok())?;
+            text.trim().parse().ok()
+        })
+        .unwrap_or_default()
 }
 
 fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {

@@ -100,7 +100,7 @@ pub(super) const GPU_METRICS: [u8; 120] = {
 
 /// Statistics of jobs on a target of a server of Lustre 2.12.
 pub(super) fn job_stats(jobs: usize) -> String {
-    let job = |id: usize| {
+    "job_stats:\n".to_owned() + &(1..=jobs).map(|id| {
         format!(
             "- job_id:          {id}\n  snapshot_time:   1537070542\n  \
              read_bytes:      {{ samples:         256, unit: bytes, min: 4194304, max: 4194304, sum:      1073741824 }}\n  \
@@ -109,8 +109,7 @@ pub(super) fn job_stats(jobs: usize) -> String {
              setattr:         {{ samples:           2, unit:  reqs }}\n  \
              punch:           {{ samples:           3, unit:  reqs }}\n"
         )
-    };
-    "job_stats:\n".to_owned() + &(1..=jobs).map(job).collect::<String>()
+    }).collect::<String>()
 }
 
 #[cfg(test)]

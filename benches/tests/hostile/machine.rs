@@ -104,15 +104,16 @@ impl Machine {
             "sys/fs/resctrl/mon_data",
             "proc",
         ];
-        let first_in = |parent: &str| {
-            let parent = Path::new(parent);
-            let of_parent = |file: &PathBuf| {
-                let rest = file.strip_prefix(parent).ok()?;
-                (rest.components().count() > 1).then(|| parent.join(rest.components().next().unwrap()))
-            };
-            self.files.keys().find_map(of_parent)
-        };
-        parents.into_iter().filter_map(first_in).collect()
+        parents
+            .into_iter()
+            .filter_map(|parent| {
+                let parent = Path::new(parent);
+                self.files.keys().find_map(|file| {
+                    let rest = file.strip_prefix(parent).ok()?;
+                    (rest.components().count() > 1).then(|| parent.join(rest.components().next().unwrap()))
+                })
+            })
+            .collect()
     }
 
     /// Copies a directory, with paths relative to the root.

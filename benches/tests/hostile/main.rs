@@ -297,14 +297,16 @@ fn devices_with_odd_names_hide_no_others() {
 /// A new kind is attacked without further ado, if the machine has its files.
 #[test]
 fn every_kind_that_reads_files_is_attacked() {
-    let of_subject = |subject| {
-        let machine = Machine::new();
-        let mut readings = Readings::open(&machine, subject);
-        readings.read();
-        readings.kinds()
-    };
     let subjects = [Subject::Node, Subject::V1, Subject::V2, Subject::Processes];
-    let attacked: BTreeSet<&str> = subjects.into_iter().flat_map(of_subject).collect();
+    let attacked: BTreeSet<&str> = subjects
+        .into_iter()
+        .flat_map(|subject| {
+            let machine = Machine::new();
+            let mut readings = Readings::open(&machine, subject);
+            readings.read();
+            readings.kinds()
+        })
+        .collect();
     // Those of other interfaces than files.
     let others = [
         "perf",

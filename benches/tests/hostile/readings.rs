@@ -128,18 +128,20 @@ impl Readings {
 
     fn read_outcomes(&mut self) -> Vec<Reading> {
         let mut buffer = ReadBuffer::default();
-        let read = |opened: &mut Opened| {
-            let mut reading = Reading::absent(opened.source.slots().len());
-            let (outcome, reading) = match &opened.source {
-                Source::Threaded(threaded) => read_threaded(&opened.name, threaded, reading),
-                Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
-                    (opened.source.read(&mut buffer, &mut reading), reading)
-                }
-            };
-            // What failed is not recorded.
-            if outcome.has_values() { reading } else { Reading::absent(reading.len()) }
-        };
-        self.opened.iter_mut().map(read).collect()
+        self.opened
+            .iter_mut()
+            .map(|opened| {
+                let mut reading = Reading::absent(opened.source.slots().len());
+                let (outcome, reading) = match &opened.source {
+                    Source::Threaded(threaded) => read_threaded(&opened.name, threaded, reading),
+                    Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
+                        (opened.source.read(&mut buffer, &mut reading), reading)
+                    }
+                };
+                // What failed is not recorded.
+                if outcome.has_values() { reading } else { Reading::absent(reading.len()) }
+            })
+            .collect()
     }
 
     /// True if a source without slots reports a change.

@@ -17,14 +17,20 @@ const INPUT_BYTES: usize = 16 * 1024;
 
 fn main() -> ExitCode {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let test = |(name, body): &(&'static str, Body)| {
-        let (corpus, body) = (corpora.join(name), *body);
-        Trial::test(*name, move || {
-            run(&corpus, body);
-            Ok(())
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), TARGETS.iter().map(test).collect()).exit_code()
+    libtest_mimic::run(
+        &Arguments::from_args(),
+        TARGETS
+            .iter()
+            .map(|(name, body)| {
+                let (corpus, body) = (corpora.join(name), *body);
+                Trial::test(*name, move || {
+                    run(&corpus, body);
+                    Ok(())
+                })
+            })
+            .collect(),
+    )
+    .exit_code()
 }
 
 struct Shown<'a> {

@@ -109,8 +109,10 @@ pub fn run_side_by_side(lists: &[&[Test]], tests_per_cpu: usize) -> ExitCode {
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     arguments.test_threads.get_or_insert(tests_per_cpu * cpus);
     let is_selected = |name: &str| {
-        let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
-        filters.is_empty() || filters.iter().any(matches)
+        filters.is_empty()
+            || filters
+                .iter()
+                .any(|filter| if arguments.exact { name == filter } else { name.contains(filter) })
     };
     let skipped = Arc::new(Mutex::new(Vec::new()));
     let trials = |exclusive| {
@@ -214,11 +216,10 @@ fn longest() -> Duration {
 fn outcome(test: Test, longest: Duration) -> Result<Option<String>, String> {
     // The channel closes when the thread ends, also by a panic.
     let (running, ended) = sync_channel::<()>(0);
-    let function = move || {
+    let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(move || {
         let _running = running;
         (test.function)();
-    };
-    let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(function);
+    });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     if ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
         return Err(format!("still running after {} s", longest.as_secs()));

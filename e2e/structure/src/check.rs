@@ -61,8 +61,9 @@ pub fn directions(workspace: &Workspace, rules: &[Stages]) -> Vec<String> {
     for rule in rules {
         let directory = workspace.root.join(rule.directory);
         let stage_of = |file: &Path| {
-            let has_file = |stage: &&[&str]| stage.iter().any(|module| is_in(file, &directory.join(module)));
-            rule.stages.iter().position(has_file)
+            rule.stages
+                .iter()
+                .position(|stage| stage.iter().any(|module| is_in(file, &directory.join(module))))
         };
         for module in rule.stages.iter().copied().flatten() {
             found.extend(missing(workspace, &format!("{}/{module}", rule.directory)));
@@ -106,8 +107,11 @@ pub fn forbidden(workspace: &Workspace, rules: &[Forbidden]) -> Vec<String> {
                 continue;
             }
             for path in used.iter().map(|path| path.join("::")) {
-                let is_below = |prefix: &&str| path == **prefix || path.starts_with(&format!("{prefix}::"));
-                if rule.paths.iter().any(is_below) {
+                if rule
+                    .paths
+                    .iter()
+                    .any(|prefix| path == **prefix || path.starts_with(&format!("{prefix}::")))
+                {
                     found.push(format!("{} must not use {path}", workspace.shown(file)));
                 }
             }

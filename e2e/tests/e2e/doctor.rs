@@ -122,8 +122,11 @@ fn doctor_finds_daemons_that_do_not_run() {
     // Without the agent the connection is tested with its keys.
     let connection = |report: &Value| {
         let findings = report["findings"].as_array().unwrap();
-        let of_node = |finding: &&Value| finding["check"] == "connection" && finding["role"] == "node";
-        findings.iter().find(of_node).unwrap()["text"].as_str().unwrap().to_owned()
+        findings.iter().find(|finding| finding["check"] == "connection" && finding["role"] == "node").unwrap()
+            ["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert!(connection(&report).ends_with("accepts this node's agent, encrypted"), "{report:#}");
     cluster.machine.shell("mv /etc/polymeter/agents.d/n1.pub /etc/away");

@@ -77,8 +77,10 @@ fn a_pushed_value_is_stored_once() {
         }
         assert!(job.job_key > 0 && output.status.success(), "{}", text(&output.stderr));
         let lines = std::fs::read_to_string(exported).unwrap();
-        let value = |line: &str| serde_json::from_str::<Value>(line).unwrap()["value"].as_f64().unwrap();
-        lines.lines().map(value).collect()
+        lines
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["value"].as_f64().unwrap())
+            .collect()
     };
     wait_until("both values are stored", || values().len() >= 2);
     assert_eq!(values(), [0.5, 0.25]);

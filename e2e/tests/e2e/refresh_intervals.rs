@@ -68,8 +68,11 @@ impl Machine {
         let store = Connection::open(self.env.path("store.db")).unwrap();
         let sql = "SELECT new_period_us, cause, reason FROM plan_change WHERE metric = ? ORDER BY time";
         let mut statement = store.prepare(sql).unwrap();
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        statement.query_map([metric], row).unwrap().map(Result::unwrap).collect()
+        statement
+            .query_map([metric], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     }
 
     fn end(self) {
@@ -131,8 +134,11 @@ fn the_command_states_why_a_period_is_longer_than_requested() {
         String::from_utf8(output.stdout).unwrap()
     };
     let reason = "it changes every 100ms: granted 100ms instead of 10ms";
-    let is_stated = |line: &str| line.starts_with("node.cray.power") && line.contains(reason);
-    wait_until("an answer with the reason", || run("set", &["node.cray.power=10ms"]).lines().any(is_stated));
+    wait_until("an answer with the reason", || {
+        run("set", &["node.cray.power=10ms"])
+            .lines()
+            .any(|line| line.starts_with("node.cray.power") && line.contains(reason))
+    });
     let plan = run("plan", &[]);
     assert!(plan.contains(reason), "{plan}");
     let metrics = run("metrics", &["node.cray.*"]);

@@ -145,7 +145,9 @@ fn assert_same(labels: &Labels, expected: &BTreeMap<i64, Vec<f64>>, found: &[(i6
     assert_eq!(expected.keys().copied().collect::<Vec<_>>(), times, "{labels:?}");
     for (values, (ms, found)) in expected.values().zip(found) {
         // VictoriaMetrics keeps 15 digits.
-        let is_same = |value: &f64| (value - found).abs() <= value.abs() * 1e-14;
-        assert!(values.iter().any(is_same), "{labels:?} {ms} {values:?} {found}");
+        assert!(
+            values.iter().any(|value| (value - found).abs() <= value.abs() * 1e-14),
+            "{labels:?} {ms} {values:?} {found}"
+        );
     }
 }

@@ -343,10 +343,11 @@ fn only_cgroups_of_dead_runs_are_removed() {
 
     kill_process(Pid::from_raw(survivor.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     // Concurrent tests' runs may remove them at once.
-    let is_used = |directory: &PathBuf| {
-        fs::read_to_string(directory.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
-    };
-    polymeter_e2e::wait_until("the survivor is gone", || !kept.iter().any(is_used));
+    polymeter_e2e::wait_until("the survivor is gone", || {
+        !kept.iter().any(|directory| {
+            fs::read_to_string(directory.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
+        })
+    });
     let before = directories(&live);
     let stderr = text(&run(&["true"]).stderr);
     assert!(directories(&dead).is_empty(), "{stderr}");

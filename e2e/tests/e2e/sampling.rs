@@ -126,8 +126,8 @@ fn assert_matches_stopped_job(env: &TestEnvironment, job: &polymeter_e2e::cgroup
             assert!(stored.len() > 60, "only {stored:?}");
             return;
         }
-        let differs = |key: &&Key| stored.get(*key) != after.values.get(*key);
-        let keys = stored.keys().chain(after.values.keys()).filter(differs);
+        let keys =
+            stored.keys().chain(after.values.keys()).filter(|key| stored.get(*key) != after.values.get(*key));
         wrong.extend(keys.map(|key| {
             format!("{key:?}: stored {:?}, in the file {:?}", stored.get(key), after.values.get(key))
         }));
@@ -292,14 +292,13 @@ fn sampler_keeps_up_on_busy_cpus() {
     }
     let thread = Pid::from_raw(sampler.file_name().unwrap().to_str().unwrap().parse().unwrap());
     let stop = AtomicBool::new(false);
-    let burn = || {
-        while !stop.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-        }
-    };
     std::thread::scope(|scope| {
         for _ in &cpus {
-            scope.spawn(burn);
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let mut seen = BTreeSet::new();
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

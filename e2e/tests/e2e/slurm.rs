@@ -40,8 +40,11 @@ impl Fixture {
         let socket = env.path("control.sock");
         let control = format!("control_socket = \"{}\"\n", socket.display());
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &control);
-        let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
-        Self { cluster: Cluster::start(&socket, configure), collector, env }
+        Self {
+            cluster: Cluster::start(&socket, |node, _| agent_config(node, &endpoint, BASELINE)),
+            collector,
+            env,
+        }
     }
 
     /// Samples of an ended job on all its nodes, without those of its steps.

@@ -76,8 +76,7 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
         command.display()
     );
     let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
-    let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
-    let cluster = Cluster::start(&socket, configure);
+    let cluster = Cluster::start(&socket, |node, _| agent_config(node, &endpoint, BASELINE));
     // The environment of the command has no SLURM_CONF, which Slurm needs where slurm.conf is not in
     // /etc/slurm.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/admin-comment.sh");

@@ -98,8 +98,7 @@ impl Fixture {
         let socket = env.path("control.sock");
         let control = format!("control_socket = \"{}\"\n", socket.display());
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &control);
-        let configure = |node: &str, _: &Path| agent_configuration(node, &endpoint, lengths.period);
-        let cluster = Cluster::start(&socket, configure);
+        let cluster = Cluster::start(&socket, |node, _| agent_configuration(node, &endpoint, lengths.period));
         cluster.prioritise();
         Self { cluster, _collector: collector, lengths, socket, env }
     }
@@ -242,14 +241,15 @@ impl Fixture {
         let findings = report["findings"].as_array().unwrap();
         let remedies = findings.iter().filter_map(|finding| finding["remedies"]["slurm"].as_str());
         let directives = remedies.filter(|remedy| remedy.starts_with("#SBATCH"));
-        let refusal = |directive: &str| {
-            let script = self.env.path("directive.sh");
-            fs::write(&script, format!("#!/bin/sh\n{directive}\ntrue\n")).unwrap();
-            let tried = self.cluster.run("sbatch", &["--test-only", script.to_str().unwrap()]);
-            (!tried.status.success())
-                .then(|| format!("{}: `{directive}`: {}", case.name, text(&tried.stderr)))
-        };
-        directives.filter_map(refusal).collect()
+        directives
+            .filter_map(|directive| {
+                let script = self.env.path("directive.sh");
+                fs::write(&script, format!("#!/bin/sh\n{directive}\ntrue\n")).unwrap();
+                let tried = self.cluster.run("sbatch", &["--test-only", script.to_str().unwrap()]);
+                (!tried.status.success())
+                    .then(|| format!("{}: `{directive}`: {}", case.name, text(&tried.stderr)))
+            })
+            .collect()
     }
 
     /// Finds the faults in the reports of a job: none if the findings are the expected ones for all who may
@@ -308,11 +308,13 @@ fn text(bytes: &[u8]) -> String {
 
 /// Rules of a site that apply to jobs of seconds where the built-in rules apply to jobs of minutes.
 fn rules_for_short_jobs() -> String {
-    let of_rule = |line: &&str| {
-        let is_name = line.starts_with('[') && !line.contains(".remedy]");
-        is_name || line.starts_with("elapsed_min")
-    };
-    let lines = RULES.lines().filter(of_rule).map(|line| line.replace(" min\"", " s\"") + "\n");
+    let lines = RULES
+        .lines()
+        .filter(|line| {
+            let is_name = line.starts_with('[') && !line.contains(".remedy]");
+            is_name || line.starts_with("elapsed_min")
+        })
+        .map(|line| line.replace(" min\"", " s\"") + "\n");
     let rules: String = lines.collect();
     assert!(!rules.contains("min\"") && rules.contains("elapsed_min = \"5 s\""), "{rules}");
     rules

@@ -58,8 +58,7 @@ impl Fixture {
         // Each of the API's resources is tried several times.
         let more = format!("{control}{}user_requests_per_second = 1000\n", api_config(&api));
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
-        let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
-        let cluster = Cluster::start(&socket, configure);
+        let cluster = Cluster::start(&socket, |node, _| agent_config(node, &endpoint, BASELINE));
         let proxy = Proxy::start(&api);
         Self { cluster, _collector: collector, proxy, polymeter, env }
     }
@@ -153,11 +152,10 @@ fn follow(fixture: &Fixture, session: &mut Session) {
     // With one sample a second the newest point of a gauge is a sample, of which a loaded course has six
     // digits.
     let memory = browser.eval(&last("bytes")).as_f64().unwrap();
-    let is_stored = || {
+    wait_until("the value on the page is a stored one", || {
         let points = fixture.points(&session.id, "memory.current");
         points.iter().any(|(_, value)| (value - memory).abs() <= memory * 1e-5)
-    };
-    wait_until("the value on the page is a stored one", is_stored);
+    });
 
     let key = |verb: &str| {
         format!("document.querySelector('.keys button[title^=\"Sample cpu.usage {verb} often\"]')")

@@ -58,9 +58,10 @@ fn every_drop_in_is_a_right_of_the_module_and_documented() {
     let module = fs::read_to_string(root().join("nix/modules/agent.nix")).unwrap();
     let (_, rights) = module.split_once("\n  rights = {\n").unwrap();
     let (rights, _) = rights.split_once("\n  };\n").unwrap();
-    let is_name = |line: &&str| line.starts_with("    ") && !line.starts_with("     ") && line.contains('=');
-    let names =
-        rights.lines().filter(is_name).map(|line| line.trim().split([' ', '.']).next().unwrap().to_owned());
+    let names = rights
+        .lines()
+        .filter(|line| line.starts_with("    ") && !line.starts_with("     ") && line.contains('='))
+        .map(|line| line.trim().split([' ', '.']).next().unwrap().to_owned());
     let of_drop_ins: BTreeSet<String> = drop_ins().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.collect::<BTreeSet<_>>(), of_drop_ins);
     let page = fs::read_to_string(root().join("docs/how-to/systemd.md")).unwrap();

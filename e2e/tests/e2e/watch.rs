@@ -204,8 +204,7 @@ fn watch_terminal_shows_values_and_changes_periods() {
     wait_until("the lease is in force", || fixture.is("pids.current", "20ms", "lease"));
     terminal.wait_for("the new period", |shown| words(shown).iter().any(|word| word == "20ms"));
     terminal.press_until("-", || fixture.is("pids.current", "50ms", "baseline"));
-    let leased = || fixture.in_force("pids.current").is_some_and(|(_, cause)| cause == "lease");
-    terminal.press_until("+", leased);
+    terminal.press_until("+", || fixture.in_force("pids.current").is_some_and(|(_, cause)| cause == "lease"));
     terminal.press_until("r", || fixture.is("pids.current", "50ms", "baseline"));
     terminal.press("q");
     assert_eq!(terminal.end(), Some(0));

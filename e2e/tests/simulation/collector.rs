@@ -133,8 +133,10 @@ impl Collector {
                 }
             }
         }
-        let acknowledge = |(session, through)| writer.ingest.committed(session, through);
-        let answers: Vec<_> = through.into_iter().filter_map(acknowledge).collect();
+        let answers: Vec<_> = through
+            .into_iter()
+            .filter_map(|(session, through)| writer.ingest.committed(session, through))
+            .collect();
         for (_, answer) in &answers {
             let ToAgent::Ack { session, through } = answer else { panic!("{answer:?}") };
             assert!(*through <= store.last_sequence(*session), "{answer:?} is not committed");

@@ -39,9 +39,10 @@ impl Disk {
             self.open = self.open.filter(|open| *open != (delivery.session(), segment));
         }
         let segment_bytes = delivery.segment_bytes();
-        let has_room = |bytes: &Vec<u8>| bytes.len() < segment_bytes;
         loop {
-            let open = self.open.filter(|open| self.segments.get(open).is_some_and(has_room));
+            let open = self
+                .open
+                .filter(|open| self.segments.get(open).is_some_and(|bytes| bytes.len() < segment_bytes));
             let Some(batch) = delivery.spill(open.map(|(_, first)| first), ends, now_ns) else { return };
             let bytes: usize = self.segments.values().map(Vec::len).sum();
             if self.is_faulty || bytes + batch.bytes.len() > self.limit_bytes {
@@ -63,13 +64,15 @@ impl Disk {
         self.open = None;
         let mut sessions: BTreeMap<SessionId, Vec<u64>> = BTreeMap::new();
         self.segments.keys().for_each(|(session, first)| sessions.entry(*session).or_default().push(*first));
-        let replay = |(session, firsts): (&SessionId, &Vec<u64>)| {
-            let newest = self.read(*session, *firsts.last().unwrap()).last().unwrap();
-            let ends = firsts.iter().skip(1).map(|next| next - 1).chain([newest]);
-            let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
-            DeliverySession::replay(*session, outbox_bytes, &segments, now_ns)
-        };
-        sessions.iter().map(replay).collect()
+        sessions
+            .iter()
+            .map(|(session, firsts)| {
+                let newest = self.read(*session, *firsts.last().unwrap()).last().unwrap();
+                let ends = firsts.iter().skip(1).map(|next| next - 1).chain([newest]);
+                let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
+                DeliverySession::replay(*session, outbox_bytes, &segments, now_ns)
+            })
+            .collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -150,13 +150,14 @@ fn sends() -> Result<Cause, Box<dyn Error>> {
             return Err(format!("{command} failed").into());
         }
     }
-    let socket = |_: usize| -> std::io::Result<UdpSocket> {
-        let from = UdpSocket::bind("127.0.0.1:0")?;
-        from.connect("127.0.0.2:9")?;
-        Ok(from)
-    };
     let cpus = thread::available_parallelism()?.get();
-    let sockets: Vec<UdpSocket> = (0..cpus).map(socket).collect::<std::io::Result<_>>()?;
+    let sockets: Vec<UdpSocket> = (0..cpus)
+        .map(|_| -> std::io::Result<UdpSocket> {
+            let from = UdpSocket::bind("127.0.0.1:0")?;
+            from.connect("127.0.0.2:9")?;
+            Ok(from)
+        })
+        .collect::<std::io::Result<_>>()?;
     Ok(Box::new(move || {
         thread::scope(|scope| {
             let send = |from| (0..BATCHES).map(|_| send_batch(from)).sum::<std::io::Result<u64>>();

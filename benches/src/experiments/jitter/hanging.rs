@@ -183,11 +183,13 @@ fn tallies(running: &Running) -> Result<Tallies, Box<dyn Error>> {
 fn config(subject: Subject, slow_period: Period, node: &LaidOut, job: &Job) -> String {
     let baseline = plan::baseline(plan::job_metrics(true), Period::MILLISECOND);
     let slow_kinds = || KINDS.iter().filter(|kind| kind.lane() == Lane::Slow);
-    let is_slow = |metric: &&&catalogue::Metric| {
-        slow_kinds().any(|kind| metric.origins.first().is_some_and(|origin| origin.kind() == kind.name()))
-    };
     let metrics: Vec<_> = catalogue::all().collect();
-    let slow = metrics.iter().filter(is_slow).filter(|_| subject != Subject::Alone);
+    let slow = metrics
+        .iter()
+        .filter(|metric| {
+            slow_kinds().any(|kind| metric.origins.first().is_some_and(|origin| origin.kind() == kind.name()))
+        })
+        .filter(|_| subject != Subject::Alone);
     let lines: String = slow.map(|metric| format!("\"{}\" = \"{slow_period}\"\n", metric.name)).collect();
     format!("root = \"{}\"\njobs = [\"{}\"]\n{baseline}{lines}", node.root().display(), job.pattern())
 }

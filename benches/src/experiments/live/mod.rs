@@ -186,17 +186,20 @@ fn ingest(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         arguments.store, arguments.nodes, arguments.frames, arguments.rounds
     ));
     say("");
-    let row = |(beside, taken): (Beside, &Taken)| {
-        vec![
-            beside.name(arguments),
-            format!("{:.0} k", rate(taken) / 1e3),
-            format!("{:.2}", rate(taken) / alone),
-            format!("{:.2}", taken.cpu_s * 1e6 / to_f64(taken.samples)),
-            format!("{:.1}", to_f64(taken.answers) / taken.seconds),
-            format!("{:.1} MB/s", to_f64(taken.bytes) / taken.seconds / 1e6),
-        ]
-    };
-    let rows: Vec<_> = Beside::ALL.into_iter().zip(&taken).map(row).collect();
+    let rows: Vec<_> = Beside::ALL
+        .into_iter()
+        .zip(&taken)
+        .map(|(beside, taken)| {
+            vec![
+                beside.name(arguments),
+                format!("{:.0} k", rate(taken) / 1e3),
+                format!("{:.2}", rate(taken) / alone),
+                format!("{:.2}", taken.cpu_s * 1e6 / to_f64(taken.samples)),
+                format!("{:.1}", to_f64(taken.answers) / taken.seconds),
+                format!("{:.1} MB/s", to_f64(taken.bytes) / taken.seconds / 1e6),
+            ]
+        })
+        .collect();
     let head =
         ["beside", "samples/s", "ratio", "collector µs per sample", "answers or reads per second", "bytes"];
     table::table(&head, &rows);

@@ -114,8 +114,11 @@ impl Design {
         let mut treatments = vec![Treatment::Nothing];
         for tool in tools {
             for period in self.periods.iter().copied() {
-                let of = |metrics: &u32| Treatment::Watched { tool, period, metrics: *metrics };
-                treatments.extend(self.metrics.iter().map(of));
+                treatments.extend(self.metrics.iter().map(|metrics| Treatment::Watched {
+                    tool,
+                    period,
+                    metrics: *metrics,
+                }));
             }
         }
         treatments
@@ -125,12 +128,13 @@ impl Design {
     /// machine's speed affects all treatments alike.
     pub(crate) fn runs(&self) -> Vec<Run> {
         let mut random = Random::new(self.seed);
-        let of_replicate = |replicate| {
-            let mut treatments = self.treatments();
-            random.shuffle(&mut treatments);
-            treatments.into_iter().map(move |treatment| Run { replicate, treatment }).collect::<Vec<_>>()
-        };
-        (1..=self.replicates).flat_map(of_replicate).collect()
+        (1..=self.replicates)
+            .flat_map(|replicate| {
+                let mut treatments = self.treatments();
+                random.shuffle(&mut treatments);
+                treatments.into_iter().map(move |treatment| Run { replicate, treatment }).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     pub(crate) fn tool_name(&self, treatment: &Treatment) -> &str {

@@ -132,8 +132,10 @@ mod tests {
     }
 
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
-        let of = |part: &str| part.split('"').next().and_then(|number| number.parse().ok());
-        svg.split(&format!(" {attribute}=\"")).skip(1).filter_map(of).collect()
+        svg.split(&format!(" {attribute}=\""))
+            .skip(1)
+            .filter_map(|part| part.split('"').next().and_then(|number| number.parse().ok()))
+            .collect()
     }
 
     #[test]

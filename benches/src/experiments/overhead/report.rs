@@ -25,13 +25,16 @@ pub(crate) fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     };
     let nothing = of(&Treatment::Nothing);
     let unit = Estimate::of(&nothing).mean / 100.0;
-    let line = |treatment: Treatment| {
-        let walls = of(&treatment);
-        let slowdown = Estimate::difference(&walls, &nothing).in_units_of(unit);
-        let slowdown_percent = (treatment != Treatment::Nothing).then_some(slowdown);
-        Line { runs: walls.len(), wall_s: Estimate::of(&walls), slowdown_percent, treatment }
-    };
-    design.treatments().into_iter().map(line).collect()
+    design
+        .treatments()
+        .into_iter()
+        .map(|treatment| {
+            let walls = of(&treatment);
+            let slowdown = Estimate::difference(&walls, &nothing).in_units_of(unit);
+            let slowdown_percent = (treatment != Treatment::Nothing).then_some(slowdown);
+            Line { runs: walls.len(), wall_s: Estimate::of(&walls), slowdown_percent, treatment }
+        })
+        .collect()
 }
 
 /// Header of the table of [`rows`].
@@ -39,24 +42,27 @@ pub(crate) const HEAD: [&str; 7] =
     ["tool", "period", "metrics", "runs", "wall time s", "slowdown %", "contains 0"];
 
 pub(crate) fn rows(design: &Design, lines: &[Line]) -> Vec<Vec<String>> {
-    let row = |line: &Line| {
-        let (period, metrics) = match &line.treatment {
-            Treatment::Nothing => ("-".to_owned(), "-".to_owned()),
-            Treatment::Watched { period, metrics, .. } => (period.to_string(), metrics.to_string()),
-        };
-        let slowdown = line.slowdown_percent;
-        let zero = |slowdown: Estimate| if slowdown.contains_zero() { "yes" } else { "no" };
-        vec![
-            design.tool_name(&line.treatment).to_owned(),
-            period,
-            metrics,
-            line.runs.to_string(),
-            format!("{:.3}", line.wall_s),
-            slowdown.map_or("-".to_owned(), |slowdown| format!("{slowdown:.2}")),
-            slowdown.map_or("-", zero).to_owned(),
-        ]
-    };
-    lines.iter().map(row).collect()
+    lines
+        .iter()
+        .map(|line| {
+            let (period, metrics) = match &line.treatment {
+                Treatment::Nothing => ("-".to_owned(), "-".to_owned()),
+                Treatment::Watched { period, metrics, .. } => (period.to_string(), metrics.to_string()),
+            };
+            let slowdown = line.slowdown_percent;
+            vec![
+                design.tool_name(&line.treatment).to_owned(),
+                period,
+                metrics,
+                line.runs.to_string(),
+                format!("{:.3}", line.wall_s),
+                slowdown.map_or("-".to_owned(), |slowdown| format!("{slowdown:.2}")),
+                slowdown
+                    .map_or("-", |slowdown| if slowdown.contains_zero() { "yes" } else { "no" })
+                    .to_owned(),
+            ]
+        })
+        .collect()
 }
 
 /// Plots the slowdowns: one position for each pair of period and number of metrics, one colour for each tool.
@@ -68,12 +74,17 @@ pub(crate) fn plot(design: &Design, lines: &[Line]) -> Plot {
         .collect();
     let tools = std::iter::once(None).chain((0..design.tools.len()).map(Some));
     let series = tools.map(|tool| {
-        let at = |(period, metrics): &(_, u32)| {
-            let wanted = Treatment::Watched { tool, period: *period, metrics: *metrics };
-            lines.iter().find(|line| line.treatment == wanted)?.slowdown_percent
-        };
         let some = Treatment::Watched { tool, period: polymeter_proto::period::Period::SECOND, metrics: 0 };
-        Series { name: design.tool_name(&some).to_owned(), points: places.iter().map(at).collect() }
+        Series {
+            name: design.tool_name(&some).to_owned(),
+            points: places
+                .iter()
+                .map(|(period, metrics)| {
+                    let wanted = Treatment::Watched { tool, period: *period, metrics: *metrics };
+                    lines.iter().find(|line| line.treatment == wanted)?.slowdown_percent
+                })
+                .collect(),
+        }
     });
     Plot {
         title: "Slowdown of the command, with 95 % intervals".to_owned(),
@@ -92,11 +103,13 @@ mod tests {
         let text = "replicates = 2\nseed = 5\nperiods = ['1ms']\nmetrics = [3]\n";
         let design = Design::parse(text).unwrap();
         let runs = design.runs();
-        let wall = |run: &Run| match run.treatment {
-            Treatment::Nothing => 10.0 + f64::from(run.replicate) / 10.0,
-            Treatment::Watched { .. } => 20.0,
-        };
-        let walls: Vec<f64> = runs.iter().map(wall).collect();
+        let walls: Vec<f64> = runs
+            .iter()
+            .map(|run| match run.treatment {
+                Treatment::Nothing => 10.0 + f64::from(run.replicate) / 10.0,
+                Treatment::Watched { .. } => 20.0,
+            })
+            .collect();
         let lines = lines(&design, &runs, &walls);
         let slowdown = lines[1].slowdown_percent.unwrap();
         assert!((slowdown.mean - 100.0 * 9.85 / 10.15).abs() < 1e-9, "{slowdown:?}");

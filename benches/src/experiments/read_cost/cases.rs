@@ -260,7 +260,6 @@ impl Machines {
 
 /// True for a source of the case's kind that has values.
 fn is_of(opened: &Opened, case: &Case) -> bool {
-    let is_of_kind = |slot: &Slot| slot.definition.metric.is_of_kind(case.kind);
     // A metric may have origins of several kinds.
     let is_of_form = match &opened.source {
         Source::TextFile(_) | Source::SummedFile(_) => case.kind == TEXT_FILE_KIND,
@@ -268,7 +267,8 @@ fn is_of(opened: &Opened, case: &Case) -> bool {
         Source::Custom(_) => case.lane() == Some(Lane::Fast) && case.kind != TEXT_FILE_KIND,
         Source::Threaded(_) => case.lane() == Some(Lane::Slow),
     };
-    is_of_form && opened.source.slots().first().is_some_and(is_of_kind)
+    is_of_form
+        && opened.source.slots().first().is_some_and(|slot| slot.definition.metric.is_of_kind(case.kind))
 }
 
 /// Replaces each number in a name by `*`, and removes the path of a mount.

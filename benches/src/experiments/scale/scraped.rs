@@ -171,8 +171,9 @@ impl Mocks {
     /// Nodes and their addresses.
     fn targets(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().flat_map(|mock| {
-            let target = |number| (node(number), format!("{}:{}", exporters::address(number), mock.port));
-            mock.which.numbers().map(target)
+            mock.which
+                .numbers()
+                .map(|number| (node(number), format!("{}:{}", exporters::address(number), mock.port)))
         })
     }
 

@@ -122,30 +122,33 @@ pub(crate) fn extras(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
         samples_per_frame: SAMPLES_PER_FRAME / u32::from(arguments.series),
         steps: 0,
     };
-    let job = |extra: &Extra| match extra {
-        Extra::Wide => base.clone(),
-        Extra::Steps => JobPlan {
-            id: STEPS_JOB,
-            nodes: 0..1,
-            begin_us: noon_us + DAY_US / 12,
-            period: Period::SECOND,
-            samples: arguments.steps.next_multiple_of(STEPS_PER_FRAME),
-            samples_per_frame: STEPS_PER_FRAME,
-            series: series.min(12),
-            steps: arguments.steps,
-            ..base.clone()
-        },
-        Extra::Short => JobPlan {
-            id: SHORT_JOB,
-            nodes: 0..1,
-            begin_us: noon_us + DAY_US / 4,
-            period: Period::TEN_MILLISECONDS,
-            samples: 5,
-            samples_per_frame: 5,
-            ..base.clone()
-        },
-    };
-    arguments.add.iter().map(job).collect()
+    arguments
+        .add
+        .iter()
+        .map(|extra| match extra {
+            Extra::Wide => base.clone(),
+            Extra::Steps => JobPlan {
+                id: STEPS_JOB,
+                nodes: 0..1,
+                begin_us: noon_us + DAY_US / 12,
+                period: Period::SECOND,
+                samples: arguments.steps.next_multiple_of(STEPS_PER_FRAME),
+                samples_per_frame: STEPS_PER_FRAME,
+                series: series.min(12),
+                steps: arguments.steps,
+                ..base.clone()
+            },
+            Extra::Short => JobPlan {
+                id: SHORT_JOB,
+                nodes: 0..1,
+                begin_us: noon_us + DAY_US / 4,
+                period: Period::TEN_MILLISECONDS,
+                samples: 5,
+                samples_per_frame: 5,
+                ..base.clone()
+            },
+        })
+        .collect()
 }
 
 /// Past jobs by their begin. Each node runs one after the other, at random times within equal intervals.
@@ -186,21 +189,22 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
 
 /// Plans `count` jobs that begin now with one sample each, with the job ids from `first_id` on.
 pub(crate) fn registrations(arguments: &Arguments, first_id: u64, count: u64, now_us: i64) -> Vec<JobPlan> {
-    let job = |number: u64| {
-        let node = usize::try_from(number % u64::from(arguments.nodes)).unwrap_or(0);
-        JobPlan {
-            id: first_id + number,
-            owner: number % USERS,
-            nodes: node..node + 1,
-            begin_us: now_us,
-            period: arguments.period,
-            samples: 1,
-            series: usize::from(arguments.series),
-            samples_per_frame: 1,
-            steps: 0,
-        }
-    };
-    (0..count).map(job).collect()
+    (0..count)
+        .map(|number| {
+            let node = usize::try_from(number % u64::from(arguments.nodes)).unwrap_or(0);
+            JobPlan {
+                id: first_id + number,
+                owner: number % USERS,
+                nodes: node..node + 1,
+                begin_us: now_us,
+                period: arguments.period,
+                samples: 1,
+                series: usize::from(arguments.series),
+                samples_per_frame: 1,
+                steps: 0,
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

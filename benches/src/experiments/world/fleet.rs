@@ -51,19 +51,19 @@ impl<'a> Fleet<'a> {
         template: &'a Template,
     ) -> Result<Self, Box<dyn Error>> {
         let context = zmq::Context::new();
-        let connect = |_| {
+        let sockets = (0..count.div_ceil(NODES_PER_SOCKET)).map(|_| {
             let socket = context.socket(zmq::DEALER)?;
             socket.set_linger(0)?;
             socket.connect(endpoint)?;
             Ok(socket)
-        };
-        let sockets = (0..count.div_ceil(NODES_PER_SOCKET)).map(connect);
+        });
         let sockets = sockets.collect::<Result<_, zmq::Error>>()?;
         let sessions = u64::try_from(wall_us() / 1_000)? << POSITION_BITS;
-        let node = |position: usize| {
-            Node::new(SessionId(sessions | position as u64), position + 1, started_us, template)
-        };
-        let nodes = (0..count).map(node).collect::<Result<_, _>>()?;
+        let nodes = (0..count)
+            .map(|position| {
+                Node::new(SessionId(sessions | position as u64), position + 1, started_us, template)
+            })
+            .collect::<Result<_, _>>()?;
         let now_ns = now_ns();
         let encoder = Encoder::default();
         Ok(Self { template, encoder, nodes, sockets, heard_ns: now_ns, sent_again_ns: now_ns })

@@ -33,11 +33,11 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     reports(store, arguments, past, &results)?;
     queries(store, arguments, past, &results)?;
     through_the_collector(store, arguments, &results)?;
-    let add = |what: &str, measure: Measure<'_>| results.add_duration(what, measure);
-    scale::reports(store, arguments.runs, add)?;
+    scale::reports(store, arguments.runs, |what, measure| results.add_duration(what, measure))?;
     let (nodes, hours) = (u64::from(arguments.big_nodes), u64::from(arguments.big_hours));
-    let add = |what: &str, measure: Measure<'_>| results.add(what, |rate| format!("{rate:.0}"), measure);
-    scale::exports(store, arguments.runs, nodes * hours * 3_600 * LARGE_SERIES as u64, add)?;
+    scale::exports(store, arguments.runs, nodes * hours * 3_600 * LARGE_SERIES as u64, |what, measure| {
+        results.add(what, |rate| format!("{rate:.0}"), measure)
+    })?;
     if arguments.registrations > 0 {
         registration(store, arguments, &results)?;
     }
@@ -108,11 +108,14 @@ fn reports(
     results.add_duration(&what, || report(BIG_JOB))?;
     let scratch = tempfile::tempdir()?;
     let out = scratch.path().join("bundle");
-    let remove = || if out.exists() { Ok(fs::remove_dir_all(&out)?) } else { Ok(()) };
     let (job, directory) = (MEDIUM_JOB.to_string(), out.display().to_string());
     let bundle = ["bundle", &job, "--store", store.url(), "--out", &directory];
     let what = format!("bundle of {} samples", u64::from(arguments.medium_seconds) * large);
-    results.add_duration(&what, || reads::command(&bundle, User::Own, arguments.runs, remove))
+    results.add_duration(&what, || {
+        reads::command(&bundle, User::Own, arguments.runs, || {
+            if out.exists() { Ok(fs::remove_dir_all(&out)?) } else { Ok(()) }
+        })
+    })
 }
 
 /// Values that are read to measure the memory of the collector.
@@ -184,15 +187,18 @@ fn registration(store: &Store, arguments: &Arguments, results: &Results<'_>) -> 
     let known = store.ask("SELECT count(*) FROM series")?;
     let what =
         format!("registration of jobs with {} series, jobs/s, with {known} known series", arguments.series);
-    let measure = || {
-        let mut rates = Vec::new();
-        for _ in 0..arguments.runs.min(REGISTRATION_RUNS) {
-            let registered = jobs_between(store, FIRST_REGISTERED, i64::MAX.cast_unsigned())?;
-            rates.push(fill::register(store, arguments, FIRST_REGISTERED + registered)?);
-        }
-        Ok(Runs { seconds: rates, peak_kib: 0 })
-    };
-    results.add(&what, |rate| format!("{rate:.0}"), measure)
+    results.add(
+        &what,
+        |rate| format!("{rate:.0}"),
+        || {
+            let mut rates = Vec::new();
+            for _ in 0..arguments.runs.min(REGISTRATION_RUNS) {
+                let registered = jobs_between(store, FIRST_REGISTERED, i64::MAX.cast_unsigned())?;
+                rates.push(fill::register(store, arguments, FIRST_REGISTERED + registered)?);
+            }
+            Ok(Runs { seconds: rates, peak_kib: 0 })
+        },
+    )
 }
 
 fn cells(what: &str, runs: &Runs, format: impl Fn(f64) -> String) -> Vec<String> {

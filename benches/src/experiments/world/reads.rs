@@ -129,16 +129,17 @@ pub(crate) fn query(store: &Store, sql: &str, rows: u64, runs: u16) -> Result<Ru
 
 fn of_sqlite(path: &Path, sql: &str, runs: u16) -> Result<Vec<f64>, Box<dyn Error>> {
     let connection = rusqlite::Connection::open(path)?;
-    let run = |_| {
-        let begin_ns = now_ns();
-        let mut statement = connection.prepare(sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            std::hint::black_box(row.get_ref(0)?);
-        }
-        Ok(to_f64(now_ns() - begin_ns) / 1e9)
-    };
-    (0..runs).map(run).collect()
+    (0..runs)
+        .map(|_| {
+            let begin_ns = now_ns();
+            let mut statement = connection.prepare(sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                std::hint::black_box(row.get_ref(0)?);
+            }
+            Ok(to_f64(now_ns() - begin_ns) / 1e9)
+        })
+        .collect()
 }
 
 fn of_psql(store: &Store, sql: &str, runs: u16) -> Result<Vec<f64>, Box<dyn Error>> {

@@ -126,8 +126,7 @@ pub(super) fn nix_options(docs: &[&Doc], about: &str) -> Value {
 pub(super) fn add_words(lines: &mut Vec<(&'static str, String)>, head: &str, docs: &[&'static Doc]) {
     for key in docs.iter().flat_map(|doc| doc.keys) {
         if let Kind::OneOf(words) = key.kind {
-            let line = |word: &&str| (key.name, format!("{head}{} = {word:?}\n", key.name));
-            lines.extend(words.iter().map(line));
+            lines.extend(words.iter().map(|word| (key.name, format!("{head}{} = {word:?}\n", key.name))));
         } else if let Kind::Table(inner) = key.kind {
             add_words(lines, &format!("[{}]\n", key.name), &inner());
         }

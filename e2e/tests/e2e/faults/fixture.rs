@@ -113,8 +113,12 @@ impl Fixture {
     pub(crate) fn start_collector(&mut self) {
         let (key, agents) = (self.server_env.path("collector.key"), self.server_env.path("agents.d"));
         let keys = format!("key = \"{}\"\nauthorised_agents = \"{}\"\n", key.display(), agents.display());
-        let within = |program| self.network.within(LinkEnd::Near, &program);
-        self.collector = Some(collector_within(&self.server_env, ENDPOINT, &keys, within).0);
+        self.collector = Some(
+            collector_within(&self.server_env, ENDPOINT, &keys, |program| {
+                self.network.within(LinkEnd::Near, &program)
+            })
+            .0,
+        );
     }
 
     pub(crate) fn start_agent(&mut self, number: usize) {

@@ -58,16 +58,22 @@ impl World {
         let spooled = self.spooled.iter().filter(|frame| !self.store.replaced.contains_key(&frame.session));
         for SpooledFrame { session, sequence, samples, events } in spooled {
             let is_poisoned = self.poisoned.contains(&(*session, *sequence));
-            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
-            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
-            let is_stored = |event| self.store.events.contains_key(event);
-            assert!(is_poisoned || events.iter().all(is_stored), "frame {sequence} of session {session}");
+            assert!(
+                samples.iter().all(|sample| is_poisoned != self.store.samples.contains_key(sample)),
+                "frame {sequence} of session {session} was on the disk"
+            );
+            assert!(
+                is_poisoned || events.iter().all(|event| self.store.events.contains_key(event)),
+                "frame {sequence} of session {session}"
+            );
             refused.extend(events.iter().copied().filter(|_| is_poisoned));
         }
         let ended = self.ended.iter().filter(|(session, _)| !self.store.replaced.contains_key(session));
         for (session, events) in ended {
-            let is_known = |event| self.store.events.contains_key(event) || refused.contains(event);
-            assert!(events.iter().all(is_known), "session {session} ended and lacks events");
+            assert!(
+                events.iter().all(|event| self.store.events.contains_key(event) || refused.contains(event)),
+                "session {session} ended and lacks events"
+            );
         }
     }
 
@@ -90,9 +96,11 @@ impl World {
         }
         assert!(removed == 0 || !agent.keeps_all, "session {session} has kept its frames");
         assert!(removed == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
-        let is_whole = |event| self.store.events.contains_key(event);
         let is_known = self.store.incomplete.contains(&session);
-        assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
+        assert!(
+            is_known || agent.events.iter().all(|event| self.store.events.contains_key(event)),
+            "session {session} lacks events"
+        );
     }
 
     fn stored(&self, session: SessionId) -> u64 {

@@ -172,8 +172,10 @@ impl World {
 
     fn deliver_to_collector(&mut self, collector: usize, peer: &Peer, bytes: &[u8]) {
         let poisoned = &self.poisoned;
-        let refuses = |session, sequence| poisoned.contains(&(session, sequence));
-        let answer = self.collectors[collector].take(&self.store, peer, bytes, self.now_ns, refuses);
+        let answer =
+            self.collectors[collector].take(&self.store, peer, bytes, self.now_ns, |session, sequence| {
+                poisoned.contains(&(session, sequence))
+            });
         self.to_agents.extend(answer);
     }
 
