@@ -109,8 +109,8 @@ mod tests {
         let tool = tool(start, Some("echo $PID_FILE > $STOP_FILE"));
         drop(tool.start(environment).unwrap());
         let child = std::fs::read_to_string(&pid).unwrap();
-        let gone = || !std::path::Path::new("/proc").join(child.trim()).join("exe").exists();
-        crate::clock::wait_for("the child is gone", 10, || gone().then_some(())).unwrap();
+        let program = std::path::Path::new("/proc").join(child.trim()).join("exe");
+        crate::clock::wait_for("the child is gone", 10, || (!program.exists()).then_some(())).unwrap();
         assert!(stopped.is_file());
     }
 

@@ -118,18 +118,12 @@ impl Job {
 
     /// Creates a cgroup within the job, as schedulers do for a step. It is removed with the job.
     pub fn step(&self, name: &str) -> Self {
-        Self {
-            id: self.id.clone(),
-            directories: self
-                .directories
-                .iter()
-                .map(|directory| {
-                    let directory = directory.join(name);
-                    fs::create_dir(&directory).unwrap();
-                    directory
-                })
-                .collect(),
+        let directories: Vec<PathBuf> =
+            self.directories.iter().map(|directory| directory.join(name)).collect();
+        for directory in &directories {
+            fs::create_dir(directory).unwrap();
         }
+        Self { id: self.id.clone(), directories }
     }
 
     pub fn directory(&self, controller: &str) -> PathBuf {

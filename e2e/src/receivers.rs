@@ -105,27 +105,16 @@ impl Receiver {
     pub fn samples(&self, label: &str, value: &str) -> BTreeMap<Labels, Vec<(i64, f64)>> {
         let selector = format!("%7B{label}%3D%22{value}%22%7D");
         let mut all = BTreeMap::new();
-        let mut add = |series: &Value, samples: Vec<(i64, f64)>| {
-            let labels: Labels = serde_json::from_value(series["metric"].clone()).unwrap();
-            assert!(all.insert(labels, samples).is_none(), "{series}");
-        };
         match self.kind {
             ReceiverKind::Prometheus => {
                 let answer = get(self.port, &format!("/api/v1/query?query={selector}%5B1h%5D")).unwrap();
                 let answer: Value = serde_json::from_str(&answer).unwrap();
                 for series in answer["data"]["result"].as_array().unwrap() {
-                    add(
-                        series,
-                        series["values"]
-                            .as_array()
-                            .unwrap()
-                            .iter()
-                            .map(|pair| {
-                                let ms = (pair[0].as_f64().unwrap() * 1000.0).round() as i64;
-                                (ms, pair[1].as_str().unwrap().parse().unwrap())
-                            })
-                            .collect(),
-                    );
+                    let samples = series["values"].as_array().unwrap().iter().map(|pair| {
+                        let ms = (pair[0].as_f64().unwrap() * 1000.0).round() as i64;
+                        (ms, pair[1].as_str().unwrap().parse().unwrap())
+                    });
+                    add(&mut all, series, samples.collect());
                 }
             }
             ReceiverKind::VictoriaMetrics => {
@@ -138,12 +127,17 @@ impl Receiver {
                         series["timestamps"].as_array().unwrap().iter().map(|ms| ms.as_i64().unwrap());
                     let values = series["values"].as_array().unwrap().iter().map(Value::as_f64);
                     let samples = times.zip(values).filter_map(|(ms, value)| Some((ms, value?))).collect();
-                    add(&series, samples);
+                    add(&mut all, &series, samples);
                 }
             }
         }
         all
     }
+}
+
+fn add(all: &mut BTreeMap<Labels, Vec<(i64, f64)>>, series: &Value, samples: Vec<(i64, f64)>) {
+    let labels: Labels = serde_json::from_value(series["metric"].clone()).unwrap();
+    assert!(all.insert(labels, samples).is_none(), "{series}");
 }
 
 /// Body of the answer to a request, if it succeeds.

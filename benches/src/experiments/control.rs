@@ -160,18 +160,17 @@ fn index(part: f64, length: usize) -> usize {
 /// follows one period later.
 fn first_since(running: &Running, period: Period, since_us: i64) -> Result<i64, Box<dyn Error>> {
     let period_us = i64::try_from(period.as_micros())?;
-    let is_first = |pair: &[i64]| {
-        let [first, next] = pair else { return false };
-        let on_grid = first.rem_euclid(period_us) < (period_us / 4).max(500);
-        on_grid && (period_us / 2..period_us * 3 / 2).contains(&(next - first))
-    };
     let mut times: Vec<i64> = Vec::new();
     for _ in 0..400 {
         pause(10_000_000);
         let blocks = running.frames().flat_map(|frame| frame.blocks);
         times.extend(blocks.flat_map(|block| block.times_us).filter(|time_us| *time_us > since_us));
-        if let Some([first, _]) = times.windows(2).find(|pair| is_first(pair)) {
-            return Ok(*first);
+        for pair in times.windows(2) {
+            let [first, next] = pair else { continue };
+            let on_grid = first.rem_euclid(period_us) < (period_us / 4).max(500);
+            if on_grid && (period_us / 2..period_us * 3 / 2).contains(&(next - first)) {
+                return Ok(*first);
+            }
         }
     }
     Err(format!("no samples every {period} within 4 s").into())

@@ -43,8 +43,11 @@ pub(crate) struct Readings {
 }
 
 fn definitions(is_of_job: bool) -> Vec<Definition> {
-    let is_of_node = |name: &str| name.starts_with("node.") || name.starts_with("agent.");
-    catalogue::all().filter(|metric| is_of_node(metric.name) != is_of_job).map(Definition::of).collect()
+    let of_target = catalogue::all().filter(|metric| {
+        let is_of_node = metric.name.starts_with("node.") || metric.name.starts_with("agent.");
+        is_of_node != is_of_job
+    });
+    of_target.map(Definition::of).collect()
 }
 
 fn is_varying(name: &str) -> bool {
@@ -165,21 +168,24 @@ impl Readings {
         let mut known: BTreeSet<&str> = slots.map(|slot| slot.definition.metric.name).collect();
         let reasons = self.unavailable.iter().filter(|missing| !missing.reason.is_empty());
         known.extend(reasons.map(|missing| missing.definition.metric.name));
-        let is_known = |name: &&str| known.iter().any(|known| name.starts_with(known.trim_end_matches('*')));
         // Without a table of mounts nothing is opened.
         let is_open = !self.opened.is_empty() || !self.unavailable.is_empty();
         let names: BTreeSet<&str> = intact.keys().filter_map(|series| series.split('{').next()).collect();
         let silent = names
             .into_iter()
             .filter(|name| is_open && !DORMANT.iter().any(|prefix| name.starts_with(prefix)))
-            .filter(|name| !is_known(name));
+            .filter(|name| !known.iter().any(|known| name.starts_with(known.trim_end_matches('*'))));
         silent.map(str::to_owned).collect::<Vec<_>>().into_iter()
     }
 
     pub(crate) fn kinds(&self) -> BTreeSet<&'static str> {
-        let slots = || self.opened.iter().flat_map(|opened| opened.source.slots());
         let names = KINDS.iter().map(|kind| kind.name());
-        names.filter(|kind| slots().any(|slot| slot.definition.metric.is_of_kind(kind))).collect()
+        names
+            .filter(|kind| {
+                let mut slots = self.opened.iter().flat_map(|opened| opened.source.slots());
+                slots.any(|slot| slot.definition.metric.is_of_kind(kind))
+            })
+            .collect()
     }
 }
 

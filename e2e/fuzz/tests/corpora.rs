@@ -17,20 +17,15 @@ const INPUT_BYTES: usize = 16 * 1024;
 
 fn main() -> ExitCode {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    libtest_mimic::run(
-        &Arguments::from_args(),
-        TARGETS
-            .iter()
-            .map(|(name, body)| {
-                let (corpus, body) = (corpora.join(name), *body);
-                Trial::test(*name, move || {
-                    run(&corpus, body);
-                    Ok(())
-                })
-            })
-            .collect(),
-    )
-    .exit_code()
+    let mut tests = Vec::new();
+    for (name, body) in TARGETS {
+        let corpus = corpora.join(name);
+        tests.push(Trial::test(*name, move || {
+            run(&corpus, *body);
+            Ok(())
+        }));
+    }
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }
 
 struct Shown<'a> {

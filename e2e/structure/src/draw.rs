@@ -38,15 +38,15 @@ pub fn all(workspace: &Workspace) -> Drawings {
 /// Layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
 fn layers(names: &Names) -> BTreeMap<String, usize> {
     let cycles = cycles::find(names);
-    let is_within = |one: &String, other: &String| {
-        cycles.iter().any(|cycle| cycle.contains(one) && cycle.contains(other))
-    };
     let mut layers: BTreeMap<String, usize> = names.keys().map(|name| (name.clone(), 0)).collect();
     layers.extend(names.values().flatten().map(|name| (name.clone(), 0)));
     // The longest path has fewer edges than there are names.
     for _ in 0..layers.len() {
         for (name, imported) in names {
-            let below = imported.iter().filter(|other| *other != name && !is_within(name, other));
+            let below = imported.iter().filter(|other| {
+                let is_in_cycle = cycles.iter().any(|cycle| cycle.contains(name) && cycle.contains(*other));
+                *other != name && !is_in_cycle
+            });
             let layer = below.map(|other| layers[other] + 1).max().unwrap_or(0);
             let own = layers.entry(name.clone()).or_insert(0);
             *own = layer.max(*own);

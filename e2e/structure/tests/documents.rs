@@ -192,14 +192,15 @@ const REPLACED: &[(&str, &str)] = &[
 
 fn replaced(line: &str) -> Vec<String> {
     let line = line.to_lowercase();
-    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    let is_word = |word: &str| {
-        line.match_indices(word).any(|(at, _)| {
-            !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + word.len()..].chars().next())
-        })
-    };
-    let found = REPLACED.iter().filter(|(word, _)| is_word(word));
+    let found = REPLACED.iter().filter(|(word, _)| has_word(&line, word));
     found.map(|(word, instead)| format!("`{word}`: {instead}")).collect()
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(word).any(|(at, _)| {
+        !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + word.len()..].chars().next())
+    })
 }
 
 #[test]

@@ -58,12 +58,9 @@ fn overwrite(path: &Path, text: &str) {
 /// Builds `io.stat` of a job that read so many bytes from the array and from the unrelated disk. The disks of
 /// the array have different parts of it.
 fn io_stat(array: u64, other: u64) -> String {
-    let line = |device: &str, bytes: u64| {
-        format!("{device} rbytes={bytes} wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n")
-    };
     let first = array / 4;
     [("253:0", array), ("9:127", array), ("259:0", first), ("259:1", array - first), ("8:160", other)]
-        .map(|(device, bytes)| line(device, bytes))
+        .map(|(device, bytes)| format!("{device} rbytes={bytes} wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n"))
         .concat()
 }
 

@@ -151,14 +151,12 @@ fn concurrent_prologs_start_one_agent() {
         "an epilog may look for the job's processes"
     );
     prolog_cgroup.remove();
-    let agents = || {
-        fs::read_dir("/proc").unwrap().flatten().filter(|process| {
-            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            line.contains("polymeter-agent") && line.contains(node.socket.to_str().unwrap())
-        })
-    };
-    assert_eq!(agents().count(), 1);
+    let agents = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.contains("polymeter-agent") && line.contains(node.socket.to_str().unwrap())
+    });
+    assert_eq!(agents.count(), 1);
     for job in ["1", "2", "3", "4"] {
         node.report("end", job);
         node.report("end", job);
@@ -239,24 +237,19 @@ fn sampling_requests_concern_steps_and_tasks() {
     let job = node.cgroups.job("8");
     let step = job.step("step_0");
     let plan = || ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
-    let leases = || -> Vec<[String; 3]> {
-        let lines = plan()["plan"].as_array().cloned().unwrap_or_default();
-        let of_lease = lines.iter().filter(|line| line["cause"] == "lease");
-        let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        of_lease.map(|line| ["metric", "level", "period"].map(|key| text(line, key))).collect()
-    };
     // One period that is too short refuses the request for the tasks, and for nothing else.
     wait_until("the request is granted", || {
-        leases()
-            == [["cpu.usage", "", "200ms"], ["cpu.usage", "step", "20ms"]].map(|line| line.map(str::to_owned))
+        let lines = plan()["plan"].as_array().cloned().unwrap_or_default();
+        let of_lease = lines.iter().filter(|line| line["cause"] == "lease");
+        let leases: Vec<_> = of_lease
+            .map(|line| ["metric", "level", "period"].map(|key| line[key].as_str().unwrap_or_default()))
+            .collect();
+        leases == [["cpu.usage", "", "200ms"], ["cpu.usage", "step", "20ms"]]
     });
-    let refused = || plan()["refused"].as_array().cloned().unwrap_or_default();
-    let texts = || -> Vec<String> {
-        refused().iter().map(|refused| refused["request"].as_str().unwrap().to_owned()).collect()
-    };
     wait_until("the refusals are shown", || {
-        texts().iter().filter(|text| ["tasks:cpu.user", "tasks:cpu.system"].contains(&text.as_str())).count()
-            == 2
+        let refused = plan()["refused"].as_array().cloned().unwrap_or_default();
+        let requests = refused.iter().map(|refused| refused["request"].as_str().unwrap());
+        requests.filter(|text| ["tasks:cpu.user", "tasks:cpu.system"].contains(text)).count() == 2
     });
     drop((step, job));
     drop(agent);

@@ -24,9 +24,8 @@ fn lease_takes_effect_at_once_and_expires() {
     let shown = fixture.user(OWNER, "plan", &["--job", "x"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("lease of you"), "{shown}");
-    let close = |pair: &[(i64, f64)]| pair[1].0 - pair[0].0 < 100_000;
     wait_until("the samples come close together", || {
-        fixture.points("cpu.usage").windows(2).filter(|pair| close(pair)).count() > 50
+        fixture.points("cpu.usage").windows(2).filter(|pair| pair[1].0 - pair[0].0 < 100_000).count() > 50
     });
     wait_until("the lease ends", || fixture.is("cpu.usage", "500ms", "baseline"));
     assert_eq!(fixture.in_force("perf.page_faults"), None, "only the lease requested it");

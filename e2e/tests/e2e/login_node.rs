@@ -129,8 +129,9 @@ fn keys_change_the_period_on_all_nodes() {
         let words = words(shown);
         let has = |text: &str| words.iter().any(|word| word.contains(text));
         // The beginnings of names are left out where they do not fit.
-        let end = |node: &TrackedNode| format!("-{}}}", node.name().rsplit('-').next().unwrap());
-        has("pids.current") && has("50ms") && fixture.nodes.iter().all(|node| has(&end(node)))
+        let mut ends =
+            fixture.nodes.iter().map(|node| format!("-{}}}", node.name().rsplit('-').next().unwrap()));
+        has("pids.current") && has("50ms") && ends.all(|end| has(&end))
     });
     terminal.press_until("+", || fixture.both_have("pids.current", "20ms", "lease"));
     terminal.press_until("-", || fixture.both_have("pids.current", "50ms", "baseline"));

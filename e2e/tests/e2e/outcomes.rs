@@ -109,7 +109,6 @@ fn only_the_scheduler_reports_job_outcomes() {
         assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
     }
     // A user who may not report outcomes cannot find out whether a job exists either.
-    let line = |job: &str| format!("{{\"verb\":\"state\",\"job\":\"{job}\",\"state\":\"COMPLETED\"}}");
     let message = |job: &str| {
         let socket = fixture.socket.to_str().unwrap().to_owned();
         let words = ["plan", "--job", job, "--collector", socket.as_str()];
@@ -127,7 +126,8 @@ fn only_the_scheduler_reports_job_outcomes() {
     // An epilog that reports later and with less detail does not change the outcome.
     let end = json!({"verb": "end", "job": "8", "exit_code": 1, "exit_signal": 0});
     assert_eq!(fixture.agent.ask(&end)["answer"], "done");
-    assert_eq!(ask(&fixture.socket, &(line("8") + "\n"))["answer"], "done", "root may, too");
+    let state_of_8 = "{\"verb\":\"state\",\"job\":\"8\",\"state\":\"COMPLETED\"}\n";
+    assert_eq!(ask(&fixture.socket, state_of_8)["answer"], "done", "root may, too");
     assert_eq!(state(0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
     drop(sleeper);
     let report = || {

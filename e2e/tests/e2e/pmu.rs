@@ -156,15 +156,9 @@ fn derived_metrics_are_computed_from_what_they_open() {
     require(&NEEDS);
     let mut machine = Machine::start();
     let metrics = machine.agent.ask(&json!({"verb": "metrics", "job": "1"}));
-    let line = |name: &str| {
-        let lines = metrics["metrics"].as_array().unwrap();
-        lines
-            .iter()
-            .find(|line| line["metric"] == name)
-            .cloned()
-            .unwrap_or_else(|| panic!("{name} in {metrics}"))
-    };
-    assert_eq!(line("perf.flops")["source"], format!("computed from {EVENT}"));
+    let mut lines = metrics["metrics"].as_array().unwrap().iter();
+    let flops = lines.find(|line| line["metric"] == "perf.flops").unwrap_or_else(|| panic!("{metrics}"));
+    assert_eq!(flops["source"], format!("computed from {EVENT}"));
     let granted = machine.set(&json!({"perf.flops": "20ms"}), Some("1"));
     assert_eq!(granted["metrics"][EVENT], "20ms", "{granted}");
     assert_eq!(machine.plan_line(EVENT)["input_of"], json!(["perf.flops"]));

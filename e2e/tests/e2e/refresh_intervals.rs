@@ -84,8 +84,9 @@ impl Machine {
 fn periods_are_granted_at_the_interval_of_the_hardware() {
     let machine = Machine::start(&[("node.cray.power", "10ms"), ("node.hwmon.temperature", "1s")]);
     // A thread reads the intervals after the opening.
-    let interval = |metric| machine.line("metrics", metric)["refresh_interval"].clone();
-    wait_until("the interval of the controller", || interval("node.cray.power") == "100ms");
+    wait_until("the interval of the controller", || {
+        machine.line("metrics", "node.cray.power")["refresh_interval"] == "100ms"
+    });
     let line = machine.line("plan", "node.cray.power");
     assert_eq!(
         (&line["period"], &line["cause"], &line["requested"]),

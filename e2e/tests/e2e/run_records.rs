@@ -256,8 +256,8 @@ fn requests_within_a_run_concern_it() {
         let loss = series.iter().find(|series| series["metric"] == "user.loss").unwrap();
         assert_eq!((&loss["mean"], &loss["labels"]), (&0.5.into(), &"rank=3,unit=nats".into()));
         let changes = report["plan_changes"].as_array().unwrap();
-        let is_lease = |change: &&Value| change["metric"] == metric && change["new"] == "20ms";
-        assert!(changes.iter().any(|change| is_lease(&change) && change["cause"] == "lease"), "{report:#}");
+        let mut of_metric = changes.iter().filter(|change| change["metric"] == metric);
+        assert!(of_metric.any(|change| change["new"] == "20ms" && change["cause"] == "lease"), "{report:#}");
         let within: Value =
             serde_json::from_str(&fs::read_to_string(directory.path().join("reported")).unwrap()).unwrap();
         assert_eq!((&within["job"], &within["ended"]), (&report["job"], &false.into()), "{within:#}");

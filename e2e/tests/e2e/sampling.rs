@@ -140,11 +140,10 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
     let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
     let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
-    let is_of_file = |metric: &str| {
+    let of_files = samples.into_iter().filter(|((metric, _), _)| {
         let origins = catalogue::find(metric).unwrap().metric.origins;
         origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
-    };
-    let of_files = samples.into_iter().filter(|((metric, _), _)| is_of_file(metric));
+    });
     of_files
         .filter_map(|(key, series)| {
             Some((key, series.points.into_iter().rfind(|(time_us, _)| *time_us < before_us)?))

@@ -55,7 +55,6 @@ fn setup_makes_what_the_daemons_need_once() {
         pages.contains("7719:/run/polymeter/api.sock") && pages.contains("http://localhost:7719/"),
         "{pages}"
     );
-    let owner_and_mode = |path: &str| machine.shell(&format!("stat -c '%u %a' {path}"));
     for (path, expected) in [
         ("/etc/polymeter/collector.key", format!("{SERVICE_UID} 600\n")),
         ("/etc/polymeter/n1.key", format!("{SERVICE_UID} 600\n")),
@@ -64,7 +63,8 @@ fn setup_makes_what_the_daemons_need_once() {
         ("/etc/polymeter/agent.toml", "0 644\n".to_owned()),
         ("/var/lib/polymeter", format!("{SERVICE_UID} 755\n")),
     ] {
-        assert_eq!(owner_and_mode(path), expected, "{path}");
+        let owner_and_mode = machine.shell(&format!("stat -c '%u %a' {path}"));
+        assert_eq!(owner_and_mode, expected, "{path}");
     }
     let programs = std::env::current_exe().unwrap();
     let programs = programs.ancestors().nth(2).unwrap().display();

@@ -134,27 +134,27 @@ fn check_modules(browser: &mut Browser) {
     );
     // Two quantities without values are one word; one that is always small has its bound; one that changes, and
     // the cores, are drawn.
-    let quantity = |id: &str, metric: &str| {
-        format!(
-            "{{ id: '{id}', title: '{id}', unit: 'bytes', is_main: true, terms: [{{ metric: '{metric}', factor: 1 }}] }}"
-        )
-    };
     let quantities =
         [("read", "r"), ("write", "w"), ("cache", "c"), ("receive", "v"), ("transmit", "s"), ("cores", "r")]
-            .map(|(id, metric)| quantity(id, metric));
+            .map(|(id, metric)| {
+                format!(
+                    "{{ id: '{id}', title: '{id}', unit: 'bytes', is_main: true, terms: [{{ metric: '{metric}', factor: 1 }}] }}"
+                )
+            });
     let folded = format!(
         "m.foldedText(m.foldable([{}], {{ r: [0, 0, 0], w: [0, 0, 0], c: [1048576, 1048576, 1048576], v: [1, 2e6, 1.5], s: [1, 2, 1.5] }}))",
         quantities.join(", ")
     );
     assert_eq!(result("folded_charts", &folded), "No I/O, cache always 1 MiB, transmit below 1 MiB.");
-    let other = |metric: &str| format!("{{ id: 'metric:{metric}', terms: [{{ metric: '{metric}' }}] }}");
     let extents = "{ 'a.b': [1, 1.1, 1], 'c.d': [0, 9, 1], 'agent.x': [0, 99, 1] }";
-    let telling = |others: &[&str]| {
-        let list: Vec<String> = others.iter().map(|metric| other(metric)).collect();
-        format!("m.mostTelling([{}], {extents}).id", list.join(", "))
-    };
-    assert_eq!(result("folded_charts", &telling(&["a.b", "agent.x", "c.d"])), "metric:c.d");
-    assert_eq!(result("folded_charts", &telling(&["a.b", "c.d", "user.loss"])), "metric:user.loss");
+    for (metrics, most_telling) in
+        [(["a.b", "agent.x", "c.d"], "metric:c.d"), (["a.b", "c.d", "user.loss"], "metric:user.loss")]
+    {
+        let list =
+            metrics.map(|metric| format!("{{ id: 'metric:{metric}', terms: [{{ metric: '{metric}' }}] }}"));
+        let expression = format!("m.mostTelling([{}], {extents}).id", list.join(", "));
+        assert_eq!(result("folded_charts", &expression), most_telling);
+    }
     // Small charts of processes: the highest mean first, on one scale.
     let parts = "(async () => { \
         const series = [['a', [1, 1, 0, 0]], ['b', [2, 1, 1, 2]]].map(([comm, values], id) => ({ id, node: 'n', metric: 'busiest.cpu.usage', \

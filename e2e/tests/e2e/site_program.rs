@@ -40,13 +40,6 @@ fn regions_and_the_roofline_are_on_the_page_of_the_job() {
     let page = pages.iter().find(|page| page.starts_with("job")).unwrap();
     let mut browser = site.proxy.open(OWNER.0, page);
     browser.wait_until("document.querySelector('svg.roofline circle') !== null");
-    let cell = |column: &str, heading: &str| {
-        format!(
-            "(() => {{ const table = document.querySelector('table[aria-labelledby=\"{heading}\"]'); \
-             const heads = [...table.querySelectorAll('thead th')].map((head) => head.textContent); \
-             return table.querySelector('tbody tr').children[heads.indexOf('{column}')].textContent; }})()"
-        )
-    };
     // 3.2e9 operations / (5e6 commands of 64 bytes).
     for (heading, column, expected) in [
         ("roofline", "Phase", "1 (whole job)"),
@@ -57,7 +50,12 @@ fn regions_and_the_roofline_are_on_the_page_of_the_job() {
         ("regions", "Time", "200 ms"),
         ("regions", "Self", "150 ms"),
     ] {
-        let shown = browser.eval(&cell(column, heading));
+        let cell = format!(
+            "(() => {{ const table = document.querySelector('table[aria-labelledby=\"{heading}\"]'); \
+             const heads = [...table.querySelectorAll('thead th')].map((head) => head.textContent); \
+             return table.querySelector('tbody tr').children[heads.indexOf('{column}')].textContent; }})()"
+        );
+        let shown = browser.eval(&cell);
         // Ten within the accuracy of the counters' times.
         assert_eq!(
             shown.as_str().map(|text| text.strip_suffix(".0").unwrap_or(text)),

@@ -231,9 +231,9 @@ impl Fixture {
     /// True if a job, which does a fixed amount of work, took much longer than on an idle machine.
     fn was_slow(&self, case: &Case, id: &str) -> bool {
         let report: Value = serde_json::from_slice(&self.report(None, &[id, "--json"]).stdout).unwrap();
-        let minutes = |minutes: f64| self.lengths.minute_ms * minutes / 1000.0;
         let elapsed_s = report["wall_s"].as_f64().unwrap();
-        case.minutes.is_some_and(|usual| elapsed_s > minutes(usual * 1.1 + 0.4))
+        let minute_s = self.lengths.minute_ms / 1000.0;
+        case.minutes.is_some_and(|usual| elapsed_s > minute_s * (usual * 1.1 + 0.4))
     }
 
     fn unusable_directives(&self, case: &Case, id: &str) -> Vec<String> {
@@ -326,13 +326,17 @@ fn agent_configuration(node: &str, collector: &str, period: Option<&str>) -> Str
     let (baseline, _) = baseline.split_once("\n[steps]\n").unwrap();
     // The metrics of the node and of the agent keep their periods: an agent exits when nothing waits for an
     // acknowledgement.
-    let is_of_job = |metric: &str| !metric.starts_with("\"node.") && !metric.starts_with("\"agent.");
-    let line = |line: &str| match (line.split_once(" = "), period) {
-        (Some((metric, _)), Some(period)) if is_of_job(metric) => format!("{metric} = \"{period}\"\n"),
-        _ => format!("{line}\n"),
-    };
-    let lines = baseline.lines().filter(|line| !line.starts_with('#')).map(line);
-    let baseline: String = lines.collect();
+    let lines = baseline.lines().filter(|line| !line.starts_with('#'));
+    let baseline: String = lines
+        .map(|line| match (line.split_once(" = "), period) {
+            (Some((metric, _)), Some(period))
+                if !metric.starts_with("\"node.") && !metric.starts_with("\"agent.") =>
+            {
+                format!("{metric} = \"{period}\"\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
     let tasks = period.unwrap_or("5s");
     let rescan = if period.is_some() { "100ms" } else { "1s" };
     format!(

@@ -11,8 +11,9 @@ tests![a_lease_of_steps_concerns_their_periods_and_expires, leases_of_steps_are_
 fn step_plan(fixture: &Fixture) -> Vec<[String; 4]> {
     let answer = fixture.agent.ask(&json!({"verb": "plan", "job": "x"}));
     let lines = answer["plan"].as_array().unwrap().iter().filter(|line| line["level"].is_string());
-    let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
-    lines.map(|line| ["metric", "level", "period", "cause"].map(|key| text(line, key))).collect()
+    lines
+        .map(|line| ["metric", "level", "period", "cause"].map(|key| line[key].as_str().unwrap().to_owned()))
+        .collect()
 }
 
 fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {

@@ -121,10 +121,10 @@ fn watch_is_limited_to_own_jobs_and_minimum_periods() {
         let refused = fixture.agent.ask(&request);
         assert_eq!((&refused["code"], &refused["field"]), (&"invalid".into(), &field.into()), "{refused}");
     }
-    let watch = || fixture.typed(OWNER, "watch", &["--job", "x"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut watchers: Vec<Child> = Vec::new();
     for _ in 0..4 {
-        let mut watcher = watch();
+        let mut watch = fixture.typed(OWNER, "watch", &["--job", "x"]);
+        let mut watcher = watch.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(watcher.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "it has begun");

@@ -218,8 +218,7 @@ fn assert_pages_and_values(site: &Site, server: &str) {
     let mut stream =
         ask(server, PASSWORDS, &format!("GET {own}/live?metric=pids.current"), &login(OWNER.0), "");
     let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
-    let is_enough = |received: &[u8]| String::from_utf8_lossy(received).matches("event: values").count() >= 3;
-    while !is_enough(&received) {
+    while String::from_utf8_lossy(&received).matches("event: values").count() < 3 {
         let length = stream.read(&mut buffer).unwrap();
         assert!(length > 0, "{}", String::from_utf8_lossy(&received));
         received.extend_from_slice(&buffer[..length]);

@@ -112,17 +112,18 @@ fn source_of(shape: &Shape) -> SourceId {
 
 /// Creates a shape of one or two columns, with unique ids.
 fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
-    let mut column = |_| {
-        *next_id += 1;
-        let metric = MetricDescriptor {
-            name: MetricName::new("cpu.usage").unwrap(),
-            unit: Unit::Count,
-            kind: Kind::Counter,
-            number: Number::Unsigned,
-        };
-        Column { series: SeriesId(*next_id), metric: (MetricId(1), metric), labels: Labels::default() }
+    let metric = MetricDescriptor {
+        name: MetricName::new("cpu.usage").unwrap(),
+        unit: Unit::Count,
+        kind: Kind::Counter,
+        number: Number::Unsigned,
     };
-    let columns = (0..columns).map(&mut column).collect();
+    let columns = (0..columns).map(|_| {
+        *next_id += 1;
+        let metric = (MetricId(1), metric.clone());
+        Column { series: SeriesId(*next_id), metric, labels: Labels::default() }
+    });
+    let columns = columns.collect();
     *next_id += 1;
     let source = SOURCE_NAMES[*next_id as usize % SOURCE_NAMES.len()].try_into().unwrap();
     Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), source, period: Period::SECOND, columns })

@@ -63,8 +63,9 @@ fn every_sample_is_stored_or_counted_once() {
     let seeds = number("POLYMETER_SEEDS").unwrap_or(SEEDS);
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     std::thread::scope(|scope| {
-        let share = |thread: u64| (thread..seeds).step_by(threads as usize).for_each(run);
-        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || share(thread))).collect();
+        let all: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || (thread..seeds).step_by(threads as usize).for_each(run)))
+            .collect();
         for thread in all {
             thread.join().expect("a seed fails");
         }

@@ -160,8 +160,12 @@ fn sends() -> Result<Cause, Box<dyn Error>> {
         .collect::<std::io::Result<_>>()?;
     Ok(Box::new(move || {
         thread::scope(|scope| {
-            let send = |from| (0..BATCHES).map(|_| send_batch(from)).sum::<std::io::Result<u64>>();
-            let threads: Vec<_> = sockets.iter().map(|from| scope.spawn(move || send(from))).collect();
+            let threads: Vec<_> = sockets
+                .iter()
+                .map(|from| {
+                    scope.spawn(|| (0..BATCHES).map(|_| send_batch(from)).sum::<std::io::Result<u64>>())
+                })
+                .collect();
             let sent = threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0)));
             Ok(sent.sum::<std::io::Result<u64>>()?)
         })

@@ -182,15 +182,14 @@ fn tallies(running: &Running) -> Result<Tallies, Box<dyn Error>> {
 /// of the slow lane.
 fn config(subject: Subject, slow_period: Period, node: &LaidOut, job: &Job) -> String {
     let baseline = plan::baseline(plan::job_metrics(true), Period::MILLISECOND);
-    let slow_kinds = || KINDS.iter().filter(|kind| kind.lane() == Lane::Slow);
-    let metrics: Vec<_> = catalogue::all().collect();
-    let slow = metrics
-        .iter()
-        .filter(|metric| {
-            slow_kinds().any(|kind| metric.origins.first().is_some_and(|origin| origin.kind() == kind.name()))
-        })
-        .filter(|_| subject != Subject::Alone);
-    let lines: String = slow.map(|metric| format!("\"{}\" = \"{slow_period}\"\n", metric.name)).collect();
+    let mut lines = String::new();
+    for metric in catalogue::all().filter(|_| subject != Subject::Alone) {
+        let mut slow_kinds = KINDS.iter().filter(|kind| kind.lane() == Lane::Slow);
+        let origin = metric.origins.first();
+        if slow_kinds.any(|kind| origin.is_some_and(|origin| origin.kind() == kind.name())) {
+            lines += &format!("\"{}\" = \"{slow_period}\"\n", metric.name);
+        }
+    }
     format!("root = \"{}\"\njobs = [\"{}\"]\n{baseline}{lines}", node.root().display(), job.pattern())
 }
 

@@ -181,19 +181,12 @@ pub(crate) fn read_clocks(seconds: u64) -> Result<(), Box<dyn Error>> {
     let allowed = sched_getaffinity(None)?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     let all_ready = Barrier::new(cpus.len());
-    let on = |cpu: usize| {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        // If the kernel refuses it, the thread may migrate, which makes gaps longer, never shorter.
-        sched_setaffinity(None, &only).ok();
-        all_ready.wait();
-        read_clock(seconds * SECOND_NS)
-    };
     let mut sum = Histogram::default();
     let mut seen = Seen::default();
     let steal_before_s = process::steal_s();
     thread::scope(|scope| {
-        let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| on(*cpu))).collect();
+        let threads: Vec<_> =
+            cpus.iter().map(|cpu| scope.spawn(|| read_clock_on(*cpu, &all_ready, seconds))).collect();
         for thread in threads {
             let (of_one, gaps) = thread.join().map_err(|_panic| "a thread that reads the clock broke")?;
             seen.stolen_ns += of_one.stolen_ns;
@@ -205,6 +198,15 @@ pub(crate) fn read_clocks(seconds: u64) -> Result<(), Box<dyn Error>> {
     seen.gaps = (sum.filled(), sum.most());
     say(&serde_json::to_string(&seen)?);
     Ok(())
+}
+
+fn read_clock_on(cpu: usize, all_ready: &Barrier, seconds: u64) -> (Seen, Histogram) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    // If the kernel refuses it, the thread may migrate, which makes gaps longer, never shorter.
+    sched_setaffinity(None, &only).ok();
+    all_ready.wait();
+    read_clock(seconds * SECOND_NS)
 }
 
 fn read_clock(duration_ns: u64) -> (Seen, Histogram) {

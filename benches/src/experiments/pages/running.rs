@@ -36,11 +36,11 @@ pub(crate) fn measure(
                 .map_err(|error| error.to_string())
         });
         let mut browser = proxy.open(USER, "");
-        let is_there = || {
-            let of_nodes = |job: &Value| job["nodes"].as_array().map_or(0, Vec::len);
-            jobs(&mut browser, "?state=running").into_iter().find(|job| of_nodes(job) == agents as usize)
-        };
-        let job = wait_for("the job runs on all nodes", PATIENCE_S, is_there)?;
+        let job = wait_for("the job runs on all nodes", PATIENCE_S, || {
+            jobs(&mut browser, "?state=running")
+                .into_iter()
+                .find(|job| job["nodes"].as_array().map_or(0, Vec::len) == agents as usize)
+        })?;
         drop(browser);
         watch(proxy, &page(&job), seconds);
         match sender.join() {

@@ -38,18 +38,21 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let kind = arguments.store.unwrap_or_else(Kind::best);
     arguments.check_store(kind)?;
     let (mut collected, mut scraped) = (Vec::new(), Vec::new());
-    let mut measure_both = |agents: u64| {
-        collected.push(Collected::measure(&arguments, kind, agents)?);
-        if arguments.prometheus {
-            scraped.push(Scraped::measure(&arguments, agents)?);
-        }
-        Ok::<(), Box<dyn Error>>(())
-    };
     // If one number is too large for this machine, the results of the smaller ones are still printed.
-    let failed = arguments
-        .agents
-        .iter()
-        .find_map(|agents| measure_both(*agents).err().map(|error| format!("with {agents} agents: {error}")));
+    let mut failed = None;
+    for agents in &arguments.agents {
+        let outcome = Collected::measure(&arguments, kind, *agents).and_then(|outcome| {
+            collected.push(outcome);
+            if arguments.prometheus {
+                scraped.push(Scraped::measure(&arguments, *agents)?);
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            failed = Some(format!("with {agents} agents: {error}"));
+            break;
+        }
+    }
     report::collected(&arguments, kind, &collected);
     if arguments.prometheus {
         say("");

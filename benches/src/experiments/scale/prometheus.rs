@@ -186,9 +186,11 @@ fn answered_number(answer: &str) -> Option<f64> {
 }
 
 fn escaped(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.bytes()
-        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| {
+            let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            if is_plain { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+        })
         .collect()
 }
 

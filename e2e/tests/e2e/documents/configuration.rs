@@ -20,17 +20,20 @@ pub(super) fn programs() -> [Program; 2] {
     use polymeter_agent::config::{AgentConfig, HEAD, KEYS};
     use polymeter_collector::config as collector;
 
-    let agent_faults = |text: &str| {
-        AgentConfig::parse("a".as_ref(), text).map_or_else(|all| all.to_string(), |_| String::new())
-    };
-    let collector_faults = |text: &str| collector::check("c".as_ref(), text).to_string();
     [
-        Program { name: "agent", head: HEAD, docs: docs(KEYS), faults: agent_faults },
+        Program {
+            name: "agent",
+            head: HEAD,
+            docs: docs(KEYS),
+            faults: |text| {
+                AgentConfig::parse("a".as_ref(), text).map_or_else(|all| all.to_string(), |_| String::new())
+            },
+        },
         Program {
             name: "collector",
             head: collector::HEAD,
             docs: docs(collector::KEYS),
-            faults: collector_faults,
+            faults: |text| collector::check("c".as_ref(), text).to_string(),
         },
     ]
 }

@@ -61,14 +61,12 @@ pub(crate) fn assert_ledger_balances(results: &mut Results) {
         results.job, results.job
     );
     results.assert_no_rows("the end of a session is recorded wrongly", &wrong_ends);
-    let of_node = |column: &str, node: &str| {
-        format!(
-            "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
-        )
-    };
     // The node was sampled further after the counters were read.
     for (node, due) in results.due.clone() {
-        let in_ledger = results.number(&of_node("due", &node));
+        let of_node = format!(
+            "SELECT sum(due) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
+        );
+        let in_ledger = results.number(&of_node);
         assert!(
             in_ledger >= due,
             "{node} counted {due} samples that were due, and its ledger has {in_ledger}"
