@@ -31,11 +31,10 @@ impl Collector {
         File::create(&log)?;
         let process = run(&config, &log)?;
         let mut collector = Self { process, endpoint: String::new(), config, log };
-        let endpoint = || {
+        let endpoint = wait_for("the collector listens", PATIENCE_S, || {
             let log = collector.log();
             log.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()))
-        };
-        let endpoint = wait_for("the collector listens", PATIENCE_S, endpoint);
+        });
         collector.endpoint = endpoint.map_err(|error| format!("{error}: {}", collector.log()))?;
         Ok(collector)
     }

@@ -45,11 +45,6 @@ mod tests {
 
     #[test]
     fn an_order_is_a_permutation_and_follows_from_the_seed() {
-        let shuffled = |seed| {
-            let mut items: Vec<u32> = (0..100).collect();
-            Random::new(seed).shuffle(&mut items);
-            items
-        };
         assert_eq!(shuffled(7), shuffled(7));
         assert_ne!(shuffled(7), shuffled(8));
         let mut sorted = shuffled(7);
@@ -57,5 +52,11 @@ mod tests {
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());
         // The first output for seed 0, as published by the authors of splitmix64.
         assert_eq!(Random::new(0).bits(), 0xe220_a839_7b1d_cdaf);
+    }
+
+    fn shuffled(seed: u64) -> Vec<u32> {
+        let mut items: Vec<u32> = (0..100).collect();
+        Random::new(seed).shuffle(&mut items);
+        items
     }
 }

@@ -323,12 +323,11 @@ impl Server {
         let mut probe = as_postgres(&binaries.join("pg_isready"));
         probe.args(["-q", "-h"]).arg(directory).current_dir("/");
         probe.args(["-p", &port.to_string()]);
-        let mut is_up = || {
+        let up = crate::clock::wait_for("the server answers", PATIENCE_S, || {
             // A server that ends again does not answer.
             let is_up = probe.status().is_ok_and(|status| status.success());
             (is_up || process.try_wait().is_ok_and(|ended| ended.is_some())).then_some(is_up)
-        };
-        let up = crate::clock::wait_for("the server answers", PATIENCE_S, &mut is_up);
+        });
         if let Err(error) = up.and_then(|is_up| if is_up { Ok(()) } else { Err("the server ended".into()) }) {
             process::end(&mut process, Signal::QUIT, PATIENCE_S);
             return Err(error);

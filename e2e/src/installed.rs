@@ -135,15 +135,16 @@ pub fn serious(report: &Value) -> Vec<String> {
     let mut found: Vec<String> = findings
         .filter(|finding| finding["level"] == "problem" || finding["level"] == "warning")
         .map(|finding| {
-            let one_line = |key: &str| {
-                finding[key].as_str().is_some_and(|text| !text.is_empty() && !text.contains('\n'))
-            };
-            assert!(one_line("text") && one_line("remedy"), "{finding}");
+            assert!(is_one_line(finding, "text") && is_one_line(finding, "remedy"), "{finding}");
             format!("{} {}", finding["level"].as_str().unwrap(), finding["check"].as_str().unwrap())
         })
         .collect();
     found.dedup();
     found
+}
+
+fn is_one_line(finding: &Value, key: &str) -> bool {
+    finding[key].as_str().is_some_and(|text| !text.is_empty() && !text.contains('\n'))
 }
 
 fn as_user(user: &str, capabilities: &str) -> Command {

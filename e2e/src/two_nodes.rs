@@ -100,12 +100,11 @@ impl TwoNodes {
         let more = Self::configuration(&env, more);
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
         let sleepers = [Sleeper::start(), Sleeper::start()];
-        let node = |number: usize| {
+        let mut nodes = [0, 1].map(|number| {
             let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
             TrackedNode::start(TestEnvironment::new(), &endpoint, job)
-        };
-        let mut nodes = [node(0), node(1)];
+        });
         nodes.sort_by(|a, b| a.name().cmp(b.name()));
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");

@@ -193,15 +193,6 @@ fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dy
         quiet.add(&difference(&between, &before));
         stormy.add(&difference(&after, &between));
     }
-    let row = |what: &str, tally: &Tally, pairs: f64| {
-        vec![
-            what.to_owned(),
-            format!("{pairs:.0}"),
-            tally.due.to_string(),
-            format!("{:.3} %", 100.0 * to_f64(tally.missed) / to_f64(tally.due.max(1))),
-            format!("{:.3} %", 100.0 * to_f64(tally.late) / to_f64(tally.due.max(1))),
-        ]
-    };
     let seconds = to_f64(arguments.seconds * u64::from(arguments.rounds));
     rows.push(row("nothing asked", &quiet, 0.0));
     rows.push(row("set and reset", &stormy, to_f64(pairs) / seconds));
@@ -210,6 +201,16 @@ fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dy
     table::table(&["run", "pairs per second", "due", "missed", "late"], &rows);
     say("");
     Ok(())
+}
+
+fn row(what: &str, tally: &Tally, pairs: f64) -> Vec<String> {
+    vec![
+        what.to_owned(),
+        format!("{pairs:.0}"),
+        tally.due.to_string(),
+        format!("{:.3} %", 100.0 * to_f64(tally.missed) / to_f64(tally.due.max(1))),
+        format!("{:.3} %", 100.0 * to_f64(tally.late) / to_f64(tally.due.max(1))),
+    ]
 }
 
 fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn Error>> {

@@ -142,13 +142,6 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
 
 fn row(agent: &Run, bare: &Run) -> Vec<String> {
     let percent = |run: &Run| format!("{:.2} %", 100.0 * run.cpu_s / run.seconds);
-    let share = |part: u64, of: u64| {
-        if of == 0 { "-".to_owned() } else { format!("{:.3} %", 100.0 * to_f64(part) / to_f64(of)) }
-    };
-    let late = |run: &Run| {
-        let at = |part| run.lateness_us.quantile(part);
-        format!("{} / {} / {} / {}", at(0.5), at(0.99), at(0.999), run.lateness_us.most())
-    };
     vec![
         agent.kept.to_string(),
         percent(agent),
@@ -158,11 +151,20 @@ fn row(agent: &Run, bare: &Run) -> Vec<String> {
         share(agent.kept, agent.due),
         share(bare.kept, bare.due),
         share(agent.late, agent.due),
-        late(agent),
-        late(bare),
+        lateness(agent),
+        lateness(bare),
         format!("{:.1} MiB", to_f64(agent.resident_bytes) / 1024.0 / 1024.0),
         format!("{:.2}", to_f64(agent.bytes) / to_f64(agent.kept.max(1))),
     ]
+}
+
+fn lateness(run: &Run) -> String {
+    let at = |part| run.lateness_us.quantile(part);
+    format!("{} / {} / {} / {}", at(0.5), at(0.99), at(0.999), run.lateness_us.most())
+}
+
+fn share(part: u64, of: u64) -> String {
+    if of == 0 { "-".to_owned() } else { format!("{:.3} %", 100.0 * to_f64(part) / to_f64(of)) }
 }
 
 fn report(arguments: &Arguments, rows: &[Vec<String>]) {

@@ -282,13 +282,13 @@ fn latencies(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>
             pause(Duration::from_millis(1).subsec_nanos().into());
         }
     }
-    let row = |what: &str, times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        let at =
-            |part: usize| times.get(times.len().saturating_sub(1) * part / 2).copied().unwrap_or_default();
-        vec![what.to_owned(), format!("{:.1}", at(1)), format!("{:.1}", at(2))]
-    };
     let rows = [row("an agent runs", &mut with), row("one is started", &mut without)];
     table::table(&["`polymeter job start`", "median ms", "most ms"], &rows);
     Ok(())
+}
+
+fn row(what: &str, times: &mut [f64]) -> Vec<String> {
+    times.sort_by(f64::total_cmp);
+    let at = |part: usize| times.get(times.len().saturating_sub(1) * part / 2).copied().unwrap_or_default();
+    vec![what.to_owned(), format!("{:.1}", at(1)), format!("{:.1}", at(2))]
 }

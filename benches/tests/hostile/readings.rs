@@ -86,17 +86,10 @@ impl Readings {
         let none = Self { opened: Vec::new(), unavailable: Vec::new() };
         // Without a table of mounts an agent does not start.
         let Ok(mounts) = Mounts::read(machine.root()) else { return none };
-        let cgroups = |controllers: &[&str]| {
-            let mut cgroups = JobCgroups::default();
-            for controller in controllers {
-                cgroups.add(&mounts, &mounts.root.join("sys/fs/cgroup").join(controller).join(JOB));
-            }
-            Target::Cgroups(cgroups)
-        };
         let target = match subject {
             Subject::Node => Target::Node(Arc::default()),
-            Subject::V1 => cgroups(&["memory", "cpu", "cpuacct", "blkio", "pids"]),
-            Subject::V2 => cgroups(&["unified"]),
+            Subject::V1 => cgroups_of(&mounts, &["memory", "cpu", "cpuacct", "blkio", "pids"]),
+            Subject::V2 => cgroups_of(&mounts, &["unified"]),
             Subject::Processes => Target::Processes(PROCESSES[0]),
         };
         let is_of_job = subject != Subject::Node;
@@ -187,6 +180,14 @@ impl Readings {
             })
             .collect()
     }
+}
+
+fn cgroups_of(mounts: &Mounts, controllers: &[&str]) -> Target {
+    let mut cgroups = JobCgroups::default();
+    for controller in controllers {
+        cgroups.add(mounts, &mounts.root.join("sys/fs/cgroup").join(controller).join(JOB));
+    }
+    Target::Cgroups(cgroups)
 }
 
 fn read_threaded(name: &str, source: &ThreadedSource, reading: Reading) -> (Outcome, Reading) {

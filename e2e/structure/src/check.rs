@@ -60,19 +60,15 @@ pub fn directions(workspace: &Workspace, rules: &[Stages]) -> Vec<String> {
     let mut found = Vec::new();
     for rule in rules {
         let directory = workspace.root.join(rule.directory);
-        let stage_of = |file: &Path| {
-            rule.stages
-                .iter()
-                .position(|stage| stage.iter().any(|module| is_in(file, &directory.join(module))))
-        };
         for module in rule.stages.iter().copied().flatten() {
             found.extend(missing(workspace, &format!("{}/{module}", rule.directory)));
         }
         for target in workspace.targets() {
             for (file, imported) in &target.imports {
-                let Some(stage) = stage_of(file) else { continue };
-                for other in
-                    imported.iter().filter(|other| stage_of(other).is_some_and(|later| later > stage))
+                let Some(stage) = stage_of(rule, &directory, file) else { continue };
+                for other in imported
+                    .iter()
+                    .filter(|other| stage_of(rule, &directory, other).is_some_and(|later| later > stage))
                 {
                     let (file, other) = (workspace.shown(file), workspace.shown(other));
                     found.push(format!("{file} must not import {other}, which is downstream"));
@@ -88,6 +84,10 @@ pub fn directions(workspace: &Workspace, rules: &[Stages]) -> Vec<String> {
         }
     }
     found
+}
+
+fn stage_of(rule: &Stages, directory: &Path, file: &Path) -> Option<usize> {
+    rule.stages.iter().position(|stage| stage.iter().any(|module| is_in(file, &directory.join(module))))
 }
 
 /// Finds uses of forbidden paths, and modules and paths in rules that do not exist.

@@ -98,16 +98,17 @@ mod tests {
 
     #[test]
     fn finds_each_cycle_once() {
-        let imports = |list: &[(&str, &str)]| {
-            let mut names = Names::new();
-            for (from, to) in list {
-                names.entry((*from).to_owned()).or_default().insert((*to).to_owned());
-            }
-            names
-        };
         assert_eq!(find(&imports(&[("a", "b"), ("b", "c"), ("a", "c")])), Vec::<BTreeSet<String>>::new());
         let found = find(&imports(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]));
         let expected = [["a", "b"], ["c", "d"]].map(|cycle| cycle.map(str::to_owned).into());
         assert_eq!(found, expected);
+    }
+
+    fn imports(list: &[(&str, &str)]) -> Names {
+        let mut names = Names::new();
+        for (from, to) in list {
+            names.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        names
     }
 }

@@ -112,9 +112,6 @@ type Sample = (i64, Option<String>, String, String, String, u64);
 
 fn samples_of_file(path: &Path) -> Vec<Sample> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let word = |field: &Field| {
-        if let Field::Str(word) = field { word.clone() } else { panic!("{field:?} is no text") }
-    };
     let rows = reader.get_row_iter(None).unwrap().map(|row| {
         let row = row.unwrap();
         let fields: Vec<&Field> = row.get_column_iter().map(|(_, field)| field).collect();
@@ -123,10 +120,14 @@ fn samples_of_file(path: &Path) -> Vec<Sample> {
         else {
             panic!("a row has other columns: {row}")
         };
-        let job = (*job != Field::Null).then(|| word(job));
-        (*time_us, job, word(node), word(metric), word(labels), value.to_bits())
+        let job = (*job != Field::Null).then(|| word_of(job));
+        (*time_us, job, word_of(node), word_of(metric), word_of(labels), value.to_bits())
     });
     rows.collect()
+}
+
+fn word_of(field: &Field) -> String {
+    if let Field::Str(word) = field { word.clone() } else { panic!("{field:?} is no text") }
 }
 
 fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
@@ -194,31 +195,22 @@ fn bundle_contains_the_stored_samples() {
 }
 
 fn assert_stacks(bundled: &Bundled) {
-    let flame = |more: &[&str]| {
-        let store = bundled.store();
-        bundled.polymeter(&[&["flame", &bundled.job_id, "--store", &store], more].concat())
-    };
-    let shown = |more: &[&str]| {
-        let output = flame(more);
-        assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
-        output.stdout
-    };
     let folded = "main 100000\nmain;</script><b>:\\u{a} 700000\nmain;[libm.so.6] 200000\n";
-    assert_eq!(text(&shown(&["--format", "collapsed"])), folded);
+    assert_eq!(text(&flame_output(bundled, &["--format", "collapsed"])), folded);
     assert_eq!(fs::read_to_string(bundled.bundle().join("stacks.folded")).unwrap(), folded);
-    let tree = text(&shown(&[]));
+    let tree = text(&flame_output(bundled, &[]));
     assert!(tree.contains("1 s in 100 samples of 10 ms") && tree.contains("4 samples lost"), "{tree}");
     assert!(tree.contains("  70.0 %  70.0 %    </script><b>;\\u{a} (a.out)\n"), "{tree}");
-    shown(&["-o", "flame.html"]);
+    flame_output(bundled, &["-o", "flame.html"]);
     let page = fs::read_to_string(bundled.path("flame.html")).unwrap();
     assert!(page.matches("</script").count() == 2 && page.contains("default-src 'none'"), "names are text");
-    assert_eq!(&shown(&["--format", "pprof", "-o", "-"])[..2], [0x1f, 0x8b]);
-    let firefox: Value = serde_json::from_slice(&shown(&["--format", "firefox"])).unwrap();
+    assert_eq!(&flame_output(bundled, &["--format", "pprof", "-o", "-"])[..2], [0x1f, 0x8b]);
+    let firefox: Value = serde_json::from_slice(&flame_output(bundled, &["--format", "firefox"])).unwrap();
     assert_eq!(firefox["threads"][0]["samples"]["weight"], serde_json::json!([100.0, 700.0, 200.0]));
     let of_report = &bundled.json("report.json")["call_stacks"][0];
     assert_eq!((&of_report["samples"], &of_report["without_symbol_percent"]), (&100.into(), &20.0.into()));
-    assert_eq!(serde_json::from_slice::<Value>(&shown(&["--json"])).unwrap(), *of_report);
-    let against = text(&shown(&["--against", &bundled.job_id, "--process", "42"]));
+    assert_eq!(serde_json::from_slice::<Value>(&flame_output(bundled, &["--json"])).unwrap(), *of_report);
+    let against = text(&flame_output(bundled, &["--against", &bundled.job_id, "--process", "42"]));
     assert!(against.contains("+0.0 %"), "{against}");
     assert_exported_stacks(bundled);
     for (arguments, status, message) in [
@@ -231,10 +223,21 @@ fn assert_stacks(bundled: &Bundled) {
         (&["--against", "x", "--format", "pprof"], 2, "only text and html"),
         (&["-o", "flame.html"], 1, "the file exists"),
     ] {
-        let output = flame(arguments);
+        let output = flame(bundled, arguments);
         let stderr = text(&output.stderr);
         assert!(output.status.code() == Some(status) && stderr.contains(message), "{arguments:?}: {stderr}");
     }
+}
+
+fn flame_output(bundled: &Bundled, more: &[&str]) -> Vec<u8> {
+    let output = flame(bundled, more);
+    assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+    output.stdout
+}
+
+fn flame(bundled: &Bundled, more: &[&str]) -> Output {
+    let store = bundled.store();
+    bundled.polymeter(&[&["flame", &bundled.job_id, "--store", &store], more].concat())
 }
 
 fn version() -> Value {
@@ -319,46 +322,50 @@ fn experiment_results_are_sealed_as_a_bundle() {
 /// Checks that exports in each format have a row for each stack.
 fn assert_exported_stacks(bundled: &Bundled) {
     let store = bundled.store();
-    let export = |more: &[&str]| {
-        let output =
-            bundled.polymeter(&[&["export", &bundled.job_id, "--store", &store, "--stacks"], more].concat());
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
     let expected = [
         ("main".to_owned(), 10.0),
         ("main;</script><b>:\\u{a}".to_owned(), 70.0),
         ("main;[libm.so.6]".to_owned(), 20.0),
     ];
-    let of_labels = |labels: &Value, value: f64| {
-        assert_eq!((&labels["process"], &labels["period_us"]), (&"42".into(), &"10000".into()));
-        (labels["stack"].as_str().unwrap().to_owned(), value)
-    };
-    let sorted = |mut rows: Vec<(String, f64)>| {
-        rows.sort_by(|one, other| one.0.cmp(&other.0));
-        rows
-    };
-    let (status, lines, stderr) = export(&["--format", "jsonl", "-o", "-"]);
+    let (status, lines, stderr) = export_stacks(bundled, &store, &["--format", "jsonl", "-o", "-"]);
     assert_eq!(status, Some(0), "{stderr}");
     let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let rows = rows.map(|row| of_labels(&row["labels"], row["value"].as_f64().unwrap())).collect();
+    let rows = rows.map(|row| stack_row(&row["labels"], row["value"].as_f64().unwrap())).collect();
     assert_eq!(sorted(rows), expected);
-    let (_, csv, _) = export(&["--format", "csv", "-o", "-"]);
+    let (_, csv, _) = export_stacks(bundled, &store, &["--format", "csv", "-o", "-"]);
     assert_eq!(csv.lines().count(), 4, "{csv}");
     assert!(csv.contains(",stacks.cpu,count,") && csv.contains(r#"main;[libm.so.6]"#), "{csv}");
 
-    let (_, told, _) = export(&["-o", "stacks.parquet"]);
+    let (_, told, _) = export_stacks(bundled, &store, &["-o", "stacks.parquet"]);
     assert!(told.starts_with("3 rows of job "), "{told}");
     let file = fs::File::open(bundled.path("stacks.parquet")).unwrap();
     let mut rows = Vec::new();
     for row in SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap() {
         let row = row.unwrap();
         let labels = serde_json::from_str(row.get_string(5).unwrap()).unwrap();
-        rows.push(of_labels(&labels, row.get_double(6).unwrap()));
+        rows.push(stack_row(&labels, row.get_double(6).unwrap()));
     }
     assert_eq!(sorted(rows), expected);
     let copy = format!("sqlite:{}", bundled.path("copy.db").display());
     let imported = bundled.polymeter(&["store", "--store", &copy, "import", "stacks.parquet"]);
     assert!(!imported.status.success(), "call stacks are no series");
-    let (status, _, stderr) = export(&["--metric", "stacks.wait", "-o", "-", "--format", "csv"]);
+    let (status, _, stderr) =
+        export_stacks(bundled, &store, &["--metric", "stacks.wait", "-o", "-", "--format", "csv"]);
     assert!(status == Some(1) && stderr.contains("has none"), "{stderr}");
+}
+
+fn sorted(mut rows: Vec<(String, f64)>) -> Vec<(String, f64)> {
+    rows.sort_by(|one, other| one.0.cmp(&other.0));
+    rows
+}
+
+fn stack_row(labels: &Value, value: f64) -> (String, f64) {
+    assert_eq!((&labels["process"], &labels["period_us"]), (&"42".into(), &"10000".into()));
+    (labels["stack"].as_str().unwrap().to_owned(), value)
+}
+
+fn export_stacks(bundled: &Bundled, store: &str, more: &[&str]) -> (Option<i32>, String, String) {
+    let output =
+        bundled.polymeter(&[&["export", &bundled.job_id, "--store", store, "--stacks"], more].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }

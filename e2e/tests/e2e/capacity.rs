@@ -79,27 +79,28 @@ fn collector_outage_is_logged_and_shown() {
     let env = TestEnvironment::new();
     let plan = Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("node.load1", "100ms")] };
     let agent = Agent::start(&env, &plan);
-    let shown = |word: &str| {
-        let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).contains(word)
-    };
     let state = || agent.status()["collector"].clone();
     assert_eq!(state()["connected"], false);
     assert_eq!(state()["address"], env.endpoint());
-    assert!(shown("NOT connected"));
+    assert!(status_has(&agent, "NOT connected"));
     wait_until("the log says so", || agent.daemon.log().contains("cannot reach the collector"));
     assert!(state()["backlog_bytes"].as_u64().unwrap() > 0);
     let (collector, _) = collector(&env, &env.endpoint());
     wait_until("the reconnection is logged", || agent.daemon.log().contains("is reachable again after"));
     wait_until("everything is acknowledged", || state()["acknowledged_us"].as_i64().is_some());
     assert_eq!(state()["connected"], true);
-    assert!(!shown("NOT connected"));
+    assert!(!status_has(&agent, "NOT connected"));
     collector.kill();
     wait_until("the disconnection is shown", || state()["connected"] == false);
     wait_until("the log says it again", || {
         agent.daemon.log().matches("cannot reach the collector").count() == 2
     });
     drop(agent);
+}
+
+fn status_has(agent: &Agent, word: &str) -> bool {
+    let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).contains(word)
 }
 
 /// Version 2 hierarchy that Slurm 26.05 creates. It is removed when the test ends.

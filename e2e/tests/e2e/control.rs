@@ -197,17 +197,15 @@ fn other_users_jobs_look_like_unknown_jobs() {
     require(&NEEDS);
     let fixture = Fixture::new("", "");
     // Returns the first line of the answer, with the requested id replaced. This works for `watch`, too.
-    let answer = |uid: u32, request: &Value, job: &str| {
-        let mut request = request.clone();
-        request["job"] = json!(job);
-        fixture.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
-    };
     for request in verbs_about_a_job() {
-        let (foreign, missing) = (answer(OTHER_USER, &request, "x"), answer(OTHER_USER, &request, "missing"));
+        let (foreign, missing) = (
+            answer_about(&fixture, OTHER_USER, &request, "x"),
+            answer_about(&fixture, OTHER_USER, &request, "missing"),
+        );
         assert_eq!(foreign, missing, "{request}");
         assert!(foreign.contains("\"refused\""), "{request}: {foreign}");
         // The owner of other jobs gets the same answer.
-        assert_eq!(answer(OWNER, &request, "missing"), missing, "{request}");
+        assert_eq!(answer_about(&fixture, OWNER, &request, "missing"), missing, "{request}");
     }
     let mut distinguished = 0;
     let for_administrators = ["register", "unregister", "start", "end"];
@@ -215,13 +213,14 @@ fn other_users_jobs_look_like_unknown_jobs() {
         if for_administrators.iter().any(|verb| request["verb"] == *verb) {
             continue;
         }
-        let (present, missing) = (answer(0, &request, "x"), answer(0, &request, "missing"));
+        let (present, missing) =
+            (answer_about(&fixture, 0, &request, "x"), answer_about(&fixture, 0, &request, "missing"));
         assert!(!missing.contains("not yours"), "administrators see all jobs: {missing}");
         distinguished += usize::from(present != missing);
     }
     assert!(distinguished >= 8, "administrators see the difference");
     for request in [json!({"verb": "plan"}), json!({"verb": "mark", "name": "a"}), json!({"verb": "reset"})] {
-        let own = answer(OWNER, &request, "x");
+        let own = answer_about(&fixture, OWNER, &request, "x");
         assert!(!own.contains("refused"), "{request}: {own}");
         assert_eq!(
             fixture.ask_as((OTHER_USER, OTHER_USER), &request)["code"],
@@ -243,6 +242,12 @@ fn other_users_jobs_look_like_unknown_jobs() {
     assert_eq!(counts(OWNER)["jobs"], 1);
     assert!(counts(0)["descriptors"].as_u64() > Some(0), "{}", counts(0));
     fixture.end();
+}
+
+fn answer_about(fixture: &Fixture, uid: u32, request: &Value, job: &str) -> String {
+    let mut request = request.clone();
+    request["job"] = json!(job);
+    fixture.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
 }
 
 fn minimum_periods_are_per_metric() {
@@ -309,22 +314,23 @@ fn governor_slows_and_restores_leases() {
     fixture.agent.daemon.signal(Signal::HUP);
     wait_until("the leases have their periods again", || asked().is_null());
     assert_eq!(fixture.plan_line("cpu.user")["period"], "1ms");
-    let changes = || {
-        let mut reader = fixture.env.reader();
-        let job = stored::job(&mut reader, "x").unwrap();
-        let changes = reader.plan_changes(job.job_key).unwrap();
-        changes
-            .into_iter()
-            .filter(|change| change.metric == "cpu.user" && change.cause == "governor")
-            .collect::<Vec<_>>()
-    };
-    wait_until("the store knows each step", || changes().len() >= 2);
-    for change in changes() {
+    wait_until("the store knows each step", || governor_changes(&fixture).len() >= 2);
+    for change in governor_changes(&fixture) {
         let (old, new) = (change.old_period_us.unwrap(), change.new_period_us.unwrap());
         assert!(new == old * 2 || old == new * 2, "{change:?}");
         assert_eq!(change.actor.as_deref(), Some("uid 0"));
     }
     fixture.end();
+}
+
+fn governor_changes(fixture: &Fixture) -> Vec<polymeter_store::reader::PlanChangeRow> {
+    let mut reader = fixture.env.reader();
+    let job = stored::job(&mut reader, "x").unwrap();
+    let changes = reader.plan_changes(job.job_key).unwrap();
+    changes
+        .into_iter()
+        .filter(|change| change.metric == "cpu.user" && change.cause == "governor")
+        .collect::<Vec<_>>()
 }
 
 fn leases_end_with_their_job() {

@@ -73,14 +73,13 @@ fn forged_frames_are_refused() {
         stream.write_all(&random.bytes(200)).ok();
     }
     // Peers that speak ZeroMQ but not the protocol.
-    let peer = || {
+    let [random_sender, oversized_sender, forging_sender] = std::array::from_fn(|_| {
         let socket = context.socket(zmq::DEALER).unwrap();
         socket.set_linger(0).unwrap();
         socket.set_sndtimeo(10_000).unwrap();
         socket.connect(&fixture.endpoint).unwrap();
         socket
-    };
-    let (random_sender, oversized_sender, forging_sender) = (peer(), peer(), peer());
+    });
     for size in 0..300 {
         random_sender.send(random.bytes(size), 0).unwrap();
     }

@@ -64,15 +64,18 @@ fn io_stat(array: u64, other: u64) -> String {
         .concat()
 }
 
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
 fn a_job_on_stacked_devices_has_each_byte_once() {
     let env = TestEnvironment::new();
     let root = env.path("root");
     let file = |path: &str| -> PathBuf { root.join(path) };
-    let write = |path: &str, text: &str| {
-        fs::create_dir_all(file(path).parent().unwrap()).unwrap();
-        fs::write(file(path), text).unwrap();
-    };
-    FILES.iter().for_each(|(path, text)| write(path, text));
+    for (path, text) in FILES {
+        write(&file(path), text);
+    }
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let baseline = [
         ("io.read.bytes", "100ms"),
@@ -84,22 +87,16 @@ fn a_job_on_stacked_devices_has_each_byte_once() {
     let keys = format!("root = \"{}\"\nrescan_interval = \"100ms\"\n", root.display());
     let agent = Agent::start_with(&env, &plan, &keys, "");
     // The job appears with its files: an empty io.stat is that of a job without I/O.
-    write("staged/io.stat", &io_stat(4_000_000_000, 2_000_000_000));
-    write("staged/cgroup.procs", "");
+    write(&file("staged/io.stat"), &io_stat(4_000_000_000, 2_000_000_000));
+    write(&file("staged/cgroup.procs"), "");
     fs::create_dir_all(file(JOB).parent().unwrap()).unwrap();
     fs::rename(file("staged"), file(JOB)).unwrap();
     agent.wait_until_tracked("8", &["v2/io.stat"]);
-    let read = |device: &str| {
-        let mut reader = env.reader();
-        let samples = stored::job(&mut reader, "8")
-            .map(|row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
-            .unwrap_or_default();
-        let series = samples.get(&("io.read.bytes".to_owned(), format!("device={device}")));
-        series.and_then(|series| series.points.last()).map_or(0.0, |(_, value)| *value)
-    };
-    wait_until("the first values are stored", || read("8:160") > 0.0);
+    wait_until("the first values are stored", || read_bytes(&env, "8:160") > 0.0);
     overwrite(&file(&format!("{JOB}/io.stat")), &io_stat(7_000_000_000, 2_500_000_000));
-    wait_until("the last values are stored", || read("8:160") >= 2.5e9 && read("259:1") >= 5.25e9);
+    wait_until("the last values are stored", || {
+        read_bytes(&env, "8:160") >= 2.5e9 && read_bytes(&env, "259:1") >= 5.25e9
+    });
     fs::remove_dir_all(file(JOB)).unwrap();
     let row = stored::wait_for_end(&env, "8");
 
@@ -107,6 +104,15 @@ fn a_job_on_stacked_devices_has_each_byte_once() {
     assert_reports(&env);
     agent.daemon.terminate();
     collector.terminate();
+}
+
+fn read_bytes(env: &TestEnvironment, device: &str) -> f64 {
+    let mut reader = env.reader();
+    let samples = stored::job(&mut reader, "8")
+        .map(|row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
+        .unwrap_or_default();
+    let series = samples.get(&("io.read.bytes".to_owned(), format!("device={device}")));
+    series.and_then(|series| series.points.last()).map_or(0.0, |(_, value)| *value)
 }
 
 fn assert_roles(env: &TestEnvironment, row: &JobRow) {
@@ -151,11 +157,12 @@ fn assert_reports(env: &TestEnvironment) {
     // The roles travel with an export.
     let exported = env.path("job.parquet");
     let copy = format!("sqlite:{}", env.path("copy.db").display());
-    let run = |arguments: &[&str]| {
-        let output = program("polymeter").args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
     run(&["export", "8", "--with-nodes", "--store", &env.store(), "-o", exported.to_str().unwrap()]);
     run(&["store", "import", exported.to_str().unwrap(), "--store", &copy]);
     assert_eq!(report(&copy)["used"]["read_bytes"], 3.5e9);
+}
+
+fn run(arguments: &[&str]) {
+    let output = program("polymeter").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -120,18 +120,10 @@ fn doctor_finds_daemons_that_do_not_run() {
     let report = cluster.finds(&["problem agent"]);
     assert_eq!(remedies(&report), ["systemctl enable --now polymeter-agent"]);
     // Without the agent the connection is tested with its keys.
-    let connection = |report: &Value| {
-        let findings = report["findings"].as_array().unwrap();
-        findings.iter().find(|finding| finding["check"] == "connection" && finding["role"] == "node").unwrap()
-            ["text"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
-    assert!(connection(&report).ends_with("accepts this node's agent, encrypted"), "{report:#}");
+    assert!(connection_of_node(&report).ends_with("accepts this node's agent, encrypted"), "{report:#}");
     cluster.machine.shell("mv /etc/polymeter/agents.d/n1.pub /etc/away");
     let report = cluster.finds(&["problem agent", "problem connection"]);
-    assert!(connection(&report).contains("refuses this agent's key"), "{report:#}");
+    assert!(connection_of_node(&report).contains("refuses this agent's key"), "{report:#}");
     cluster.machine.shell("mv /etc/away /etc/polymeter/agents.d/n1.pub");
 
     cluster.start_agent(CAPABILITIES);
@@ -144,6 +136,15 @@ fn doctor_finds_daemons_that_do_not_run() {
     cluster.start_collector();
     cluster.machine.wait_until_connected(true);
     cluster.finds(&[]);
+}
+
+fn connection_of_node(report: &Value) -> String {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == "connection" && finding["role"] == "node").unwrap()
+            ["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
 }
 
 fn doctor_finds_faults_of_the_machine() {
@@ -230,6 +231,11 @@ fn doctor_finds_missing_scripts_of_schedulers() {
     );
 }
 
+fn has_level(report: &Value, check: &str, level: &str) -> bool {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().any(|finding| finding["check"] == check && finding["level"] == level)
+}
+
 fn doctor_compares_clock_and_version_with_the_collector() {
     let mut cluster = Cluster::new();
     // The real collector, whose users need MUNGE: its greeting does not.
@@ -241,13 +247,11 @@ fn doctor_compares_clock_and_version_with_the_collector() {
     );
     cluster.collector.take().unwrap().terminate();
     cluster.start_collector();
-    let ok = |report: &Value, check: &str| {
-        let findings = report["findings"].as_array().unwrap();
-        findings.iter().any(|finding| finding["check"] == check && finding["level"] == "ok")
-    };
     let (report, found) = cluster.machine.doctor(&["--role", "login"]);
     assert_eq!(found, ["problem munge"], "there is no munged: {report:#}");
-    assert!(ok(&report, "clock") && ok(&report, "versions") && ok(&report, "connection"), "{report:#}");
+    for check in ["clock", "versions", "connection"] {
+        assert!(has_level(&report, check, "ok"), "{check}: {report:#}");
+    }
 
     // On its machine the collector tells the clocks of agents.
     wait_until("the clock of the agent is measured", || {
@@ -301,11 +305,9 @@ fn doctor_examines_what_an_ordinary_user_may_see() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(serious(&report), [""; 0], "{report:#}");
-    let not_checked = |check: &str| {
-        let findings = report["findings"].as_array().unwrap();
-        findings.iter().any(|finding| finding["check"] == check && finding["level"] == "not_checked")
-    };
-    assert!(not_checked("keys") && not_checked("database"), "{report:#}");
+    for check in ["keys", "database"] {
+        assert!(has_level(&report, check, "not_checked"), "{check}: {report:#}");
+    }
     let text = cluster.machine.polymeter_as_nobody(&["doctor"]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("run this as root") && text.contains("0 problems, 0 warnings, "), "{text}");

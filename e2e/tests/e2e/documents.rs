@@ -78,15 +78,16 @@ fn configuration_reference_is_current() {
         page are written from the declarations of the keys. Every error of a configuration is reported with file and line\n\
         (`--check`); an unknown key is an error.\n"
         .to_owned();
-    let mut add = |title: &str, name: &str, example: &str| {
+    let [agent, collector] = configuration::programs().map(|program| configuration::example(&program));
+    let client = fs::read_to_string(root().join("deploy/client.toml")).unwrap();
+    for (title, name, example) in [
+        ("The agent", "agent.toml", agent),
+        ("The collector", "collector.toml", collector),
+        ("The command on login nodes", "client.toml", client),
+    ] {
         let example = example.trim_end();
         write!(text, "\n## {title}\n\n`/etc/polymeter/{name}`\n\n```toml\n{example}\n```\n").unwrap();
-    };
-    let [agent, collector] = configuration::programs().map(|program| configuration::example(&program));
-    add("The agent", "agent.toml", &agent);
-    add("The collector", "collector.toml", &collector);
-    let client = fs::read_to_string(root().join("deploy/client.toml")).unwrap();
-    add("The command on login nodes", "client.toml", &client);
+    }
     must_be_current("docs/reference/configuration.md", &text);
 }
 

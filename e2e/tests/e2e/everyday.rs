@@ -170,24 +170,28 @@ fn metrics_lists_availability_and_read_cost() {
     let fixture = Fixture::new();
     let metrics = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x", "--json"]));
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
-    let of = |name: &str| {
-        let mut lines = metrics["metrics"].as_array().unwrap().iter();
-        lines.find(|line| line["metric"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
-    };
     assert_eq!(
-        (&of("pids.current")["available"], &of("pids.current")["period"]),
+        (&line_of(&metrics, "pids.current")["available"], &line_of(&metrics, "pids.current")["period"]),
         (&true.into(), &"50ms".into())
     );
-    assert_eq!((&of("cpu.user")["available"], &of("cpu.user")["period"]), (&true.into(), &Value::Null));
-    assert!(of("cpu.user")["read_ns"].as_f64().unwrap() > 0.0);
-    assert_eq!(of("process.cpu.usage")["available"], false);
-    assert!(!of("process.cpu.usage")["reason"].as_str().unwrap().is_empty());
+    assert_eq!(
+        (&line_of(&metrics, "cpu.user")["available"], &line_of(&metrics, "cpu.user")["period"]),
+        (&true.into(), &Value::Null)
+    );
+    assert!(line_of(&metrics, "cpu.user")["read_ns"].as_f64().unwrap() > 0.0);
+    assert_eq!(line_of(&metrics, "process.cpu.usage")["available"], false);
+    assert!(!line_of(&metrics, "process.cpu.usage")["reason"].as_str().unwrap().is_empty());
     let shown = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x"]));
     assert!(shown.contains("not available: "), "{shown}");
     let chosen = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x", "pids.*"]));
     assert!(chosen.lines().skip(1).all(|line| line.starts_with("pids.")), "{chosen}");
     assert!(succeeded(&fixture.user(0, "metrics", &["--node", "node.load1"])).contains("node.load1"));
     fixture.end();
+}
+
+fn line_of(metrics: &Value, name: &str) -> Value {
+    let mut lines = metrics["metrics"].as_array().unwrap().iter();
+    lines.find(|line| line["metric"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
 }
 
 fn run_with_input(name: &str, arguments: &[&str], input: &str) -> Output {
@@ -268,14 +272,14 @@ fn zsh_completes_commands_and_metrics() {
 
 fn fish_completes_commands_metrics_and_periods() {
     assert_accepts("fish");
-    let candidates = |words: &str| {
-        let script =
-            format!("set PATH {} $PATH\n{}\ncomplete -C '{words}'\n", programs(), completions("fish"));
-        succeeded(&run_with_input("fish", &["--no-config"], &script))
-    };
-    assert!(candidates("polymeter rep").starts_with("report\t"));
-    assert!(candidates("polymeter set memory.curr").contains("memory.current="));
-    assert!(candidates("polymeter set cpu.usage=1m").contains("cpu.usage=1min"));
+    assert!(candidates_of_fish("polymeter rep").starts_with("report\t"));
+    assert!(candidates_of_fish("polymeter set memory.curr").contains("memory.current="));
+    assert!(candidates_of_fish("polymeter set cpu.usage=1m").contains("cpu.usage=1min"));
+}
+
+fn candidates_of_fish(words: &str) -> String {
+    let script = format!("set PATH {} $PATH\n{}\ncomplete -C '{words}'\n", programs(), completions("fish"));
+    succeeded(&run_with_input("fish", &["--no-config"], &script))
 }
 
 /// Completes with bash, given the line up to the cursor, its words as bash splits them, and the last part.

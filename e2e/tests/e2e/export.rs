@@ -157,17 +157,10 @@ fn an_export_selects_metrics_and_nodes() {
         .iter()
         .filter(|(metric, _)| metric.starts_with("cpu.") || metric.starts_with("process.cpu."))
         .count();
-    let lines = |arguments: &[&str]| {
-        let mut all = vec!["--format", "jsonl", "-o", "-"];
-        all.extend(arguments);
-        let output = stored.export(&all);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout).lines().count()
-    };
-    assert_eq!(lines(&["--metric", "cpu.*", "--metric", "process.cpu.*"]), expected);
+    assert_eq!(exported_lines(&stored, &["--metric", "cpu.*", "--metric", "process.cpu.*"]), expected);
     let node = stored::jobs(&mut stored.reader()).pop().unwrap().nodes.pop().unwrap();
-    assert_eq!(lines(&["--node", &node]), stored.samples().len());
-    assert!(lines(&["--with-nodes"]) > stored.samples().len());
+    assert_eq!(exported_lines(&stored, &["--node", &node]), stored.samples().len());
+    assert!(exported_lines(&stored, &["--with-nodes"]) > stored.samples().len());
     let metric = stored.samples().first().unwrap().0.clone();
     for (arguments, words) in [
         (vec!["--node", "elsewhere"], "cannot export elsewhere"),
@@ -181,6 +174,14 @@ fn an_export_selects_metrics_and_nodes() {
         assert!(!refused.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
     }
     assert_eq!(stored.entries(), [""; 0], "no file is left");
+}
+
+fn exported_lines(stored: &Stored, arguments: &[&str]) -> usize {
+    let mut all = vec!["--format", "jsonl", "-o", "-"];
+    all.extend(arguments);
+    let output = stored.export(&all);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().count()
 }
 
 fn an_export_leaves_other_files_alone() {

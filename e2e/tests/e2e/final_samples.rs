@@ -68,31 +68,32 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
     // For version 1 the exit watcher watches a process; for version 2 the kernel reports that the cgroup is
     // empty.
     for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
-        let reads = || {
-            let mut reader = env.reader();
-            let Some(row) = stored::job(&mut reader, id) else { return 0 };
-            let samples = stored::samples(&mut reader, SeriesScope::Job(row.job_key));
-            samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
-        };
         let job = cgroups.job_under(id, controller);
-        wait_until("the job is read at its beginning", || reads() > 0);
+        wait_until("the job is read at its beginning", || reads(&env, id) > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
         // The supervisor notices the process's entry within its own interval.
         let mut before = 0;
         wait_until("nothing more is read", || {
             pause(300);
-            std::mem::replace(&mut before, reads()) == reads()
+            std::mem::replace(&mut before, reads(&env, id)) == reads(&env, id)
         });
         let Some(supervisor) = FrozenThread::new(&agent.daemon.thread("supervisor")) else {
             skip("freezer", "there is no freezer of version 1");
         };
         drop(process);
-        wait_until("the last reading is stored", || reads() > before);
+        wait_until("the last reading is stored", || reads(&env, id) > before);
         drop(supervisor);
         job.remove();
         stored::wait_for_end(&env, id);
     }
     agent.daemon.terminate();
     collector.terminate();
+}
+
+fn reads(env: &TestEnvironment, id: &str) -> usize {
+    let mut reader = env.reader();
+    let Some(row) = stored::job(&mut reader, id) else { return 0 };
+    let samples = stored::samples(&mut reader, SeriesScope::Job(row.job_key));
+    samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
 }

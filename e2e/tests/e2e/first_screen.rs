@@ -53,14 +53,9 @@ fn text(bytes: &[u8]) -> String {
 
 fn a_terminal_gets_one_screen_with_colours() {
     let store = Store::new();
-    let in_terminal = |environment: &str| {
-        let polymeter = program("polymeter").get_program().display().to_string();
-        let command = format!("stty cols 80; {environment} '{polymeter}' report --store '{}'", store.url());
-        let shown =
-            Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
-        shown.map(|shown| text(&shown.stdout))
+    let Ok(plain) = report_in_terminal(&store, "TERM=xterm NO_COLOR=1") else {
+        skip("script", "there is no such program")
     };
-    let Ok(plain) = in_terminal("TERM=xterm NO_COLOR=1") else { skip("script", "there is no such program") };
     assert!(
         plain.lines().count() < 24 && plain.lines().all(|line| line.trim_end().chars().count() <= 80),
         "{plain}"
@@ -71,10 +66,17 @@ fn a_terminal_gets_one_screen_with_colours() {
         assert!(plain.contains(part), "no `{part}` in {plain}");
     }
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
-    let coloured = in_terminal("env -u NO_COLOR TERM=xterm").unwrap();
+    let coloured = report_in_terminal(&store, "env -u NO_COLOR TERM=xterm").unwrap();
     assert!(coloured.contains("\u{1b}[1;31mcritical"), "{coloured:?}");
-    assert!(!in_terminal("env -u NO_COLOR TERM=dumb").unwrap().contains('\u{1b}'));
+    assert!(!report_in_terminal(&store, "env -u NO_COLOR TERM=dumb").unwrap().contains('\u{1b}'));
     assert!(!text(&store.report(&[]).stdout).contains('\u{1b}'), "a pipe is no terminal");
+}
+
+fn report_in_terminal(store: &Store, environment: &str) -> std::io::Result<String> {
+    let polymeter = program("polymeter").get_program().display().to_string();
+    let command = format!("stty cols 80; {environment} '{polymeter}' report --store '{}'", store.url());
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    shown.map(|shown| text(&shown.stdout))
 }
 
 fn a_site_adds_rules() {

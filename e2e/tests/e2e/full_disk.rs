@@ -61,18 +61,9 @@ fn full_disk_delays_data_and_loses_none() {
     let pid = running.pid().to_string();
     // A copy that does not fit says what to do, and has no job.
     let [store, copy] = ["store.db", "copy.db"].map(|name| format!("sqlite:{disk}/{name}"));
-    let polymeter = |arguments: &[&str]| {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &pid, "-m"]).arg(program("polymeter").get_program()).args(arguments);
-        let output = command.output().unwrap();
-        (
-            output.status.code(),
-            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat(),
-        )
-    };
-    let (status, said) = polymeter(&["store", "copy", &store, &copy]);
+    let (status, said) = polymeter_in_mounts(&pid, &["store", "copy", &store, &copy]);
     assert!(status == Some(1) && said.contains("; make room on the disk of the store"), "{said}");
-    let (status, said) = polymeter(&["jobs", "--store", &copy]);
+    let (status, said) = polymeter_in_mounts(&pid, &["jobs", "--store", &copy]);
     assert!(status != Some(0) || !said.contains("1 "), "{said}");
     let grown = Command::new("nsenter")
         .args(["-t", &pid, "-m", "mount", "-o", "remount,size=200m", disk])
@@ -91,16 +82,27 @@ fn full_disk_delays_data_and_loses_none() {
         Command::new("nsenter").args(["-t", &pid, "-m", "cp", "-r", disk]).arg(&copy).status().unwrap();
     assert!(copied.success());
     let store = Connection::open(copy.join("store.db")).unwrap();
-    let number = |sql: &str| {
-        let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
-        number as u64
-    };
-    assert_eq!((number("SELECT count(*) FROM samples"), dropped), (taken, 0));
-    assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
-    assert_eq!(number("SELECT count(*) FROM loss"), 0);
+    assert_eq!((number(&store, "SELECT count(*) FROM samples"), dropped), (taken, 0));
+    assert_eq!(number(&store, "SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
+    assert_eq!(number(&store, "SELECT count(*) FROM loss"), 0);
     let log = running.terminate();
     assert_causes_are_logged_once(&log);
     assert!(log.lines().count() < 12, "{log}");
+}
+
+fn number(store: &Connection, sql: &str) -> u64 {
+    let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
+    number as u64
+}
+
+fn polymeter_in_mounts(pid: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", pid, "-m"]).arg(program("polymeter").get_program()).args(arguments);
+    let output = command.output().unwrap();
+    (
+        output.status.code(),
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat(),
+    )
 }
 
 /// PostgreSQL with all its files, also the write-ahead log, on a file system that becomes full. A server that
@@ -152,16 +154,6 @@ fn full_disk_of_the_server_delays_data_and_loses_none() {
 fn a_limit_of_file_sizes_is_a_full_disk() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-    let limited = |limit_bytes: u32| {
-        move |program: Command| {
-            let mut command = Command::new("prlimit");
-            command
-                .arg(format!("--fsize={limit_bytes}:"))
-                .arg(program.get_program())
-                .args(program.get_args());
-            command
-        }
-    };
     let (collector, endpoint) = collector_within(&env, &env.endpoint(), "", limited(1_500_000));
     let job = cgroups.job("1");
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
@@ -181,6 +173,14 @@ fn a_limit_of_file_sizes_is_a_full_disk() {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     agent.daemon.terminate();
     collector.terminate();
+}
+
+fn limited(limit_bytes: u32) -> impl FnOnce(Command) -> Command {
+    move |program: Command| {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={limit_bytes}:")).arg(program.get_program()).args(program.get_args());
+        command
+    }
 }
 
 /// Checks that the store was away at least once, and that each cause of an outage is logged once.

@@ -177,14 +177,9 @@ fn job_is_tracked_when_its_cgroups_appear() {
     assert!(!node.tracks("7"));
     let (job, sleeper) = (node.cgroups.job("7"), Sleeper::start());
     job.enter(sleeper.pid());
-    let line = || {
-        let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"7\"}\n");
-        let lines = plan["plan"].as_array().cloned().unwrap_or_default();
-        lines.into_iter().find(|line| line["metric"] == "cpu.usage").unwrap_or_default()
-    };
-    wait_until("the job's owner has the requested lease", || line()["period"] == "20ms");
+    wait_until("the job's owner has the requested lease", || plan_line(&node)["period"] == "20ms");
     assert_eq!(
-        (line()["cause"].clone(), line()["actor"].clone()),
+        (plan_line(&node)["cause"].clone(), plan_line(&node)["actor"].clone()),
         (json!("lease"), json!(format!("uid {OWNER}")))
     );
     drop(sleeper);
@@ -199,6 +194,12 @@ fn job_is_tracked_when_its_cgroups_appear() {
     node.collector.terminate();
 }
 
+fn plan_line(node: &Node) -> Value {
+    let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"7\"}\n");
+    let lines = plan["plan"].as_array().cloned().unwrap_or_default();
+    lines.into_iter().find(|line| line["metric"] == "cpu.usage").unwrap_or_default()
+}
+
 fn sampling_requests_wait_for_the_controllers_cgroup() {
     require(&NEEDS);
     let node = Node::new(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
@@ -206,12 +207,9 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
     assert!(prolog.args(["--request", "memory.current=20ms"]).output().unwrap().status.success());
     let agent = StartedAgent::of(&node);
     // The cgroups are created one hierarchy after the other, as by schedulers, and removed with `cgroups`.
-    let make = |controller: &str| {
-        fs::create_dir(cgroup::root(controller).unwrap().join(&node.cgroups.name).join("job_8")).unwrap();
-    };
-    make("cpuacct");
+    make_cgroup_of_8(&node, "cpuacct");
     wait_until("the job is tracked", || node.tracks("8"));
-    make("memory");
+    make_cgroup_of_8(&node, "memory");
     wait_until("the request is granted when the cgroup exists", || {
         let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
         let lines = plan["plan"].as_array().cloned().unwrap_or_default();
@@ -219,6 +217,10 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
     });
     drop(agent);
     node.collector.terminate();
+}
+
+fn make_cgroup_of_8(node: &Node, controller: &str) {
+    fs::create_dir(cgroup::root(controller).unwrap().join(&node.cgroups.name).join("job_8")).unwrap();
 }
 
 fn sampling_requests_concern_steps_and_tasks() {
@@ -283,18 +285,11 @@ fn steps_and_tasks_have_separate_series() {
     let second = job.step("step_batch");
     wait_until("a step that comes later is sampled", || points("cpu.usage", "step=batch").len() > 3);
     drop((task, first, sleeper));
-    let sources = || {
-        let status = node.status();
-        let subjects = status["subjects"].as_array().unwrap().clone();
-        let of_job = subjects.into_iter().find(|subject| subject["job"] == "9").unwrap_or_default();
-        let names = of_job["sources"].as_array().cloned().unwrap_or_default();
-        names.iter().filter_map(|source| Some(source["name"].as_str()?.to_owned())).collect::<Vec<_>>()
-    };
     wait_until("the sources of the removed step are closed", || {
-        !sources().iter().any(|name| name.starts_with("step_0/"))
+        !sources_of_9(&node).iter().any(|name| name.starts_with("step_0/"))
     });
     wait_until("the sources of the other step are listed", || {
-        sources().iter().any(|name| name.starts_with("step_batch/"))
+        sources_of_9(&node).iter().any(|name| name.starts_with("step_batch/"))
     });
     let gone_us = now_us();
     let last_us = |points: Vec<(i64, f64)>| points.last().unwrap().0;
@@ -321,26 +316,17 @@ fn steps_and_tasks_have_separate_series() {
     node.collector.terminate();
 }
 
+fn sources_of_9(node: &Node) -> Vec<String> {
+    let status = node.status();
+    let subjects = status["subjects"].as_array().unwrap().clone();
+    let of_job = subjects.into_iter().find(|subject| subject["job"] == "9").unwrap_or_default();
+    let names = of_job["sources"].as_array().cloned().unwrap_or_default();
+    names.iter().filter_map(|source| Some(source["name"].as_str()?.to_owned())).collect::<Vec<_>>()
+}
+
 fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     require(&NEEDS);
     let node = Node::new(&[("cpu.usage", "1s")]);
-    let run = |arguments: &[&str], strict: bool| {
-        let mut command = program("polymeter");
-        command
-            .env_clear()
-            .env("SLURM_JOB_ID", "1")
-            .arg("job")
-            .args(arguments)
-            .arg("--socket")
-            .arg(&node.socket);
-        let output = command.args(strict.then_some("--strict")).output().unwrap();
-        assert!(
-            output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{arguments:?}: {}",
-            status_and_stderr(&output)
-        );
-        output.status.code().unwrap()
-    };
     for (arguments, strict) in [
         (&["start", "--no-agent"][..], 3),
         (&["end"], 3),
@@ -348,7 +334,11 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
         (&["start", "--config", "/nowhere/agent.toml"], 1),
         (&["begin"], 2),
     ] {
-        assert_eq!((run(arguments, false), run(arguments, true)), (0, strict), "{arguments:?}");
+        assert_eq!(
+            (run_without_agent(&node, arguments, false), run_without_agent(&node, arguments, true)),
+            (0, strict),
+            "{arguments:?}"
+        );
     }
     for comment in [
         "polymeter: faster",
@@ -372,30 +362,43 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     node.collector.terminate();
 }
 
+fn run_without_agent(node: &Node, arguments: &[&str], strict: bool) -> i32 {
+    let mut command = program("polymeter");
+    command.env_clear().env("SLURM_JOB_ID", "1").arg("job").args(arguments).arg("--socket").arg(&node.socket);
+    let output = command.args(strict.then_some("--strict")).output().unwrap();
+    assert!(
+        output.stdout.is_empty() && !output.stderr.is_empty(),
+        "{arguments:?}: {}",
+        status_and_stderr(&output)
+    );
+    output.status.code().unwrap()
+}
+
 fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
     require(&NEEDS);
     let node = Node::new(&[("cpu.usage", "20ms")]);
     node.report("start", "5");
     let agent = StartedAgent::of(&node);
-    let run_once = || {
-        let (job, sleeper) = (node.cgroups.job("5"), Sleeper::start());
-        job.enter(sleeper.pid());
-        wait_until("the job is tracked", || node.tracks("5"));
-        drop(sleeper);
-        job.remove();
-        wait_until("the job is gone", || !node.tracks("5"));
-    };
     let rows = || stored::jobs(&mut node.env.reader()).iter().filter(|job| job.ended_ns.is_some()).count();
     // Two steps of an allocation, one after the other.
-    run_once();
-    run_once();
+    run_job_5(&node);
+    run_job_5(&node);
     node.report("end", "5");
     wait_until("it is stored", || rows() == 1);
     // The job is requeued.
     node.report("start", "5");
-    run_once();
+    run_job_5(&node);
     node.report("end", "5");
     wait_until("it is stored as another", || rows() == 2);
     drop(agent);
     node.collector.terminate();
+}
+
+fn run_job_5(node: &Node) {
+    let (job, sleeper) = (node.cgroups.job("5"), Sleeper::start());
+    job.enter(sleeper.pid());
+    wait_until("the job is tracked", || node.tracks("5"));
+    drop(sleeper);
+    job.remove();
+    wait_until("the job is gone", || !node.tracks("5"));
 }

@@ -52,9 +52,6 @@ fn compare(section: &str, output: &Value) {
     let mut paths = BTreeSet::new();
     add_paths(output, "", &mut paths);
     assert!(!paths.is_empty(), "{section}: the output has no keys: {output}");
-    let is_below = |path: &str, key: &str| {
-        path.strip_prefix(key).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('['))
-    };
     for path in &paths {
         let is_container = documented.iter().any(|(key, _)| is_below(key, path));
         let is_known = documented.iter().any(|(key, _)| path == key || is_below(path, key));
@@ -63,6 +60,10 @@ fn compare(section: &str, output: &Value) {
     for (key, is_optional) in &documented {
         assert!(*is_optional || paths.contains(key), "{section}: no `{key}` in {output:#}");
     }
+}
+
+fn is_below(path: &str, key: &str) -> bool {
+    path.strip_prefix(key).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('['))
 }
 
 fn json(output: &std::process::Output) -> Value {

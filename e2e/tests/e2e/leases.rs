@@ -30,15 +30,8 @@ fn lease_takes_effect_at_once_and_expires() {
     wait_until("the lease ends", || fixture.is("cpu.usage", "500ms", "baseline"));
     assert_eq!(fixture.in_force("perf.page_faults"), None, "only the lease requested it");
 
-    let changes = || {
-        let mut reader = fixture.env.reader();
-        let job = stored::job(&mut reader, "x").unwrap();
-        let mut changes = reader.plan_changes(job.job_key).unwrap();
-        changes.retain(|change| change.metric == "cpu.usage");
-        changes
-    };
-    wait_until("the store knows the end of the lease", || changes().len() == 3);
-    let lease_changes = changes();
+    wait_until("the store knows the end of the lease", || plan_changes(&fixture).len() == 3);
+    let lease_changes = plan_changes(&fixture);
     let causes: Vec<_> =
         lease_changes.iter().map(|change| (change.cause.as_str(), change.new_period_us)).collect();
     assert_eq!(causes, [("baseline", Some(500_000)), ("lease", Some(5_000)), ("lease_end", Some(500_000))]);
@@ -48,6 +41,14 @@ fn lease_takes_effect_at_once_and_expires() {
     let clock = fixture.points("perf.task_clock");
     assert!(clock.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
     fixture.end();
+}
+
+fn plan_changes(fixture: &Fixture) -> Vec<polymeter_store::reader::PlanChangeRow> {
+    let mut reader = fixture.env.reader();
+    let job = stored::job(&mut reader, "x").unwrap();
+    let mut changes = reader.plan_changes(job.job_key).unwrap();
+    changes.retain(|change| change.metric == "cpu.usage");
+    changes
 }
 
 fn lease_can_be_changed_and_revoked() {

@@ -63,16 +63,10 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     run("prologue");
     let agent = agent_of(&env);
     let membership = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
-    let samples = || {
-        let status = ask(&env.path("agent.sock"), "{\"verb\":\"status\"}\n");
-        let subjects = status["subjects"].as_array().unwrap();
-        let of_job = subjects.iter().find(|subject| subject["job"] == "71");
-        of_job.and_then(|subject| subject["sources"][0]["reads"].as_u64()).unwrap_or(0)
-    };
-    wait_until("the job is read", || samples() > 0);
-    let before = samples();
+    wait_until("the job is read", || reads_of_71(&env) > 0);
+    let before = reads_of_71(&env);
     run("epilogue");
-    wait_until("the job is read once more", || samples() > before);
+    wait_until("the job is read once more", || reads_of_71(&env) > before);
     drop(sleeper);
     job.remove();
     let row = stored::wait_for_end(&env, "71");
@@ -80,6 +74,13 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
     assert!(!membership.contains(&cgroups.name), "{membership}");
     collector.terminate();
+}
+
+fn reads_of_71(env: &TestEnvironment) -> u64 {
+    let status = ask(&env.path("agent.sock"), "{\"verb\":\"status\"}\n");
+    let subjects = status["subjects"].as_array().unwrap();
+    let of_job = subjects.iter().find(|subject| subject["job"] == "71");
+    of_job.and_then(|subject| subject["sources"][0]["reads"].as_u64()).unwrap_or(0)
 }
 
 struct Running {
@@ -151,12 +152,6 @@ const OARSTAT: &str = "#!/bin/sh\ncat <<'END'\nJob_Id: 71\n    project = default
 
 fn server_prologue_requests_as_the_owner() {
     let directory = tempfile::tempdir().unwrap();
-    let make = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        path
-    };
     let recorded = directory.path().join("recorded");
     // The first attempt fails: no agent knows the job yet.
     let sudo = format!(
@@ -166,8 +161,8 @@ fn server_prologue_requests_as_the_owner() {
     let mut server = Command::new(script("server_prologue"));
     server
         .arg("71")
-        .env("OARSTAT", make("oarstat", OARSTAT))
-        .env("SUDO", make("sudo", &sudo))
+        .env("OARSTAT", make_program(directory.path(), "oarstat", OARSTAT))
+        .env("SUDO", make_program(directory.path(), "sudo", &sudo))
         .env("POLYMETER", "/p");
     let output = server.output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
@@ -195,9 +190,16 @@ fn server_prologue_requests_as_the_owner() {
         let mut server = Command::new(script("server_prologue"));
         server
             .arg(job)
-            .env("OARSTAT", make("oarstat", oarstat))
+            .env("OARSTAT", make_program(directory.path(), "oarstat", oarstat))
             .env("SUDO", "/bin/false")
             .env("ATTEMPTS", "0");
         assert!(server.output().unwrap().status.success());
     }
+}
+
+fn make_program(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
 }

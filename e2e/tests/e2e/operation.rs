@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use polymeter_e2e::cgroup::TestCgroups;
@@ -37,20 +38,18 @@ fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
 fn all_configuration_errors_are_reported_together() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("agent.toml");
-    let check = |text: &str| {
-        fs::write(&config, text).unwrap();
-        let output = program("polymeter-agent").args(["--check", "--config"]).arg(&config).output().unwrap();
-        (output.status.code(), self::text(&output.stderr))
-    };
-    let (status, message) = check(concat!(
-        "flush_interval = \"soon\"\n",
-        "colector = \"tcp://127.0.0.1:7717\"\n",
-        "jobs = [\"no/capture\"]\n",
-        "\n",
-        "[baseline]\n",
-        "\"memory.curent\" = \"1s\"\n",
-        "\"cpu.usage\" = \"1us\"\n",
-    ));
+    let (status, message) = check(
+        &config,
+        concat!(
+            "flush_interval = \"soon\"\n",
+            "colector = \"tcp://127.0.0.1:7717\"\n",
+            "jobs = [\"no/capture\"]\n",
+            "\n",
+            "[baseline]\n",
+            "\"memory.curent\" = \"1s\"\n",
+            "\"cpu.usage\" = \"1us\"\n",
+        ),
+    );
     assert_eq!(status, Some(2), "{message}");
     let errors = [
         (1, "`soon`"),
@@ -67,12 +66,18 @@ fn all_configuration_errors_are_reported_together() {
         );
     }
     assert_eq!(message.matches("agent.toml:").count(), errors.len(), "{message}");
-    let (status, message) = check("[baseline]\n\"cpu.usage\" = \"1s\"\n");
+    let (status, message) = check(&config, "[baseline]\n\"cpu.usage\" = \"1s\"\n");
     assert_eq!(status, Some(0), "{message}");
     let missing =
         program("polymeter-agent").args(["--check", "--config", "/nowhere/agent.toml"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/nowhere/agent.toml"));
+}
+
+fn check(config: &Path, text: &str) -> (Option<i32>, String) {
+    fs::write(config, text).unwrap();
+    let output = program("polymeter-agent").args(["--check", "--config"]).arg(config).output().unwrap();
+    (output.status.code(), self::text(&output.stderr))
 }
 
 fn start(baseline: &[(&str, &str)]) -> DiscoveredJob {

@@ -78,33 +78,37 @@ fn pbs_announces_jobs() {
 
 fn flux_announces_jobs() {
     require(&NEEDS);
-    let script = |env: &TestEnvironment, name: &str| {
-        let variables = [("FLUX_JOB_ID", "ƒ2oGS1ZzMs3"), ("FLUX_JOB_USERID", "65534")];
-        assert_eq!(run(env, Command::new(deployed(name)), &variables), "");
-    };
-    let row = job_with("f2oGS1ZzMs3", |env| script(env, "flux/prolog"), |env| script(env, "flux/epilog"));
+    let row =
+        job_with("f2oGS1ZzMs3", |env| flux_script(env, "flux/prolog"), |env| flux_script(env, "flux/epilog"));
     assert_eq!(row.owner_uid, Some(65_534));
+}
+
+fn flux_script(env: &TestEnvironment, name: &str) {
+    let variables = [("FLUX_JOB_ID", "ƒ2oGS1ZzMs3"), ("FLUX_JOB_USERID", "65534")];
+    assert_eq!(run(env, Command::new(deployed(name)), &variables), "");
 }
 
 fn lsf_announces_jobs() {
     require(&NEEDS);
-    let script = |env: &TestEnvironment, name: &str| {
-        let variables = [
-            ("LSB_JOBID", "123"),
-            ("LSB_JOBINDEX", "7"),
-            ("LSFUSER", "nobody"),
-            ("LSB_QUEUE", "normal"),
-            ("LSB_JOBNAME", "solve a thing[1-9]"),
-            ("LSB_PROJECT_NAME", "physics"),
-            // exit(3), as wait(2) states it.
-            ("LSB_JOBEXIT_STAT", "768"),
-        ];
-        assert_eq!(run(env, Command::new(deployed(name)), &variables), "");
-    };
-    let row = job_with("123[7]", |env| script(env, "lsf/pre_exec"), |env| script(env, "lsf/post_exec"));
+    let row =
+        job_with("123[7]", |env| lsf_script(env, "lsf/pre_exec"), |env| lsf_script(env, "lsf/post_exec"));
     let texts = [row.owner, row.name, row.queue, row.account].map(Option::unwrap_or_default);
     assert_eq!(texts, ["nobody", "solve a thing[1-9]", "normal", "physics"]);
     assert_eq!((row.exit_code, row.exit_signal), (Some(3), None));
+}
+
+fn lsf_script(env: &TestEnvironment, name: &str) {
+    let variables = [
+        ("LSB_JOBID", "123"),
+        ("LSB_JOBINDEX", "7"),
+        ("LSFUSER", "nobody"),
+        ("LSB_QUEUE", "normal"),
+        ("LSB_JOBNAME", "solve a thing[1-9]"),
+        ("LSB_PROJECT_NAME", "physics"),
+        // exit(3), as wait(2) states it.
+        ("LSB_JOBEXIT_STAT", "768"),
+    ];
+    assert_eq!(run(env, Command::new(deployed(name)), &variables), "");
 }
 
 fn a_hook_of_pbs_accepts_without_an_agent() {

@@ -99,28 +99,17 @@ fn only_the_scheduler_reports_job_outcomes() {
     require(&NEEDS);
     let fixture = Fixture::new();
     let (job, sleeper) = fixture.job("8", OWNER);
-    let state = |uid: u32, id: &str, state: &str, more: &[&str]| {
-        let words = [&["job", "state", "--strict", "--job", id, "--state", state], more].concat();
-        fixture.user(uid, &words).status.code().unwrap()
-    };
     fixture.row("8");
     for uid in [OWNER, OTHER_USER] {
-        assert_eq!(state(uid, "8", "COMPLETED", &[]), 1, "not even the owner");
-        assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
+        assert_eq!(report_state(&fixture, uid, "8", "COMPLETED", &[]), 1, "not even the owner");
+        assert_eq!(report_state(&fixture, uid, "missing", "COMPLETED", &[]), 1);
     }
     // A user who may not report outcomes cannot find out whether a job exists either.
-    let message = |job: &str| {
-        let socket = fixture.socket.to_str().unwrap().to_owned();
-        let words = ["plan", "--job", job, "--collector", socket.as_str()];
-        String::from_utf8(fixture.user(OTHER_USER, &words).stderr)
-            .unwrap()
-            .replace(&format!("job {job}"), "job JOB")
-    };
-    assert_eq!(message("8"), message("missing"));
+    assert_eq!(message_to_other_user(&fixture, "8"), message_to_other_user(&fixture, "missing"));
     assert_eq!(fixture.row("8").state, None, "what is not known is not stored");
-    assert_eq!(state(0, "missing", "COMPLETED", &[]), 1);
+    assert_eq!(report_state(&fixture, 0, "missing", "COMPLETED", &[]), 1);
     let timeout = ["--exit-code", "0", "--exit-signal", "15"];
-    assert_eq!(state(SCHEDULER.0, "8", "TIMEOUT", &timeout), 0);
+    assert_eq!(report_state(&fixture, SCHEDULER.0, "8", "TIMEOUT", &timeout), 0);
     let row = fixture.row("8");
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
     // An epilog that reports later and with less detail does not change the outcome.
@@ -128,19 +117,29 @@ fn only_the_scheduler_reports_job_outcomes() {
     assert_eq!(fixture.agent.ask(&end)["answer"], "done");
     let state_of_8 = "{\"verb\":\"state\",\"job\":\"8\",\"state\":\"COMPLETED\"}\n";
     assert_eq!(ask(&fixture.socket, state_of_8)["answer"], "done", "root may, too");
-    assert_eq!(state(0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
+    assert_eq!(report_state(&fixture, 0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
     drop(sleeper);
-    let report = || {
-        let store = format!("sqlite:{}", fixture.env.path("store.db").display());
-        let output = program("polymeter").args(["report", "--store", &store, "8"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
     job.remove();
     stored::wait_for_end(&fixture.env, "8");
-    let report = report();
+    let store = format!("sqlite:{}", fixture.env.path("store.db").display());
+    let output = program("polymeter").args(["report", "--store", &store, "8"]).output().unwrap();
+    let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.starts_with("OUT_OF_MEMORY - "), "{report}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
+}
+
+fn message_to_other_user(fixture: &Fixture, job: &str) -> String {
+    let socket = fixture.socket.to_str().unwrap().to_owned();
+    let words = ["plan", "--job", job, "--collector", socket.as_str()];
+    String::from_utf8(fixture.user(OTHER_USER, &words).stderr)
+        .unwrap()
+        .replace(&format!("job {job}"), "job JOB")
+}
+
+fn report_state(fixture: &Fixture, uid: u32, id: &str, state: &str, more: &[&str]) -> i32 {
+    let words = [&["job", "state", "--strict", "--job", id, "--state", state], more].concat();
+    fixture.user(uid, &words).status.code().unwrap()
 }
 
 /// Runs a script of Slurm's controller, whose patience is a second, about a job in this state.
@@ -214,14 +213,8 @@ fn what_the_scheduler_says_is_read_field_by_field() {
     let fixture = Fixture::new();
     let (job, sleeper) = fixture.job("8", OWNER);
     fixture.row("8");
-    let state = |more: &[&str]| {
-        let words = [&["job", "state", "--strict", "--job", "8"], more].concat();
-        let output = fixture.user(SCHEDULER.0, &words);
-        assert!(output.status.success(), "{more:?}: {output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
     let large = ["--time-limit", "NOT_SET", "--tres", "cpu=602112,mem=4.69P,node=9408,gres/gpu:mi250=37632"];
-    assert_eq!(state(&large), "");
+    assert_eq!(warnings_about_state(&fixture, &large), "");
     let row = fixture.row("8");
     assert_eq!((row.time_limit_s, row.gpus, row.unread), (None, Some(37_632), None));
     assert_eq!(row.memory_bytes, Some(5_280_470_563_091_906 / 9408));
@@ -234,7 +227,7 @@ fn what_the_scheduler_says_is_read_field_by_field() {
         "--gpus=4",
         "--name=o'brien's R&D <run> \u{1b}[31m",
     ];
-    let warnings = state(&odd);
+    let warnings = warnings_about_state(&fixture, &odd);
     for warning in ["cannot read `-5` of --time-limit: ", "cannot read `1Z` of --memory: "] {
         assert_eq!(warnings.matches(warning).count(), 1, "{warnings}");
     }
@@ -258,27 +251,31 @@ fn what_the_scheduler_says_is_read_field_by_field() {
     fixture.collector.terminate();
 }
 
+fn warnings_about_state(fixture: &Fixture, more: &[&str]) -> String {
+    let words = [&["job", "state", "--strict", "--job", "8"], more].concat();
+    let output = fixture.user(SCHEDULER.0, &words);
+    assert!(output.status.success(), "{more:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
 fn refused_requests_are_recorded() {
     require(&NEEDS);
     let fixture = Fixture::new();
-    let start = |job: &str, request: &str, strict: bool| {
-        let mut command = program("polymeter");
-        command.args(["job", "start", "--no-agent", "--job", job, "--uid", &OWNER.to_string(), "--socket"]);
-        command.arg(&fixture.agent.socket).args(["--request", request]).args(strict.then_some("--strict"));
-        command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
-    };
-    assert_eq!((start("1", "faster", false), start("1", "faster", true)), (0, 1));
-    assert_eq!((start("2", "cpu.usge=1s", false), start("2", "cpu.usge=1s", true)), (0, 1));
+    assert_eq!((start_job(&fixture, "1", "faster", false), start_job(&fixture, "1", "faster", true)), (0, 1));
+    assert_eq!(
+        (start_job(&fixture, "2", "cpu.usge=1s", false), start_job(&fixture, "2", "cpu.usge=1s", true)),
+        (0, 1)
+    );
     // Requests that are refused while the job exists are refused at once; later refusals are shown later.
-    assert_eq!(start("9", "cpu.usage=100us, memory.current=10ms", true), 0);
+    assert_eq!(start_job(&fixture, "9", "cpu.usage=100us, memory.current=10ms", true), 0);
     let (job, sleeper) = fixture.job("9", OWNER);
     let plan = || fixture.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
     wait_until("the plan shows what is refused", || plan().as_array().is_some_and(|lines| lines.len() == 2));
     let refused = plan();
     assert_eq!((&refused[0]["request"], &refused[0]["period"]), (&json!("cpu.usage"), &json!("100us")));
     assert!(refused[0]["reason"].as_str().unwrap().contains("1ms"), "{refused}");
-    assert_eq!(start("9", "cpu.usage=100us", true), 1, "the job is there");
-    assert_eq!(start("9", "slower", true), 1);
+    assert_eq!(start_job(&fixture, "9", "cpu.usage=100us", true), 1, "the job is there");
+    assert_eq!(start_job(&fixture, "9", "slower", true), 1);
     let text =
         fixture.user(OWNER, &["plan", "--job", "9", "--socket", fixture.agent.socket.to_str().unwrap()]);
     let text = String::from_utf8(text.stdout).unwrap();
@@ -295,16 +292,28 @@ fn refused_requests_are_recorded() {
     job.remove();
     stored::wait_for_end(&fixture.env, "9");
     let store = format!("sqlite:{}", fixture.env.path("store.db").display());
-    let report = |more: &[&str]| {
-        let mut command = program("polymeter");
-        let output = command.args(["report", "--store", &store, "9"]).args(more).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(report(&["--show", "plan"]).contains("slower"), "{}", report(&["--show", "plan"]));
-    let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert!(
+        report_of_9(&store, &["--show", "plan"]).contains("slower"),
+        "{}",
+        report_of_9(&store, &["--show", "plan"])
+    );
+    let json: Value = serde_json::from_str(&report_of_9(&store, &["--json"])).unwrap();
     assert_eq!(json["refused_requests"].as_array().unwrap().len(), 3, "{json}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
+}
+
+fn report_of_9(store: &str, more: &[&str]) -> String {
+    let mut command = program("polymeter");
+    let output = command.args(["report", "--store", store, "9"]).args(more).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn start_job(fixture: &Fixture, job: &str, request: &str, strict: bool) -> i32 {
+    let mut command = program("polymeter");
+    command.args(["job", "start", "--no-agent", "--job", job, "--uid", &OWNER.to_string(), "--socket"]);
+    command.arg(&fixture.agent.socket).args(["--request", request]).args(strict.then_some("--strict"));
+    command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
 }
 
 /// Names that would mislead a reader of the output.

@@ -61,19 +61,15 @@ impl Machine {
     fn with(announcement: Option<Value>) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let root = env.path("root");
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n\n");
+        write(&root, "proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        write(&root, "proc/cpuinfo", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n\n");
         write(
+            &root,
             "sys/devices/system/cpu/online",
             &fs::read_to_string("/sys/devices/system/cpu/online").unwrap(),
         );
         for (path, text) in PMUS {
-            write(&format!("sys/bus/event_source/devices/{path}"), text);
+            write(&root, &format!("sys/bus/event_source/devices/{path}"), text);
         }
         fs::create_dir_all(root.join("sys/fs")).unwrap();
         symlink(cgroup::root(V2).unwrap(), root.join("sys/fs/cgroup")).unwrap();
@@ -152,6 +148,12 @@ impl Machine {
     }
 }
 
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
 fn derived_metrics_are_computed_from_what_they_open() {
     require(&NEEDS);
     let mut machine = Machine::start();
@@ -224,16 +226,10 @@ fn released_counters_are_closed_at_once_and_opened_again() {
     // A request for another event opens nothing.
     let more = machine.set(&json!({"perf.instructions": "20ms"}), Some("1"));
     assert_eq!(machine.perf_descriptors(), software, "{more}");
-    let software_events_go_on = || {
-        let faults = machine.points("perf.page_faults").len();
-        wait_until("software events are counted on", || {
-            machine.points("perf.page_faults").len() > faults + 5
-        });
-    };
     // What was sampled before is stored by then.
-    software_events_go_on();
+    assert_software_events_go_on(&machine);
     let counted = machine.points(EVENT).len();
-    software_events_go_on();
+    assert_software_events_go_on(&machine);
     assert_eq!(machine.points(EVENT).len(), counted);
     let resumed = as_user((OWNER, OWNER), || machine.agent.ask(&json!({"verb": "pmu_resume", "job": "1"})));
     assert_eq!(resumed["ended"], 1, "{resumed}");
@@ -259,6 +255,11 @@ fn released_counters_are_closed_at_once_and_opened_again() {
     assert!(released.iter().any(|(_, tally)| tally.absent > 0), "{released:?}");
     machine.agent.daemon.terminate();
     machine.collector.terminate();
+}
+
+fn assert_software_events_go_on(machine: &Machine) {
+    let faults = machine.points("perf.page_faults").len();
+    wait_until("software events are counted on", || machine.points("perf.page_faults").len() > faults + 5);
 }
 
 fn counters_that_are_released_at_submission_are_never_opened() {

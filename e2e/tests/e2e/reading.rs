@@ -234,17 +234,25 @@ fn group_administrators_read_all_jobs() {
     assert_eq!(fixture.listed(OTHER_USER, &[]), ["5000"]);
     assert!(fixture.refused(OTHER_USER, &["report", "4009"]).contains("or not yours"));
     // The membership counts, not the group that a process happens to have, nor that of the user's process.
-    let listed = |ids: (u32, u32)| {
-        let output = fixture.user_in_group(ids, &fixture.socket, &["jobs", "--ended", "--json"]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let jobs: Value = serde_json::from_slice(&output.stdout).unwrap();
-        jobs.as_array().unwrap().len()
-    };
-    assert_eq!((listed((STRANGER, gid)), listed((OTHER_USER, gid)), listed((uid, STRANGER))), (0, 1, 3));
+    assert_eq!(
+        (
+            ended_jobs(&fixture, (STRANGER, gid)),
+            ended_jobs(&fixture, (OTHER_USER, gid)),
+            ended_jobs(&fixture, (uid, STRANGER))
+        ),
+        (0, 1, 3)
+    );
     // Administrators read; they report no outcome of a job, which only root and `scheduler_user` may.
     let state = ["job", "state", "--strict", "--job", "5000", "--state", "FAILED"];
     assert_eq!(fixture.user(uid, &fixture.socket, &state).status.code(), Some(1));
     fixture.collector.terminate();
+}
+
+fn ended_jobs(fixture: &Fixture, ids: (u32, u32)) -> usize {
+    let output = fixture.user_in_group(ids, &fixture.socket, &["jobs", "--ended", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let jobs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    jobs.as_array().unwrap().len()
 }
 
 /// Users of every Debian: a manager of one account, and one of the support staff.

@@ -127,25 +127,26 @@ fn periods_are_granted_at_the_interval_of_the_hardware() {
 
 fn the_command_states_why_a_period_is_longer_than_requested() {
     let machine = Machine::start(&[("node.load1", "1s")]);
-    let run = |verb: &str, more: &[&str]| {
-        let mut command = program("polymeter");
-        command.arg(verb).arg("--socket").arg(Path::new(&machine.agent.socket)).arg("--node").args(more);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
     let reason = "it changes every 100ms: granted 100ms instead of 10ms";
     wait_until("an answer with the reason", || {
-        run("set", &["node.cray.power=10ms"])
+        run(&machine, "set", &["node.cray.power=10ms"])
             .lines()
             .any(|line| line.starts_with("node.cray.power") && line.contains(reason))
     });
-    let plan = run("plan", &[]);
+    let plan = run(&machine, "plan", &[]);
     assert!(plan.contains(reason), "{plan}");
-    let metrics = run("metrics", &["node.cray.*"]);
+    let metrics = run(&machine, "metrics", &["node.cray.*"]);
     assert!(metrics.contains("sys/cray/pm_counters, changes every 100ms"), "{metrics}");
     wait_until("the store knows the granted period", || {
         machine.changes("node.cray.power").last().is_some_and(|change| change.0 == Some(100_000))
     });
     machine.end();
+}
+
+fn run(machine: &Machine, verb: &str, more: &[&str]) -> String {
+    let mut command = program("polymeter");
+    command.arg(verb).arg("--socket").arg(Path::new(&machine.agent.socket)).arg("--node").args(more);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

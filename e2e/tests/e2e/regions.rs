@@ -107,19 +107,8 @@ fn regions_of_two_ranks_are_reported_as_the_program_measured_them() {
         seconds.push(time.parse::<f64>().unwrap());
     }
 
-    let report = |more: &[&str]| {
-        checked(program("polymeter").args(["report", "--store", &store]).args(more).output().unwrap())
-    };
-    let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
-    let region = |name: &str| {
-        let regions = json["regions"].as_array().unwrap();
-        regions
-            .iter()
-            .find(|region| region["region"] == name)
-            .unwrap_or_else(|| panic!("{regions:?}"))
-            .clone()
-    };
-    let (step, solve) = (region("step"), region("solve, part=1"));
+    let json: Value = serde_json::from_str(&report(&store, &["--json"])).unwrap();
+    let (step, solve) = (region_of(&json, "step"), region_of(&json, "solve, part=1"));
     assert_eq!((&solve["entries"], &step["entries"]), (&entries.iter().sum::<u64>().into(), &4.into()));
     assert_eq!((&solve["processes"], &solve["threads"]), (&2.into(), &4.into()));
     let number = |value: &Value| value.as_f64().unwrap();
@@ -133,12 +122,21 @@ fn regions_of_two_ranks_are_reported_as_the_program_measured_them() {
     assert!((number(&ranks["mean_s"]) * 2.0 - number(&solve["self_s"])).abs() < 1e-6, "{solve}");
     assert!((1.0..2.0).contains(&number(&solve["thread_imbalance"])), "{solve}");
 
-    let shown = report(&["--show", "regions"]);
+    let shown = report(&store, &["--show", "regions"]);
     assert!(shown.contains("solve, part=1") && shown.contains("rank 1"), "{shown}");
     let page = directory.path().join("page.html");
-    report(&["--html", &page.display().to_string()]);
+    report(&store, &["--html", &page.display().to_string()]);
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Regions of the program") && page.contains("solve, part=1"), "no table of regions");
+}
+
+fn region_of(json: &Value, name: &str) -> Value {
+    let regions = json["regions"].as_array().unwrap();
+    regions.iter().find(|region| region["region"] == name).unwrap_or_else(|| panic!("{regions:?}")).clone()
+}
+
+fn report(store: &str, more: &[&str]) -> String {
+    checked(program("polymeter").args(["report", "--store", store]).args(more).output().unwrap())
 }
 
 /// More processes than a user may have connections: each has its sums recorded.
@@ -146,22 +144,13 @@ fn many_processes_of_a_user_are_recorded_in_her_own_job_only() {
     require(&NEEDS);
     let fixture = Fixture::new();
     let compiled = compile(&fixture.env.path(""));
-    let run = |uid: u32, script: &str| {
-        let mut shell = Command::new("setpriv");
-        shell.args([
-            &format!("--reuid={uid}"),
-            &format!("--regid={uid}"),
-            "--clear-groups",
-            "sh",
-            "-c",
-            script,
-        ]);
-        shell.env("LD_LIBRARY_PATH", fixture.env.path("")).env("POLYMETER_JOB_ID", "x");
-        checked(shell.env("POLYMETER_SOCKET", &fixture.agent.socket).output().unwrap());
-    };
     let program = compiled.display();
-    run(OTHER_USER, &format!("PMI_RANK=99 {program} 1 1"));
-    run(OWNER, &format!("for rank in $(seq 40); do PMI_RANK=$rank {program} 1 100 & done; wait"));
+    run_as(&fixture, OTHER_USER, &format!("PMI_RANK=99 {program} 1 1"));
+    run_as(
+        &fixture,
+        OWNER,
+        &format!("for rank in $(seq 40); do PMI_RANK=$rank {program} 1 100 & done; wait"),
+    );
     assert_eq!(fixture.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
     stored::wait_for_end(&fixture.env, "x");
     let mut reader = fixture.env.reader();
@@ -175,4 +164,11 @@ fn many_processes_of_a_user_are_recorded_in_her_own_job_only() {
     }
     ranks.sort_unstable();
     assert_eq!(ranks, (1..=40).collect::<Vec<_>>());
+}
+
+fn run_as(fixture: &Fixture, uid: u32, script: &str) {
+    let mut shell = Command::new("setpriv");
+    shell.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "sh", "-c", script]);
+    shell.env("LD_LIBRARY_PATH", fixture.env.path("")).env("POLYMETER_JOB_ID", "x");
+    checked(shell.env("POLYMETER_SOCKET", &fixture.agent.socket).output().unwrap());
 }

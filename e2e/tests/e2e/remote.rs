@@ -60,15 +60,16 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
         json!({"verb": "reset"}),
         json!({"verb": "mark", "name": "here"}),
     ] {
-        let of = |job: &str, uid: u32| {
-            let mut request = request.clone();
-            request["job"] = json!(job);
-            let answer = ask_as(uid, &fixture.socket, &format!("{request}\n"));
-            answer.to_string().replace(&format!("job {job}"), "job JOB")
-        };
-        assert_eq!(of("x", OTHER_USER), of("missing", OTHER_USER), "{request}");
-        assert!(of("missing", OTHER_USER).contains("\"unknown_job\""), "{request}");
-        assert!(of("missing", 0).contains("no agent connected"), "{request}");
+        assert_eq!(
+            answer_about(&fixture, &request, "x", OTHER_USER),
+            answer_about(&fixture, &request, "missing", OTHER_USER),
+            "{request}"
+        );
+        assert!(
+            answer_about(&fixture, &request, "missing", OTHER_USER).contains("\"unknown_job\""),
+            "{request}"
+        );
+        assert!(answer_about(&fixture, &request, "missing", 0).contains("no agent connected"), "{request}");
     }
     assert!(fixture.both_have("cpu.usage", "5ms", "lease"), "another user has changed nothing");
 
@@ -93,6 +94,13 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
     );
     assert!(node.is("cpu.usage", "5ms", "lease") && fixture.nodes[1].is("cpu.usage", "500ms", "baseline"));
     fixture.end();
+}
+
+fn answer_about(fixture: &TwoNodes, request: &Value, job: &str, uid: u32) -> String {
+    let mut request = request.clone();
+    request["job"] = json!(job);
+    let answer = ask_as(uid, &fixture.socket, &format!("{request}\n"));
+    answer.to_string().replace(&format!("job {job}"), "job JOB")
 }
 
 fn disconnected_agent_receives_pending_requests() {

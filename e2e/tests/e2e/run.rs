@@ -369,16 +369,17 @@ fn command_that_leaves_its_cgroup_is_reported() {
     let (used_s, seen_s) = (number(&report, "/used/cpu_s"), number(seen, "/growth") / 1e9);
     assert!(used_s > 0.2 && seen_s < used_s / 2.0, "{used_s} s, {seen_s} s in the cgroup");
     // The notes may also name cgroups that concurrent tests leave for a moment.
-    let has_left = |report: &Value| {
-        report["notes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|note| note.as_str().unwrap().contains("moved to another cgroup"))
-    };
     assert!(has_left(&report), "{}", report["notes"]);
     let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();
     assert!(!has_left(&stayed), "{}", stayed["notes"]);
+}
+
+fn has_left(report: &Value) -> bool {
+    report["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|note| note.as_str().unwrap().contains("moved to another cgroup"))
 }
 
 fn kept_store_is_private_to_the_user() {

@@ -187,16 +187,17 @@ fn printed_and_stored_reports_are_the_same() {
 fn reports_are_ascii_in_a_locale_without_utf8() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store.db");
-    let output = |arguments: &[&str]| {
-        let polymeter = program("polymeter").args(arguments).env("LC_ALL", "C").output().unwrap();
-        (text(&polymeter.stdout), text(&polymeter.stderr))
-    };
-    let (_, printed) = output(&["run", "-o", store.to_str().unwrap(), "--", "sleep", "1"]);
+    let (_, printed) = ascii_output(&["run", "-o", store.to_str().unwrap(), "--", "sleep", "1"]);
     let store = format!("sqlite:{}", store.display());
-    let (stored, _) = output(&["report", "--show", "all", "--store", &store]);
+    let (stored, _) = ascii_output(&["report", "--show", "all", "--store", &store]);
     for shown in [printed, stored] {
         assert!(shown.is_ascii() && shown.contains("CPU       ...."), "{shown}");
     }
+}
+
+fn ascii_output(arguments: &[&str]) -> (String, String) {
+    let polymeter = program("polymeter").args(arguments).env("LC_ALL", "C").output().unwrap();
+    (text(&polymeter.stdout), text(&polymeter.stderr))
 }
 
 /// Checks that the report has what the run was, and what it could use.
@@ -327,11 +328,10 @@ fn a_killed_run_has_ended() {
         wait_until("the run has ended", || report(true).is_some());
         let report = report(true).unwrap();
         assert_eq!(report["lost_nodes"].as_array().unwrap().len(), 1, "{report:#}");
-        let list = |which: &str| {
-            let mut command = runner.command("polymeter");
-            text(&command.args(["jobs", which, "--json", "--store", &url]).output().unwrap().stdout)
-        };
-        assert!(!list("--running").contains("run-") && list("--ended").contains("run-"));
+        assert!(
+            !listed_jobs(&runner, &url, "--running").contains("run-")
+                && listed_jobs(&runner, &url, "--ended").contains("run-")
+        );
         // A live run is left alone by those that read its file meanwhile.
         let script = "polymeter jobs --running --json --store \"$URL\" > /dev/null; sleep 0.1";
         let mut command = runner.command("polymeter");
@@ -340,6 +340,11 @@ fn a_killed_run_has_ended() {
         let live = printed(&output);
         assert_eq!((&live["ended"], live["lost_nodes"].as_array().unwrap().len()), (&true.into(), 0));
     }
+}
+
+fn listed_jobs(runner: &Runner, url: &str, which: &str) -> String {
+    let mut command = runner.command("polymeter");
+    text(&command.args(["jobs", which, "--json", "--store", url]).output().unwrap().stdout)
 }
 
 fn a_request_without_effect_is_reported() {
@@ -379,20 +384,21 @@ fn a_short_command_has_no_share_of_a_core() {
 fn a_parent_that_ignores_its_children_costs_no_status() {
     require(&[Need::Root]);
     for runner in Runner::both() {
-        let run = |command: &[&str]| {
-            let mut env = runner.command("env");
-            env.args(["--ignore-signal=CHLD", "polymeter", "run", "--json", "--"]).args(command);
-            env.output().unwrap()
-        };
-        let output = run(&["sh", "-c", "sleep 0.3; exit 5"]);
+        let output = run_ignoring_children(&runner, &["sh", "-c", "sleep 0.3; exit 5"]);
         assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
         let report = printed(&output);
         assert_eq!((&report["exit_code"], &report["ended"]), (&5.into(), &true.into()), "{report:#}");
         // A shell resets it, grep(1) does not.
-        let ignored = text(&run(&["grep", "SigIgn", "/proc/self/status"]).stdout);
+        let ignored = text(&run_ignoring_children(&runner, &["grep", "SigIgn", "/proc/self/status"]).stdout);
         let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
         assert_eq!(mask >> 16 & 1, 1, "SIGCHLD: {ignored}");
     }
+}
+
+fn run_ignoring_children(runner: &Runner, command: &[&str]) -> Output {
+    let mut env = runner.command("env");
+    env.args(["--ignore-signal=CHLD", "polymeter", "run", "--json", "--"]).args(command);
+    env.output().unwrap()
 }
 
 /// Names that mean something to SQLite, to a shell, or to a terminal.
@@ -464,20 +470,14 @@ fn an_interrupted_creation_leaves_an_empty_store() {
 fn few_descriptors_and_small_files_are_named() {
     require(&[Need::Root]);
     let directory = tempfile::tempdir().unwrap();
-    let limited = |limit: &str, command: &str| {
-        let mut shell = Runner::Root.command("bash");
-        shell.args(["-c", &format!("ulimit -c 0; ulimit {limit}; {command}")]).current_dir(directory.path());
-        let output = shell.output().unwrap();
-        (output.status.code(), text(&output.stderr))
-    };
     for limit in ["-n 20", "-n 32", "-n 50", "-n 100"] {
-        let (status, stderr) = limited(limit, "polymeter run -o limited.db -- true");
+        let (status, stderr) = limited(directory.path(), limit, "polymeter run -o limited.db -- true");
         assert_eq!(status, Some(1), "{limit}: {stderr}");
         assert!(stderr.contains("file descriptors") && stderr.contains("ulimit -n"), "{limit}: {stderr}");
     }
     for limit in ["-n 20", "-n 40"] {
         let command = "polymeter-collector --listen ipc://$PWD/x --store sqlite:limited.db";
-        let (status, stderr) = limited(limit, command);
+        let (status, stderr) = limited(directory.path(), limit, command);
         assert!(status.is_some_and(|status| status > 0), "{limit}: {stderr}");
         assert!(stderr.contains("file descriptors") && stderr.contains("LimitNOFILE"), "{limit}: {stderr}");
     }
@@ -486,11 +486,18 @@ fn few_descriptors_and_small_files_are_named() {
     for command in ["export $JOB -o x.csv", "report --html x.html"] {
         let job = "JOB=$(polymeter report --json --store sqlite:run.db | sed -n 's/^  \"job\": \"\\(.*\\)\",/\\1/p')";
         let command = format!("{job}; ulimit -f 1; polymeter {command} --store sqlite:run.db");
-        let (status, stderr) = limited("-c 0", &command);
+        let (status, stderr) = limited(directory.path(), "-c 0", &command);
         assert_eq!(status, Some(1), "{command}: {stderr}");
         assert!(stderr.contains("cannot write x."), "{command}: {stderr}");
         assert!(!directory.path().join("x.csv").exists() && !directory.path().join("x.html").exists());
     }
+}
+
+fn limited(directory: &Path, limit: &str, command: &str) -> (Option<i32>, String) {
+    let mut shell = Runner::Root.command("bash");
+    shell.args(["-c", &format!("ulimit -c 0; ulimit {limit}; {command}")]).current_dir(directory);
+    let output = shell.output().unwrap();
+    (output.status.code(), text(&output.stderr))
 }
 
 fn another_user_reads_why_the_run_is_out_of_reach() {

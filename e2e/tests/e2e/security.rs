@@ -316,11 +316,6 @@ fn keys_readable_by_others_are_refused() {
     let chmod = |name: &str, mode| {
         fs::set_permissions(fixture.env.path(name), Permissions::from_mode(mode)).unwrap();
     };
-    let run = |name: &str, config: &str, more: &[&str]| {
-        let output =
-            program(name).args(["--config"]).arg(fixture.env.path(config)).args(more).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
     let cases = [
         ("polymeter-collector", "collector.toml", "collector.key", 0o640, "type: chmod 600 "),
         ("polymeter-collector", "collector.toml", "agents.d", 0o777, "type: chmod go-w "),
@@ -329,11 +324,11 @@ fn keys_readable_by_others_are_refused() {
     ];
     for (program, config, file, bad, command) in cases {
         let good = mode(fixture.env.path(file));
-        assert_eq!(run(program, config, &["--check"]).0, Some(0), "{file}");
+        assert_eq!(run(&fixture, program, config, &["--check"]).0, Some(0), "{file}");
         chmod(file, bad);
         let command = format!("{command}{}", fixture.env.path(file).display());
         for more in [&["--check"][..], &[]] {
-            let (status, message) = run(program, config, more);
+            let (status, message) = run(&fixture, program, config, more);
             assert_eq!((status, lines(&message, &command)), (Some(2), 1), "{message}");
             fixture.assert_no_secret_key(&[&message]);
         }
@@ -341,24 +336,30 @@ fn keys_readable_by_others_are_refused() {
     }
     // A secret key in place of a public key, and the reverse.
     fs::copy(fixture.env.path("collector.key"), fixture.env.path("collector.pub")).unwrap();
-    let (status, message) = run("polymeter-agent", "n1.toml", &["--check"]);
+    let (status, message) = run(&fixture, "polymeter-agent", "n1.toml", &["--check"]);
     assert!(status == Some(2) && message.contains("the file contains a secret key"), "{message}");
     fs::write(fixture.env.path("collector.key"), fs::read(fixture.env.path("n1.pub")).unwrap()).unwrap();
-    let (status, message) = run("polymeter-collector", "collector.toml", &["--check"]);
+    let (status, message) = run(&fixture, "polymeter-collector", "collector.toml", &["--check"]);
     assert!(status == Some(2) && message.contains("no line `secret KEY`"), "{message}");
+}
+
+fn run(fixture: &Fixture, name: &str, config: &str, more: &[&str]) -> (Option<i32>, String) {
+    let output = program(name).args(["--config"]).arg(fixture.env.path(config)).args(more).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 fn collector_without_keys_listens_locally_only() {
     let env = TestEnvironment::new();
-    let run = |more: &[&str]| {
-        let mut collector = program("polymeter-collector");
-        let output =
-            collector.args(["--check", "--store", &env.store(), "--listen"]).args(more).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (status, message) = run(&["tcp://0.0.0.0:7717"]);
+    let (status, message) = check_collector(&env, &["tcp://0.0.0.0:7717"]);
     assert_eq!(status, Some(2), "{message}");
     assert!(message.contains("polymeter keygen") && message.contains("insecure = true"), "{message}");
-    assert_eq!(run(&["tcp://0.0.0.0:7717", "--insecure"]).0, Some(0));
-    assert_eq!(run(&["tcp://127.0.0.1:7717"]).0, Some(0));
+    assert_eq!(check_collector(&env, &["tcp://0.0.0.0:7717", "--insecure"]).0, Some(0));
+    assert_eq!(check_collector(&env, &["tcp://127.0.0.1:7717"]).0, Some(0));
+}
+
+fn check_collector(env: &TestEnvironment, more: &[&str]) -> (Option<i32>, String) {
+    let mut collector = program("polymeter-collector");
+    let output =
+        collector.args(["--check", "--store", &env.store(), "--listen"]).args(more).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }

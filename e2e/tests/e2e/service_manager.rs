@@ -110,12 +110,9 @@ fn the_collector_is_ready_while_its_store_answers() {
     let mut env = TestEnvironment::postgres();
     let more = "metrics_listen = \"127.0.0.1:0\"\n";
     let (collector, endpoint) = collector_within(&env, &env.endpoint(), more, |program| program);
-    let address = |log: String| {
-        Some(log.split_once("serving metrics at http://")?.1.split_once("/metrics")?.0.to_owned())
-    };
     let mut found = None;
     wait_until("the collector serves its metrics", || {
-        found = address(collector.log());
+        found = metrics_address(&collector.log());
         found.is_some()
     });
     let address = found.unwrap();
@@ -137,4 +134,8 @@ fn the_collector_is_ready_while_its_store_answers() {
     wait_until("the collector is ready again", || status("/ready") == "200");
     agent.daemon.terminate();
     collector.terminate();
+}
+
+fn metrics_address(log: &str) -> Option<String> {
+    Some(log.split_once("serving metrics at http://")?.1.split_once("/metrics")?.0.to_owned())
 }

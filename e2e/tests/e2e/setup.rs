@@ -28,27 +28,24 @@ fn setup(machine: &InstalledMachine, words: &[&str], status: i32) -> String {
 fn setup_makes_what_the_daemons_need_once() {
     require(&NEEDS);
     let machine = InstalledMachine::new();
-    let list = || {
-        machine.shell("find /etc/polymeter /var/lib/polymeter -printf '%p %U %m %T@\\n' 2>/dev/null | sort")
-    };
     let roles: [&[&str]; 3] = [
         &["collector", "--keys", "--munge", "--api", "--scheduler-user", "slurm"],
         &["node", "--keys", "--name", "n1", "--collector", "tcp://head:7717"],
         &["login", "--collector", "tcp://head:7718"],
     ];
     for role in roles {
-        let before = list();
+        let before = files(&machine);
         let plan = setup(&machine, &[role, &["--dry-run"]].concat(), 0);
         assert!(plan.contains("[    ] "), "{plan}");
         let refused = setup(&machine, role, 2);
         assert!(refused.contains("use --yes or --dry-run"), "{refused}");
-        assert_eq!(list(), before, "neither changes anything");
+        assert_eq!(files(&machine), before, "neither changes anything");
         let made = setup(&machine, &[role, &["--yes"]].concat(), 0);
         assert!(made.contains("done\n") && made.contains("polymeter doctor"), "{made}");
-        let after = list();
+        let after = files(&machine);
         let again = setup(&machine, &[role, &["--yes"]].concat(), 0);
         assert!(again.contains("nothing to do") && !again.contains("[    ]"), "{again}");
-        assert_eq!(list(), after, "the second run changes nothing");
+        assert_eq!(files(&machine), after, "the second run changes nothing");
     }
     let pages = setup(&machine, &[roles[0], &["--dry-run"]].concat(), 0);
     assert!(
@@ -70,6 +67,10 @@ fn setup_makes_what_the_daemons_need_once() {
     let programs = programs.ancestors().nth(2).unwrap().display();
     machine.shell(&format!("{programs}/polymeter-collector --check --user polymeter"));
     machine.shell(&format!("{programs}/polymeter-agent --check --user polymeter"));
+}
+
+fn files(machine: &InstalledMachine) -> String {
+    machine.shell("find /etc/polymeter /var/lib/polymeter -printf '%p %U %m %T@\\n' 2>/dev/null | sort")
 }
 
 fn setup_leaves_files_that_were_changed() {

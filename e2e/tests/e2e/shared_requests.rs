@@ -83,13 +83,12 @@ impl Cluster {
         let servers = ["first.sock", "second.sock"].map(|name| Server::start(&env, name));
         let endpoints = servers.each_ref().map(|server| server.endpoint.clone());
         let sleepers = [Sleeper::start(), Sleeper::start()];
-        let node = |number: usize| {
+        let nodes = [0, 1].map(|number| {
             let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
             let order = format!("[{:?}, {:?}]", endpoints[number], endpoints[1 - number]);
             TrackedNode::start(TestEnvironment::new(), &order, job)
-        };
-        let nodes = [node(0), node(1)];
+        });
         let servers = servers.map(Some);
         let cluster = Self { nodes, servers, _sleepers: sleepers, _cgroups: cgroups, env };
         for number in 0..2 {

@@ -136,13 +136,7 @@ fn jobs_are_compared(site: &Site) {
     assert_calm(&site.proxy, &mut browser);
     browser.open_url(&site.proxy.url("compare"));
     browser.wait_until("document.documentElement.dataset.complete");
-    let name = |browser: &mut Browser, b: &str| {
-        browser.eval(&format!(
-            "document.querySelector('[name=a]').value = 'x'; document.querySelector('[name=b]').value = '{b}'; \
-             document.querySelector('form button').click()"
-        ));
-    };
-    name(&mut browser, "y");
+    choose_jobs(&mut browser, "y");
     browser.wait_for("Page.loadEventFired");
     browser.wait_until("document.querySelector('.comparison') !== null");
     // With one job the others that may be compared with it are links.
@@ -156,12 +150,19 @@ fn jobs_are_compared(site: &Site) {
     browser.wait_until("document.querySelector('.comparison') !== null");
     let mut browser = site.proxy.open(OWNER.0, "compare");
     browser.wait_until("document.documentElement.dataset.complete");
-    name(&mut browser, "y");
+    choose_jobs(&mut browser, "y");
     browser.wait_until("document.querySelector('form + div .notice') !== null");
     assert_eq!(texts(&mut browser, "form + div .notice"), "There is no job y that you may see.");
     browser.open_url(&site.proxy.url(&page));
     browser.wait_until("document.documentElement.dataset.ready === 'failed'");
     assert!(texts(&mut browser, ".notice").contains("unknown job"));
+}
+
+fn choose_jobs(browser: &mut Browser, b: &str) {
+    browser.eval(&format!(
+        "document.querySelector('[name=a]').value = 'x'; document.querySelector('[name=b]').value = '{b}'; \
+             document.querySelector('form button').click()"
+    ));
 }
 
 fn zoom_loads_finer_values() {
@@ -214,17 +215,8 @@ fn a_key_changes_the_period_in_the_store() {
     browser.wait_until("document.querySelector('.told .granted') !== null");
     let told = browser.eval("document.querySelector('.told').textContent");
     assert!(told.as_str().unwrap().contains("cpu.usage every 100ms"), "{told}");
-    let lease = || {
-        let mut reader = site.env.reader();
-        let key = site.key("x");
-        reader
-            .plan_changes(key)
-            .unwrap()
-            .into_iter()
-            .find(|change| change.metric == "cpu.usage" && change.cause == "lease")
-    };
-    wait_until("the change is stored", || lease().is_some());
-    let change = lease().unwrap();
+    wait_until("the change is stored", || lease_of_x(&site).is_some());
+    let change = lease_of_x(&site).unwrap();
     assert_eq!((change.old_period_us, change.new_period_us), (Some(500_000), Some(100_000)));
     assert_eq!(change.actor.as_deref(), Some("uid 1"));
     wait_until("the samples are closer", || {
@@ -247,6 +239,16 @@ fn a_key_changes_the_period_in_the_store() {
     assert_eq!(line.unwrap()["period"], "50ms", "a refusal changes nothing");
     // A refused request is logged by the browser, too: as its status.
     proxy_only(&site, &mut browser);
+}
+
+fn lease_of_x(site: &Site) -> Option<polymeter_store::reader::PlanChangeRow> {
+    let mut reader = site.env.reader();
+    let key = site.key("x");
+    reader
+        .plan_changes(key)
+        .unwrap()
+        .into_iter()
+        .find(|change| change.metric == "cpu.usage" && change.cause == "lease")
 }
 
 fn proxy_only(site: &Site, browser: &mut Browser) {
@@ -363,30 +365,21 @@ fn modules_compute_columns_phases_and_periods() {
     let periods = "[m.periodUs('500ms'), m.periodUs('1min'), m.periodUs('x'), m.periodText(1500), m.periodText(3.6e9), m.shorter(5e5), m.longer(8.64e10)]";
     assert_eq!(result("periods", periods), json!([500_000, 60_000_000, null, "1500us", "1h", 200_000, null]));
     // A live value joins the history, whose last parts have no value yet, unless that is a gap.
-    let append = |history: &str, at_s: f64, value: i32, is_rate: bool, is_raw: bool| {
-        format!(
-            "(() => {{ const line = {history}; const course = {{ begin_s: 0, part_s: 0.5, distance: 2, isRaw: {is_raw}, \
-             times: line.map((_, part) => part * 0.5), lines: [[...line], [...line], [...line]], \
-             extent: {{ min: 4, mean: 4, max: 4 }} }}; \
-             m.append(course, {at_s}, [{value}, {value}, {value}], {is_rate}, true); \
-             return [course.times, course.lines[1], course.extent]; }})()"
-        )
-    };
     let history = "[4, 4, 4, null, null, null]";
     let extent = json!({"min": 4, "mean": 4.5, "max": 6});
     assert_eq!(
-        result("live_course", &append(history, 4.0, 6, false, false)),
+        result("live_course", &append_to_course(history, 4.0, 6, false, false)),
         json!([[0, 0.5, 1, 4], [4, 4, 4, 6], {"min": 4, "mean": 5.5, "max": 6}])
     );
     assert_eq!(
-        result("live_course", &append("[4, 4, 4]", 1.0 / 0.75, 6, false, true)),
+        result("live_course", &append_to_course("[4, 4, 4]", 1.0 / 0.75, 6, false, true)),
         json!([[0, 0.5, 1, 1.0 / 0.75 - 1e-3, 1.0 / 0.75], [4, 4, 4, 4, 6], extent])
     );
     assert_eq!(
-        result("live_course", &append("[4, 4, 4]", 2.0, 6, true, true)),
+        result("live_course", &append_to_course("[4, 4, 4]", 2.0, 6, true, true)),
         json!([[0, 0.5, 1, 1.001, 2], [4, 4, 4, 6, 6], {"min": 4, "mean": 5, "max": 6}])
     );
-    let gap = result("live_course", &append(history, 9.0, 6, false, true));
+    let gap = result("live_course", &append_to_course(history, 9.0, 6, false, true));
     assert_eq!(
         (&gap[0], &gap[1]),
         (&json!([0, 0.5, 1, 1.5, 2, 2.5, 9]), &json!([4, 4, 4, null, null, null, 6]))
@@ -405,4 +398,14 @@ fn modules_compute_columns_phases_and_periods() {
     assert_eq!(bands["bands"], expected);
     assert_eq!(bands["marks"][0]["at_s"], 6);
     assert_calm(&site.proxy, &mut browser);
+}
+
+fn append_to_course(history: &str, at_s: f64, value: i32, is_rate: bool, is_raw: bool) -> String {
+    format!(
+        "(() => {{ const line = {history}; const course = {{ begin_s: 0, part_s: 0.5, distance: 2, isRaw: {is_raw}, \
+             times: line.map((_, part) => part * 0.5), lines: [[...line], [...line], [...line]], \
+             extent: {{ min: 4, mean: 4, max: 4 }} }}; \
+             m.append(course, {at_s}, [{value}, {value}, {value}], {is_rate}, true); \
+             return [course.times, course.lines[1], course.extent]; }})()"
+    )
 }

@@ -106,14 +106,15 @@ fn check_words(browser: &mut Browser) {
         json!(["COMPLETED", "COMPLETED", "FAILED, signal 15", "TIMEOUT"])
     );
     assert_eq!(result("arrays", &format!("m.statesText({jobs})")), "1 FAILED, 1 TIMEOUT, 2 COMPLETED");
-    let remedy = |scheduler: &str| {
-        format!(
-            "m.findingList({{ scheduler: {scheduler}, findings: [{{ severity: 'note', sentence: 's', evidence: 'e', \
+    assert_eq!(result("findings", &remedy_for("'slurm'")), "Next time: Use x. #SBATCH -c 1");
+    assert_eq!(result("findings", &remedy_for("null")), "Next time: Use x.");
+}
+
+fn remedy_for(scheduler: &str) -> String {
+    format!(
+        "m.findingList({{ scheduler: {scheduler}, findings: [{{ severity: 'note', sentence: 's', evidence: 'e', \
              remedies: {{ any: 'Use `x`.', slurm: '#SBATCH -c 1', oar: '#OAR -l core=1' }} }}] }}).querySelector('.remedy').textContent"
-        )
-    };
-    assert_eq!(result("findings", &remedy("'slurm'")), "Next time: Use x. #SBATCH -c 1");
-    assert_eq!(result("findings", &remedy("null")), "Next time: Use x.");
+    )
 }
 
 fn check_modules(browser: &mut Browser) {
@@ -228,11 +229,6 @@ fn the_overview_is_filtered_sorted_and_folded() {
     browser.eval(&press("running"));
     browser.wait_until(&format!("{keys}.length === 1"));
     // Chips.
-    let search = |text: &str| {
-        format!(
-            "(() => {{ document.querySelector('.search input').value = '{text}'; document.querySelector('.search').requestSubmit(); }})()"
-        )
-    };
     browser.eval(&search("MES"));
     browser.wait_until(&format!("JSON.stringify({ids}) === '[\"90\",\"91\"]'"));
     browser.eval(&search("state: out_of_memory"));
@@ -266,4 +262,10 @@ fn the_overview_is_filtered_sorted_and_folded() {
     browser.wait_until("document.documentElement.dataset.ready === 'failed'");
     let told = browser.eval("document.querySelector('.notice').textContent").to_string();
     assert!(told.contains("no job 92"), "{told}");
+}
+
+fn search(text: &str) -> String {
+    format!(
+        "(() => {{ document.querySelector('.search input').value = '{text}'; document.querySelector('.search').requestSubmit(); }})()"
+    )
 }

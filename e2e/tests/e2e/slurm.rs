@@ -2,7 +2,6 @@
 //! job are stored, however the job ends, and so is the prolog's data.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Command;
 
 use polymeter_e2e::cgroup;
@@ -272,32 +271,35 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     let fixture = Fixture::new();
     let cluster = &fixture.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
-    let rows = || {
-        let mut rows = stored::jobs(&mut fixture.env.reader());
-        rows.retain(|row| row.job_id == job);
-        rows
-    };
-    let running = |count: usize| {
-        rows().iter().filter(|row| row.ended_ns.is_none()).count() == 1 && rows().len() == count
-    };
-    wait_until("it is tracked", || running(1));
+    wait_until("it is tracked", || is_running(&fixture, &job, 1));
     for verb in ["suspend", "resume"] {
         assert!(cluster.run("scontrol", &[verb, &job]).status.success());
         cluster.wait_for(&job, &[if verb == "suspend" { "SUSPENDED" } else { "RUNNING" }]);
     }
-    assert!(running(1), "{:?}", rows());
+    assert!(is_running(&fixture, &job, 1), "{:?}", rows_of(&fixture, &job));
     assert!(cluster.run("scontrol", &["requeue", &job]).status.success());
-    wait_until("it has ended", || rows().iter().any(|row| row.ended_ns.is_some()));
+    wait_until("it has ended", || rows_of(&fixture, &job).iter().any(|row| row.ended_ns.is_some()));
     // Slurm may hold a requeued job back for a while.
     let update = format!("jobid={job}");
     wait_until("it may begin again", || {
         // The command fails if the job runs already.
         cluster.run("scontrol", &["update", &update, "starttime=now"]);
-        running(2)
+        is_running(&fixture, &job, 2)
     });
     assert!(cluster.run("scancel", &[&job]).status.success());
-    wait_until("it has ended for good", || rows().iter().all(|row| row.ended_ns.is_some()));
+    wait_until("it has ended for good", || rows_of(&fixture, &job).iter().all(|row| row.ended_ns.is_some()));
     assert_nothing_left(fixture);
+}
+
+fn is_running(fixture: &Fixture, job: &str, count: usize) -> bool {
+    rows_of(fixture, job).iter().filter(|row| row.ended_ns.is_none()).count() == 1
+        && rows_of(fixture, job).len() == count
+}
+
+fn rows_of(fixture: &Fixture, job: &str) -> Vec<JobRow> {
+    let mut rows = stored::jobs(&mut fixture.env.reader());
+    rows.retain(|row| row.job_id == job);
+    rows
 }
 
 /// Measures the time that a prolog takes, and the share of a job's CPU time that its last sample contains.
@@ -306,26 +308,17 @@ fn prolog_cost_and_final_sample_coverage() {
     require(&[Need::Root, Need::SlurmExperiment, Need::Slurm]);
     let fixture = Fixture::new();
     let cluster = &fixture.cluster;
-    let srun = || {
-        let began_us = now_us();
-        assert!(cluster.run("srun", &["true"]).status.success());
-        now_us() - began_us
-    };
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..20 {
-        with.push(srun());
+        with.push(srun_us(cluster));
         cluster.disable_scripts(true);
-        without.push(srun());
+        without.push(srun_us(cluster));
         cluster.disable_scripts(false);
     }
-    let median = |times: &mut Vec<i64>| {
-        times.sort_unstable();
-        times[times.len() / 2] as f64 / 1000.0
-    };
     println!(
         "srun true, median of 20: {:.1} ms, with an empty prolog {:.1} ms",
-        median(&mut with),
-        median(&mut without)
+        median_ms(&mut with),
+        median_ms(&mut without)
     );
     let mut shares = Vec::new();
     for _ in 0..20 {
@@ -351,4 +344,15 @@ fn prolog_cost_and_final_sample_coverage() {
     );
     drop(fixture.cluster);
     fixture.collector.terminate();
+}
+
+fn median_ms(times: &mut [i64]) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2] as f64 / 1000.0
+}
+
+fn srun_us(cluster: &Cluster) -> i64 {
+    let began_us = now_us();
+    assert!(cluster.run("srun", &["true"]).status.success());
+    now_us() - began_us
 }

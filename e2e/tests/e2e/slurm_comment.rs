@@ -63,13 +63,9 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
     require(&[Need::Root, Need::Slurm]);
     let env = TestEnvironment::new();
     let (socket, command) = (env.path("control.sock"), env.path("admin-comment"));
-    let write = |path: &Path, text: &str| {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    };
     let accounting = env.path("accounting");
-    write(&accounting, &ACCOUNTING.replace("DIRECTORY", env.path("").to_str().unwrap()));
-    write(&command, "#!/bin/sh\nexit 1\n");
+    write_program(&accounting, &ACCOUNTING.replace("DIRECTORY", env.path("").to_str().unwrap()));
+    write_program(&command, "#!/bin/sh\nexit 1\n");
     let more = format!(
         "control_socket = \"{}\"\n[job_end]\ncommand = [\"{}\"]\ndelay = \"3s\"\n",
         socket.display(),
@@ -83,7 +79,7 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
     let conf = cluster.path("slurm.conf");
     let (conf, script, accounting) = (conf.display(), script.display(), accounting.display());
     let variables = format!("SLURM_CONF={conf} SACCTMGR={accounting} SACCT={accounting}");
-    write(&command, &format!("#!/bin/sh\n{variables} exec {script}\n"));
+    write_program(&command, &format!("#!/bin/sh\n{variables} exec {script}\n"));
 
     let two_nodes =
         cluster.submit(false, &["-N", "2", "-n", "4", "--mem=64"], &format!("srun sh -c \"{BURN}\""));
@@ -93,22 +89,18 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
         "sleep $((SLURM_ARRAY_TASK_ID * 6 + 1))",
     );
     let of_site = cluster.submit(true, &["-n", "1", "--mem=32"], "sleep 3");
-    let comment = |job: &str| {
-        let text = fs::read_to_string(env.path(&format!("comment.{job}"))).unwrap_or_default();
-        text.trim_end().to_owned()
-    };
     let update = ["update", &format!("JobId={of_site}"), "AdminComment=checked"];
     assert!(cluster.run("scontrol", &update).status.success());
     let tasks = [format!("{array}_0"), format!("{array}_1")];
     for job in [&two_nodes, &tasks[0], &tasks[1]] {
-        wait_until(&format!("job {job} has a comment"), || comment(job).starts_with("JS1:"));
+        wait_until(&format!("job {job} has a comment"), || comment_of(&env, job).starts_with("JS1:"));
     }
 
-    let summary = decode(&comment(&two_nodes));
+    let summary = decode(&comment_of(&env, &two_nodes));
     assert_nodes(&summary, stored::job(&mut env.reader(), &two_nodes).unwrap().nodes);
     assert!(summary["total_time"].as_u64().unwrap() >= 3 && summary["gpus"] == 0, "{summary}");
     // The last task has the number of the array, and its comment is not that of the other one.
-    let elapsed = tasks.map(|task| decode(&comment(&task))["total_time"].as_u64().unwrap());
+    let elapsed = tasks.map(|task| decode(&comment_of(&env, &task))["total_time"].as_u64().unwrap());
     assert!(elapsed[1] >= elapsed[0] + 4, "{elapsed:?}");
     wait_until("all commands have ended", || {
         let store = rusqlite::Connection::open(env.path("store.db")).unwrap();
@@ -116,9 +108,19 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
         store.query_row(ended, (), |row| row.get(0)).unwrap()
     });
     assert_eq!(
-        (comment(&of_site), cluster.of_job(&of_site, "AdminComment")),
+        (comment_of(&env, &of_site), cluster.of_job(&of_site, "AdminComment")),
         (String::new(), "checked".to_owned())
     );
     drop(cluster);
     collector.terminate();
+}
+
+fn comment_of(env: &TestEnvironment, job: &str) -> String {
+    let text = fs::read_to_string(env.path(&format!("comment.{job}"))).unwrap_or_default();
+    text.trim_end().to_owned()
+}
+
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }

@@ -143,26 +143,18 @@ fn follow(fixture: &Fixture, session: &mut Session) {
     assert_eq!(browser.eval("document.querySelector('h1 bdi').textContent"), session.id);
     assert_eq!(browser.eval("document.querySelector('.verdict').dataset.state"), "running");
     browser.wait_until("Number(document.querySelector('.charts').dataset.live) > 2");
-    let last = |unit: &str| {
-        format!(
-            "document.querySelector('.charts').data.charts.find((chart) => chart.is_main && chart.unit === '{unit}').whole.lines[1].at(-1)"
-        )
-    };
-    browser.wait_until(&format!("{} > 0.01", last("cores")));
+    browser.wait_until(&format!("{} > 0.01", last_value("cores")));
     // With one sample a second the newest point of a gauge is a sample, of which a loaded course has six
     // digits.
-    let memory = browser.eval(&last("bytes")).as_f64().unwrap();
+    let memory = browser.eval(&last_value("bytes")).as_f64().unwrap();
     wait_until("the value on the page is a stored one", || {
         let points = fixture.points(&session.id, "memory.current");
         points.iter().any(|(_, value)| (value - memory).abs() <= memory * 1e-5)
     });
 
-    let key = |verb: &str| {
-        format!("document.querySelector('.keys button[title^=\"Sample cpu.usage {verb} often\"]')")
-    };
-    browser.wait_until(&format!("{} !== null", key("more")));
+    browser.wait_until(&format!("{} !== null", period_key("more")));
     let told = "document.querySelector('.told').textContent";
-    browser.eval(&format!("{0}.click(); {0}.click()", key("more")));
+    browser.eval(&format!("{0}.click(); {0}.click()", period_key("more")));
     browser.wait_until(&format!("{told}.includes('cpu.usage every 200ms')"));
     wait_until("the change is stored", || fixture.change_to(session.key, "cpu.usage", 200_000).is_some());
     let change = fixture.change_to(session.key, "cpu.usage", 200_000).unwrap();
@@ -172,8 +164,8 @@ fn follow(fixture: &Fixture, session: &mut Session) {
         let times = fixture.times_us(&session.id, "cpu.usage");
         times.windows(2).rev().take(5).filter(|pair| pair[1] - pair[0] < 400_000).count() == 5
     });
-    browser.wait_until(&format!("{}.closest('tr').textContent.includes('lease')", key("less")));
-    browser.eval(&format!("{}.click()", key("less")));
+    browser.wait_until(&format!("{}.closest('tr').textContent.includes('lease')", period_key("less")));
+    browser.eval(&format!("{}.click()", period_key("less")));
     browser.wait_until(&format!("{told}.includes('cpu.usage every 500ms')"));
     wait_until("the change back is stored", || {
         fixture
@@ -181,6 +173,16 @@ fn follow(fixture: &Fixture, session: &mut Session) {
             .is_some_and(|after| after.time_ns > change.time_ns)
     });
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+fn period_key(verb: &str) -> String {
+    format!("document.querySelector('.keys button[title^=\"Sample cpu.usage {verb} often\"]')")
+}
+
+fn last_value(unit: &str) -> String {
+    format!(
+        "document.querySelector('.charts').data.charts.find((chart) => chart.is_main && chart.unit === '{unit}').whole.lines[1].at(-1)"
+    )
 }
 
 /// Checks that the user sees nothing of another user's job: on the pages, at its address, and in each

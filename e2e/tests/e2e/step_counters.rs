@@ -89,18 +89,19 @@ fn perf_events_of_a_job_and_its_steps_share_a_limit() {
     let (job, workload) = (node.cgroups.job("7"), Workload::start());
     let step = job.step("step_0");
     step.enter(workload.pid());
-    let reason = || {
-        let status = node.agent.status();
-        let job = status["subjects"].as_array()?.iter().find(|subject| subject["job"] == "7")?.clone();
-        let missing = job["unavailable"].as_array()?.iter().find(|missing| missing[0] == CLOCK)?.clone();
-        Some(missing[1].as_str()?.to_owned())
-    };
-    wait_until("the reason is stated", || reason().is_some());
-    let reason = reason().unwrap();
+    wait_until("the reason is stated", || reason_of_7(&node).is_some());
+    let reason = reason_of_7(&node).unwrap();
     assert!(reason.starts_with("steps and tasks: limit of perf file descriptors per job"), "{reason}");
     wait_until("the job's own events are counted", || !node.values(CLOCK, "").is_empty());
     drop((workload, step, job));
     node.end();
+}
+
+fn reason_of_7(node: &Node) -> Option<String> {
+    let status = node.agent.status();
+    let job = status["subjects"].as_array()?.iter().find(|subject| subject["job"] == "7")?.clone();
+    let missing = job["unavailable"].as_array()?.iter().find(|missing| missing[0] == CLOCK)?.clone();
+    Some(missing[1].as_str()?.to_owned())
 }
 
 /// A job with a cgroup of version 1 alone, of a controller that is not `perf_event`.

@@ -3,7 +3,7 @@
 use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::{require, stored, tests, wait_until};
 use polymeter_store::reader::{PlanChangeRow, SeriesScope};
-use serde_json::{Value, json};
+use serde_json::json;
 
 tests![a_lease_of_steps_concerns_their_periods_and_expires, leases_of_steps_are_refused_as_those_of_jobs,];
 

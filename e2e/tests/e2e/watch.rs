@@ -162,17 +162,13 @@ fn watch_lines_end_as_requested() {
     let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((output.status.code(), &answers[0]["answer"]), (Some(0), &"plan".into()), "{lines}");
 
-    let piped = |more: &[&str]| {
-        let words = [&["--job", "x"], more].concat();
-        fixture.typed(OWNER, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
     // A reader such as `head` may close the pipe early.
-    let mut watch = piped(&[]);
+    let mut watch = piped_watch(&fixture, &[]);
     drop(watch.stdout.take());
     let output = watch.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
     // A watch of a job ends with the job, a watch of the node with the agent.
-    let mut watches = [piped(&["--plain"]), piped(&["--json"])];
+    let mut watches = [piped_watch(&fixture, &["--plain"]), piped_watch(&fixture, &["--json"])];
     for watch in &mut watches {
         watch.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     }
@@ -189,6 +185,11 @@ fn watch_lines_end_as_requested() {
     let output = watch.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("cannot continue to watch"));
+}
+
+fn piped_watch(fixture: &Fixture, more: &[&str]) -> Child {
+    let words = [&["--job", "x"], more].concat();
+    fixture.typed(OWNER, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn watch_terminal_shows_values_and_changes_periods() {

@@ -77,12 +77,8 @@ impl Store {
         for value in frame.samples.iter().flat_map(|samples| &samples.values) {
             assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
         }
-        let source = |line: &Line| {
-            let job = line.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
-            (session, job, line.source.as_str().to_owned())
-        };
         for samples in &frame.samples {
-            let line = self.ledger.entry(source(&samples.line)).or_default();
+            let line = self.ledger.entry(source_of(session, &samples.line)).or_default();
             line.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
@@ -92,10 +88,10 @@ impl Store {
             }
             *self.lost.entry(session).or_default() += loss.samples;
             let line = loss.line.as_ref().expect("an agent states the source of lost samples");
-            self.ledger.entry(source(line)).or_default().lost += loss.samples;
+            self.ledger.entry(source_of(session, line)).or_default().lost += loss.samples;
         }
         for (line, tally) in &frame.tallies {
-            let line = self.ledger.entry(source(line)).or_default();
+            let line = self.ledger.entry(source_of(session, line)).or_default();
             line.tally = *tally;
             let arrived = tally.dropped + line.lost + line.stored;
             line.excess = line.excess.max(tally.taken.saturating_sub(arrived));
@@ -104,6 +100,11 @@ impl Store {
             assert_eq!(self.events.insert(event, session), None, "event {event} is stored twice");
         }
     }
+}
+
+fn source_of(session: SessionId, line: &Line) -> Source {
+    let job = line.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
+    (session, job, line.source.as_str().to_owned())
 }
 
 fn events_of(frame: &Accepted) -> impl Iterator<Item = i64> {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use polymeter_agent::cgroups::{JobCgroups, Mounts};
 use polymeter_agent::counters::{Counters, CpuAccount};
 use polymeter_agent::sources::{
-    BusiestProcesses, ExitedTasks, GpuClients, KINDS, Lane, Opened, ReadBuffer, Reading, ServedJobs, Slot,
-    Source, SourceFactory, Target, online_cpus,
+    BusiestProcesses, ExitedTasks, GpuClients, KINDS, Lane, Opened, ReadBuffer, Reading, ServedJobs, Source,
+    SourceFactory, Target, online_cpus,
 };
 use polymeter_benches::clock::{now_ns, sleep_until};
 use polymeter_benches::job::Job;

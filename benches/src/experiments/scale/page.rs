@@ -116,16 +116,17 @@ mod tests {
 
     #[test]
     fn a_family_has_help_type_and_one_sample() {
-        let text = |family: &Family, bits| {
-            let mut text = Vec::new();
-            family.write(bits, &mut text);
-            String::from_utf8(text).unwrap()
-        };
         let unknown = Family::of(&metric("no.such", Unit::Count, Kind::Gauge, Number::Signed));
-        assert_eq!(text(&unknown, u64::MAX), "# HELP no_such no.such\n# TYPE no_such gauge\nno_such -1\n");
+        assert_eq!(text_of(&unknown, u64::MAX), "# HELP no_such no.such\n# TYPE no_such gauge\nno_such -1\n");
         let float = Family::of(&metric("no.such", Unit::Count, Kind::Gauge, Number::Float));
-        assert!(text(&float, 0.5_f64.to_bits()).ends_with("\nno_such 0.5\n"));
-        assert!(text(&float, f64::NAN.to_bits()).ends_with("\nno_such NaN\n"));
+        assert!(text_of(&float, 0.5_f64.to_bits()).ends_with("\nno_such 0.5\n"));
+        assert!(text_of(&float, f64::NAN.to_bits()).ends_with("\nno_such NaN\n"));
+    }
+
+    fn text_of(family: &Family, bits: u64) -> String {
+        let mut text = Vec::new();
+        family.write(bits, &mut text);
+        String::from_utf8(text).unwrap()
     }
 
     #[test]
@@ -134,19 +135,26 @@ mod tests {
         let page = Page::of(&script);
         let names: BTreeSet<&str> = page.names().collect();
         assert_eq!((names.len(), page.names().count()), (50, script.samples_per_tick()));
-        let lines = |tick| {
-            let mut text = Vec::new();
-            page.write(&script, tick, &mut text);
-            let text = String::from_utf8(text).unwrap();
-            let samples = text.lines().filter(|line| !line.starts_with('#'));
-            samples.map(str::to_owned).collect::<Vec<_>>()
-        };
         let sent: Vec<String> =
             script.rows(7).flat_map(|(_, values)| values.iter().flatten().map(u64::to_string)).collect();
-        let shown: Vec<String> =
-            lines(7).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+        let shown: Vec<String> = lines_of(&page, &script, 7)
+            .iter()
+            .map(|line| line.split_once(' ').unwrap().1.to_owned())
+            .collect();
         assert_eq!(shown, sent);
         assert_eq!(shown.len(), 50);
-        assert_ne!(lines(script.tick_after(7)), lines(7), "values change");
+        assert_ne!(
+            lines_of(&page, &script, script.tick_after(7)),
+            lines_of(&page, &script, 7),
+            "values change"
+        );
+    }
+
+    fn lines_of(page: &Page, script: &Script, tick: usize) -> Vec<String> {
+        let mut text = Vec::new();
+        page.write(script, tick, &mut text);
+        let text = String::from_utf8(text).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(str::to_owned).collect::<Vec<_>>()
     }
 }

@@ -89,12 +89,11 @@ impl Prometheus {
             .stderr(File::create(&log)?)
             .spawn()?;
         let mut server = Self { process, address: String::new(), data, log };
-        let address = || {
+        let address = wait_for("Prometheus is ready", PATIENCE_S, || {
             let log = fs::read_to_string(&server.log).unwrap_or_default();
             let address = listening(&log)?.to_owned();
             log.contains("Server is ready to receive web requests").then_some(address)
-        };
-        let address = wait_for("Prometheus is ready", PATIENCE_S, address);
+        });
         server.address = address.map_err(|error| format!("{error}: {}", server.log()))?;
         Ok(server)
     }

@@ -161,12 +161,13 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
     // The last job ends before now.
     let interval_us = (i64::from(arguments.days) * DAY_US - duration_us) / per_node.max(1);
     let spare = u64::try_from((interval_us - duration_us) / period_us).unwrap_or(0);
-    let job = |number: u64| {
+    let mut jobs = Vec::new();
+    for number in 0..arguments.jobs {
         let (round, node) = (number / nodes, number % nodes);
         let offset = i64::try_from(random.below(spare.max(1))).unwrap_or(0) * period_us;
         let begin_us = begin_us(arguments, now_us) + i64::try_from(round).unwrap_or(0) * interval_us + offset;
         let node = usize::try_from(node).unwrap_or(0);
-        JobPlan {
+        jobs.push(JobPlan {
             id: 0,
             owner: random.below(USERS),
             nodes: node..node + 1,
@@ -179,9 +180,8 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
                 .div_ceil(2)
                 .min(SAMPLES_PER_FRAME / u32::from(arguments.series)),
             steps: 0,
-        }
-    };
-    let mut jobs: Vec<_> = (0..arguments.jobs).map(job).collect();
+        });
+    }
     jobs.sort_by_key(|job| job.begin_us);
     jobs.iter_mut().zip(FIRST_JOB..).for_each(|(job, id)| job.id = id);
     jobs

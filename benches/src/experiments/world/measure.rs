@@ -48,8 +48,6 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))
 }
 
-type Measure<'a> = &'a dyn Fn() -> Result<Runs, Box<dyn Error>>;
-
 struct Results<'a> {
     /// Part of the names of the wanted measurements; none if all are wanted.
     only: Option<&'a str>,

@@ -83,19 +83,6 @@ pub(crate) fn assert_ledger_balances(results: &mut Results) {
 /// Checks that the stored samples agree with the ledger: of each node, of each job, and of each source of the
 /// node and of the permanent job. This includes killed sessions, whose last tallies are missing.
 pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
-    let compare = |columns: &str, join: &str, which: &str| {
-        format!(
-            "WITH {}, ledger AS (
-                 SELECT {columns}, sum(ledger_balance.stored) AS expected FROM ledger_balance JOIN session USING (session_id)
-                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
-             ), stored_rows AS (
-                 SELECT {columns}, count(*) AS counted FROM samples JOIN series USING (series_id) {join}
-                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
-             )
-             SELECT * FROM ledger NATURAL FULL JOIN stored_rows WHERE coalesce(counted, 0) IS DISTINCT FROM expected",
-            sources()
-        )
-    };
     let is_the_job = format!("coalesce(job.job_id, '{0}') = '{0}'", results.job);
     let by_source = compare("node, source", "JOIN of USING (metric)", &is_the_job);
     results.assert_no_rows("not what the ledger says of a source", &by_source);
@@ -112,6 +99,20 @@ pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     results.assert_no_rows("sessions and samples disagree", by_node);
     let rows = results.number("SELECT count(*) FROM samples");
     assert!(rows > 10_000, "only {rows} samples");
+}
+
+fn compare(columns: &str, join: &str, which: &str) -> String {
+    format!(
+            "WITH {}, ledger AS (
+                 SELECT {columns}, sum(ledger_balance.stored) AS expected FROM ledger_balance JOIN session USING (session_id)
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             ), stored_rows AS (
+                 SELECT {columns}, count(*) AS counted FROM samples JOIN series USING (series_id) {join}
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             )
+             SELECT * FROM ledger NATURAL FULL JOIN stored_rows WHERE coalesce(counted, 0) IS DISTINCT FROM expected",
+            sources()
+        )
 }
 
 /// Checks that between the first and the last sample of each session every deadline was met or counted as
