@@ -57,7 +57,6 @@ impl Agent {
         Self::start_program(&program("polymeter-agent")?, scratch, collector, config)
     }
 
-    /// Starts this program of an agent like [`Agent::start`].
     pub fn start_program(
         program: &Path,
         scratch: &Path,
@@ -107,7 +106,6 @@ impl Running {
         Self::start_program(&program("polymeter-agent")?, scratch, config)
     }
 
-    /// Starts this program of an agent like [`Running::start`].
     pub fn start_program(program: &Path, scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
         let endpoint = format!("ipc://{}/collector", scratch.display());
         let context = zmq::Context::new();

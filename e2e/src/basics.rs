@@ -49,6 +49,11 @@ pub fn now_us() -> i64 {
     Clock::start().now().wall_us
 }
 
+/// Converts the output of a program, which must be UTF-8.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
 /// A name that no other test of this or another run uses.
 pub fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

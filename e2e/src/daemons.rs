@@ -158,7 +158,6 @@ impl Agent {
         Self::start_within(env, plan, keys, tables, |program| program)
     }
 
-    /// Starts an agent with the command that `within` makes of the program.
     pub fn start_within(
         env: &TestEnvironment,
         plan: &Plan<'_>,

@@ -157,7 +157,6 @@ impl DiscoveredJob {
         Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
     }
 
-    /// Writes another configuration and has the agent reload it.
     pub fn reload(&self, baseline: &[(&str, &str)]) {
         let plan = Plan { collector: &self.endpoint, jobs: &[self.cgroups.pattern()], baseline };
         configure(&self.env, &plan);

@@ -50,6 +50,6 @@ pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run_side_by_side, skip, tests};
 
-pub use self::basics::{as_user, install, now_us, pause, program, unique, wait_until, wait_within};
+pub use self::basics::{as_user, install, now_us, pause, program, text, unique, wait_until, wait_within};
 pub use self::environment::TestEnvironment;
 pub use self::needs::{Need, require};

@@ -39,7 +39,6 @@ impl TrackedNode {
         agent
     }
 
-    /// Kills the agent with SIGKILL and starts another.
     pub fn crash(&mut self) {
         self.agent.daemon.signal(Signal::KILL);
         wait_until("the agent is gone", || !self.agent.daemon.runs());

@@ -64,7 +64,6 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts an agent that discovers the job `name`, with this baseline.
 fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Running, Box<dyn Error>> {
     let pattern = format!("{}{{job}}", name.strip_suffix(name_end(name)).unwrap_or(name));
     let config = format!(

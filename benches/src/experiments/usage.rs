@@ -89,7 +89,6 @@ struct Job {
     gpus_used: f64,
 }
 
-/// Random numbers of several distributions.
 struct Chance(Random);
 
 impl Chance {
@@ -235,7 +234,6 @@ fn fill(store: &Store, jobs: &[Job], now_s: i64) -> Result<(), Box<dyn Error>> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
 }
 
-/// Measures the sums, over the last day and over all.
 fn measure(url: &StoreUrl, now_s: i64, prints_plans: bool) -> Result<(), Box<dyn Error>> {
     let mut reader = Reader::open(url)?;
     let groups = [
@@ -287,7 +285,6 @@ struct Tested {
     shares: Vec<f64>,
 }
 
-/// Tests each `stride`th job that finished.
 fn backtest(url: &StoreUrl, stride: usize) -> Result<(), Box<dyn Error>> {
     let mut reader = Reader::open(url)?;
     let resources = [Resource::Time, Resource::Memory, Resource::Cpu, Resource::Gpu];

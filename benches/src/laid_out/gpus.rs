@@ -78,7 +78,6 @@ impl Gpus {
         fs::rename(new, self.directory.join("nvml.txt"))
     }
 
-    /// True once a call has hung.
     pub(super) fn has_hung(&self) -> bool {
         self.directory.join("hangs").exists()
     }

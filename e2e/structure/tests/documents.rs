@@ -44,7 +44,6 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Text of a document without its code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let mut prose = String::new();

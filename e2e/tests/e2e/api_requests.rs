@@ -41,7 +41,6 @@ fn run_job(env: &TestEnvironment) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Starts a collector with the HTTP API. Returns it and the API's address.
 fn start(env: &TestEnvironment) -> (Daemon, String) {
     let more = format!(
         "control_socket = \"{}\"\n[api]\nlisten = \"127.0.0.1:0\"\nuser_requests_per_second = 10000\n",

@@ -7,7 +7,7 @@ use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, RowAccessor};
-use polymeter_e2e::{program, stored, tests};
+use polymeter_e2e::{program, stored, tests, text};
 use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -100,10 +100,6 @@ impl Bundled {
         let output = self.polymeter(&["bundle", "verify", "bundle"]);
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Time in microseconds since the epoch, job, node, metric, labels, and the bits of the value, so that NaN

@@ -16,7 +16,6 @@ impl Runs {
         format!("sqlite:{}", self.0.path().join("run.db").display())
     }
 
-    /// Runs a command and returns the id of its job.
     fn run(&self, script: &str) -> String {
         let mut command = program("polymeter");
         command.args(["run", "--every", "10ms", "-o"]).arg(self.0.path().join("run.db"));

@@ -60,7 +60,6 @@ impl Fixture {
         fixture
     }
 
-    /// Waits until so many more frames are acknowledged.
     fn wait_for_frames(&self, frames: u64) {
         let before = self.agent.count("frames_acknowledged");
         wait_until("frames are acknowledged", || self.agent.count("frames_acknowledged") >= before + frames);

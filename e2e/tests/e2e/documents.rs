@@ -22,7 +22,7 @@ tests![
     readme_report_has_the_form_of_a_run,
 ];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

@@ -31,7 +31,6 @@ struct Node {
 }
 
 impl Node {
-    /// Starts an agent with further keys, and with the command that `within` makes of the program.
     fn start(keys: &str, within: impl FnOnce(Command) -> Command) -> Self {
         require(&NEEDS);
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());

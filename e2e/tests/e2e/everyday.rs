@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
-use polymeter_e2e::{TestEnvironment, program, require, skip, stored, wait_until};
+use polymeter_e2e::{TestEnvironment, program, require, skip, stored, text, wait_until};
 use serde_json::Value;
 
 tests![
@@ -23,10 +23,6 @@ tests![
     manual_pages_have_no_warnings_in_man,
     manual_pages_have_no_warnings_in_mandoc,
 ];
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn succeeded(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

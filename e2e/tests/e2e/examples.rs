@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use polymeter_e2e::fixture::{Fixture, NEEDS, OWNER};
-use polymeter_e2e::{program, require, skip, stored, tests, wait_until, workload};
+use polymeter_e2e::{program, require, skip, stored, tests, text, wait_until, workload};
 use polymeter_store::reader::SeriesScope;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,10 +14,6 @@ tests![reader_prints_jobs_series_and_rates, notebook_cells_run, job_script_marks
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(name)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn require_python() {

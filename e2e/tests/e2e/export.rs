@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use polymeter_e2e::{Need, data_frames, program, require, stored, tests};
+use polymeter_e2e::{Need, data_frames, program, require, stored, tests, text};
 use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -88,10 +88,6 @@ impl Stored {
         names.sort_unstable();
         names
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn exports_have_all_samples_in_every_format() {

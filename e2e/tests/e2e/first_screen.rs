@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_e2e::{program, skip, tests};
+use polymeter_e2e::{program, skip, tests, text};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -45,10 +45,6 @@ impl Store {
         assert!(output.status.success(), "{}", text(&output.stderr));
         output
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn a_terminal_gets_one_screen_with_colours() {

@@ -11,6 +11,8 @@ use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, program, require, wait_until};
 use rusqlite::Connection;
 
+use crate::ledger::number;
+
 tests![
     full_disk_delays_data_and_loses_none,
     full_disk_of_the_server_delays_data_and_loses_none,
@@ -88,11 +90,6 @@ fn full_disk_delays_data_and_loses_none() {
     let log = running.terminate();
     assert_causes_are_logged_once(&log);
     assert!(log.lines().count() < 12, "{log}");
-}
-
-fn number(store: &Connection, sql: &str) -> u64 {
-    let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
-    number as u64
 }
 
 fn polymeter_in_mounts(pid: &str, arguments: &[&str]) -> (Option<i32>, String) {

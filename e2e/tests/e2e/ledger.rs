@@ -52,7 +52,7 @@ const STACK_SAMPLES: &str = "SELECT coalesce(sum(samples), 0) FROM stack_interva
 /// The smallest outbox that the configuration permits: it is full after a second or two.
 const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
-fn number(store: &Connection, sql: &str) -> u64 {
+pub(crate) fn number(store: &Connection, sql: &str) -> u64 {
     let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64
 }

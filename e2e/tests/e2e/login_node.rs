@@ -6,7 +6,7 @@ use std::process::Command;
 
 use polymeter_e2e::fixture::{NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::two_nodes::{TrackedNode, TwoNodes};
-use polymeter_e2e::{program, require, stored, tests, wait_until};
+use polymeter_e2e::{program, require, stored, tests, text, wait_until};
 use serde_json::Value;
 
 use crate::terminal::{Terminal, words};
@@ -19,10 +19,6 @@ tests![
     shells_complete_the_own_jobs,
     completion_without_an_answer_is_silent,
 ];
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn succeeded(fixture: &TwoNodes, uid: u32, arguments: &[&str]) -> String {
     let output = fixture.user(uid, arguments);

@@ -12,7 +12,7 @@ use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::fixture::DiscoveredJob;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
-use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, text, wait_until};
 use polymeter_store::reader::SeriesScope;
 use serde_json::{Value, json};
 
@@ -26,10 +26,6 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
     program("polymeter").args([verb, "--socket"]).arg(env.path("agent.sock")).args(more).output().unwrap()
@@ -74,10 +70,10 @@ fn all_configuration_errors_are_reported_together() {
     assert!(text(&missing.stderr).contains("/nowhere/agent.toml"));
 }
 
-fn check(config: &Path, text: &str) -> (Option<i32>, String) {
-    fs::write(config, text).unwrap();
+fn check(config: &Path, configuration: &str) -> (Option<i32>, String) {
+    fs::write(config, configuration).unwrap();
     let output = program("polymeter-agent").args(["--check", "--config"]).arg(config).output().unwrap();
-    (output.status.code(), self::text(&output.stderr))
+    (output.status.code(), text(&output.stderr))
 }
 
 fn start(baseline: &[(&str, &str)]) -> DiscoveredJob {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use polymeter_e2e::program;
-use polymeter_e2e::{skip, tests};
+use polymeter_e2e::{skip, tests, text};
 use serde_json::Value;
 
 tests![
@@ -34,11 +34,6 @@ fn run(arguments: &[&str]) -> Output {
     polymeter(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Creates a store with one job of `polymeter run`. Returns the store's URL and the job's id.
 fn store(directory: &Path) -> (String, String) {
     let path = directory.join("run.db");
     let report = directory.join("report.json");

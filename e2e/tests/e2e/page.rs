@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use polymeter_e2e::browser::Browser;
-use polymeter_e2e::{Need, program, require, tests, workload};
+use polymeter_e2e::{Need, program, require, tests, text, workload};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -87,10 +87,6 @@ impl Store {
         assert!(written.status.success(), "{}", text(&written.stderr));
         self.directory.path().join("page.html")
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn opened(page: &Path) -> Browser {

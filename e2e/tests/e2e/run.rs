@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use polymeter_e2e::ordinary_user::OrdinaryUser;
-use polymeter_e2e::{Need, cgroup, program, require, workload};
+use polymeter_e2e::{Need, cgroup, program, require, text, workload};
 use polymeter_e2e::{skip, tests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -39,10 +39,6 @@ fn polymeter(arguments: &[&str]) -> Command {
 
 fn run(arguments: &[&str]) -> Output {
     polymeter(&["run"]).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Command {
@@ -181,7 +177,7 @@ fn report_states_usage_and_overhead() {
     assert!(output.stdout.is_empty());
 }
 
-fn number(report: &Value, path: &str) -> f64 {
+pub(crate) fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }
 

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use polymeter_e2e::ordinary_user::OrdinaryUser;
-use polymeter_e2e::{Need, program, require, tests, wait_until, workload};
+use polymeter_e2e::{Need, program, require, tests, text, wait_until, workload};
 use serde_json::Value;
+
+use crate::run::number;
 
 tests![
     earlier_children_do_not_count,
@@ -65,16 +67,8 @@ impl Runner {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
 fn printed(output: &Output) -> Value {
     serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
-}
-
-fn number(report: &Value, path: &str) -> f64 {
-    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }
 
 /// A directory in which every user can create a store.

@@ -34,7 +34,6 @@ impl Manager {
         command
     }
 
-    /// Receives messages until one has the line.
     fn expect(&self, line: &str) {
         let mut received = Vec::new();
         loop {
@@ -50,7 +49,6 @@ impl Manager {
         }
     }
 
-    /// Drops the messages received so far and counts them.
     fn drain(&self) -> usize {
         self.socket.set_nonblocking(true).unwrap();
         let count = std::iter::from_fn(|| self.socket.recv(&mut [0; 4096]).ok()).count();

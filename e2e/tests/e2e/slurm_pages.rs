@@ -102,7 +102,6 @@ impl Fixture {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Opens the overview as a user who signs in with a token.
     fn signed_in(&self, user: (u32, u32, &str)) -> Browser {
         let mut browser = self.proxy.browser(None);
         browser.open_url(&self.proxy.url(""));

@@ -7,11 +7,9 @@ use std::process::Command;
 
 use polymeter_e2e::{skip, tests};
 
-tests![systemd_accepts_the_unit_with_each_drop_in, every_drop_in_is_a_right_of_the_module_and_documented];
+use crate::documents::root;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+tests![systemd_accepts_the_unit_with_each_drop_in, every_drop_in_is_a_right_of_the_module_and_documented];
 
 fn drop_ins() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(root().join("deploy/systemd/drop-ins")).unwrap();

@@ -130,7 +130,6 @@ fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
 }
 
 impl Runs {
-    /// Runs `subject` while the threads read the clock.
     fn one(
         &mut self,
         subject: &Subject,

@@ -28,7 +28,6 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Opens the page in a new browser, and zooms.
     pub(crate) fn of(proxy: &Proxy, page: &str) -> Self {
         let mut browser = proxy.browser(Some(USER));
         // Its own start takes both CPUs for a while.
@@ -79,7 +78,6 @@ fn zoom(browser: &mut Browser) -> f64 {
     zoom
 }
 
-/// Prints visits, and the median of each column.
 pub(crate) fn print(visits: &[Visit]) {
     table::head(&[
         "ms",

@@ -35,7 +35,6 @@ pub(crate) fn add(store: &Store, arguments: &Arguments) -> Result<(), Box<dyn Er
     send(store, arguments, &jobs, begin_us).map(drop)
 }
 
-/// Sends jobs through a collector, and returns the number of their samples.
 fn send(
     store: &Store,
     arguments: &Arguments,

@@ -142,7 +142,6 @@ impl Suite {
         }
     }
 
-    /// Runs one program, and prints its output if it failed.
     fn run(&self, program: &Program) -> Result<Counts, Box<dyn Error>> {
         let lock = self.logs.join("lock");
         let _shared = if program.takes_lock { None } else { Some(share(&lock)?) };

@@ -16,6 +16,8 @@ use polymeter_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::root;
+
 tests![
     every_block_of_commands_is_executed_or_listed,
     the_first_run_works_without_root,
@@ -252,10 +254,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
 
 const EXECUTED: [&[Block]; 8] =
     [ALONE, CLUSTER, OWNER_OF_JOB, WITHIN_A_RUN, STORED, OF_API, OF_KEYS, INSTRUMENTED];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 /// Blocks of shell commands of a page, without their indentation.
 fn blocks(page: &str) -> Vec<String> {

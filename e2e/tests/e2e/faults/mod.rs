@@ -134,7 +134,6 @@ impl Fault {
     }
 }
 
-/// Causes each fault once, in random order.
 fn all_faults(fixture: &mut Fixture, random: &mut Random) {
     let mut faults = Fault::ALL;
     random.shuffle(&mut faults);
