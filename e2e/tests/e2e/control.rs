@@ -11,6 +11,7 @@ use polymeter_e2e::random::Random;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, as_user, require, stored, wait_until};
+use polymeter_store::reader::PlanChangeRow;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -323,7 +324,7 @@ fn governor_slows_and_restores_leases() {
     fixture.end();
 }
 
-fn governor_changes(fixture: &Fixture) -> Vec<polymeter_store::reader::PlanChangeRow> {
+fn governor_changes(fixture: &Fixture) -> Vec<PlanChangeRow> {
     let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "x").unwrap();
     let changes = reader.plan_changes(job.job_key).unwrap();

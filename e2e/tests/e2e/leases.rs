@@ -4,6 +4,7 @@ use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::{require, stored, wait_until};
 use polymeter_proto::period::Period;
+use polymeter_store::reader::PlanChangeRow;
 use serde_json::{Value, json};
 
 tests![
@@ -43,7 +44,7 @@ fn lease_takes_effect_at_once_and_expires() {
     fixture.end();
 }
 
-fn plan_changes(fixture: &Fixture) -> Vec<polymeter_store::reader::PlanChangeRow> {
+fn plan_changes(fixture: &Fixture) -> Vec<PlanChangeRow> {
     let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "x").unwrap();
     let mut changes = reader.plan_changes(job.job_key).unwrap();

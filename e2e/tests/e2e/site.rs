@@ -2,6 +2,7 @@
 
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{program, tests, wait_until};
+use polymeter_store::reader::PlanChangeRow;
 use serde_json::{Value, json};
 
 use crate::site_fixture::{ADMINISTRATOR, Ended, MANAGER, OTHER, OWNER, Site, assert_calm, insert_runs};
@@ -241,7 +242,7 @@ fn a_key_changes_the_period_in_the_store() {
     proxy_only(&site, &mut browser);
 }
 
-fn lease_of_x(site: &Site) -> Option<polymeter_store::reader::PlanChangeRow> {
+fn lease_of_x(site: &Site) -> Option<PlanChangeRow> {
     let mut reader = site.env.reader();
     let key = site.key("x");
     reader
