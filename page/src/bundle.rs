@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::modules;
 
-/// The directory of modules that stay files of their own, since several pages import them.
+/// Modules in this directory stay files of their own: several pages import them.
 const SHARED_LIBRARY: &str = "uplot/";
 
-/// The module of each document that is loaded by itself, before all others.
+/// Each document loads this module by itself, before all others.
 pub(crate) const FIRST: &str = "site/first_requests.js";
 
-/// Returns true if a module is a file of its own, which the scripts of pages import.
 fn is_own_file(path: &str) -> bool {
     path.starts_with(SHARED_LIBRARY) || path == FIRST
 }
@@ -19,8 +18,8 @@ fn is_own_file(path: &str) -> bool {
 /// Modules by path, and the paths that they import.
 type Modules = BTreeMap<String, String>;
 
-/// Returns the paths that belong to a page's script, each after those that it imports, and the last one that
-/// of the page. Modules must not import themselves through others.
+/// Returns the modules of a page's script, each after those that it imports, and last the page's own. Modules
+/// must not import themselves through others.
 fn order(entry: &str, modules: &Modules) -> Vec<String> {
     fn visit(path: &str, modules: &Modules, seen: &mut BTreeSet<String>, order: &mut Vec<String>) {
         let Some(text) = modules.get(path) else { return };
@@ -37,7 +36,7 @@ fn order(entry: &str, modules: &Modules) -> Vec<String> {
     order
 }
 
-/// Returns the paths of the libraries that a page's script imports.
+/// Returns the libraries that a page's script imports.
 pub(crate) fn libraries(entry: &str, modules: &Modules) -> Vec<String> {
     order(entry, modules).into_iter().filter(|path| path.starts_with(SHARED_LIBRARY)).collect()
 }
@@ -57,12 +56,11 @@ pub(crate) fn bundle(entry: &str, modules: &Modules) -> String {
     bundle
 }
 
-/// Returns the name of the constant with the exports of a module.
 fn variable(path: &str) -> String {
     format!("m_{}", path.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_"))
 }
 
-/// Returns a module as a constant with its exports. Those of the modules that it imports must precede it.
+/// Returns a module as a constant with its exports. The modules that it imports must precede it.
 fn scoped(path: &str, module: &str) -> String {
     let mut exports: Vec<String> = Vec::new();
     let mut body = String::new();
@@ -81,7 +79,7 @@ fn scoped(path: &str, module: &str) -> String {
     format!("// {path}\nconst {name} = (() => {{\n{body}return {{ {} }};\n}})();\n", exports.join(", "))
 }
 
-/// Returns the constants in the place of an import, `NAMES from "PATH";`.
+/// Returns the constants that replace an import, `NAMES from "PATH";`.
 fn constants(importer: &str, import: &str) -> String {
     let Some((names, from)) = import.trim_end_matches("\";").rsplit_once(" from \"") else {
         return String::new();
@@ -94,7 +92,6 @@ fn constants(importer: &str, import: &str) -> String {
     }
 }
 
-/// Returns the name that a declaration exports.
 fn exported(declaration: &str) -> Option<&str> {
     let declaration = declaration.strip_prefix("async ").unwrap_or(declaration);
     let rest = ["function ", "const ", "class "].iter().find_map(|word| declaration.strip_prefix(word))?;

@@ -13,14 +13,14 @@ pub mod site;
 
 use sha2::{Digest, Sha256};
 
-/// The library for charts: assets/uplot/README.md.
+/// Charts: assets/uplot/README.md.
 const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 
 const SHARED_STYLE: &str = include_str!("../assets/shared/page.css");
 
-/// The parts that all scripts share, in the order in which they depend on each other.
+/// Parts that all scripts share, each after those on which it depends.
 const SHARED_SCRIPT: [&str; 6] = [
     include_str!("../assets/shared/text.js"),
     include_str!("../assets/shared/theme.js"),
@@ -30,14 +30,13 @@ const SHARED_SCRIPT: [&str; 6] = [
     include_str!("../assets/shared/heat_map.js"),
 ];
 
-/// Returns the library with its licence.
 fn licensed_uplot() -> String {
     // The first line is a comment with an address; the licence replaces it.
     let uplot = UPLOT.split_once('\n').map_or(UPLOT, |(_, rest)| rest);
     format!("/* uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{uplot}\n")
 }
 
-/// Concatenates the library, the shared parts and the parts of one page to a script.
+/// Joins the library, the shared parts and the parts of one page to a script.
 fn script_of(parts: &[&str]) -> String {
     let shared: String = SHARED_SCRIPT.into_iter().map(modules::inlined).collect();
     format!("{}(() => {{\n\"use strict\";\n{shared}{}}})();\n", licensed_uplot(), parts.concat())

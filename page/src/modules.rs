@@ -4,7 +4,7 @@
 //! Modules have one form of import, `import NAMES from "./FILE.js";` on one line, so that the imports are
 //! known without a parser.
 
-/// Returns the paths that a module imports, as it writes them.
+/// Returns the paths as the module writes them.
 pub(crate) fn imports(module: &str) -> impl Iterator<Item = &str> {
     module
         .lines()
@@ -18,7 +18,7 @@ pub(crate) fn inlined(module: &str) -> String {
     lines.map(|line| format!("{}\n", line.strip_prefix("export ").unwrap_or(line))).collect()
 }
 
-/// Returns the path of a file that a module imports. Both paths are relative to the same directory.
+/// Both paths and the result are relative to the same directory.
 pub(crate) fn resolve(importer: &str, import: &str) -> String {
     let mut parts: Vec<&str> = importer.split('/').collect();
     parts.pop();

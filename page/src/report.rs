@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The parts of the script after those that pages share, in the order in which they depend on each other.
+/// Parts after those that pages share, each after those on which it depends.
 const SCRIPT: [&str; 3] = [
     include_str!("../assets/report/data.js"),
     include_str!("../assets/report/distribution.js"),
@@ -18,7 +18,7 @@ pub fn script() -> String {
     crate::script_of(&SCRIPT)
 }
 
-/// Returns the policy: nothing is loaded, and nothing but this style and this script applies.
+/// Loads nothing, and applies only this style and this script.
 pub fn policy(style: &str, script: &str) -> String {
     format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",

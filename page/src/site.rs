@@ -9,26 +9,25 @@ use std::collections::BTreeMap;
 
 use crate::bundle;
 
-/// A file that a server sends.
+/// File that a server sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its path, without the first slash. The overview has an empty one.
+    /// Without the first slash; empty for the overview.
     pub path: String,
     pub media_type: &'static str,
-    /// Its contents.
     pub body: String,
-    /// The value of the header `ETag`.
+    /// Value of the header `ETag`.
     pub etag: String,
-    /// True if the contents of this path never change.
+    /// Whether the contents of this path never change.
     pub is_immutable: bool,
 }
 
-/// The policy of the documents: only modules and styles of the same server apply, data comes only from there,
-/// and no text can become markup or a program.
+/// Policy of the documents: only modules and styles of the same server apply, data comes only from there, and
+/// no text can become markup or a program.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A document: its path, its title, and the module that fills it.
+/// Path, title, and the module that fills the document.
 const DOCUMENTS: [(&str, &str, &str); 6] = [
     ("", "Jobs", "site/overview.js"),
     ("job", "Job", "site/job.js"),
@@ -42,12 +41,11 @@ const DOCUMENT: &str = include_str!("../assets/site/document.html");
 const ICON: &str = include_str!("../assets/site/icon.svg");
 const STYLE: &str = include_str!("../assets/site/site.css");
 
-/// Includes modules by their path.
 macro_rules! modules {
     ($($path:literal)*) => { &[$(($path, include_str!(concat!("../assets/", $path)))),*] };
 }
 
-/// The modules by path.
+/// Path and text of each module.
 const MODULES: &[(&str, &str)] = modules![
     "flame/graph.js"
     "flame/table.js"
@@ -126,7 +124,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/trend_charts.js"
 ];
 
-/// Returns all files. `quantities` is the JSON form of the important quantities of a job.
+/// `quantities` is the JSON form of the important quantities of a job.
 pub fn files(quantities: &str) -> Vec<File> {
     let modules = all_modules(quantities);
     let style = format!("{}\n{}\n{}\n{STYLE}", crate::UPLOT_STYLE, crate::SHARED_STYLE, crate::flame::STYLE);
@@ -162,7 +160,7 @@ pub fn files(quantities: &str) -> Vec<File> {
     documents.chain(assets).collect()
 }
 
-/// Returns the modules by path: those of the source tree, and those that are made of other files.
+/// Modules by path: those of the source tree, and those that are made of other files.
 fn all_modules(quantities: &str) -> BTreeMap<String, String> {
     let mut modules: BTreeMap<String, String> =
         MODULES.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
@@ -174,7 +172,7 @@ fn all_modules(quantities: &str) -> BTreeMap<String, String> {
     modules
 }
 
-/// Writes a document, which lists the libraries that its script imports, so that they are loaded at once, and
+/// Writes a document. It lists the libraries that its script imports, so that they are loaded at once, and
 /// the module with the first requests.
 fn document(directory: &str, title: &str, entry: &str, modules: &BTreeMap<String, String>) -> String {
     let preloads: String = bundle::libraries(entry, modules)
@@ -204,7 +202,6 @@ mod tests {
     use super::*;
     use crate::modules;
 
-    /// Names of modules of the source tree.
     fn names() -> BTreeSet<String> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
         let of = |directory: &'static str| {
@@ -216,7 +213,7 @@ mod tests {
         of("shared").chain(of("site")).collect()
     }
 
-    /// Returns the paths of all modules that a module imports.
+    /// Returns all modules that a module imports, directly or not.
     fn closure(entry: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut open = vec![entry.to_owned()];

@@ -10,7 +10,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The prefix, by which programs that search for secrets recognise a token.
+/// Prefix by which programs that search for secrets recognise a token.
 const PREFIX: &str = "polymeter_";
 
 const ID_BYTES: usize = 8;
@@ -18,7 +18,6 @@ const ID_BYTES: usize = 8;
 /// Bytes of a secret: too many to be guessed.
 const SECRET_BYTES: usize = 32;
 
-/// Returns unpredictable bytes in hexadecimal digits.
 fn random_digits<const BYTES: usize>() -> io::Result<String> {
     let mut bytes = [0_u8; BYTES];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -40,20 +39,15 @@ fn is_digits(text: &str, bytes: usize) -> bool {
     text.len() == 2 * bytes && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns a new id.
-///
-/// # Errors
-/// Returns an error if the system provides no random bytes.
 pub fn new_id() -> io::Result<String> {
     random_digits::<ID_BYTES>()
 }
 
-/// Returns true if the text is an id.
 pub fn is_id(text: &str) -> bool {
     is_digits(text, ID_BYTES)
 }
 
-/// The secret of a token. It is not shown in debug output.
+/// Debug output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -64,48 +58,40 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Returns a new secret.
-    ///
-    /// # Errors
-    /// Returns an error if the system provides no random bytes.
     pub fn new() -> io::Result<Self> {
         random_digits::<SECRET_BYTES>().map(Self)
     }
 
-    /// Returns the digest that is stored.
     pub fn digest(&self) -> String {
         digits(&Sha256::digest(self.0.as_bytes()))
     }
 
-    /// Returns true if the digest is that of the secret. The time does not depend on the place of a
-    /// difference.
+    /// Compares in a time that does not depend on where the two differ.
     pub fn matches(&self, digest: &str) -> bool {
         self.digest().as_bytes().ct_eq(digest.as_bytes()).into()
     }
 }
 
-/// Returns true if the text has the form of a digest.
 pub fn is_digest(text: &str) -> bool {
     is_digits(text, 32)
 }
 
-/// A token as a client presents it.
+/// As a client presents it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
-    /// The id, which is no secret.
+    /// Not secret.
     pub id: String,
     pub secret: Secret,
 }
 
 impl ApiToken {
-    /// Parses a token. Returns none if it has another form.
+    /// Returns none for a text of another form.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let is_valid = is_id(id) && is_digits(secret, SECRET_BYTES);
         is_valid.then(|| Self { id: id.to_owned(), secret: Secret(secret.to_owned()) })
     }
 
-    /// Returns the text that a client presents.
     pub fn to_text(&self) -> String {
         format!("{PREFIX}{}_{}", self.id, self.secret.0)
     }

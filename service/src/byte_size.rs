@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 
 const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// The error for a size in another form, or out of its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid size `{text}`: expected a whole number of KiB, MiB or GiB, from {} to {}",
@@ -17,9 +16,6 @@ pub struct InvalidSize {
 }
 
 /// Parses a number of bytes within `bounds`: `64MiB`.
-///
-/// # Errors
-/// Returns an error that states the form and the bounds.
 pub fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, InvalidSize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let bytes = text.split_at_checked(digits).and_then(|(number, unit)| {
@@ -30,7 +26,7 @@ pub fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, InvalidSize
     within.ok_or_else(|| InvalidSize { text: text.to_owned(), bounds })
 }
 
-/// Formats a number of bytes in the largest unit of which it is a multiple.
+/// Uses the largest unit of which `bytes` is a multiple.
 fn format(bytes: u64) -> String {
     let unit = UNITS.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     unit.map_or_else(|| format!("{bytes}"), |(name, shift)| format!("{}{name}", bytes >> shift))

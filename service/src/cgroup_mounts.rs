@@ -6,29 +6,22 @@ use std::path::{Path, PathBuf};
 
 use procfs::process::MountInfo;
 
-/// The controllers of version 1 that hold metrics.
+/// Controllers of version 1 that hold metrics.
 const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
 
-/// The mounts of cgroups on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
-    /// The root directory of the machine.
     pub root: PathBuf,
-    /// The unified hierarchy.
     pub v2: Option<PathBuf>,
-    /// The hierarchies of version 1, by controller.
+    /// Hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// The directory of tracefs, even if it is not mounted.
+    /// Directory of tracefs, even if it is not mounted.
     pub tracefs: PathBuf,
-    /// The directory of procfs.
     pub proc: PathBuf,
 }
 
 impl Mounts {
     /// Reads the mounts of the machine whose root directory is `root`.
-    ///
-    /// # Errors
-    /// Returns an error if `/proc/self/mountinfo` below it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut mounts = Self {
             root: root.to_owned(),
@@ -55,12 +48,11 @@ impl Mounts {
         Ok(mounts)
     }
 
-    /// Returns the lock of LIKWID, whose owner may use the hardware's counters.
+    /// Returns the lock file of LIKWID, whose owner may use the hardware counters.
     pub fn likwid_lock(&self) -> PathBuf {
         self.root.join("var/run/likwid.lock")
     }
 
-    /// Returns the directory of sysfs.
     pub fn sys(&self) -> PathBuf {
         self.root.join("sys")
     }
@@ -80,17 +72,14 @@ impl Mounts {
 }
 
 /// Returns the roots of all cgroup hierarchies, including those without metrics.
-///
-/// # Errors
-/// Returns an error if `/proc/self/mountinfo` below `root` cannot be read.
 pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
     let infos = mount_infos(root)?;
     let cgroups = infos.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
     Ok(cgroups.map(|info| mount_path(root, info)).collect())
 }
 
-/// Returns the mounts. Points of mounts are names that users gave to directories: bytes that are no UTF-8 are
-/// replaced, and a line of another form is left out.
+/// Users name the directories of mount points: bytes that are not UTF-8 are replaced. Lines of another form
+/// are left out.
 fn mount_infos(root: &Path) -> io::Result<Vec<MountInfo>> {
     let path = root.join("proc/self/mountinfo");
     let bytes = std::fs::read(&path)
@@ -99,7 +88,6 @@ fn mount_infos(root: &Path) -> io::Result<Vec<MountInfo>> {
     Ok(text.lines().filter_map(|line| MountInfo::from_line(line).ok()).collect())
 }
 
-/// Returns the path of a mount below `root`.
 fn mount_path(root: &Path, info: &MountInfo) -> PathBuf {
     root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
 }

@@ -7,34 +7,26 @@ use nix::errno::Errno;
 use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 use rustix::fs::{Access, access};
 
-/// The reason for which a program cannot check as another user.
+/// Why a program cannot check as another user.
 #[derive(Debug, thiserror::Error)]
 pub enum BecomeUserError {
     /// The name service failed.
     #[error("cannot look up the user `{name}`: {errno}")]
     Lookup {
-        /// The user's name.
         name: String,
-        /// The reason.
         errno: Errno,
     },
-    /// There is no such user.
     #[error("cannot check as user `{0}`: this system has no such user")]
     Unknown(String),
     /// The process has no permission to become the user.
     #[error("cannot check as user `{name}`: {errno}; run the check as root")]
     Denied {
-        /// The user's name.
         name: String,
-        /// The reason.
         errno: Errno,
     },
 }
 
 /// Becomes the user `name`, with its groups, for the rest of the process's life.
-///
-/// # Errors
-/// Returns an error if there is no such user, or this process may not become it.
 pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     let lookup = |errno| BecomeUserError::Lookup { name: name.to_owned(), errno };
     let user = User::from_name(name).map_err(lookup)?;
@@ -51,13 +43,13 @@ pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     switch().map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
 }
 
-/// Returns the fault of a directory in which this user must be able to create files. A directory that does
-/// not exist is not a fault: systemd creates a service's directories when it starts.
+/// Returns a fault unless this user can create files in `directory`. A missing directory is no fault: systemd
+/// creates a service's directories when it starts.
 pub fn directory_fault(key: &str, directory: &Path) -> Option<String> {
     fault(key, directory, Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Returns the fault of a directory whose files this user must be able to list, too.
+/// Reports the same faults as [`directory_fault`], and a directory that this user cannot list.
 pub fn listed_directory_fault(key: &str, directory: &Path) -> Option<String> {
     fault(key, directory, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
 }
@@ -86,7 +78,7 @@ mod tests {
         assert_eq!(error, "cannot check as user `no.such user`: this system has no such user");
     }
 
-    /// Returns the result of `check` as a user that owns no files.
+    /// Runs `check` as a user that owns no files.
     fn as_nobody<T: Send>(check: impl FnOnce() -> T + Send) -> T {
         let nobody = rustix::process::Uid::from_raw(65_534);
         let as_nobody = || {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn nanos(time: Timespec) -> u64 {
@@ -15,35 +14,33 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(SECOND_NS).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Returns the monotonic time, in nanoseconds since an arbitrary fixed instant. Durations and deadlines are
-/// measured by it.
+/// Monotonic time in nanoseconds, for durations and deadlines. Its zero is arbitrary.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the time since the machine started, with the time in which it was suspended, in nanoseconds. The
-/// kernel dates the starts of processes by it.
+/// Nanoseconds since the machine started, including the time in which it was suspended. The kernel dates the
+/// starts of processes by it.
 pub fn boottime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Boottime))
 }
 
-/// Returns the wall-clock time, in nanoseconds since the epoch.
+/// Wall-clock time, in nanoseconds since the epoch.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Realtime))
 }
 
-/// The wall-clock time of the start of the machine, as this process computed it; 0 before the first call.
+/// Wall-clock time of the machine's start, as this process computed it; 0 before the first call.
 static MACHINE_START_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The difference from which on the wall clock counts as set, in nanoseconds: readers correct the times of
-/// jobs from there on.
+/// Smallest difference that counts as a set wall clock: from there on readers correct the times of jobs.
 pub const STEP_NS: u64 = SECOND_NS;
 
-/// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the
-/// wall-clock time of its first call, and the time that passed since. Setting the wall clock meanwhile
-/// changes neither the order nor the distances of what one process dates.
+/// Time by which an agent dates samples and events, in nanoseconds since the epoch: the wall-clock time of
+/// the first call, plus the time that passed since. When the wall clock is set, neither the order of what one
+/// process dates nor the distances change.
 #[inline]
 pub fn steady_ns() -> u64 {
     let boottime_ns = boottime_ns();
@@ -69,37 +66,37 @@ pub fn date_anew() {
     MACHINE_START_NS.store(machine_start_ns(boottime_ns()), Relaxed);
 }
 
-/// Returns the time by which the wall clock is ahead of [`steady_ns`], in nanoseconds; 0 unless it was set.
+/// How far the wall clock is ahead of [`steady_ns`], in nanoseconds; 0 unless it was set.
 pub fn ahead_ns() -> i64 {
     let (steady_ns, wall_ns) = (steady_ns(), realtime_ns());
     let difference_ns = i64::try_from(wall_ns.abs_diff(steady_ns)).unwrap_or(i64::MAX);
     if wall_ns < steady_ns { -difference_ns } else { difference_ns }
 }
 
-/// Returns true if the wall clock was set since this process began to date by it.
+/// Whether the wall clock was set since this process began to date by it.
 pub fn was_set() -> bool {
     ahead_ns().unsigned_abs() >= STEP_NS
 }
 
-/// Returns the time of [`steady_ns`], in microseconds since the epoch.
+/// [`steady_ns`] in microseconds.
 #[inline]
 pub fn steady_us() -> i64 {
     i64::try_from(steady_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Returns the wall-clock time, in microseconds since the epoch.
+/// Wall-clock time, in microseconds since the epoch.
 #[inline]
 pub fn realtime_us() -> i64 {
     i64::try_from(realtime_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Returns the CPU time used by all threads of this process, in nanoseconds.
+/// CPU time of all threads of this process, in nanoseconds.
 #[inline]
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Returns the CPU time used by the calling thread, in nanoseconds.
+/// CPU time of the calling thread, in nanoseconds.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
@@ -114,16 +111,16 @@ pub fn sleep(duration: Duration) {
     }
 }
 
-/// A simultaneous reading of both clocks: wall-clock time for dates, monotonic time for durations.
+/// Both clocks, read at once: wall-clock time for dates, monotonic time for durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Microseconds since the epoch.
+    /// Since the epoch.
     pub wall_us: i64,
-    /// Time since the clock was started; never decreases.
+    /// Never decreases.
     pub since_start: Duration,
 }
 
-/// A clock that measures from its start. Copies measure from the same instant.
+/// Measures from its start. Copies measure from the same instant.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
@@ -135,7 +132,6 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// Returns the current time.
     pub fn now(&self) -> Now {
         Now { wall_us: realtime_us(), since_start: self.start.elapsed() }
     }

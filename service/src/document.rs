@@ -13,13 +13,10 @@ use toml::de::{DeTable, DeValue};
 
 pub use crate::faults::{Fault, Faults};
 
-/// The largest configuration file that is read, in bytes.
+/// Largest configuration file that is read.
 pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the configuration file at `path`.
-///
-/// # Errors
-/// Returns an error if it cannot be read, is not UTF-8, or has more than [`DOCUMENT_BYTES_MAX`] bytes.
+/// Fails if the file cannot be read, is not UTF-8, or has more than [`DOCUMENT_BYTES_MAX`] bytes.
 pub fn read_text(path: &Path) -> Result<String, Faults> {
     let read = || {
         let mut text = String::new();
@@ -36,10 +33,10 @@ pub fn read_text(path: &Path) -> Result<String, Faults> {
     })
 }
 
-/// The position of a key or value in a document, in bytes.
+/// Position of a key or value in a document, in bytes.
 pub type Span = Range<usize>;
 
-/// The fault reporter of one file: converts positions to lines, and collects the faults.
+/// Collects the faults of one file, and converts positions to lines.
 #[derive(Debug)]
 pub struct Reporter<'a> {
     file: &'a Path,
@@ -48,7 +45,7 @@ pub struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// Returns a reporter for the document `text`, read from `file`.
+    /// `text` was read from `file`.
     pub const fn new(file: &'a Path, text: &'a str) -> Self {
         Self { file, text, faults: Vec::new() }
     }
@@ -58,18 +55,16 @@ impl<'a> Reporter<'a> {
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// Returns the file and line of `span`.
     pub fn place(&self, span: &Span) -> String {
         format!("{}:{}", self.file.display(), self.line(span))
     }
 
-    /// Adds a fault at `span`.
     pub fn fault(&mut self, span: &Span, message: impl fmt::Display) {
         let (line, place) = (self.line(span), self.place(span));
         self.faults.push((line, Fault::new(place, message)));
     }
 
-    /// Parses the document's root table. Syntax errors become faults; the valid part is returned.
+    /// Syntax errors become faults; the valid part is returned.
     pub fn root(&mut self) -> Section<'a> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors {
@@ -90,7 +85,7 @@ impl<'a> Reporter<'a> {
 pub struct Section<'i> {
     name: String,
     table: DeTable<'i>,
-    /// The keys that a message can name.
+    /// Keys that a message can suggest.
     pub(crate) known: Vec<&'static str>,
 }
 
@@ -99,7 +94,7 @@ impl<'i> Section<'i> {
         Self { name: name.to_owned(), table, known: Vec::new() }
     }
 
-    /// Takes the value of `key`, of any type.
+    /// Takes a value of any type.
     pub fn take(&mut self, key: &'static str) -> Option<Spanned<DeValue<'i>>> {
         self.known.push(key);
         let found = self.table.keys().find(|name| name.get_ref() == key)?.clone();
@@ -111,7 +106,6 @@ impl<'i> Section<'i> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
     }
 
-    /// Takes a string and parses it with `parse`.
     pub fn parse<T, E: fmt::Display>(
         &mut self,
         key: &'static str,
@@ -126,7 +120,6 @@ impl<'i> Section<'i> {
         parsed.map_err(|error| reporter.fault(&value.span(), format_args!("`{key}`: {error}"))).ok()
     }
 
-    /// Takes an integer within `bounds`.
     pub fn integer(
         &mut self,
         key: &'static str,
@@ -145,7 +138,6 @@ impl<'i> Section<'i> {
         within
     }
 
-    /// Takes `true` or `false`.
     pub fn boolean(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<bool> {
         let value = self.take(key)?;
         let boolean = value.get_ref().as_bool();
@@ -155,12 +147,10 @@ impl<'i> Section<'i> {
         boolean
     }
 
-    /// Takes a table.
     pub fn section(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Section<'i>> {
         Self::of_value(key, self.take(key)?, reporter)
     }
 
-    /// Returns the table that is the value of `key`.
     pub fn of_value(key: &str, value: Spanned<DeValue<'i>>, reporter: &mut Reporter<'_>) -> Option<Self> {
         let span = value.span();
         let value = value.into_inner();
@@ -212,7 +202,7 @@ impl<'i> Section<'i> {
         strings.into_iter().map(&mut parse_each).collect()
     }
 
-    /// Returns the remaining keys and values, in the order of the file, for tables with arbitrary keys.
+    /// Returns the remaining entries in the order of the file, for tables with arbitrary keys.
     pub fn into_entries(mut self) -> Vec<(Spanned<String>, Spanned<DeValue<'i>>)> {
         let mut entries: Vec<_> = std::mem::take(&mut self.table)
             .into_iter()
@@ -222,7 +212,6 @@ impl<'i> Section<'i> {
         entries
     }
 
-    /// Reports every remaining key as unknown.
     pub fn finish(self, reporter: &mut Reporter<'_>) {
         let place = if self.name.is_empty() { String::new() } else { format!(" in [{}]", self.name) };
         for key in self.table.keys() {
@@ -236,7 +225,6 @@ impl<'i> Section<'i> {
     }
 }
 
-/// Returns the name of a value's type with its article, for messages.
 fn type_name(value: &DeValue<'_>) -> String {
     let name = value.type_str();
     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };

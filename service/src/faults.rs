@@ -5,19 +5,17 @@ use std::str::FromStr;
 
 use crate::printable::printable;
 
-/// The longest message of a fault, in characters.
 const MESSAGE_CHARS_MAX: usize = 2000;
 
-/// A fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file and line, or the command-line option.
+    /// File and line, or command-line option.
     pub place: String,
     pub message: String,
 }
 
 impl Fault {
-    /// Returns a fault at `place`. The message is converted to one line.
+    /// Converts the message to one line.
     pub fn new(place: impl Into<String>, message: impl fmt::Display) -> Self {
         Self { place: place.into(), message: printable(&message.to_string(), MESSAGE_CHARS_MAX) }
     }
@@ -43,20 +41,16 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Faults {
-    /// Adds a fault at `place`, which is a file and line or a command-line option.
+    /// `place` is a file and line, or a command-line option.
     pub fn add(&mut self, place: impl Into<String>, message: impl fmt::Display) {
         self.0.push(Fault::new(place, message));
     }
 
-    /// Returns `value` if there are no faults.
-    ///
-    /// # Errors
-    /// Returns all faults.
+    /// Returns `value` unless there are faults.
     pub fn into_result<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// Parses the value of the command-line option `option`, if it is given.
     pub fn parse_option<T: FromStr<Err: fmt::Display>>(
         &mut self,
         option: &str,

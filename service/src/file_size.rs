@@ -1,8 +1,8 @@
 //! The limit of the size of files that a process may write (RLIMIT_FSIZE). A file that reaches it is treated
 //! like a full disk.
 
-/// The signal of a write beyond the limit. It would end the process; caught, the write fails instead.
+/// Signal of a write beyond the limit. It would end the process; when it is caught, the write fails instead.
 pub const SIGNAL: i32 = rustix::process::Signal::XFSZ.as_raw();
 
-/// The remedy, behind the text of an error.
+/// Remedy to append to an error's text.
 pub const FILE_SIZE_REMEDY: &str = "raise the limit of file sizes (`LimitFSIZE` of the service, `ulimit -f`)";

@@ -10,49 +10,35 @@ use rustix::process::geteuid;
 
 use crate::users::uid_of;
 
-/// The reason for which keys cannot be used. It contains no secret.
+/// Why keys cannot be used. Contains no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// The libzmq that this program is linked with cannot encrypt.
     #[error(
         "keys are configured, but this libzmq does not support CURVE; install a libzmq built with libsodium"
     )]
     NoCurve,
-    /// A file or directory cannot be used.
     #[error(transparent)]
     File(#[from] KeyFileError),
 }
 
-/// Checks that libzmq supports encryption. `has_curve` is the result of `zmq::has("curve")`.
-///
-/// # Errors
-/// Returns an error if it does not, or if that is unknown.
+/// `has_curve` is the result of `zmq::has("curve")`, which may be unknown.
 pub fn require_curve(has_curve: Option<bool>) -> Result<(), KeysError> {
     if has_curve == Some(true) { Ok(()) } else { Err(KeysError::NoCurve) }
 }
 
 /// Reads the key pair in the file at `path`, which no other user may be able to read.
-///
-/// # Errors
-/// Returns an error if it cannot be read, is accessible to other users, or has invalid content.
 pub fn read_key_pair(path: &Path) -> Result<KeyPair, KeyFileError> {
     let (file, guard) = open(path)?;
     KeyPair::from_file(path, guard, file)
 }
 
 /// Reads the public key in the file at `path`, which no other user may be able to change.
-///
-/// # Errors
-/// Returns an error if it cannot be read, other users can change it, or it has invalid content.
 pub fn read_public_key(path: &Path) -> Result<PublicKey, KeyFileError> {
     let (file, guard) = open(path)?;
     PublicKey::from_file(path, guard, file)
 }
 
 /// Returns the metadata of the directory at `path`, which no other user may be able to change.
-///
-/// # Errors
-/// Returns an error if it does not exist, or other users can change it.
 pub fn check_directory(path: &Path) -> Result<Metadata, KeyFileError> {
     let cannot_read = |error| KeyFileError::Read(path.to_owned(), error);
     let metadata = path.metadata().map_err(cannot_read)?;

@@ -8,76 +8,66 @@ use std::fmt;
 
 use crate::document::{Reporter, Section, Span};
 
-/// A key of the table that fills a `C`, or keys that depend on each other. [`keys!`](crate::keys!) declares
-/// it.
+/// Key of the table that fills a `C`, or keys that depend on each other. [`keys!`](crate::keys!) declares it.
 #[derive(Debug)]
 pub struct Setting<C> {
-    /// What documents say about it.
     pub doc: Doc,
-    /// Takes the value from the document.
     pub take: fn(&mut C, Value<'_, '_, '_>),
-    /// True if the two have other values.
     pub differs: fn(&C, &C) -> bool,
-    /// Copies the value of the second to the first.
+    /// Copies the value from the second to the first.
     pub copy: fn(&mut C, &C),
 }
 
 /// What documents say about a setting.
 #[derive(Debug)]
 pub struct Doc {
-    /// The lines of the comment in the example, each with a leading space; none if that of the setting before
-    /// is about this one, too.
+    /// Lines of the comment in the example, each with a leading space; none if the text of the setting before
+    /// covers this one, too.
     pub text: &'static [&'static str],
-    /// The keys, at least one.
+    /// At least one.
     pub keys: &'static [Key],
-    /// True if a running program takes over another value when it reloads the configuration; a section does
+    /// Whether a running program takes over another value when it reloads the configuration; a section does
     /// so as a whole.
     pub changes_at_once: bool,
 }
 
-/// The name of a key, and what its value may be.
 #[derive(Debug)]
 pub struct Key {
-    /// The name in the file.
     pub name: &'static str,
-    /// The kind of value.
+    /// What its value may be.
     pub kind: Kind,
-    /// The value in the example.
+    /// Value in the example.
     pub stated: Stated,
 }
 
-/// The kind of a value.
 #[derive(Debug)]
 pub enum Kind {
     /// A string of a form that `nix/modules/settings.nix` names; the parser has the last word.
     Text(&'static str),
-    /// A list of strings.
     Texts,
-    /// `true` or `false`.
     Flag,
-    /// A whole number from the first to the second.
+    /// Whole number, with the least and the largest.
     Integer(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A table with keys that are not declared, each with a period.
+    /// Table with keys that are not declared, each with a period.
     Periods,
-    /// A table with keys of its own: a call of [`docs`].
+    /// Table with keys of its own: a call of [`docs`].
     Table(fn() -> Vec<&'static Doc>),
 }
 
-/// A value in the example, as TOML, or a string without its quotes; the lines below the head of a table.
+/// Value in the example, as TOML, or a string without its quotes. For a table, the lines below its head.
 #[derive(Debug)]
 pub enum Stated {
-    /// The default, behind a `#`.
+    /// Default, behind a `#`.
     Usual(&'static str),
-    /// The default, or what a packaged file has in place of it.
+    /// Default, or what a packaged file has in its place.
     Set(&'static str),
-    /// Another value than the default, behind a `#`.
+    /// Other value than the default, behind a `#`.
     Example(&'static str),
 }
 
 impl Key {
-    /// Returns the value in the example as TOML.
     pub fn toml(&self) -> String {
         let (Stated::Usual(text) | Stated::Set(text) | Stated::Example(text)) = self.stated;
         match self.kind {
@@ -88,8 +78,8 @@ impl Key {
 }
 
 /// Declares the settings of one table. Each has the lines of its text, its keys with their kinds and values
-/// in the example, `AT_ONCE` if a running program takes over another value, and the field that the value of
-/// the expression replaces, unless that is none.
+/// in the example, `AT_ONCE` if a running program takes over another value, and the field that the
+/// expression's value replaces unless it is none.
 #[macro_export]
 macro_rules! keys {
     (
@@ -120,15 +110,14 @@ macro_rules! keys {
     };
 }
 
-/// The mark of settings whose other values a running program takes over.
+/// Marks settings of which a running program takes over other values.
 pub const AT_ONCE: bool = true;
 
-/// Returns what documents say about the settings of a table.
 pub fn docs<C>(settings: &'static [Setting<C>]) -> Vec<&'static Doc> {
     settings.iter().map(|setting| &setting.doc).collect()
 }
 
-/// Takes all settings out of a table, whose other keys are faults.
+/// Takes all settings out of a table. Keys that remain are faults.
 pub fn read<C>(
     settings: &'static [Setting<C>],
     target: &mut C,
@@ -144,12 +133,12 @@ pub fn read<C>(
     section.finish(reporter);
 }
 
-/// The names of changed keys; of keys that depend on each other all, joined.
+/// Names of changed keys. Keys that depend on each other are joined.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Those that a running program takes over.
+    /// Values that a running program takes over.
     pub at_once: Vec<String>,
-    /// Those that keep their values until the program is restarted.
+    /// Values that stay until the program is restarted.
     pub at_restart: Vec<String>,
 }
 
@@ -172,19 +161,18 @@ pub fn update<C>(settings: &'static [Setting<C>], running: &mut C, wanted: &C) -
     changes
 }
 
-/// The value of a setting in a document, to be taken; none if the document has none, or after a fault.
+/// Value of a setting that is still in the document. Taking it returns none if the document has none, or
+/// after a fault.
 #[derive(Debug)]
 pub struct Value<'a, 'i, 'r> {
-    /// The table, for keys that depend on each other.
+    /// Table, for keys that depend on each other.
     pub section: &'a mut Section<'i>,
-    /// The reporter of the document.
     pub reporter: &'a mut Reporter<'r>,
-    /// The first of its keys.
+    /// First key of the setting.
     pub key: &'static Key,
 }
 
 impl<'i> Value<'_, 'i, '_> {
-    /// Takes a string and parses it.
     pub fn parse<T, E: fmt::Display>(self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         self.section.parse(self.key.name, self.reporter, parse)
     }
@@ -197,7 +185,6 @@ impl<'i> Value<'_, 'i, '_> {
             .and_then(|number| number.try_into().ok())
     }
 
-    /// Takes `true` or `false`.
     pub fn boolean(self) -> Option<bool> {
         self.section.boolean(self.key.name, self.reporter)
     }
@@ -207,7 +194,6 @@ impl<'i> Value<'_, 'i, '_> {
         self.section.strings(self.key.name, self.reporter)
     }
 
-    /// Takes a list of strings and parses each.
     pub fn list<T, E: fmt::Display>(mut self, parse: impl Fn(&str) -> Result<T, E>) -> Option<Vec<T>> {
         let mut items = Vec::new();
         for (text, span) in self.strings()? {
@@ -224,7 +210,6 @@ impl<'i> Value<'_, 'i, '_> {
         self.section.one_or_more(self.key.name, self.reporter, parse)
     }
 
-    /// Returns the position of the key.
     pub fn span(&self) -> Option<Span> {
         self.section.span(self.key.name)
     }

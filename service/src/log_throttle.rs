@@ -17,13 +17,13 @@ pub struct LogThrottle<K = String> {
 }
 
 impl<K: Hash + Eq> LogThrottle<K> {
-    /// Returns a throttle that allows one message per key and `messages_max` in total within `interval`.
+    /// Allows one message per key and `messages_max` in total within `interval`.
     pub fn new(interval: Duration, messages_max: u32) -> Self {
         let (logged_at, window_start) = (HashMap::new(), Duration::ZERO);
         Self { interval, messages_max, logged_at, window_start, window_messages: 0 }
     }
 
-    /// Returns true if a message about `key` may be logged at `now`, measured from any fixed instant.
+    /// Whether a message about `key` may be logged at `now`, a time since any fixed instant.
     pub fn allows<Q>(&mut self, key: &Q, now: Duration) -> bool
     where
         K: Borrow<Q>,

@@ -8,10 +8,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// Opens the file at `path` to be written anew; it is created if it does not exist.
-///
-/// # Errors
-/// Returns an error if the file cannot be opened, or if another user made it or a link in its place.
+/// Truncates or creates the file at `path`. Fails if another user made it, or a link in its place.
 pub fn create(path: &Path) -> io::Result<File> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -31,10 +28,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a file or a link at `path` that another user made. It need not exist.
-///
-/// # Errors
-/// Returns an error if it belongs to another user than this one and root.
+/// Refuses a file or link at `path` that belongs to another user than this one and root. It need not exist.
 pub fn check(path: &Path) -> io::Result<()> {
     for metadata in [fs::symlink_metadata(path), fs::metadata(path)].into_iter().flatten() {
         check_owner(&metadata)?;
@@ -60,7 +54,6 @@ mod tests {
 
     use super::*;
 
-    /// Another user.
     const OTHER: Option<u32> = Some(64_001);
 
     #[test]

@@ -13,16 +13,13 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The mode of files: samples reveal the activities of users.
+/// Samples reveal the activities of users.
 const FILE_MODE: u32 = 0o600;
 
-/// The flags with which a file is opened to write: it is no link, and no FIFO that waits for a reader.
+/// Opens no link, and does not wait for a FIFO's reader.
 pub(crate) const FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Makes a directory, with those above it that are missing.
-///
-/// # Errors
-/// Returns an error if it does not exist and cannot be made.
 pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut existing = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -49,10 +46,7 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a private file to write, which is created if it does not exist.
-///
-/// # Errors
-/// Returns an error if it cannot be opened, or is a link.
+/// Opens a private file to write, or creates it. Refuses a link.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     match create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -62,8 +56,7 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Creates an empty private file in place of one that may exist. A link that this user or root has made is
-/// followed.
+/// Replaces a file that may exist by an empty private one. Follows a link that this user or root has made.
 pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     let is_trusted = |owner: u32| owner == 0 || owner == geteuid().as_raw();
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && is_trusted(found.uid())) {

@@ -2,7 +2,7 @@
 
 use polymeter_proto::text::Unprintable;
 
-/// Returns the first `chars_max` characters of `text` on one line: line breaks become spaces, and deceptive
+/// Puts the first `chars_max` characters of `text` on one line: line breaks become spaces, and deceptive
 /// characters become `?`.
 pub fn printable(text: &str, chars_max: usize) -> String {
     let replace = |c| match c {

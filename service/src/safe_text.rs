@@ -7,7 +7,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| is_invisible(character).then(|| character.escape_unicode().to_string()))
 }
 
-/// Escapes such characters in a name, and all characters of a name that consists of blanks only.
+/// Escapes as [`printable`] does, and all characters of a name that consists of blanks only.
 pub fn printable_name(name: &str) -> Cow<'_, str> {
     if name.trim().is_empty() {
         return Cow::Owned(name.escape_unicode().to_string());
@@ -15,15 +15,15 @@ pub fn printable_name(name: &str) -> Cow<'_, str> {
     printable(name)
 }
 
-/// Escapes such characters in lines of text, except for the line ends.
+/// Escapes as [`printable`] does, except for line ends.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         (character != '\n' && is_invisible(character)).then(|| character.escape_unicode().to_string())
     })
 }
 
-/// Escapes such characters in JSON, as `\u202e`, which a JSON reader decodes to the same characters. They
-/// occur in strings only; line ends occur between values only.
+/// Escapes as `\u202e`, which a JSON reader decodes to the same characters. They occur in strings only; line
+/// ends occur between values only.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |character: char| {
         let units = &mut [0; 2];
@@ -32,8 +32,8 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
 }
 
-/// Returns a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: an apostrophe is put
-/// in front of text that begins like a formula and is not a number.
+/// Formats a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: text that begins like
+/// a formula and is not a number gets an apostrophe in front.
 pub fn csv_field(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);
@@ -56,7 +56,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> Option<String>) -> Cow<'_, str> 
     Cow::Owned(safe)
 }
 
-/// Returns true if a character controls a terminal or the direction of text, ends a line, or is invisible.
+/// Whether a character controls a terminal or the direction of text, ends a line, or is invisible.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::debug;
 
-/// The number of signs of life within the watchdog's timeout: a few may be late on a busy machine.
+/// Signs of life within the watchdog's timeout: a few may be late on a busy machine.
 const SIGNS: u32 = 4;
 
-/// Reports that the program serves. `status` is the line that `systemctl status` shows.
+/// Reports that the program serves. `systemctl status` shows the line `status`.
 pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
@@ -22,7 +22,6 @@ pub fn reloading() {
     }
 }
 
-/// Reports that the program stops.
 pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
@@ -32,8 +31,7 @@ pub fn alive() {
     notify(&[NotifyState::Watchdog]);
 }
 
-/// Returns the interval at which to call [`alive`]; none if the service manager has no watchdog for this
-/// process.
+/// How often to call [`alive`]; none if the service manager has no watchdog for this process.
 pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|timeout| timeout / SIGNS).filter(|interval| !interval.is_zero())
 }

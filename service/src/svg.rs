@@ -2,20 +2,17 @@
 
 use std::fmt::Write;
 
-/// An SVG image that is being drawn. All lengths are in pixels.
+/// SVG image that is being drawn. All lengths are in pixels.
 #[derive(Debug)]
 pub struct Svg {
     text: String,
 }
 
-/// The position of a text relative to its point.
+/// Which part of a text lies at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// The text begins at the point.
     Start,
-    /// The middle of the text is at the point.
     Middle,
-    /// The text ends at the point.
     End,
 }
 
@@ -29,11 +26,10 @@ impl Anchor {
     }
 }
 
-/// A point: the horizontal and the vertical coordinate.
+/// Horizontal and vertical coordinate.
 pub type Point = (f64, f64);
 
 impl Svg {
-    /// Begins an image with a white background.
     pub fn new(width: f64, height: f64, font_size: u32) -> Self {
         Self {
             text: format!(
@@ -42,14 +38,14 @@ impl Svg {
         }
     }
 
-    /// Adds a line of text. Special characters of XML are escaped.
+    /// Adds a line of text, in which XML's special characters are escaped.
     pub fn text(&mut self, at: Point, anchor: Anchor, text: &str) {
         let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let ((x, y), anchor) = (at, anchor.as_str());
         self.element(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"));
     }
 
-    /// Adds a line of text that is rotated about its point.
+    /// Adds a line of text, rotated about its point.
     pub fn rotated_text(&mut self, at: Point, degrees: i32, anchor: Anchor, text: &str) {
         let (x, y) = at;
         self.element(format_args!("<g transform=\"rotate({degrees} {x:.1} {y:.1})\">"));
@@ -57,7 +53,6 @@ impl Svg {
         self.element(format_args!("</g>"));
     }
 
-    /// Adds a straight line.
     pub fn line(&mut self, from: Point, to: Point, colour: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.element(format_args!(
@@ -65,25 +60,22 @@ impl Svg {
         ));
     }
 
-    /// Adds a line through several points.
     pub fn polyline(&mut self, points: impl IntoIterator<Item = Point>, colour: &str) {
         let points = coordinates(points);
         self.element(format_args!("<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\"/>"));
     }
 
-    /// Adds a filled area within several points.
     pub fn polygon(&mut self, points: impl IntoIterator<Item = Point>, colour: &str) {
         let points = coordinates(points);
         self.element(format_args!("<polygon points=\"{points}\" fill=\"{colour}\" stroke=\"{colour}\"/>"));
     }
 
-    /// Adds a filled circle.
     pub fn circle(&mut self, centre: Point, radius: u32, colour: &str) {
         let (x, y) = centre;
         self.element(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"));
     }
 
-    /// Ends the image, and returns the text of the file.
+    /// Returns the text of the file.
     pub fn finish(mut self) -> String {
         self.element(format_args!("</svg>"));
         self.text

@@ -5,16 +5,16 @@ use jiff::civil::DateTime;
 use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::Offset;
 
-/// Formats the time `wall_us` microseconds after the epoch, in UTC, as in RFC 3339. A time that no calendar
-/// has is the nearest one.
+/// Formats microseconds since the epoch, in UTC, as in RFC 3339. A time outside the calendar becomes the
+/// nearest one within.
 pub fn rfc3339(wall_us: i64) -> String {
     let nearest = if wall_us < 0 { Timestamp::MIN } else { Timestamp::MAX };
     let time = Timestamp::from_microsecond(wall_us).unwrap_or(nearest);
     DateTimePrinter::new().precision(Some(6)).timestamp_to_string(&time)
 }
 
-/// Returns the microseconds since the epoch of a time: seconds since the epoch, or a date and time as in ISO
-/// 8601, whose clock, seconds, fraction and offset may be missing. Without an offset it is in UTC.
+/// Parses seconds since the epoch, or a date and time as in ISO 8601, into microseconds since the epoch. The
+/// clock, seconds, fraction and offset may be missing; without an offset the time is in UTC.
 pub fn time_us(text: &str) -> Option<i64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let time_us = if is_number { seconds_us(text.parse().ok()?)? } else { date_time_us(text)? };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// The longest reported debt, in seconds.
+/// Longest reported debt, in seconds.
 const DEBT_MAX_S: f64 = 3_600.0;
 
-/// A token bucket, whose tokens represent units of a limited resource.
+/// Tokens are units of a limited resource.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket {
     per_second: f64,
@@ -15,7 +15,6 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Returns a full bucket that holds `capacity` tokens and gains `per_second`.
     pub const fn new(per_second: f64, capacity: f64) -> Self {
         Self { per_second, capacity, tokens: capacity, updated_ns: 0 }
     }
@@ -43,27 +42,27 @@ impl TokenBucket {
         self.tokens -= amount;
     }
 
-    /// Takes up to `amount` tokens. The bucket may become empty, but does not go into debt.
+    /// Takes up to `amount` tokens, without debt.
     pub fn drain(&mut self, amount: f64, now_ns: u64) {
         self.refill(now_ns);
         self.tokens = (self.tokens - amount).max(0.0);
     }
 
-    /// Returns the number of tokens at `now_ns`; negative while in debt.
+    /// Negative while in debt.
     pub fn tokens(&self, now_ns: u64) -> f64 {
         let mut bucket = *self;
         bucket.refill(now_ns);
         bucket.tokens
     }
 
-    /// Returns the time until the debt is paid, in nanoseconds, at most an hour.
+    /// Time until the debt is paid, in nanoseconds, at most an hour.
     pub fn debt_ns(&mut self, now_ns: u64) -> u64 {
         self.refill(now_ns);
         let debt_s = (-self.tokens).max(0.0) / self.per_second;
         u64::try_from(Duration::from_secs_f64(debt_s.min(DEBT_MAX_S)).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if the bucket is full. A full bucket has no state to keep.
+    /// A full bucket has no state to keep.
     pub fn is_full(&mut self, now_ns: u64) -> bool {
         self.refill(now_ns);
         self.tokens >= self.capacity

@@ -6,10 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Opens the socket at `path`. A stale socket without a listener, left by a killed program, is replaced.
-///
-/// # Errors
-/// Returns an error if the socket cannot be created, or another program listens there.
+/// Replaces a stale socket that a killed program left. Fails if another program listens there.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;

@@ -8,30 +8,23 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 
 /// Parses the name of a user, or of a group with a leading `@`.
-///
-/// # Errors
-/// Returns an error if no user or group can have the name.
 pub fn user_or_group(text: &str) -> Result<String, InvalidIdentifier> {
     Identifier::try_from(text.strip_prefix('@').unwrap_or(text)).map(|_| text.to_owned())
 }
 
-/// Returns the numeric id of the user `name`.
 pub fn uid_of(name: &str) -> Option<u32> {
     User::from_name(name).ok().flatten().map(|user| user.uid.as_raw())
 }
 
-/// Returns the name of the user with the numeric id `uid`.
 pub fn name_of(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
 
-/// Returns the numeric id of the group `name`.
 pub fn gid_of(name: &str) -> Option<u32> {
     Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
 }
 
-/// Returns the numeric ids of the groups of the user with the numeric id `uid`, with the primary one; empty
-/// for an unknown user.
+/// Includes the primary group; empty for an unknown user.
 pub fn groups_of(uid: u32) -> Vec<u32> {
     let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else { return Vec::new() };
     let Ok(name) = CString::new(user.name) else { return Vec::new() };
@@ -39,8 +32,7 @@ pub fn groups_of(uid: u32) -> Vec<u32> {
     groups.into_iter().map(Gid::as_raw).collect()
 }
 
-/// Returns the names of the members of the group `name` that the name service lists: usually those for which
-/// it is not the primary group.
+/// Members that the name service lists: usually without those whose primary group it is.
 pub fn members_of(name: &str) -> Vec<String> {
     Group::from_name(name).ok().flatten().map(|group| group.mem).unwrap_or_default()
 }
@@ -48,8 +40,7 @@ pub fn members_of(name: &str) -> Vec<String> {
 /// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads
 /// keep theirs: the kernel has rights for each thread. Threads that `act` starts inherit the user's.
 ///
-/// # Errors
-/// Returns an error if this process may not become the user. A process of that user needs no right.
+/// Fails if this process may not become the user. A process of that user needs no right.
 pub fn act_as<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> io::Result<T> {
     use rustix::thread as credentials;
 
@@ -70,7 +61,6 @@ pub fn act_as<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> io::Result<T
     })
 }
 
-/// Returns the primary group of the user with the numeric id `uid`.
 fn primary_group_of(uid: u32) -> Option<u32> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.gid.as_raw())
 }

@@ -6,7 +6,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Returns the innermost cause of an error: the error itself if it has no other.
+/// Returns the innermost cause: the error itself if it has no other.
 pub fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -7,7 +7,7 @@ use polymeter_proto::suggest::nearest;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// The environment variable that sets the filter.
+/// Environment variable with the filter.
 pub const FILTER_VARIABLE: &str = "POLYMETER_LOG";
 
 const LEVELS: [(&str, LevelFilter); 6] = [
@@ -19,7 +19,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// The selection of logged events: `LEVEL`, or `LEVEL,MODULE=LEVEL,...` such as
+/// Which events are logged: `LEVEL`, or `LEVEL,MODULE=LEVEL,...` such as
 /// `info,polymeter_agent::delivery=debug`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
@@ -29,7 +29,6 @@ pub struct Filter {
 
 impl Eq for Filter {}
 
-/// The error for a text that is not a log filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown log level `{word}`: expected off, error, warn, info, debug or trace{hint}")]
 pub struct InvalidFilter {
@@ -74,7 +73,6 @@ fn level(word: &str) -> Result<LevelFilter, InvalidFilter> {
 }
 
 impl Filter {
-    /// Returns true if an event is logged.
     pub(super) fn enables(&self, metadata: &tracing::Metadata<'_>) -> bool {
         self.targets.would_enable(metadata.target(), metadata.level())
     }

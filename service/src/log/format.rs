@@ -12,17 +12,14 @@ use super::chain::chain;
 use crate::printable::printable;
 use crate::time_text::rfc3339;
 
-/// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// `PROGRAM: LEVEL: MESSAGE: ERROR; REMEDY [FIELD=VALUE ...]`.
     #[default]
     Text,
-    /// One JSON object.
     Json,
 }
 
-/// The error for an unknown form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown log format `{0}`: expected text or json")]
 pub struct UnknownFormat(String);
@@ -39,7 +36,6 @@ impl FromStr for Format {
     }
 }
 
-/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 enum Value {
@@ -50,7 +46,6 @@ enum Value {
     Boolean(bool),
 }
 
-/// The contents of one event.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     message: String,
@@ -111,8 +106,8 @@ pub(super) const fn word(level: Level) -> &'static str {
 }
 
 impl Record {
-    /// Formats the event for people, without the program and level. Control characters and characters that
-    /// change the direction of writing are replaced, since values may be untrusted.
+    /// Formats the event for people, without program and level. Values may be untrusted: characters that
+    /// control a terminal or change the direction of writing are replaced.
     pub(super) fn to_text(&self) -> String {
         let mut text = self.message.clone();
         for (separator, part) in [(": ", &self.error), ("; ", &self.remedy)] {
@@ -140,7 +135,6 @@ impl Record {
         printable(&text, usize::MAX)
     }
 
-    /// Formats the event as a JSON object on one line.
     pub(super) fn to_json(&self, program: &str, level: Level, target: &str, wall_us: i64) -> String {
         let mut bytes = Vec::new();
         let mut serializer = serde_json::Serializer::new(&mut bytes);
@@ -166,7 +160,6 @@ impl Record {
     }
 }
 
-/// Returns true if a value needs no quotes.
 fn is_plain(value: &str) -> bool {
     !value.is_empty() && !value.contains([' ', '"', '=', '[', ']', '\n'])
 }

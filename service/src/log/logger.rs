@@ -11,14 +11,13 @@ use super::format::{Format, Record, word};
 use super::syslog::{self, Severity};
 use crate::clock;
 
-/// The destination of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// Stderr, with the program's name and the level before each line.
+    /// With the program's name and the level before each line.
     Stderr,
     /// Stderr, read by the journal, with the priority before each line: sd-daemon(3).
     Journal,
-    /// The system's log (syslog).
+    /// Syslog.
     Syslog,
 }
 
@@ -29,11 +28,10 @@ struct Output {
     destination: Destination,
 }
 
-/// The output in force; none before [`init`].
+/// None before [`init`].
 static OUTPUT: RwLock<Option<Output>> = RwLock::new(None);
 
-/// Starts logging for `program`. The filter is taken from `POLYMETER_LOG`, or else logs `info` and above. A
-/// second call changes nothing.
+/// Takes the filter from `POLYMETER_LOG`, or else logs `info` and above. A second call changes nothing.
 pub fn init(program: &'static str) {
     let filter = filter_of_environment();
     let usual = filter.as_ref().ok().and_then(Clone::clone).unwrap_or_default();
@@ -52,7 +50,7 @@ pub fn configure(filter: Filter, format: Format) {
     change(|output| (output.filter, output.format) = (filter, format));
 }
 
-/// Sends all further messages to the system's log instead of stderr.
+/// Sends all further messages to syslog instead of stderr.
 pub fn use_syslog() {
     change(|output| output.destination = Destination::Syslog);
 }
@@ -64,29 +62,25 @@ fn change(change: impl FnOnce(&mut Output)) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Returns the filter in `POLYMETER_LOG`, if it is set.
-///
-/// # Errors
-/// Returns an error if it is not a valid filter.
+/// Parses `POLYMETER_LOG`, if it is set.
 pub fn filter_of_environment() -> Result<Option<Filter>, InvalidFilter> {
     let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
     text.map(|text| text.parse()).transpose()
 }
 
-/// Returns the filter in force: the command line's, else that of `POLYMETER_LOG`, else the configuration's.
+/// Prefers the command line's filter, then that of `POLYMETER_LOG`, then the configuration's.
 pub fn resolve_filter(command_line: Option<&Filter>, configuration: Filter) -> Filter {
     command_line.cloned().or_else(|| filter_of_environment().ok().flatten()).unwrap_or(configuration)
 }
 
-/// Returns true if stderr is connected to the journal: `JOURNAL_STREAM` contains the device and inode of its
-/// socket, see systemd.exec(5). A program that inherits the variable may have another stderr.
+/// Whether stderr is connected to the journal: `JOURNAL_STREAM` contains the device and inode of its socket,
+/// see systemd.exec(5). A program that inherits the variable may have another stderr.
 fn stderr_is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     rustix::fs::fstat(std::io::stderr())
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// The subscriber that writes log lines.
 #[derive(Debug)]
 struct Logger {
     program: &'static str,

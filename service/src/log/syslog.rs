@@ -4,22 +4,19 @@ use std::os::unix::net::UnixDatagram;
 
 use tracing::Level;
 
-/// The socket of the syslog daemon.
 const SOCKET: &str = "/dev/log";
 
-/// The facility of daemons in a message's priority, RFC 3164.
+/// Facility of daemons in a message's priority, RFC 3164.
 const FACILITY_DAEMON: u8 = 3 << 3;
 
-/// The severity of a message in the system's log, RFC 5424.
+/// RFC 5424.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// A failure that ends the program or a part of it.
+    /// Ends the program or a part of it.
     Error = 3,
-    /// A fault after which the program continues.
+    /// The program continues.
     Warning = 4,
-    /// Information without a fault.
     Info = 6,
-    /// Details for developers.
     Debug = 7,
 }
 
@@ -34,8 +31,8 @@ impl From<Level> for Severity {
     }
 }
 
-/// Sends `message` to the system's log, one entry per line. Without a syslog daemon, or while it is busy, the
-/// message is lost: the program does not wait.
+/// Sends one entry per line. Without a syslog daemon, or while it is busy, the message is lost: the program
+/// does not wait.
 pub fn send(program: &str, severity: Severity, message: &str) {
     let Ok(socket) = UnixDatagram::unbound() else { return };
     if socket.set_nonblocking(true).is_err() {

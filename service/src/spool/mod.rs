@@ -27,42 +27,37 @@ pub use self::reader::SegmentReader;
 use crate::file_size::FILE_SIZE_REMEDY;
 use crate::place;
 
-/// The mode of the directory: samples reveal the activities of users.
+/// Samples reveal the activities of users.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// The extensions of segments and of damaged ones.
+/// Extension of segments. Damaged ones have the next.
 const SEGMENT: &str = "spool";
 const DAMAGED: &str = "damaged";
 
-/// The file in which a segment is made.
+/// File in which a segment is made.
 const NEW: &str = "new";
 
-/// The most damaged segments that are kept for an examination.
+/// Damaged segments that are kept for examination, at most.
 const DAMAGED_MAX: usize = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// Another process uses it.
     #[error("another {user} uses the spool {}; give each {user} its own directory", directory.display())]
     InUse {
-        /// The program, as a noun.
+        /// As a noun.
         user: &'static str,
         directory: PathBuf,
     },
-    /// The disk has a fault or is full.
     #[error("cannot {doing} {}: {source}{}", path.display(), remedy(path, source))]
     Disk {
-        /// The operation that failed.
         doing: &'static str,
         path: PathBuf,
-        /// The cause.
         source: io::Error,
     },
 }
 
 impl SpoolError {
-    /// Returns true if the same operation may succeed later: the disk has a fault, but the file is not
-    /// missing.
+    /// Whether the same operation may succeed later: the disk has a fault, but the file is not missing.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Disk { source, .. } if source.kind() != io::ErrorKind::NotFound)
     }
@@ -74,7 +69,7 @@ impl From<SpoolError> for io::Error {
     }
 }
 
-/// Returns the remedy of an error of the disk, behind its text.
+/// Remedy to append to the text of an error.
 fn remedy(path: &Path, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::FileTooLarge {
         return format!("; {FILE_SIZE_REMEDY}");
@@ -87,16 +82,13 @@ fn remedy(path: &Path, error: &io::Error) -> String {
     format!("; give it to the user of this program: `chown -R {user} {directory}`")
 }
 
-/// Returns a function that adds the operation and the path to an error of the disk.
+/// Adds the operation and the path to an error of the disk.
 fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     move |source| SpoolError::Disk { doing, path: path.to_owned(), source }
 }
 
-/// Locks a directory for this process, until the returned file is closed. Creates the directory if it does
-/// not exist. `user` is the program, as a noun.
-///
-/// # Errors
-/// Returns an error if the directory cannot be used, or if another process uses it.
+/// Locks a directory for this process, until the returned file is closed. Creates it if it does not exist.
+/// `user` is the program, as a noun.
 pub fn lock_directory(directory: &Path, user: &'static str) -> Result<File, SpoolError> {
     place::make_directory(directory, DIRECTORY_MODE).map_err(disk("make the spool", directory))?;
     let path = directory.join("lock");
@@ -108,17 +100,16 @@ pub fn lock_directory(directory: &Path, user: &'static str) -> Result<File, Spoo
     }
 }
 
-/// The name of a segment. Segments are ordered by streams, and by their numbers within a stream.
+/// Name of a segment. Segments are ordered by stream, then by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The stream to which the segment belongs.
     pub stream: u64,
-    /// The number of the segment in its stream.
+    /// Place of the segment in its stream.
     pub number: u64,
 }
 
 impl Key {
-    /// Parses the name of a segment's file; none if it is another file.
+    /// None for another file.
     pub fn of_file(name: &str) -> Option<Self> {
         let (stream, number) = name.strip_suffix(SEGMENT)?.strip_suffix('.')?.split_once('-')?;
         let parse = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();
@@ -130,24 +121,18 @@ impl Key {
     }
 }
 
-/// A directory of segments.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
     _lock: File,
     limit_bytes: u64,
-    /// The size of each segment, in bytes.
+    /// Size of each segment, in bytes.
     segments: BTreeMap<Key, u64>,
-    /// The segment that is being written.
     open: Option<(Key, File)>,
 }
 
 impl Spool {
-    /// Opens and locks the spool in `directory`, for about `limit_bytes`. Creates the directory if it does
-    /// not exist. `user` is the program, as a noun.
-    ///
-    /// # Errors
-    /// Returns an error if the directory cannot be used, or if another process uses it.
+    /// Locks the directory as [`lock_directory`] does, for segments of about `limit_bytes` together.
     pub fn open(directory: &Path, user: &'static str, limit_bytes: u64) -> Result<Self, SpoolError> {
         let lock = lock_directory(directory, user)?;
         let mut segments = BTreeMap::new();
@@ -162,32 +147,30 @@ impl Spool {
         Ok(Self { directory: directory.to_owned(), _lock: lock, limit_bytes, segments, open: None })
     }
 
-    /// Returns the bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.segments.values().sum()
     }
 
-    /// Returns true if `more_bytes` are within the limit.
+    /// Whether `more_bytes` are within the limit.
     pub fn has_room(&self, more_bytes: u64) -> bool {
         self.bytes().saturating_add(more_bytes) <= self.limit_bytes
     }
 
-    /// Returns the segments in order, with their sizes in bytes.
+    /// Sizes in bytes.
     pub const fn segments(&self) -> &BTreeMap<Key, u64> {
         &self.segments
     }
 
-    /// Returns the segment that [`Self::append`] continues, with its size in bytes.
+    /// Segment that [`Self::append`] continues, with its size in bytes.
     pub fn open_segment(&self) -> Option<(Key, u64)> {
         let (key, _) = self.open.as_ref()?;
         Some((*key, self.segments.get(key).copied().unwrap_or_default()))
     }
 
-    /// Begins a segment with records, which are flushed. One of this name is replaced. The open segment is
+    /// Begins a segment with records, which are flushed. Replaces one of this name. The open segment is
     /// flushed and closed.
     ///
-    /// # Errors
-    /// Returns an error if the disk has a fault. Then there is no new segment, and the open one stays open.
+    /// After an error there is no new segment, and the open one stays open.
     pub fn begin(&mut self, key: Key, records: &[u8]) -> Result<(), SpoolError> {
         self.flush()?;
         let path = key.path(&self.directory);
@@ -215,9 +198,6 @@ impl Spool {
 
     /// Opens a segment of an earlier process to continue it behind its first `bytes` bytes. Cuts off the
     /// rest.
-    ///
-    /// # Errors
-    /// Returns an error if the disk has a fault.
     pub fn resume(&mut self, key: Key, bytes: u64) -> Result<(), SpoolError> {
         let path = key.path(&self.directory);
         let open = || {
@@ -232,9 +212,7 @@ impl Spool {
 
     /// Appends records to the open segment. They outlive the process; the machine only after [`Self::flush`].
     ///
-    /// # Errors
-    /// Returns an error if no segment is open, or if the disk has a fault. Then nothing of the records is
-    /// kept.
+    /// Fails if no segment is open, or if the disk has a fault. Then none of the records is kept.
     pub fn append(&mut self, records: &[u8]) -> Result<(), SpoolError> {
         let Some((key, file)) = &self.open else {
             return Err(disk("write", &self.directory)(io::ErrorKind::NotFound.into()));
@@ -249,17 +227,13 @@ impl Spool {
         Ok(())
     }
 
-    /// Flushes the open segment to the disk.
-    ///
-    /// # Errors
-    /// Returns an error if the disk has a fault.
     pub fn flush(&self) -> Result<(), SpoolError> {
         let Some((key, file)) = &self.open else { return Ok(()) };
         file.sync_data().map_err(disk("flush", &key.path(&self.directory)))
     }
 
-    /// Cuts the open segment behind its first `bytes` bytes, and closes it: after a failed flush, nothing is
-    /// known about what was written since the last one.
+    /// Cuts the open segment behind its first `bytes` bytes, and closes it: a failed flush leaves unknown
+    /// what was written since the last one.
     pub fn close_at(&mut self, bytes: u64) {
         let Some((key, file)) = self.open.take() else { return };
         // If this fails, the checksums and the order of the records reveal what should not be there.
@@ -268,9 +242,6 @@ impl Spool {
     }
 
     /// Returns the contents of a segment, at most `limit_bytes`.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
     pub fn read(&self, key: Key, limit_bytes: u64) -> Result<Vec<u8>, SpoolError> {
         let path = key.path(&self.directory);
         let mut bytes = Vec::new();
@@ -278,28 +249,18 @@ impl Spool {
         read.map(|_| bytes).map_err(disk("read", &path))
     }
 
-    /// Opens a segment to read its records one by one.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be opened.
     pub fn reader(&self, key: Key) -> Result<SegmentReader, SpoolError> {
         let path = key.path(&self.directory);
         File::open(&path).map(SegmentReader).map_err(disk("read", &path))
     }
 
-    /// Removes a segment.
-    ///
-    /// # Errors
-    /// Returns an error if its file cannot be removed; the next process finds it again.
+    /// Fails if the file cannot be removed; the next process finds it again.
     pub fn remove(&mut self, key: Key) -> Result<(), SpoolError> {
         let path = self.forget(key);
         fs::remove_file(&path).map_err(disk("remove", &path))
     }
 
-    /// Moves a damaged segment aside for an examination, and removes the oldest of such beyond a few.
-    ///
-    /// # Errors
-    /// Returns an error if files cannot be moved or removed.
+    /// Moves a damaged segment aside for examination, and removes the oldest such ones beyond a few.
     pub fn set_aside(&mut self, key: Key) -> Result<(), SpoolError> {
         let path = self.forget(key);
         let set_aside = || {
@@ -325,7 +286,7 @@ impl Spool {
         key.path(&self.directory)
     }
 
-    /// Replaces the file of the open segment, so that a test can simulate a full disk.
+    /// Lets a test simulate a full disk.
     #[doc(hidden)]
     pub fn replace_file(&mut self, file: File) {
         self.open = self.open.take().map(|(key, _)| (key, file));

@@ -6,15 +6,11 @@ use std::os::unix::fs::FileExt;
 
 use super::record::{HEAD_BYTES, Head, is_beginning};
 
-/// An open segment.
 #[derive(Debug)]
 pub struct SegmentReader(pub(super) File);
 
 impl SegmentReader {
-    /// Returns the head of the record at `offset`; none if there is no complete record.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
+    /// None if there is no complete record at `offset`.
     pub fn head(&self, offset: u64) -> io::Result<Option<Head>> {
         let len = self.0.metadata()?.len();
         if offset.saturating_add(HEAD_BYTES as u64) > len {
@@ -25,21 +21,14 @@ impl SegmentReader {
         Ok(Head::decode(&bytes).filter(|head| offset.saturating_add(head.record_bytes()) <= len))
     }
 
-    /// Returns the contents of the record at `offset`; none if they are damaged.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
+    /// None if the contents are damaged.
     pub fn contents(&self, offset: u64, head: &Head) -> io::Result<Option<Vec<u8>>> {
         let mut contents = vec![0; head.len];
         self.0.read_exact_at(&mut contents, offset + HEAD_BYTES as u64)?;
         Ok(head.is_of(&contents).then_some(contents))
     }
 
-    /// Returns the first bytes of the contents of the record at `offset`, without a check of the others; none
-    /// if it has fewer.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
+    /// Reads the first bytes of the contents, without a check of the others; none if there are fewer.
     pub fn prefix<const N: usize>(&self, offset: u64, head: &Head) -> io::Result<Option<[u8; N]>> {
         let mut bytes = [0; N];
         if head.len < N {
@@ -49,11 +38,8 @@ impl SegmentReader {
         Ok(Some(bytes))
     }
 
-    /// Returns true if the bytes from `offset` on, where no complete record begins, may be an unfinished
-    /// write; false if they are damaged.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
+    /// Whether the bytes from `offset` on, where no complete record begins, may be an unfinished write.
+    /// Otherwise they are damaged.
     pub fn is_unfinished(&self, offset: u64) -> io::Result<bool> {
         let mut bytes = [0; HEAD_BYTES];
         let len = self.0.read_at(&mut bytes, offset)?;

@@ -12,24 +12,21 @@
 //!
 //! The head has a checksum of its own, so that damaged contents cost one record and not those behind it.
 
-/// The length of a head, in bytes.
 pub const HEAD_BYTES: usize = 16;
 
-/// The maximum length of contents, in bytes, so that a damaged file cannot claim any amount of memory.
+/// Keeps a damaged file from claiming any amount of memory.
 pub const CONTENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const MAGIC: [u8; 4] = *b"PMS\x01";
 
-/// The head of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The length of the contents, in bytes.
+    /// Length of the contents, in bytes.
     pub len: usize,
     checksum: u32,
 }
 
 impl Head {
-    /// Decodes a head; none if the bytes are no head.
     pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
         let (head, checksum) = bytes.split_last_chunk::<4>()?;
         let (magic, rest) = head.split_first_chunk::<4>()?;
@@ -41,12 +38,12 @@ impl Head {
         Some(Self { len, checksum: u32::from_le_bytes(*contents_checksum.first_chunk()?) })
     }
 
-    /// Returns true if the contents are those that were written with this head.
+    /// Whether `contents` were written with this head.
     pub fn is_of(&self, contents: &[u8]) -> bool {
         self.len == contents.len() && crc32fast::hash(contents) == self.checksum
     }
 
-    /// Returns the length of the whole record, in bytes.
+    /// Length of head and contents.
     pub const fn record_bytes(&self) -> u64 {
         (HEAD_BYTES + self.len) as u64
     }
@@ -66,23 +63,23 @@ pub fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Returns true if a file that ends with `bytes` may end within a record: a write was not completed.
+/// Whether a file that ends with `bytes` may end within a record: a write was not completed.
 pub(super) fn is_beginning(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_none_or(|head| Head::decode(head).is_some())
 }
 
-/// The contents of the records of a segment, each none if it is damaged, up to the first bytes that are no
+/// Contents of the records of a segment, each none if it is damaged, up to the first bytes that are no
 /// record.
 #[derive(Debug, Clone)]
 pub struct Records<'a>(&'a [u8]);
 
 impl<'a> Records<'a> {
-    /// Returns the records of a segment, which may be damaged in any way.
+    /// `segment` may be damaged in any way.
     pub const fn of(segment: &'a [u8]) -> Self {
         Self(segment)
     }
 
-    /// Returns the bytes that were not read yet; at the end, those that are no record.
+    /// Bytes that were not read yet; at the end, those that are no record.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }

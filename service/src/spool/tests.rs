@@ -23,13 +23,12 @@ fn record(contents: &str) -> Vec<u8> {
     record
 }
 
-/// Returns the intact contents of a segment.
 fn contents(spool: &Spool, key: Key) -> Vec<String> {
     let bytes = spool.read(key, u64::MAX).unwrap();
     Records::of(&bytes).flatten().map(|contents| String::from_utf8(contents.to_vec()).unwrap()).collect()
 }
 
-/// Returns the intact contents of a segment, read one by one.
+/// Reads one record after another.
 fn contents_by_reader(spool: &Spool, key: Key) -> Vec<String> {
     let (reader, mut found, mut offset) = (spool.reader(key).unwrap(), Vec::new(), 0);
     while let Some(head) = reader.head(offset).unwrap() {
