@@ -9,17 +9,14 @@ use polymeter_proto::series::Identifier;
 
 use crate::limits::ApiLimits;
 
-/// The address of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix socket, whose clients the kernel identifies.
     Unix(PathBuf),
-    /// A TCP address.
     Tcp(SocketAddr),
 }
 
 impl Listen {
-    /// Returns the path of a Unix socket; none for a TCP address.
+    /// None for a TCP address.
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
             Self::Unix(path) => Some(path),
@@ -27,7 +24,7 @@ impl Listen {
         }
     }
 
-    /// Returns true if other machines can reach the address.
+    /// Whether other machines can reach the address.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
     }
@@ -55,17 +52,16 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A proxy that authenticates users, and is trusted to name them.
+/// Proxy that authenticates users, and is trusted to name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proxy {
-    /// The machines of a network: an address, and the number of bits that count.
+    /// Machines of a network: an address, and the number of bits that count.
     Network(IpAddr, u8),
-    /// A user of this machine, on the Unix socket.
+    /// User of this machine, on the Unix socket.
     User(String),
 }
 
 impl Proxy {
-    /// Returns true if the address belongs to the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let Self::Network(network, bits) = self else { return false };
         let bits_of = |address: IpAddr| match address {
@@ -96,25 +92,20 @@ impl FromStr for Proxy {
     }
 }
 
-/// The configuration of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// The address.
     pub listen: Listen,
-    /// The names by which browsers may address the API, besides addresses and `localhost`.
+    /// Names by which browsers may address the API, besides addresses and `localhost`.
     pub server_names: Vec<String>,
-    /// The proxies that name users.
     pub trusted_proxies: Vec<Proxy>,
-    /// The header in which they do.
     pub user_header: String,
     pub limits: ApiLimits,
 }
 
-/// The header with the name of the user, if none is configured.
+/// Used if none is configured.
 pub(crate) const USER_HEADER: &str = "X-Remote-User";
 
 impl ApiConfig {
-    /// Returns the usual configuration for an address.
     pub fn new(listen: Listen) -> Self {
         Self {
             listen,

@@ -21,21 +21,20 @@ use crate::answer::Problem;
 use crate::config::{ApiConfig, Proxy};
 use crate::own_metrics::ApiMetrics;
 
-/// The authentication of requests.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     proxies: Vec<Proxy>,
-    /// The numeric ids of the proxies that are users of this machine.
+    /// Numeric ids of the proxies that are users of this machine.
     proxy_uids: Vec<u32>,
     user_header: HeaderName,
-    /// True if other machines can connect. Only proxies may do so then.
+    /// Whether other machines can connect. If so, only proxies may do so.
     is_remote: bool,
     administrators: KnownAdministrators,
     tokens: TokenService,
     failures: Failures,
 }
 
-/// The identity that a request claims, before names are looked up.
+/// Identity that a request claims, before names are looked up.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
     Uid(u32),
@@ -44,8 +43,7 @@ enum Claim {
 }
 
 impl Authenticator {
-    /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted
-    /// with nothing.
+    /// Unknown users in the configuration are logged, and trusted with nothing.
     pub(crate) fn new(
         config: &ApiConfig,
         administrators: KnownAdministrators,
@@ -74,7 +72,6 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if the peer may name users.
     pub(crate) fn is_proxy(&self, peer: Peer) -> bool {
         match peer {
             Peer::Unix(uid) => self.proxy_uids.contains(&uid),
@@ -82,7 +79,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns the trust in a peer before it has sent anything.
+    /// Trust in a peer before it has sent anything.
     pub(crate) fn trust(&self, peer: Peer) -> Trust {
         if self.is_proxy(peer) {
             return Trust::Proxy;
@@ -93,8 +90,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if the peer may connect at all: where other machines can, only proxies and this machine
-    /// may.
+    /// Whether the peer may connect at all: where other machines can, only proxies and this machine may.
     pub(crate) fn may_connect(&self, peer: Peer) -> bool {
         match peer {
             Peer::Unix(_) => true,
@@ -102,7 +98,6 @@ impl Authenticator {
         }
     }
 
-    /// Returns the user of a request, and the token that names the user, if there is one.
     pub(crate) async fn authenticate(
         &self,
         peer: Peer,
@@ -129,7 +124,6 @@ impl Authenticator {
         Ok((Principal::with_all_rights(uid), None))
     }
 
-    /// Returns the user of a token.
     async fn verify(&self, peer: Peer, token: &ApiToken) -> Result<Principal, Problem> {
         let is_suspect = !self.failures.are_few(peer);
         self.tokens.verify(token, is_suspect).await.map_err(|unverified| match unverified {
@@ -179,7 +173,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns the token of a request; none if it has none.
+    /// None if the request has none.
     fn token(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<ApiToken>, Problem> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (value, None) = (values.next(), values.next()) else {

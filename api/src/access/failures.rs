@@ -11,7 +11,6 @@ use super::identity::Peer;
 use crate::answer::Problem;
 use crate::limits;
 
-/// The failed authentications of the last seconds.
 #[derive(Debug)]
 pub(crate) struct Failures {
     state: Mutex<State>,
@@ -21,7 +20,6 @@ pub(crate) struct Failures {
 #[derive(Debug)]
 struct State {
     all: TokenBucket,
-    /// Those of each client that has some.
     by_peer: HashMap<Peer, TokenBucket>,
 }
 
@@ -30,7 +28,7 @@ const fn bucket(per_second: f64) -> TokenBucket {
 }
 
 impl Failures {
-    /// Returns an account without failures. `count` is increased with each.
+    /// `count` is increased with each failure.
     pub(crate) fn new(count: Counter) -> Self {
         let state = State { all: bucket(limits::FAILURES_PER_S), by_peer: HashMap::new() };
         Self { state: Mutex::new(state), count }
@@ -56,14 +54,13 @@ impl Failures {
         if state.all.try_take(1.0, now_ns) { problem } else { many() }
     }
 
-    /// Returns true if the client has had few failures, so that its unknown tokens are looked up at once.
+    /// Whether the client has had few failures, so that its unknown tokens are looked up at once.
     pub(crate) fn are_few(&self, peer: Peer) -> bool {
         let now_ns = clock::monotonic_ns();
         self.state().by_peer.get(&peer).is_none_or(|failures| failures.tokens(now_ns) >= 1.0)
     }
 }
 
-/// Returns the problem of too many failures.
 fn many() -> Problem {
     let detail = "too many requests without valid authentication; try again later";
     Problem::too_many(detail, 1)

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 
 use crate::answer::Problem;
 
-/// The names by which clients may address the API, besides addresses and `localhost`.
+/// Names by which clients may address the API, besides addresses and `localhost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hosts(Vec<String>);
 
@@ -42,7 +42,7 @@ impl Hosts {
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail))
     }
 
-    /// Returns true for an address, `localhost` or a configured name, with or without a port.
+    /// Permits an address, `localhost` or a configured name, with or without a port.
     fn permits(&self, authority: &str) -> bool {
         let Ok(parsed) = authority.parse::<Authority>() else { return false };
         let host = parsed.host();

@@ -13,7 +13,6 @@ use crate::answer::Problem;
 use crate::limits::{self, ApiLimits};
 use crate::own_metrics::ApiMetrics;
 
-/// The use by all principals.
 #[derive(Debug)]
 pub(crate) struct Quota {
     limits: ApiLimits,
@@ -25,11 +24,9 @@ pub(crate) struct Quota {
 #[derive(Debug, Default)]
 struct Uses {
     by_user: HashMap<u32, Use>,
-    /// Live streams of all principals.
     streams: usize,
 }
 
-/// The use by one principal.
 #[derive(Debug)]
 struct Use {
     running: usize,
@@ -38,19 +35,18 @@ struct Use {
     bytes: TokenBucket,
 }
 
-/// The permit for one request or live stream, returned on drop.
+/// For one request or live stream, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     quota: Arc<Quota>,
     uid: u32,
     began_ns: u64,
     is_stream: bool,
-    /// Its connection keeps its place meanwhile.
+    /// Keeps the place of its connection.
     busy: Option<Busy>,
 }
 
 impl Quota {
-    /// Returns unused quota.
     pub(crate) fn new(limits: ApiLimits, administrators: KnownAdministrators, metrics: ApiMetrics) -> Self {
         Self { limits, administrators, metrics, uses: Mutex::default() }
     }
@@ -71,7 +67,6 @@ impl Quota {
         }
     }
 
-    /// Takes a permit for a request of a user on a connection.
     pub(crate) fn acquire(self: &Arc<Self>, uid: u32, connection: &Activity) -> Result<Permit, Problem> {
         let mut permit = self.acquire_at(uid, clock::monotonic_ns())?;
         permit.busy = Some(connection.begin());
@@ -106,14 +101,13 @@ impl Quota {
         Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns, is_stream: false, busy: None })
     }
 
-    /// Returns the number of live streams.
     pub(crate) fn streams(&self) -> usize {
         self.uses().streams
     }
 }
 
 impl Permit {
-    /// Records bytes that were sent, and returns the time until the user may read more.
+    /// Records bytes that were sent. Returns the time until the user may read more.
     pub(crate) fn charge(&self, bytes: usize) -> Duration {
         self.quota.metrics.sent_bytes.inc_by(bytes as u64);
         let mut uses = self.quota.uses();
@@ -123,7 +117,7 @@ impl Permit {
         Duration::from_nanos(of.bytes.debt_ns(now_ns))
     }
 
-    /// Returns the permit for a live stream in place of that for a request.
+    /// Exchanges a request's permit for a live stream's.
     pub(crate) fn into_stream(mut self) -> Result<Self, Problem> {
         let mut uses = self.quota.uses();
         let (allowed, all) = (self.quota.limits, uses.streams);

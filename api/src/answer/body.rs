@@ -14,12 +14,9 @@ use super::format::Format;
 use super::problem::Problem;
 use crate::limits;
 
-/// The reason for which an answer cannot be completed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request is refused.
     Problem(Problem),
-    /// The store failed.
     Store(StoreError),
     /// The client is gone, or reads nothing.
     Gone,
@@ -49,13 +46,12 @@ pub(crate) fn json_response(text: impl Into<Body>) -> Response {
     response
 }
 
-/// The writing end of a body. Writes wait while the client does not read.
+/// Writing end of a body. Writes wait while the client does not read.
 ///
 /// The thread waits by the means of the standard library: a reader of PostgreSQL passes its rows on within an
 /// event loop of its own, in which no other one can wait.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// The format of the answer.
     pub(crate) format: Format,
     buffer: Vec<u8>,
     sender: mpsc::Sender<Bytes>,
@@ -63,11 +59,9 @@ pub(crate) struct Chunks {
     room: Receiver<()>,
     /// Reports the first chunk: from then on the status of the answer is fixed.
     started: Option<oneshot::Sender<()>>,
-    /// Closes the connection.
     close: Arc<Notify>,
 }
 
-/// The reading end of a body.
 #[derive(Debug)]
 pub(crate) struct ChunkReceiver {
     chunks: mpsc::Receiver<Bytes>,
@@ -76,7 +70,7 @@ pub(crate) struct ChunkReceiver {
 }
 
 impl ChunkReceiver {
-    /// Returns the next chunk; none after the last one.
+    /// None after the last one.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let chunk = self.chunks.recv().await?;
         // There is room for as many messages as for chunks. If the writer has ended, it needs none.
@@ -86,7 +80,7 @@ impl ChunkReceiver {
 }
 
 impl Chunks {
-    /// Returns both ends of a body. `close` is notified if the client does not read.
+    /// `close` is notified if the client does not read.
     pub(crate) fn new(format: Format, close: Arc<Notify>) -> (Self, ChunkReceiver) {
         let (sender, chunks) = mpsc::channel(limits::CHUNKS);
         let (give, room) = sync_channel(limits::CHUNKS);
@@ -97,13 +91,12 @@ impl Chunks {
         (Self { format, buffer: Vec::new(), sender, room, started: Some(start), close }, receiver)
     }
 
-    /// Writes bytes. Must not be called by a thread of the runtime.
+    /// Waits: no thread of the runtime may call this.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() < limits::CHUNK_BYTES { Ok(()) } else { self.flush() }
     }
 
-    /// Sends what was written.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         if let Some(started) = self.started.take() {
             started.send(()).map_err(|()| Failure::Gone)?;

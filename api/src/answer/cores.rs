@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::limits;
 
-/// The cores that a job used, in equal parts of its time; NaN in a part without samples.
+/// Cores that a job used, in equal parts of its time; NaN in a part without samples.
 #[derive(Debug)]
 pub(crate) struct Cores(pub(crate) Vec<f64>);
 
 impl Cores {
-    /// Returns the mean over the parts with samples; NaN without any.
+    /// Mean over the parts with samples; NaN without any.
     pub(crate) fn mean(&self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         for value in self.0.iter().filter(|value| value.is_finite()) {
@@ -21,7 +21,7 @@ impl Cores {
     }
 }
 
-/// The cores of ended jobs by key. Whoever asks for them must have checked that the user may see the job.
+/// Cores of ended jobs by key. Whoever asks for them must have checked that the user may see the job.
 #[derive(Debug, Default)]
 pub(crate) struct KeptCores(Mutex<HashMap<i64, Arc<Cores>>>);
 
@@ -30,7 +30,7 @@ impl KeptCores {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&job_key).cloned()
     }
 
-    /// Keeps the cores of a job. All others are forgotten if there are too many.
+    /// Forgets all others if there are too many.
     pub(crate) fn put(&self, job_key: i64, cores: &Arc<Cores>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= limits::KEPT_CORES {

@@ -4,18 +4,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::problem::Problem;
 
-/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
     Csv,
-    /// Events that are sent as they happen.
+    /// Sent as they happen.
     Events,
     Parquet,
 }
 
 impl Format {
-    /// Its name in the parameter `format`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -25,7 +23,6 @@ impl Format {
         }
     }
 
-    /// The media type, as it is declared.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -35,7 +32,6 @@ impl Format {
         }
     }
 
-    /// The value of the header `Content-Type`.
     pub(crate) fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Json => "application/json",

@@ -5,49 +5,46 @@ use axum::response::{IntoResponse, Response};
 use polymeter_proto::control::Refusal;
 use serde_json::{Map, Value, json};
 
-/// An error for a client. Its text contains nothing that the client must not know.
+/// Error for a client. Its text contains nothing that the client must not know.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
     status: StatusCode,
-    /// A code for programs.
+    /// For programs. The detail is one sentence about this occurrence.
     code: String,
-    /// One sentence about this occurrence.
     detail: String,
     /// Further members: the parameter at fault, or what would be granted.
     members: Map<String, Value>,
-    /// Further headers.
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 impl Problem {
-    /// Returns a problem with a code for programs, and a sentence.
     pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         let (code, detail) = (code.to_owned(), detail.into());
         Self { status, code, detail, members: Map::new(), headers: Vec::new() }
     }
 
-    /// A parameter, or the member of a body, that is invalid.
+    /// A parameter, or a member of a body, is invalid.
     pub(crate) fn invalid(parameter: &str, detail: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid", format!("`{parameter}`: {detail}"))
             .with("parameter", parameter)
     }
 
-    /// A job that does not exist, or that the user must not see: nothing tells one from the other.
+    /// The job does not exist, or the user must not see it: nothing tells one from the other.
     pub(crate) fn unknown_job() -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown_job", "unknown job, or not yours")
     }
 
-    /// An answer that this program cannot produce.
+    /// This program cannot produce the answer.
     pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "cannot produce the answer")
     }
 
-    /// A request that this program cannot serve now, and that must be repeated later.
+    /// This program cannot serve the request now; it must be repeated later.
     pub(crate) fn busy(detail: impl Into<String>, retry_after_s: u64) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(retry_after_s)
     }
 
-    /// A request of a client who sends too many, and that must be repeated later.
+    /// The client sends too many requests; this one must be repeated later.
     pub(crate) fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).retry_after(retry_after_s)
     }
@@ -56,13 +53,11 @@ impl Problem {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
     }
 
-    /// Adds a member.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Adds a header.
     pub(crate) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
@@ -73,7 +68,6 @@ impl Problem {
         self.status
     }
 
-    /// Returns the body of the response.
     pub(crate) fn text(&self) -> String {
         let mut members = self.members.clone();
         members.insert("type".to_owned(), json!("about:blank"));
@@ -84,7 +78,7 @@ impl Problem {
         Value::Object(members).to_string()
     }
 
-    /// Returns the bytes of the last answer on a connection, where no library writes it.
+    /// Bytes of the last answer on a connection, where no library writes it.
     pub(crate) fn last_answer(&self) -> String {
         let body = self.text();
         let mut head = format!("HTTP/1.1 {}\r\n", self.status);
@@ -114,8 +108,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Answers a problem with a page where the client is a browser that shows the answer: its header `Accept`
-/// names HTML. `path` is that of the request.
+/// Answers a problem with a page if the client is a browser that shows the answer: its header `Accept` names
+/// HTML. `path` is that of the request.
 pub(crate) fn as_page(mut response: Response, accept: &str, path: &str) -> Response {
     let wants_page = accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html"));
     let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| wants_page) else {
@@ -142,7 +136,7 @@ pub(crate) fn as_page(mut response: Response, accept: &str, path: &str) -> Respo
     response
 }
 
-/// A refusal of the coordinator or of an agent.
+/// By the coordinator or an agent.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code.as_str() {

@@ -8,7 +8,6 @@ use polymeter_store::reader::Access;
 
 use crate::limits;
 
-/// An answer, for whom it was computed, and when.
 #[derive(Debug)]
 struct Entry {
     access: Access,
@@ -17,8 +16,8 @@ struct Entry {
     text: Arc<str>,
 }
 
-/// The newest answers about running jobs. Whoever asks for one must have checked that the user may still see
-/// the job.
+/// Newest answers about running jobs. Whoever asks for one must have checked that the user may still see the
+/// job.
 #[derive(Debug, Default)]
 pub(crate) struct RecentAnswers(Mutex<VecDeque<Entry>>);
 
@@ -32,7 +31,7 @@ impl RecentAnswers {
         found.map(|entry| Arc::clone(&entry.text))
     }
 
-    /// Keeps an answer. The oldest one is forgotten if there are too many.
+    /// Forgets the oldest answer if there are too many.
     pub(crate) fn put(&self, access: Access, job_key: i64, text: &Arc<str>, now_ns: u64) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.access != access || entry.job_key != job_key);

@@ -33,7 +33,6 @@ pub(crate) static SERIES: Table<SeriesRow> = Table {
     ],
 };
 
-/// Returns the labels of a series as an object.
 pub(crate) fn labels(row: &SeriesRow) -> Value {
     Value::Object(row.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect())
 }
@@ -42,17 +41,17 @@ fn role(row: &SeriesRow) -> Option<Role> {
     role_of(&row.metric, &row.labels)
 }
 
-/// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
+/// Unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
 pub(crate) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
     rate_of(&row.metric, &row.unit, &row.kind)
 }
 
-/// Returns the unit of the rates of a metric, and the factor, as [`rate`].
+/// As [`rate`], of a metric.
 pub(crate) fn rate_of(metric: &str, unit: &str, kind: &str) -> Option<(&'static str, f64)> {
     (kind == "counter").then(|| units::rate_unit(metric, unit))
 }
 
-/// Returns the level of a series: `step` or `task`; none for one of the whole job.
+/// `step` or `task`; none for a series of the whole job.
 pub(crate) fn level(row: &SeriesRow) -> Option<&'static str> {
     StepLevel::of_labels(|label| row.labels.get(label).is_some()).map(StepLevel::as_str)
 }
@@ -68,7 +67,7 @@ pub(crate) static MARKS: Table<MarkRow> = Table {
     ],
 };
 
-/// Changes of the sampling plan; very many are folded.
+/// Very many changes are folded.
 pub(crate) static PLAN_CHANGES: Table<FoldedChange> = Table {
     name: "plan_changes",
     columns: &[

@@ -9,33 +9,29 @@ use super::body::{Chunks, Failure};
 use super::format::Format;
 use super::problem::Problem;
 
-/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Integer,
     Number,
     Text,
     Boolean,
-    /// A list of texts; in CSV, separated by spaces.
+    /// In CSV, separated by spaces.
     Texts,
     /// An object of texts; in CSV, JSON.
     Labels,
-    /// The command of a run; in CSV, JSON.
+    /// In CSV, JSON.
     Run,
 }
 
-/// A column of rows of type `T`.
 pub(crate) struct Column<T: 'static> {
     pub(crate) name: &'static str,
     pub(crate) of: Type,
-    /// True if a row may have no value.
     pub(crate) is_optional: bool,
     pub(crate) help: &'static str,
     pub(crate) value: fn(&T) -> Value,
 }
 
 impl<T> Column<T> {
-    /// A column with a value in every row.
     pub(crate) const fn new(
         name: &'static str,
         of: Type,
@@ -45,7 +41,6 @@ impl<T> Column<T> {
         Self { name, of, is_optional: false, help, value }
     }
 
-    /// A column whose value may be unknown.
     pub(crate) const fn optional(
         name: &'static str,
         of: Type,
@@ -74,7 +69,7 @@ impl<T> Column<T> {
     }
 }
 
-/// Returns the schemas of the members of a run.
+/// Schemas of a run's members.
 fn run_properties() -> Value {
     let text = json!({"type": "string"});
     let name = json!({"type": ["string", "null"]});
@@ -84,9 +79,8 @@ fn run_properties() -> Value {
     })
 }
 
-/// Rows of one type.
 pub(crate) struct Table<T: 'static> {
-    /// The name of the list in the JSON form.
+    /// Name of the list in the JSON form.
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [Column<T>],
 }
@@ -99,7 +93,7 @@ impl<T> Table<T> {
         json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
     }
 
-    /// Returns the schema of the JSON form, with further members.
+    /// Schema of the JSON form, with further members.
     pub(crate) fn schema(&self, further: &[(&str, Value)]) -> Value {
         let mut properties = Map::new();
         properties.insert(self.name.to_owned(), json!({"type": "array", "items": self.row_schema()}));
@@ -108,13 +102,11 @@ impl<T> Table<T> {
         json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
     }
 
-    /// Returns the JSON form of a row.
     pub(crate) fn object(&self, row: &T) -> Value {
         let members = self.columns.iter().map(|column| (column.name.to_owned(), (column.value)(row)));
         Value::Object(members.collect())
     }
 
-    /// Writes rows, with further members of the JSON form.
     pub(crate) fn write<R: Borrow<T>>(
         &self,
         chunks: &mut Chunks,
@@ -162,12 +154,11 @@ pub(crate) fn csv_field(value: &Value) -> String {
     safe_text::csv_field(&text).into_owned()
 }
 
-/// Returns the JSON form of a finite number; others have none.
+/// Null unless the number is finite.
 pub(crate) fn number(value: f64) -> Value {
     json!(value)
 }
 
-/// Returns microseconds of a time in nanoseconds.
 pub(crate) const fn micros(time_ns: i64) -> i64 {
     time_ns.div_euclid(1000)
 }

@@ -12,13 +12,11 @@ use crate::limits;
 use crate::links::{AgentStatus, ClockOffset};
 use crate::request::{Endpoint, Kind, Parameter, TABLE};
 
-/// The time about which the answer is without a parameter.
+/// Default time of the answer.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// An agent.
 struct Health {
     row: AgentRow,
-    /// Its connection to this collector.
     connected: Option<AgentStatus>,
 }
 

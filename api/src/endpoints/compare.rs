@@ -12,7 +12,6 @@ use crate::answer::{Failure, Problem};
 use crate::limits;
 use crate::request::{Endpoint, Kind, OBJECT, Parameter};
 
-/// The jobs of the first side.
 const A: Parameter = Parameter::required(
     "a",
     Kind::Integers(limits::COMPARED_JOBS),

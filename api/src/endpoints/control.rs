@@ -86,7 +86,7 @@ fn with_body(call: Call, verb: &'static str, known: &'static [&'static str]) -> 
     ask(call, verb, fields)
 }
 
-/// Sends a request about the job to its agents. The job must be one that the user may see.
+/// Sends a request about the job to its agents. The user must be permitted to see the job.
 fn ask(call: Call, verb: &'static str, fields: Map<String, Value>) -> Answer {
     let key = key(&call.arguments);
     Box::pin(async move {

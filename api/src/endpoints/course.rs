@@ -19,28 +19,25 @@ use crate::limits;
 use crate::live::is_selected;
 use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
 
-/// The metrics that are subtracted.
 const MINUS: Parameter =
     Parameter::query("minus", Kind::Selectors, "Metrics that are subtracted: names or globs.");
 
-/// A quantity in place of metrics.
+/// In place of metrics.
 const QUANTITY: Parameter = Parameter::query(
     "quantity",
     Kind::Text,
     "An important quantity of jobs in place of metrics, such as `cores` or `memory`: the metrics of the job that measure it.",
 );
 
-/// The number of parts of the time.
 const PARTS: Parameter = Parameter {
     help: "The number of parts of the time, at most; without it, 600, or fewer with more than 50 rows.",
     ..POINTS
 };
 
-/// The number of parts without the parameter, and of those of all rows together.
+/// Default number of parts, and the largest of all rows together.
 const USUAL_POINTS: usize = 600;
 const USUAL_CELLS: usize = 30_000;
 
-/// Returns the number of parts without the parameter.
 fn usual_points(nodes: usize) -> usize {
     (USUAL_CELLS / nodes.clamp(1, HEAT_ROWS_MAX)).min(USUAL_POINTS)
 }
@@ -93,10 +90,9 @@ fn schema() -> Value {
     })
 }
 
-/// The metrics of a request.
 #[derive(Debug)]
 struct Metrics {
-    /// The metrics whose sum is asked for; none for all.
+    /// Metrics whose sum is asked for; none for all.
     added: Option<Vec<Selector>>,
     subtracted: Vec<Selector>,
 }
@@ -128,21 +124,19 @@ impl Metrics {
         Self { added: Some(inputs.collect()), subtracted: Vec::new() }
     }
 
-    /// Returns all metrics whose series are read; none for all of the job.
+    /// All metrics whose series are read; none for all of the job.
     fn all(&self) -> Option<Vec<Selector>> {
         Some(self.added.iter().flatten().chain(&self.subtracted).cloned().collect())
             .filter(|_| self.added.is_some())
     }
 }
 
-/// A request for a course.
 struct Request {
     job_key: i64,
     nodes: Vec<String>,
     rows: BTreeMap<i64, SeriesRow>,
-    /// The series that are subtracted.
     subtracted: HashSet<i64>,
-    /// The derived metric that is asked for, without inputs.
+    /// Derived metric that is asked for, without inputs.
     derived: Option<DerivedParts>,
     unit: String,
     span_ns: Range<i64>,
@@ -254,7 +248,6 @@ fn derived_of(metrics: &Metrics) -> Option<DerivedParts> {
     DerivedParts::of(selector.as_str()).filter(|_| metrics.subtracted.is_empty())
 }
 
-/// Returns the unit that the values of all series have.
 fn common_unit(terms: &[(SeriesRow, bool)]) -> Result<String, Failure> {
     let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
     if units.len() > 1 {
@@ -292,8 +285,7 @@ fn unit_of(row: &SeriesRow) -> &str {
     rate(row).map_or(row.unit.as_str(), |(unit, _)| unit)
 }
 
-/// Returns a length of the parts, at least that of `width_ns`, and a rollup from which not too many intervals
-/// are read.
+/// Returns a length of the parts, at least `width_ns`, and a rollup of which not too many intervals are read.
 fn bounded(
     width_ns: i64,
     left: Option<Rollup>,
@@ -318,7 +310,7 @@ fn bounded(
     }
 }
 
-/// Returns a number with six digits; null for none.
+/// Six digits; null for no number.
 fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {
         return number(value);

@@ -9,7 +9,6 @@ use super::parameters::{KEY, find_job, key};
 use crate::answer::{Column, Table, Type, micros, rows};
 use crate::request::{Answer, Call, Endpoint, TABLE};
 
-/// Returns an endpoint that lists events of a job.
 const fn endpoint(
     path: &'static str,
     id: &'static str,
@@ -20,7 +19,7 @@ const fn endpoint(
     Endpoint { path, id, summary, parameters: &[KEY], formats: TABLE, answer, body: None, handler }
 }
 
-/// Answers with the rows about a job that `read` returns for its key.
+/// Answers with the rows that `read` returns for the key of a job.
 pub(super) fn list<T>(
     call: Call,
     table: &'static Table<T>,

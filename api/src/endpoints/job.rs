@@ -8,7 +8,6 @@ use super::parameters::{KEY, find_job, key};
 use crate::answer::{Column, Table, Type, micros};
 use crate::request::{Endpoint, OBJECT, TABLE};
 
-/// The facts about jobs.
 pub(super) static FACTS: Table<JobRow> = Table {
     name: "jobs",
     columns: &[

@@ -14,7 +14,6 @@ use crate::answer::{Cores, Failure, KeptCores, level, number};
 use crate::limits;
 use crate::request::{Endpoint, Kind, OBJECT, Parameter};
 
-/// The keys of the jobs.
 const KEYS: Parameter = Parameter::query(
     "key",
     Kind::Integers(limits::LISTED_JOBS),
@@ -69,7 +68,7 @@ fn object(job: &JobRow, cores: &Cores) -> Value {
     })
 }
 
-/// Returns the cores of a job, which the user must be permitted to see.
+/// The user must be permitted to see the job.
 pub(super) fn cores_of(reader: &mut dyn Read, kept: &KeptCores, job: &JobRow) -> Result<Arc<Cores>, Failure> {
     // The last samples of a job may arrive after its end.
     let settled_ns = now_ns().saturating_sub(limits::SETTLED_NS);
@@ -131,7 +130,7 @@ fn read(reader: &mut dyn Read, job: &JobRow) -> Result<Cores, Failure> {
     Ok(Cores(sums))
 }
 
-/// Returns the core-seconds that an ended job wasted, if they are known.
+/// None if it is unknown.
 pub(super) fn wasted_core_s(job: &JobRow) -> Option<f64> {
     job.usage.as_ref().and_then(JobUsage::wasted_core_s)
 }

@@ -10,10 +10,9 @@ use crate::answer::Problem;
 use crate::limits;
 use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
 
-/// The order by the core-hours that were not used.
+/// Order by the core-hours that were not used.
 const WASTE: &str = "waste";
 
-/// The form of cursors.
 const CURSOR: &str = r"^[0-9]{1,18}\.[0-9]{1,18}$";
 
 pub(super) static JOBS: Endpoint = Endpoint {

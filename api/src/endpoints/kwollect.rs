@@ -15,12 +15,12 @@ use crate::limits;
 use crate::live::is_selected;
 use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
 
-/// The time before its end that a query of nodes is about if it names no begin.
+/// Default time of a query of nodes.
 const NODES_NS: i64 = 300_000_000_000;
 
 const COLUMNS: [&str; 5] = ["timestamp", "device_id", "metric_id", "value", "labels"];
 
-/// The form of times, except that a month may have more than 28 days.
+/// Form of times, except that a month may have more than 28 days.
 const TIME: &str = concat!(
     r"^([0-9]{1,11}(\.[0-9]{1,6})?|(197[1-9]|19[89][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])",
     r"([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?)$"
@@ -86,10 +86,9 @@ pub(super) static KWOLLECT: Endpoint = Endpoint {
     },
 };
 
-/// A query.
 struct Request {
     job_id: Option<String>,
-    /// The nodes; empty for any.
+    /// Empty for any.
     nodes: Vec<String>,
     arguments: Arguments,
     start_ns: Option<i64>,
@@ -128,7 +127,6 @@ impl Request {
         Ok(Self { job_id, nodes, arguments: arguments.clone(), start_ns, end_ns, is_summary })
     }
 
-    /// Returns the jobs that the query is about.
     fn jobs(&self, reader: &mut dyn Read) -> Result<Vec<JobRow>, Failure> {
         let Some(job_id) = &self.job_id else { return Ok(Vec::new()) };
         let filter =
@@ -136,7 +134,7 @@ impl Request {
         Ok(reader.jobs(&filter)?)
     }
 
-    /// Returns the series of the nodes that a query without a job is about.
+    /// Series of the nodes that a query without a job is about.
     fn nodes(&self, reader: &mut dyn Read) -> Result<Vec<Source>, Failure> {
         let mut sources = Vec::new();
         if self.job_id.is_some() {
@@ -169,7 +167,7 @@ impl Request {
         self.add(SeriesOwner::NodesOf(key), rows, self.within(job.started_ns, ended_ns), sources)
     }
 
-    /// Returns the part of a time that the query is about.
+    /// Bounds a time by that of the query.
     fn within(&self, first_ns: i64, last_ns: i64) -> Range<i64> {
         let start_ns = self.start_ns.unwrap_or(first_ns).max(first_ns).max(0);
         start_ns..self.end_ns.unwrap_or(last_ns).min(last_ns).saturating_add(1000)
@@ -195,7 +193,6 @@ impl Request {
         Ok(())
     }
 
-    /// Writes the samples of series.
     fn write(&self, reader: &mut dyn Read, source: &Source, out: &mut Output<'_>) -> Result<(), Failure> {
         let Source { of, rows, span_ns } = source;
         let ids: Vec<i64> = rows.keys().copied().collect();
@@ -221,7 +218,6 @@ impl Request {
     }
 }
 
-/// An answer that is being written.
 struct Output<'a> {
     chunks: &'a mut Chunks,
     is_first: bool,

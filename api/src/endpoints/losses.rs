@@ -8,7 +8,7 @@ use crate::answer::{micros, number};
 use crate::limits;
 use crate::request::{Endpoint, OBJECT};
 
-/// The length of a part of the time, and their number: a week.
+/// Length of a part of the time, and the number of parts: a week.
 const PART_NS: i64 = 6 * 3_600_000_000_000;
 const PARTS: usize = 28;
 

@@ -28,7 +28,7 @@ mod waste;
 
 use crate::request::Endpoint;
 
-/// All endpoints, in the order of the document.
+/// In the order of the OpenAPI document.
 pub(crate) static ALL: &[&Endpoint] = &[
     &nodes::WHOAMI,
     &jobs::JOBS,

@@ -69,7 +69,7 @@ fn jobs(agent: &AgentStatus) -> Value {
     json!(agent.jobs.iter().map(|(job, _)| job).collect::<Vec<_>>())
 }
 
-/// Returns the nodes and ids of the running jobs that the user may see.
+/// Nodes and ids of the running jobs that the user may see.
 fn running(reader: &mut dyn Read) -> Result<HashSet<(String, String)>, StoreError> {
     let mut found = HashSet::new();
     let mut filter = JobFilter { is_ended: Some(false), limit: QUERY_JOBS, ..JobFilter::default() };

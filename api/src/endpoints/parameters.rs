@@ -8,32 +8,27 @@ use crate::limits;
 use crate::live::SeriesFilter;
 use crate::request::{Arguments, Kind, Parameter};
 
-/// The key of a job, in paths.
 pub(super) const KEY: Parameter =
     Parameter::path("key", Kind::Integer(0, i64::MAX), "The key of the job, as `jobs` returns it.");
 
-/// The begin of a time.
 pub(super) const FROM_US: Parameter = Parameter::query(
     "from_us",
     Kind::Integer(0, limits::LATEST_US),
     "The begin of the time, in microseconds since the epoch.",
 );
 
-/// The end of a time.
 pub(super) const UNTIL_US: Parameter = Parameter::query(
     "until_us",
     Kind::Integer(0, limits::LATEST_US),
     "The end of the time, which is excluded, in microseconds since the epoch.",
 );
 
-/// The metrics of series.
 pub(super) const METRIC: Parameter = Parameter::query(
     "metric",
     Kind::Selectors,
     "Metrics: names or globs such as `cpu.*`, separated by commas.",
 );
 
-/// The owner of series.
 pub(super) const OF: Parameter = Parameter::query(
     "of",
     Kind::Choice(&["job", "nodes"]),
@@ -42,27 +37,23 @@ pub(super) const OF: Parameter = Parameter::query(
 
 pub(super) const NODE_NAME: Parameter = Parameter::path("name", Kind::Text, "The name of the node.");
 
-/// The metrics of series, as Kwollect names the parameter.
+/// As Kwollect names the parameter.
 pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
 
-/// The node of series.
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
 
 pub(super) const SERIES_IDS: Parameter =
     Parameter::query("series", Kind::Integers(limits::LISTED_SERIES), "Ids of series, separated by commas.");
 
-/// Returns the series that a request with the usual parameters is about.
 pub(super) fn series_filter(arguments: &Arguments) -> SeriesFilter {
     let (metrics, node) = (arguments.selectors(METRIC.name), arguments.text(NODE.name));
     SeriesFilter::new(metrics, node, arguments.integers(SERIES_IDS.name))
 }
 
-/// Returns nanoseconds of a parameter in microseconds.
 pub(super) fn time_ns(arguments: &Arguments, name: &str) -> Option<i64> {
     arguments.integer(name).map(|time_us| time_us.saturating_mul(1000))
 }
 
-/// Returns the present time, in nanoseconds since the epoch.
 pub(super) fn now_ns() -> i64 {
     clock::realtime_us().saturating_mul(1000)
 }
@@ -75,13 +66,12 @@ pub(super) fn check_number(series: usize, max: usize, parameter: &Parameter) -> 
     Err(Problem::invalid(parameter.name, format_args!("{series} series match; ask for at most {max}")))
 }
 
-/// Returns the key in the path of a request.
 pub(super) fn key(arguments: &Arguments) -> i64 {
     // A path without it does not lead here.
     arguments.integer(KEY.name).unwrap_or_default()
 }
 
-/// Returns the job with a key, if the user may see it.
+/// Returns the job if the user may see it.
 pub(super) fn find_job(reader: &mut dyn Read, job_key: i64) -> Result<JobRow, Failure> {
     let filter = JobFilter { job_key: Some(job_key), limit: 1, ..JobFilter::default() };
     Ok(reader.jobs(&filter)?.pop().ok_or_else(Problem::unknown_job)?)

@@ -13,23 +13,22 @@ use crate::answer::{Failure, Problem, rate};
 use crate::limits;
 use crate::request::{Arguments, Kind, Parameter};
 
-/// The number of parts of the time.
 pub(super) const POINTS: Parameter = Parameter::query(
     "points",
     Kind::Integer(1, limits::POINTS),
     "The number of parts of the time; without it, all samples.",
 );
 
-/// The most samples, on the most nodes, of a job of which samples are read in place of a rollup, whose means
-/// do not know for how long each sample held; and the most intervals that are read of a finer rollup than the
-/// length of the parts needs.
+/// Samples are read in place of a rollup for a job with at most so many on any node, since the means of a
+/// rollup do not know for how long each sample held. At most so many intervals are read of a finer rollup
+/// than the length of the parts needs.
 const FEW_SAMPLES: u64 = 100_000;
 const FEW_NODES: usize = 64;
 
-/// The time of a request about a node that names no begin.
+/// Default time of a request about a node.
 pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// Returns the time of a request: by default that of the job, or the last hour of a node.
+/// By default the time of the job, or the last hour of a node.
 pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Range<i64>, Failure> {
     let now_ns = now_ns();
     let ended_ns = job.and_then(|job| job.ended_ns);
@@ -43,12 +42,11 @@ pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Ran
     Ok(from_ns..until_ns)
 }
 
-/// Returns the length of each of `points` parts of a time.
 pub(super) fn width_ns(span_ns: &Range<i64>, points: i64) -> i64 {
     (span_ns.end.saturating_sub(span_ns.start).saturating_add(points - 1) / points.max(1)).max(1000)
 }
 
-/// Returns true if a job has so few samples that they are read at once.
+/// Whether a job has so few samples that they are read at once.
 pub(super) fn has_few_samples(reader: &mut dyn Read, job: &JobRow) -> Result<bool, Failure> {
     if job.nodes.len() > FEW_NODES {
         return Ok(false);
@@ -91,18 +89,14 @@ fn coarser(one: Option<Rollup>, other: Option<Rollup>) -> Option<Rollup> {
     one.into_iter().chain(other).max_by_key(|rollup| rollup.length_ns())
 }
 
-/// Series, and the parts of a time in which they are read.
+/// Series by id, and the parts of a time in which they are read.
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
-    /// The owner of the series.
     pub(super) of: SeriesScope<'a>,
-    /// The series by id.
     pub(super) rows: &'a BTreeMap<i64, SeriesRow>,
-    /// The time.
     pub(super) span_ns: Range<i64>,
-    /// The length of a part.
     pub(super) width_ns: i64,
-    /// The rollup; none for samples.
+    /// None for samples.
     pub(super) rollup: Option<Rollup>,
 }
 

@@ -30,7 +30,7 @@ pub(super) static REPORT: Endpoint = Endpoint {
     handler: |call| part(call, |report| serde_json::to_value(report)),
 };
 
-/// The members of a report that are lists without a bound, and those that other resources have.
+/// Members of a report that are lists without a bound, and those that other resources have.
 const LONG: [&str; 9] =
     ["by_node", "steps", "tasks", "series", "sources", "losses", "marks", "plan_changes", "refused_requests"];
 
@@ -99,7 +99,7 @@ fn summary_of(mut report: Report) -> serde_json::Result<Value> {
 }
 
 /// Returns the least, the largest and the mean value of each metric over its series: pages leave out the
-/// charts of those that do not change.
+/// charts of metrics that do not change.
 fn extents(report: &Report) -> Value {
     let mut series_of: BTreeMap<&str, Vec<[f64; 3]>> = BTreeMap::new();
     for series in &report.series {
@@ -118,8 +118,7 @@ fn extents(report: &Report) -> Value {
     Value::Object(extents)
 }
 
-/// Empties the lists of a report that are long: their JSON form would take longer than the rest of the
-/// summary.
+/// Empties the long lists of a report: their JSON form would take longer than the rest of the summary.
 fn clear_long(report: &mut Report) {
     report.by_node.clear();
     report.steps.clear();
@@ -156,7 +155,6 @@ fn part(call: Call, choose: fn(&Report) -> serde_json::Result<Value>) -> Answer 
     }))
 }
 
-/// Gathers the report of a job, with its findings.
 fn report(reader: &mut dyn Read, job: &JobRow, advice: &Path) -> Result<Report, Failure> {
     let mut report = gather(reader, job, None)?;
     // Faults of the site's rules are reported by `--check` and by `polymeter report`.

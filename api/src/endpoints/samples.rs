@@ -80,12 +80,11 @@ fn schema() -> Value {
     })
 }
 
-/// A request for samples.
 struct Request {
     of: SeriesOwner,
-    /// The id of the job of the series; none for those of nodes.
+    /// Job of the series; none for those of nodes.
     job_id: Option<String>,
-    /// The finest rollup that has all of the job, if its samples are not complete.
+    /// Finest rollup that has all of the job, if its samples are not complete.
     left: Option<Rollup>,
     has_few: bool,
     rows: BTreeMap<i64, SeriesRow>,
@@ -118,13 +117,12 @@ impl Request {
         Ok(Self { of, job_id, left, has_few, rows, span_ns, points })
     }
 
-    /// Writes the samples as they are stored, as Parquet.
     fn parquet(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
         let of = (SeriesScope::from(&self.of), self.job_id.as_deref());
         samples_parquet::write(reader, of, &self.rows, &self.span_ns, chunks)
     }
 
-    /// Writes the samples as they are stored.
+    /// Writes samples as they are stored.
     fn raw(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
         let mut out = Output::begin(self, chunks, None)?;
         let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
@@ -150,7 +148,6 @@ impl Request {
         out.end()
     }
 
-    /// Writes the parts of the time.
     fn parts(&self, reader: &mut dyn Read, points: i64, chunks: &mut Chunks) -> Result<(), Failure> {
         let width_ns = parts::width_ns(&self.span_ns, points);
         let sufficient = parts::rollup(width_ns, self.left, self.has_few);
@@ -179,10 +176,9 @@ fn refuse_derived(arguments: &Arguments) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The samples of one series that are held in memory.
+/// Samples of one series that are held in memory.
 const PIECE_SAMPLES: usize = 10_000;
 
-/// An answer that is being written.
 struct Output<'a> {
     chunks: &'a mut Chunks,
     is_first: bool,
@@ -279,7 +275,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Returns the fields of CSV that are the same for all rows of a series.
+/// Fields of CSV that are the same for all rows of a series.
 fn csv_facts(row: &SeriesRow, unit: &str) -> String {
     let fields = [json!(row.series_id), json!(row.node), json!(row.metric), json!(unit), labels(row)];
     fields.iter().map(csv_field).collect::<Vec<_>>().join(",")

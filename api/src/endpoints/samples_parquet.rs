@@ -10,10 +10,10 @@ use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
 
 use crate::answer::{Chunks, Failure, Problem, micros};
 
-/// The number of samples in a row group, which is held in memory: 2 MB.
+/// In a row group, which is held in memory: 2 MB.
 const ROWS: usize = 100_000;
 
-/// The bytes that the writer of the file has produced and that were not sent yet.
+/// Bytes that the writer of the file has produced and that were not sent yet.
 #[derive(Debug, Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
 
@@ -40,7 +40,6 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Writes the samples of series, which belong to `of`, in a time.
 pub(super) fn write(
     reader: &mut dyn Read,
     (of, job_id): (SeriesScope<'_>, Option<&str>),

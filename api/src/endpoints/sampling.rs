@@ -61,7 +61,7 @@ fn schema() -> Value {
     })
 }
 
-/// The distinct values of a metric's sampling over nodes.
+/// Distinct values of a metric's sampling over nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Row {
     periods: BTreeSet<String>,
@@ -70,17 +70,16 @@ struct Row {
     until_us: Option<i64>,
 }
 
-/// The sampling of a job.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sampling {
-    /// The rows by metric and level.
+    /// By metric and level.
     rows: BTreeMap<(String, Option<String>), Row>,
     unavailable: BTreeSet<String>,
     silent_nodes: Vec<String>,
     silent: u64,
 }
 
-/// Adds a text to those that are listed, of which there are not too many.
+/// Adds a text to those that are listed, unless there are too many.
 fn list(texts: &mut BTreeSet<String>, text: String) {
     if texts.len() < limits::LISTED_TEXTS {
         texts.insert(text);
@@ -88,7 +87,7 @@ fn list(texts: &mut BTreeSet<String>, text: String) {
 }
 
 impl Sampling {
-    /// Returns the present sampling, as the agents report it.
+    /// As the agents report it.
     fn present(answer: JobAnswer) -> Self {
         let mut sampling = Self::default();
         for NodeAnswer { node, answer } in answer.nodes {
@@ -117,7 +116,7 @@ impl Sampling {
         row.until_us = row.until_us.max(line.until_us);
     }
 
-    /// Returns the last sampling, according to the changes of the plan in the order of their times.
+    /// By the changes of the plan in the order of their times.
     fn last(changes: &[PlanChangeRow]) -> Self {
         let mut last: HashMap<(&str, &str, Option<&str>), &PlanChangeRow> = HashMap::new();
         for change in changes.iter().filter(|change| change.new_period_us.is_some()) {

@@ -13,8 +13,8 @@ use crate::answer::{Failure, Problem, rows};
 use crate::live::is_selected;
 use crate::request::{Answer, Arguments, Call, Endpoint, TABLE};
 
-/// Returns the series of a job, at least those that the selectors select. If these are names, no others are
-/// read: a job on many nodes has tens of thousands.
+/// Returns at least the series of a job that the selectors select. If these are names, no others are read: a
+/// job on many nodes has tens of thousands.
 pub(super) fn series_of_job(
     reader: &mut dyn Read,
     key: i64,
@@ -29,7 +29,6 @@ pub(super) fn series_of_job(
     }
 }
 
-/// Returns the series of the nodes of a job that the selectors select.
 pub(super) fn series_of_nodes(
     reader: &mut dyn Read,
     access: &Access,
@@ -46,7 +45,7 @@ pub(super) fn series_of_nodes(
     reader.node_series(key, &metrics.into_iter().collect::<Vec<_>>())
 }
 
-/// Returns the owner of the series that a request is about, and the job if there is one.
+/// Returns the owner of the series, and the job if there is one.
 pub(super) fn owner(
     reader: &mut dyn Read,
     access: &Access,
@@ -67,7 +66,6 @@ pub(super) fn owner(
     Ok((of, Some(job)))
 }
 
-/// Returns the series of an owner that a request is for.
 pub(super) fn wanted_series(
     reader: &mut dyn Read,
     access: &Access,

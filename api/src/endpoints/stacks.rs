@@ -56,7 +56,6 @@ const AGAINST_UNTIL_US: Parameter = Parameter::query(
     "The end of the time of the job `against`, which is excluded, in microseconds since the epoch.",
 );
 
-/// The parameters that choose samples of a job.
 struct ChoiceParameters {
     node: Parameter,
     process: Parameter,
@@ -144,7 +143,6 @@ fn answer(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<
     Ok(answer)
 }
 
-/// Reads the samples of a job that the parameters choose.
 fn profile(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -159,7 +157,7 @@ fn profile(
     Ok(Profile::read(reader, job.job_key, &Choice { metric, process, spans, processes: None })?)
 }
 
-/// Returns the spans of the wanted samples, each with its node.
+/// Spans of the wanted samples, each with its node.
 fn spans(
     reader: &mut dyn Read,
     job: &JobRow,

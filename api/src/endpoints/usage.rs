@@ -10,13 +10,12 @@ use crate::answer::{Column, Table, Type, number};
 use crate::limits;
 use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter, TABLE};
 
-/// The nanoseconds of an hour.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The days about which the list is without parameters.
+/// Default.
 const DAYS: i64 = 7;
 
-/// The hours about which the sum is without a parameter, and the most.
+/// Default, and largest.
 const HOURS: i64 = 24;
 const HOURS_MAX: i64 = 24 * 366;
 
@@ -100,7 +99,6 @@ static SUMS: Table<UsageRow> = Table {
     ],
 };
 
-/// The parameters that choose jobs.
 const OF_USER: Parameter = Parameter::query("user", Kind::Text, "The name of the owner.");
 const ACCOUNT: Parameter = Parameter::query("account", Kind::Text, "The account.");
 const QUEUE: Parameter = Parameter::query("queue", Kind::Text, "The queue or partition.");

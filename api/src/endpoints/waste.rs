@@ -17,7 +17,7 @@ use crate::request::{Call, Endpoint, OBJECT};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The key by which the answer is kept for some seconds: no job has it.
+/// The answer is kept for some seconds by this key, which no job has.
 const OVERVIEW_KEY: i64 = -1;
 
 pub(super) static OVERVIEW: Endpoint = Endpoint {
@@ -69,7 +69,7 @@ async fn overview(call: Call) -> Result<Response, Problem> {
     Ok(call.reply(text.to_string()))
 }
 
-/// Returns the filter for the jobs that ended in the last day, the one that ended last first.
+/// Jobs that ended in the last day, the one that ended last first.
 fn of_last_day(limit: u32) -> JobFilter {
     let since_ns = Some(now_ns().saturating_sub(DAY_NS));
     JobFilter { since_ns, is_ended: Some(true), order: JobOrder::Ended, limit, ..JobFilter::default() }

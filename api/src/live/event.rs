@@ -5,13 +5,13 @@ use serde_json::{Value, to_writer};
 
 use super::reducer::Point;
 
-/// A comment, so that proxies and clients do not take a quiet stream for a broken connection.
+/// Comment that keeps proxies and clients from taking a quiet stream for a broken connection.
 pub(crate) const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
 
-/// The delay in milliseconds after which a browser connects again.
+/// Milliseconds after which a browser connects again.
 pub(crate) const RETRY: Bytes = Bytes::from_static(b"retry: 5000\n\n");
 
-/// Returns an event. JSON has no line breaks, which would end its data.
+/// JSON has no line breaks, which would end the event's data.
 pub(crate) fn event(name: &str, data: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }

@@ -18,10 +18,9 @@ use super::reducer::{Point, Reducer};
 use crate::answer::rows;
 use crate::limits;
 
-/// The values that a stream asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FeedRequest {
-    /// The store's key of the job.
+    /// Of the store.
     pub(crate) job_key: i64,
     pub(crate) filter: SeriesFilter,
     /// Points a second and series; none for all values as they are stored.
@@ -32,28 +31,26 @@ pub(crate) struct FeedRequest {
 pub(super) struct Feed {
     pub(super) request: FeedRequest,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
-    /// The series of which samples came; none for those that are not asked for.
+    /// Series of which samples came; none for a series that is not asked for.
     courses: HashMap<i64, Option<Course>>,
-    /// The series that were described to all streams.
+    /// Series that were described to all streams.
     described: HashSet<i64>,
     periods: Periods,
-    /// The nodes on which the job ran at some time.
+    /// Where the job ran at some time.
     nodes: BTreeSet<String>,
-    /// The events of the present transaction, before and after its values.
+    /// Events of the present transaction, before and after its values.
     before: Vec<Bytes>,
     after: Vec<Bytes>,
-    /// The new series and the points of the present transaction.
+    /// New series and points of the present transaction.
     new: Vec<Value>,
     points: Vec<Point>,
-    /// The series with values that were not sent yet.
+    /// Series with values that were not sent yet.
     open: HashSet<i64>,
     has_ended_somewhere: bool,
 }
 
-/// The state of a series.
 #[derive(Debug)]
 struct Course {
-    /// The time of the newest sample.
     newest_us: i64,
     reducer: Option<Reducer>,
 }
@@ -86,7 +83,6 @@ impl Feed {
         self.periods.complete(periods);
     }
 
-    /// Adds samples of the job.
     pub(super) fn samples(&mut self, frame: &Accepted, block: &SampleBlock, now_us: i64) {
         let node = frame.session.descriptor.node.as_str();
         if !self.request.filter.has_node(node) {
@@ -137,7 +133,6 @@ impl Feed {
         }
     }
 
-    /// Adds a change of the job's plan.
     pub(super) fn plan_change(&mut self, frame: &Accepted, change: &PlanChange) {
         let row = plan_change_row(frame, change);
         if self.request.filter.has_metric(&row.node, &row.metric) {
@@ -146,7 +141,6 @@ impl Feed {
         }
     }
 
-    /// Adds a mark of the job.
     pub(super) fn mark(&mut self, frame: &Accepted, mark: &Mark) {
         let row = MarkRow {
             time_ns: nanos(frame.corrected_us(mark.at_us)),
@@ -180,7 +174,6 @@ impl Feed {
         self.after.push(event("loss", &rows::LOSSES.object(&row)));
     }
 
-    /// Records the end of the job on a node.
     pub(super) fn job_end(&mut self, frame: &Accepted, at_us: i64) {
         let node = frame.session.descriptor.node.as_str();
         self.has_ended_somewhere = true;
@@ -189,7 +182,6 @@ impl Feed {
         }
     }
 
-    /// Sends the events of the present transaction to all streams.
     pub(super) fn send(&mut self, now_us: i64) {
         self.take_late_points(now_us);
         let mut events = std::mem::take(&mut self.before);

@@ -8,21 +8,18 @@ use tokio::sync::Notify;
 
 use crate::limits;
 
-/// The next step of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// An event to send.
     Event(Bytes),
     /// Events were not kept, since the client read too slowly. From now on they are kept again: what was
     /// missed must be sent anew.
     Missed(u64),
     /// The job may have ended, or a node was lost.
     Changed,
-    /// The collector stops.
     Stop,
 }
 
-/// The events that wait for one stream.
+/// Events that wait for one stream.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     waiting: Mutex<Waiting>,
@@ -76,17 +73,14 @@ impl Mailbox {
         self.change(|waiting| waiting.missed += 1);
     }
 
-    /// Reports that the job may have ended, or a node was lost.
     pub(super) fn report_change(&self) {
         self.change(|waiting| waiting.has_changed = true);
     }
 
-    /// Reports that the collector stops.
     pub(super) fn stop(&self) {
         self.change(|waiting| waiting.is_stopping = true);
     }
 
-    /// Takes the next event, if there is one.
     pub(super) fn take_event(&self) -> Option<Bytes> {
         self.waiting().take_event()
     }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::answer::{level, rows};
 
-/// The periods of a node's metrics, in microseconds, by level and metric.
+/// Microseconds by level and metric.
 type NodePeriods = HashMap<(Option<String>, String), Option<i64>>;
 
-/// The present periods of a job's metrics, by node.
+/// At present, by node.
 #[derive(Debug, Default)]
 pub(crate) struct Periods(HashMap<String, NodePeriods>);
 
@@ -23,7 +23,6 @@ impl Periods {
         periods
     }
 
-    /// Records a change.
     pub(super) fn change(&mut self, change: &PlanChangeRow) {
         let of_node = self.0.entry(change.node.clone()).or_default();
         of_node.insert((change.level.clone(), change.metric.clone()), change.new_period_us);
@@ -45,7 +44,6 @@ impl Periods {
     }
 }
 
-/// Returns the description of a series.
 pub(crate) fn describe(row: &SeriesRow, periods: &Periods) -> Value {
     let mut description = rows::SERIES.object(row);
     if let Some(members) = description.as_object_mut() {
@@ -54,7 +52,6 @@ pub(crate) fn describe(row: &SeriesRow, periods: &Periods) -> Value {
     description
 }
 
-/// Returns the row of a committed series.
 pub(super) fn row(series_id: i64, series: &SeriesRecord) -> SeriesRow {
     SeriesRow {
         series_id,

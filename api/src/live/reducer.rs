@@ -6,27 +6,24 @@ use polymeter_store::reader::SeriesRow;
 
 use crate::answer::rate;
 
-/// The part of the time between two points by which a sample may come early: samples are never taken exactly
-/// at their deadlines.
+/// Part of the time between two points by which a sample may come early: samples are never taken exactly at
+/// their deadlines.
 const TOLERANCE_PART: i64 = 4;
 
-/// The time without a further sample after which joined values are sent, in times between two points.
+/// Joined values to which no sample comes for this time are sent. In times between two points.
 const STALE_WIDTHS: i64 = 2;
 
-/// A point of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) series_id: i64,
-    /// The time of its last value, in microseconds since the epoch.
+    /// Time of its last value, since the epoch.
     pub(super) time_us: i64,
-    /// Its last value.
     pub(super) value: f64,
-    /// The range and the mean of its values.
+    /// Range and mean of its values.
     pub(super) extent: Part,
 }
 
 impl Point {
-    /// Returns a point of one value as it is stored.
     pub(super) fn of_value(series_id: i64, time_us: i64, value: f64) -> Self {
         Self { series_id, time_us, value, extent: Extent::of_value(value).part(0) }
     }
@@ -36,27 +33,25 @@ impl Point {
 #[derive(Debug)]
 pub(super) struct Reducer {
     series_id: i64,
-    /// The time between two points.
     width_us: i64,
     /// None for a gauge.
     increases: Option<Increases>,
-    /// The time of samples from which the next point may be sent.
+    /// A sample from this time on may complete the next point.
     due_us: i64,
     open: Option<Open>,
 }
 
-/// Values that were not sent yet.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     extent: Extent,
     time_us: i64,
     value: f64,
-    /// The time of their arrival, by the monotonic clock.
+    /// By the monotonic clock.
     arrived_us: i64,
 }
 
 impl Reducer {
-    /// Returns the reducer of a series to at most `per_second` points. Counters become rates.
+    /// Reduces a series to at most `per_second` points. Counters become rates.
     pub(super) fn new(row: &SeriesRow, per_second: i64) -> Self {
         Self {
             series_id: row.series_id,
@@ -67,7 +62,7 @@ impl Reducer {
         }
     }
 
-    /// Adds a sample, and returns a point if it is due.
+    /// Returns a point if it is due.
     pub(super) fn sample(&mut self, time_us: i64, value: f64, now_us: i64) -> Option<Point> {
         let (extent, value) = match &mut self.increases {
             None => (Extent::of_value(value), value),
@@ -95,13 +90,13 @@ impl Reducer {
         if is_stale { self.take() } else { None }
     }
 
-    /// Returns a point of the values that were not sent yet.
+    /// Returns a point of all values that were not sent yet.
     pub(super) fn take(&mut self) -> Option<Point> {
         let Open { extent, time_us, value, .. } = self.open.take()?;
         Some(Point { series_id: self.series_id, time_us, value, extent: extent.part(0) })
     }
 
-    /// Returns true if there are values that were not sent yet.
+    /// Whether values were not sent yet.
     pub(super) const fn is_open(&self) -> bool {
         self.open.is_some()
     }

@@ -12,26 +12,26 @@ use super::feed::{Feed, FeedRequest};
 use super::mailbox::{Mailbox, Step};
 use super::periods::Periods;
 
-/// The values of running jobs, for the streams of the API. Clones share their streams.
+/// Clones share their streams.
 #[derive(Debug, Clone, Default)]
 pub struct LiveValues(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of streams: all that a writer looks at.
+    /// Number of streams: all that a writer looks at.
     streams: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The feeds of each watched job, by the store's key.
+    /// By the store's key.
     jobs: HashMap<i64, Vec<Feed>>,
     is_stopping: bool,
 }
 
 impl LiveValues {
-    /// Returns true if there are streams. Without them nothing else needs to be called.
+    /// Whether there are streams. Without them nothing else needs to be called.
     pub fn is_watched(&self) -> bool {
         // A stream reads from the store what was committed before it was noticed.
         self.0.streams.load(Ordering::Relaxed) > 0
@@ -65,7 +65,7 @@ impl LiveValues {
         state.mailboxes().for_each(Mailbox::stop);
     }
 
-    /// Begins a stream: from now on it gets the values of every commit. Returns none while the collector
+    /// Begins a stream, which gets the values of every commit from now on. Returns none while the collector
     /// stops.
     pub(crate) fn subscribe(&self, request: FeedRequest) -> Option<Subscription> {
         let mailbox = Arc::new(Mailbox::default());
@@ -130,7 +130,7 @@ impl State {
     }
 }
 
-/// A stream's place in its feed, until it is dropped.
+/// Keeps the stream's place in its feed until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     values: LiveValues,
@@ -139,18 +139,14 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next step.
     pub(crate) async fn next(&self) -> Step {
         self.mailbox.next().await
     }
 
-    /// Returns the next event, if it is already there.
     pub(crate) fn next_event(&self) -> Option<Bytes> {
         self.mailbox.take_event()
     }
 
-    /// Records what the stream has read in the store and describes to its client: ids of series, periods and
-    /// nodes.
     pub(crate) fn seed(&self, described: Vec<i64>, periods: Periods, nodes: Vec<String>) {
         let mut state = self.values.state();
         let mut feeds = state.jobs.get_mut(&self.request.job_key).into_iter().flatten();

@@ -42,13 +42,12 @@ struct Shared {
 struct State {
     /// Connections that are not in use, each with the time at which it was opened.
     idle: Vec<(Reader, u64)>,
-    /// Reads in progress.
     running: HashMap<u64, Arc<ReadStop>>,
     next: u64,
     is_stopping: bool,
 }
 
-/// A read in progress. Dropping it cancels the read.
+/// Read in progress. Dropping it cancels the read.
 #[derive(Debug)]
 pub(crate) struct Running<T> {
     stop: Arc<ReadStop>,
@@ -58,7 +57,6 @@ pub(crate) struct Running<T> {
 }
 
 impl<T> Running<T> {
-    /// Waits for the result.
     pub(crate) async fn result(&mut self) -> Result<T, Problem> {
         let result = (&mut self.result).await;
         self.timer.abort();
@@ -76,7 +74,6 @@ impl<T> Drop for Running<T> {
 }
 
 impl Readers {
-    /// Returns readers of a store, without a connection yet.
     pub(crate) fn new(links: Links, limits: &ApiLimits) -> Self {
         // The threads that read a file have a low priority; a pause would keep its log from being emptied.
         let has_processes = links.store.file().is_none();
@@ -101,7 +98,6 @@ impl Readers {
         Ok(Running { stop, result, timer })
     }
 
-    /// Runs `work` and returns its result.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         principal: Principal,
@@ -110,7 +106,6 @@ impl Readers {
         self.start(principal, work).await?.result().await
     }
 
-    /// Cancels all reads, and refuses further ones.
     pub(crate) fn stop(&self) {
         let running: Vec<Arc<ReadStop>> = {
             let mut state = self.0.state();
@@ -191,7 +186,7 @@ impl Shared {
         result
     }
 
-    /// Returns a connection: one that was opened a short time ago, or a new one.
+    /// Returns a connection that was opened a short time ago, or a new one.
     fn reader(&self, store: &StoreUrl) -> Result<(Reader, u64), StoreError> {
         let now_ns = clock::monotonic_ns();
         let (idle, old) = {
@@ -219,8 +214,7 @@ async fn end_in_time(stop: Arc<ReadStop>, limit: Duration) {
     stop.cancel_later(true);
 }
 
-/// Returns the problem for an error of the store. Only administrators see its cause, which may contain the
-/// address of the database.
+/// Only administrators see the cause, which may contain the address of the database.
 fn store_problem(error: &StoreError, access: &Access) -> Problem {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user of the API");

@@ -22,7 +22,6 @@ use super::read_stop::ReadStop;
 use crate::limits;
 use crate::links::IsBehind;
 
-/// The pace of all reads.
 pub(crate) struct Pace {
     is_behind: Arc<IsBehind>,
     /// False if the reads are done by threads of this process, which have a low priority.
@@ -30,7 +29,7 @@ pub(crate) struct Pace {
     work: Mutex<Work>,
 }
 
-/// Seconds of work that reads may do while ingest is behind.
+/// For seconds of work that reads may do while ingest is behind.
 #[derive(Debug)]
 struct Work {
     all: TokenBucket,
@@ -59,7 +58,7 @@ impl Pace {
         Self { is_behind, is_needed, work: Mutex::new(Work { all: unused(), by_user: HashMap::new() }) }
     }
 
-    /// Records work of a user's read, and returns the time for which it must pause.
+    /// Records work of a user's read. Returns the time for which it must pause.
     fn charge(&self, uid: u32, worked: Duration, now_ns: u64) -> Duration {
         if !self.is_needed || !(self.is_behind)() {
             return Duration::ZERO;
@@ -75,14 +74,14 @@ impl Pace {
     }
 }
 
-/// A reader that pauses while ingest is behind.
+/// Reader that pauses while ingest is behind.
 #[derive(Debug)]
 pub(crate) struct PacedReader<'a, R> {
     reader: R,
     turn: Turn<'a>,
 }
 
-/// The work of one read that was not charged yet.
+/// Counts work of one read that was not charged yet.
 #[derive(Debug)]
 struct Turn<'a> {
     pace: &'a Pace,
@@ -116,7 +115,7 @@ impl Turn<'_> {
 }
 
 impl<'a, R> PacedReader<'a, R> {
-    /// Returns a reader for a user, whose pauses end when `stop` cancels its read.
+    /// Pauses end when `stop` cancels the read.
     pub(crate) const fn new(reader: R, pace: &'a Pace, uid: u32, stop: &'a ReadStop) -> Self {
         Self { reader, turn: Turn { pace, uid, stop, worked_ns: 0 } }
     }

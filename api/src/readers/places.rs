@@ -11,19 +11,16 @@ use crate::access::KnownAdministrators;
 use crate::answer::Problem;
 use crate::limits;
 
-/// The places of all reads.
 #[derive(Debug)]
 pub(crate) struct ReaderPlaces {
     all: Arc<Semaphore>,
-    /// Those that only administrators have.
     reserved: Arc<Semaphore>,
     administrators: KnownAdministrators,
     user: usize,
-    /// The places of the users that read now.
     of_users: Mutex<HashMap<u32, Arc<Semaphore>>>,
 }
 
-/// The place of one read, returned on drop.
+/// For one read, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
@@ -31,7 +28,6 @@ pub(crate) struct Place {
 }
 
 impl ReaderPlaces {
-    /// Returns so many free places.
     pub(crate) fn new(readers: usize, administrators: KnownAdministrators) -> Self {
         let all = Arc::new(Semaphore::new(readers));
         let reserved = Arc::new(Semaphore::new(limits::RESERVED_READS));
@@ -44,7 +40,7 @@ impl ReaderPlaces {
         }
     }
 
-    /// Returns a place for a read of a user; waits for one if necessary.
+    /// Waits for a place if necessary.
     pub(crate) async fn take(&self, uid: u32) -> Result<Place, Problem> {
         let of_user = self.of_user(uid);
         let place = async {
@@ -84,7 +80,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the place that a user gets at once.
     fn take(places: &ReaderPlaces, uid: u32) -> Option<Place> {
         let mut taking = std::pin::pin!(places.take(uid));
         match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use polymeter_store::reader::ReadCancel;
 
-/// The means to stop one read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadStop {
     progress: Mutex<Progress>,
-    /// Notified when the read is cancelled.
+    /// Signals that the read is cancelled.
     cancelled: Condvar,
 }
 
@@ -19,7 +18,7 @@ struct Progress {
     cancel: Option<ReadCancel>,
     is_cancelled: bool,
     is_late: bool,
-    /// The time for which the read has paused since it was last taken.
+    /// How long the read has paused since this was last taken.
     paused: Duration,
 }
 
@@ -42,13 +41,13 @@ impl ReadStop {
         !progress.is_cancelled
     }
 
-    /// Returns whether the read was cancelled, and whether that was since it took too long.
+    /// Returns whether the read was cancelled, and whether it was for taking too long.
     pub(crate) fn is_cancelled(&self) -> (bool, bool) {
         let progress = self.progress();
         (progress.is_cancelled, progress.is_late)
     }
 
-    /// Pauses the read. Returns false if it is cancelled.
+    /// Returns false if the read is cancelled.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let progress = self.progress();
         let waited = self.cancelled.wait_timeout_while(progress, time, |progress| !progress.is_cancelled);
@@ -57,12 +56,12 @@ impl ReadStop {
         !progress.is_cancelled
     }
 
-    /// Returns the time for which the read has paused since the last call.
+    /// Returns how long the read has paused since the last call.
     pub(crate) fn take_paused(&self) -> Duration {
         std::mem::take(&mut self.progress().paused)
     }
 
-    /// Cancels the read. May wait for the database.
+    /// May wait for the database.
     pub(crate) fn cancel(&self, is_late: bool) {
         let mut progress = self.progress();
         progress.is_cancelled = true;
@@ -73,7 +72,7 @@ impl ReadStop {
         }
     }
 
-    /// Cancels the read by a thread of its own.
+    /// Cancels on a thread of its own.
     pub(crate) fn cancel_later(self: &Arc<Self>, is_late: bool) {
         let stop = Arc::clone(self);
         let thread = std::thread::Builder::new().name("api-cancel".to_owned());

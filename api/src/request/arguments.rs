@@ -11,33 +11,27 @@ use polymeter_proto::suggest::nearest;
 use crate::answer::Problem;
 use crate::limits;
 
-/// The type of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A text without control characters.
+    /// Without control characters.
     Text,
-    /// A text of this form, a regular expression, which the endpoint checks.
+    /// Matches this regular expression, which the endpoint checks.
     Formed(&'static str),
-    /// An integer within these bounds.
     Integer(i64, i64),
-    /// One of these texts.
     Choice(&'static [&'static str]),
-    /// At most so many integers, separated by commas.
+    /// At most so many, separated by commas.
     Integers(usize),
-    /// Selectors of metrics, separated by commas.
     Selectors,
 }
 
-/// A declared parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// One sentence.
     pub(crate) help: &'static str,
-    /// True for a part of the path.
+    /// Part of the path.
     pub(crate) is_path: bool,
-    /// True if requests without it are refused.
+    /// Requests without it are refused.
     pub(crate) is_required: bool,
 }
 
@@ -55,7 +49,6 @@ impl Parameter {
     }
 }
 
-/// The value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Argument {
     Text(String),
@@ -64,15 +57,15 @@ enum Argument {
     Selectors(Vec<Selector>),
 }
 
-/// The parameters of one request, each valid for its declaration.
+/// Each is valid for its declaration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Arguments(BTreeMap<&'static str, Argument>);
 
-/// The parameter of every resource, which is checked with the header `Accept`.
+/// Parameter of every resource, which is checked with the header `Accept`.
 pub(crate) const FORMAT: Parameter =
     Parameter::query("format", Kind::Text, "The format, instead of the header `Accept`.");
 
-/// Refuses a query whose percent-encoding is malformed, or is no UTF-8: its values would be others than the
+/// Refuses a query whose percent-encoding is malformed, or is not UTF-8: its values would be others than the
 /// client meant.
 pub(crate) fn check_encoding(query: &str) -> Result<(), Problem> {
     let malformed = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
@@ -87,7 +80,6 @@ pub(crate) fn check_encoding(query: &str) -> Result<(), Problem> {
 }
 
 impl Arguments {
-    /// Parses the parts of a path, and the query.
     pub(crate) fn parse<'a>(
         declared: &[Parameter],
         path: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -123,7 +115,6 @@ impl Arguments {
         if let Some(Argument::Text(text)) = self.0.get(name) { Some(text) } else { None }
     }
 
-    /// Returns a text that is kept.
     pub(crate) fn owned(&self, name: &str) -> Option<String> {
         self.text(name).map(str::to_owned)
     }
@@ -141,7 +132,6 @@ impl Arguments {
     }
 }
 
-/// Returns the problem of a parameter that is not declared.
 fn unknown(declared: &[Parameter], name: &str) -> Problem {
     let names = || declared.iter().filter(|parameter| !parameter.is_path).map(|parameter| parameter.name);
     let advice = match nearest(name, names()) {

@@ -22,7 +22,6 @@ use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};
 use crate::readers::{Readers, Running};
 
-/// The parts of the API that endpoints use.
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) links: Links,
@@ -32,24 +31,20 @@ pub(crate) struct Services {
     pub(crate) limits: ApiLimits,
 }
 
-/// A request.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) services: Arc<Services>,
     pub(crate) principal: Principal,
-    /// The token that names the user, if there is one.
+    /// Names the user, if there is one.
     pub(crate) token: Option<ApiToken>,
     pub(crate) arguments: Arguments,
     pub(crate) format: Format,
-    /// The body of a request that changes something.
     pub(crate) body: Bytes,
-    /// The place of the request, which is held until the answer is sent.
+    /// Held until the answer is sent.
     pub(crate) permit: Permit,
-    /// Closes the connection of a client that does not read.
     pub(crate) close: Arc<Notify>,
 }
 
-/// A body that is being sent.
 struct Sending {
     chunks: ChunkReceiver,
     running: Option<Running<()>>,
@@ -57,7 +52,7 @@ struct Sending {
 }
 
 impl Call {
-    /// Returns the answer that `work` writes, while it reads the store, in the format that the client chose.
+    /// Answers with what `work` writes while it reads the store, in the format that the client chose.
     pub(crate) async fn stream(
         self,
         work: impl FnOnce(&mut dyn Read, Access, &mut Chunks) -> Result<(), Failure> + Send + 'static,
@@ -80,7 +75,7 @@ impl Call {
         Ok(response)
     }
 
-    /// Returns the value that `work` computes from the store.
+    /// Answers with the value that `work` computes from the store.
     pub(crate) async fn object(
         self,
         work: impl FnOnce(&mut dyn Read, Access) -> Result<Value, Failure> + Send + 'static,
@@ -89,7 +84,6 @@ impl Call {
         Ok(self.reply(value.to_string()))
     }
 
-    /// Returns the response with a JSON text.
     pub(crate) fn reply(&self, text: String) -> Response {
         self.permit.charge(text.len());
         json_response(text)
@@ -122,8 +116,7 @@ impl Call {
     }
 }
 
-/// Returns the next chunk of a body. An error ends the connection, so that the client notices that the answer
-/// is incomplete.
+/// An error ends the connection, so that the client notices that the answer is incomplete.
 async fn next_chunk(mut sending: Sending) -> Option<(Result<Bytes, std::io::Error>, Sending)> {
     if let Some(chunk) = sending.chunks.next().await {
         sending.permit.charge(chunk.len());

@@ -9,27 +9,24 @@ use super::arguments::Parameter;
 use super::call::Call;
 use crate::answer::{Format, Problem};
 
-/// The answer of an endpoint.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
 pub(crate) struct Endpoint {
-    /// The path, with its parameters in braces.
+    /// Has its parameters in braces.
     pub(crate) path: &'static str,
-    /// A name for programs.
+    /// For programs.
     pub(crate) id: &'static str,
-    /// One sentence.
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
-    /// The formats, the usual one first.
+    /// Usual one first.
     pub(crate) formats: &'static [Format],
-    /// The schema of the JSON form.
+    /// Schema of the JSON answer.
     pub(crate) answer: fn() -> Value,
-    /// The schema of the body of a request that changes something (POST); none for others (GET).
+    /// Schema of the body (POST); none for requests without one (GET).
     pub(crate) body: Option<fn() -> Value>,
     pub(crate) handler: fn(Call) -> Answer,
 }
 
 pub(crate) const TABLE: &[Format] = &[Format::Json, Format::Csv];
 
-/// The format of most other answers.
 pub(crate) const OBJECT: &[Format] = &[Format::Json];

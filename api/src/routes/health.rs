@@ -9,18 +9,16 @@ use crate::answer::{Problem, json_response};
 use crate::limits;
 use crate::readers::Readers;
 
-/// The user `nobody`, who owns no jobs. The answer does not depend on jobs.
+/// User `nobody`, who owns no jobs. The answer does not depend on jobs.
 const UNPRIVILEGED: Principal = Principal { uid: u32::MAX, scope: Scope::Read };
 
 /// Whether the store could be read, and when. Requests wait for one that asks the store.
 pub(super) type Readiness = Mutex<Option<(bool, u64)>>;
 
-/// Answers that the process serves requests.
 pub(super) async fn alive() -> Response {
     json_response("{\"status\":\"ok\"}")
 }
 
-/// Answers if the store can be read.
 pub(super) async fn ready(readers: &Readers, last: &Readiness) -> Result<Response, Problem> {
     if is_ready(readers, last).await {
         return Ok(alive().await);

@@ -31,7 +31,6 @@ use crate::links::Links;
 use crate::readers::Readers;
 use crate::request::{Arguments, Call, Endpoint, FORMAT, Services, check_encoding};
 
-/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     hosts: Hosts,
@@ -59,7 +58,7 @@ impl Shared {
     }
 }
 
-/// Returns the router of all endpoints. Each request has a [`Client`] as extension.
+/// Each request has a [`Client`] as extension.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let mut router = site::routes();
     for endpoint in ALL {
@@ -96,8 +95,8 @@ async fn method_not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
-/// The headers of every response, unless it is a file of the pages with its own: no answer may be interpreted
-/// as a page, framed, cached, or read by another origin.
+/// Headers of every response, unless it is a file of the pages with its own: no answer may be interpreted as
+/// a page, framed, cached, or read by another origin.
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -8,19 +8,16 @@ use crate::answer::{Format, json_response};
 use crate::limits;
 use crate::request::{Endpoint, FORMAT, Kind, Parameter};
 
-/// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
 
-/// A selector of metrics.
 const SELECTOR: &str = r"^[a-z0-9_*?]+(\.[a-z0-9_*?]+)*$";
 
-/// The resources about the state of the API: path, id and summary.
+/// About the state of the API: path, id and summary.
 const HEALTH: [(&str, &str, &str); 2] = [
     ("/health", "health", "The process serves requests; without authentication."),
     ("/ready", "ready", "The store can be read; without authentication, and asked once a second at most."),
 ];
 
-/// Returns the response with the document.
 pub(super) fn response(endpoints: &[&Endpoint]) -> Response {
     json_response(document(endpoints).to_string())
 }
@@ -147,7 +144,7 @@ mod tests {
 
     const REFERENCE: &str = include_str!("../../../docs/reference/api.md");
 
-    /// Returns the lines of the table that follows a heading of the reference.
+    /// Lines of the table that follows a heading.
     fn table(heading: &str) -> impl Iterator<Item = &'static str> {
         let (_, rest) = REFERENCE.split_once(&format!("\n## {heading}\n")).unwrap();
         rest.lines()
@@ -181,7 +178,6 @@ mod tests {
         assert_eq!(listed, declared.collect());
     }
 
-    /// Returns the texts of the sources of this crate.
     fn sources(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let of = |path: std::path::PathBuf| {

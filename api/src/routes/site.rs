@@ -16,7 +16,6 @@ use flate2::write::GzEncoder;
 use polymeter_analysis::charts::MAIN_QUANTITIES;
 use polymeter_page::site::{self, File};
 
-/// Returns a router with a route for each file.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let mut router = Router::new();
     // Constants always have a JSON form.
@@ -41,11 +40,10 @@ pub(super) async fn by_id(Path(id): Path<String>) -> Response {
     response
 }
 
-/// A file, with its headers.
 #[derive(Debug, Clone)]
 struct Served {
     body: Bytes,
-    /// The file as gzip, once a browser has asked for it.
+    /// As gzip, once a browser has asked for it.
     compressed: Arc<OnceLock<Bytes>>,
     media_type: HeaderValue,
     etag: HeaderValue,
@@ -53,7 +51,7 @@ struct Served {
 }
 
 impl Served {
-    /// Returns none if a header has characters that are not allowed there.
+    /// None if a header has characters that are not allowed there.
     fn new(file: File) -> Option<Self> {
         let cache = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
         Some(Self {
@@ -65,7 +63,7 @@ impl Served {
         })
     }
 
-    /// Returns the file, or only that it has not changed.
+    /// Answers with the file, or only that it has not changed.
     fn response(&self, request: &HeaderMap) -> Response {
         let known =
             request.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok()).unwrap_or_default();
@@ -96,7 +94,7 @@ impl Served {
     }
 }
 
-/// Returns true if a header `Accept-Encoding` permits gzip.
+/// Whether a header `Accept-Encoding` permits gzip.
 fn accepts_gzip(accepted: &str) -> bool {
     let is_permitted = |(coding, quality): (&str, &str)| {
         let quality = quality.trim().strip_prefix("q=").and_then(|quality| quality.parse::<f64>().ok());
@@ -140,7 +138,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a visit, without data: the document, the style, and the scripts that it imports.
+    /// Bytes of a visit, without data: the document, the style, and the scripts that it imports.
     #[test]
     fn a_page_has_less_than_a_hundred_kilobytes() {
         let files = site::files("[]");

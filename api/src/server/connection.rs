@@ -40,8 +40,8 @@ where
     }
 }
 
-/// Answers a connection that gets no place, and closes it. What the client sends is discarded for a
-/// short time: a client that still writes would not read the answer otherwise.
+/// Answers a connection that gets no place, and closes it. What the client sends is discarded for a short
+/// time: a client that still writes would not read the answer otherwise.
 pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, problem: Problem) {
     let response = problem.last_answer();
     let answer = async {

@@ -8,36 +8,27 @@ use polymeter_service::unix_socket;
 
 use crate::config::Listen;
 
-/// The open socket of the API.
 #[derive(Debug)]
 pub struct ApiListener {
     pub(crate) socket: Socket,
-    /// The address, with its actual port.
     pub(crate) address: Listen,
 }
 
-/// The socket of either kind.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-/// The error for a socket that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the HTTP API at {listen} (set by `listen` in [api])")]
 pub struct ListenError {
-    /// The address.
     pub listen: String,
-    /// The cause.
     pub source: io::Error,
 }
 
 impl ApiListener {
-    /// Opens the socket. A stale Unix socket without a listener is replaced.
-    ///
-    /// # Errors
-    /// Returns an error if the address cannot be used.
+    /// A stale Unix socket without a listener is replaced.
     pub fn open(listen: &Listen) -> Result<Self, ListenError> {
         Self::try_open(listen).map_err(|source| ListenError { listen: listen.to_string(), source })
     }
@@ -57,7 +48,7 @@ impl ApiListener {
         })
     }
 
-    /// Returns the address, with its actual port.
+    /// Address with its actual port.
     pub const fn address(&self) -> &Listen {
         &self.address
     }

@@ -27,7 +27,7 @@ use crate::live::LiveValues;
 use crate::readers::Readers;
 use crate::routes::{Shared, router};
 
-/// The running API, until [`Api::stop`].
+/// Runs until [`Api::stop`].
 #[derive(Debug)]
 pub struct Api {
     address: Listen,
@@ -38,10 +38,6 @@ pub struct Api {
 }
 
 impl Api {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub fn start(config: &ApiConfig, listener: ApiListener, links: Links) -> io::Result<Self> {
         let (readers, live) = (Readers::new(links.clone(), &config.limits), links.live.clone());
         let runtime = Builder::new_current_thread()
@@ -62,7 +58,6 @@ impl Api {
         Ok(Self { address, thread, readers, live, stop })
     }
 
-    /// Returns the address, with its actual port.
     pub const fn address(&self) -> &Listen {
         &self.address
     }
@@ -105,12 +100,10 @@ fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot
     runtime.shutdown_timeout(limits::STOP_TIMEOUT);
 }
 
-/// What a new connection needs.
 struct Entrance {
     shared: Arc<Shared>,
     router: Router,
     places: Arc<Places>,
-    /// Bounds the connections that are refused at once.
     refusals: Arc<Semaphore>,
 }
 
@@ -154,7 +147,6 @@ async fn accept_tcp(listener: TcpListener, entrance: &Entrance) -> ! {
 }
 
 impl Entrance {
-    /// Serves a connection, or refuses it.
     fn admit<S>(&self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -18,7 +18,7 @@ use crate::access::{Client, Peer, Trust};
 use crate::answer::Problem;
 use crate::limits;
 
-/// The places, and the connections on them in the order in which they were opened.
+/// Places, and the connections on them in the order in which they were opened.
 #[derive(Debug)]
 pub(super) struct Places {
     connections: Mutex<Connections>,
@@ -32,7 +32,6 @@ struct Connections {
     open: BTreeMap<u64, (Client, Trust)>,
 }
 
-/// The place of a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -46,7 +45,6 @@ impl Drop for Place {
 }
 
 impl Places {
-    /// Returns free places. `displaced` counts the connections that gave theirs to others.
     pub(super) fn new(displaced: Counter) -> Arc<Self> {
         Arc::new(Self { connections: Mutex::default(), displaced })
     }
@@ -56,7 +54,7 @@ impl Places {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a place for a new connection, or the problem of its peer. Another one may be closed for it.
+    /// Takes a place for a new connection, for which another connection may be closed.
     pub(super) fn take(self: &Arc<Self>, client: &Client, trust: Trust) -> Result<Place, Problem> {
         let mut connections = self.connections();
         let of_peer = connections.number_of(client.peer);

@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::answer::Problem;
 use crate::limits;
 
-/// The stream of a connection, on which the library's own answers are replaced.
+/// Stream of a connection, on which the library's own answers are replaced.
 #[derive(Debug)]
 pub(crate) struct ProblemStream<S> {
     stream: S,
-    /// The rest of an answer that is being written in place of the library's.
+    /// Rest of an answer that is being written in place of the library's.
     answer: Option<Bytes>,
 }
 
@@ -26,7 +26,7 @@ impl<S> ProblemStream<S> {
     }
 }
 
-/// The length of the library's answer: a status line, the length 0 and the date.
+/// Length of the library's answer: a status line, the length 0 and the date.
 const OWN_BYTES: usize = 256;
 
 /// Returns the problem in place of an answer of the library; none for other bytes. Every other error has a
@@ -66,7 +66,7 @@ impl<S: AsyncWrite + Unpin> ProblemStream<S> {
         Poll::Ready(Ok(own.len()))
     }
 
-    /// Returns true if `bytes` are an answer of the library, and prepares the one in its place.
+    /// Whether `bytes` are an answer of the library. Prepares the one in its place.
     fn replaces(&mut self, bytes: &[u8]) -> bool {
         if self.answer.is_none() {
             self.answer = problem_for(bytes).map(|problem| problem.last_answer().into());
@@ -132,7 +132,7 @@ mod tests {
 
     const OWN: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\ndate: Tue, 24 Nov 2026 11:00:00 GMT\r\n\r\n";
 
-    /// Returns what a client receives, which reads a few bytes at a time.
+    /// Returns what a client receives that reads a few bytes at a time.
     async fn received(parts: &[&[u8]]) -> String {
         let (stream, mut client) = tokio::io::duplex(7);
         let mut stream = ProblemStream::new(stream);

@@ -12,17 +12,12 @@ use tracing::info;
 use super::TokenService;
 use crate::limits;
 
-/// The numeric id of root.
 const ROOT: u32 = 0;
 
-/// The microseconds of a day.
 const DAY_US: i64 = 86_400 * 1_000_000;
 
 impl TokenService {
-    /// Executes a request of a user.
-    ///
-    /// # Errors
-    /// Returns a refusal if a field is invalid, the user has no right to it, or the store does not answer.
+    /// Refuses a request if a field is invalid, the user has no right to it, or the store does not answer.
     pub async fn execute(&self, uid: u32, request: TokenRequest) -> Result<TokenList, Refusal> {
         let tokens = match request {
             TokenRequest::CreateToken(request) => vec![self.create(uid, request).await?],
@@ -100,7 +95,6 @@ impl TokenService {
     }
 }
 
-/// Returns the token that a request describes.
 fn new_token(uid: u32, request: &CreateTokenRequest, now_us: i64) -> Result<StoredToken, Refusal> {
     if !api_token::is_digest(&request.digest) {
         return Err(invalid("digest", &"expected a SHA-256 digest in lower-case hexadecimal digits"));

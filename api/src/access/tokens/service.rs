@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::super::identity::{AccessOf, Principal, Scope};
 use crate::limits;
 
-/// The tokens of a store. Copies share one thread, which ends with the last of them.
+/// Tokens of a store. Copies share one thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct TokenService {
     table: TableThread<TokenTable>,
     known: Arc<Known>,
-    /// The turn of a suspect client: one looks up a token at a time.
+    /// Suspect clients look up one token at a time.
     turn: Arc<Semaphore>,
     pub(super) access: Arc<AccessOf>,
 }
@@ -30,24 +30,19 @@ impl fmt::Debug for TokenService {
     }
 }
 
-/// The tokens that were found lately, each with the time of the look-up, by id.
+/// Tokens that were found lately, each with the time of the look-up, by id.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<HashMap<String, (StoredToken, u64)>>);
 
-/// The reason for which a token is not accepted.
+/// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unverified {
-    /// It is unknown, revoked or expired.
     Invalid,
-    /// The table cannot be read now.
     Unavailable,
 }
 
 impl TokenService {
-    /// Starts the thread. `access` returns the access of a user to stored jobs.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
+    /// `access` returns the access of a user to stored jobs.
     pub fn start(store: StoreUrl, access: Arc<AccessOf>) -> io::Result<Self> {
         let table = TableThread::start("tokens", store, TokenTable::open)?;
         Ok(Self { table, known: Arc::default(), turn: Arc::new(Semaphore::new(1)), access })
@@ -89,7 +84,6 @@ impl TokenService {
         found
     }
 
-    /// Reads the token with the same id from the table.
     async fn look_up(&self, token: &ApiToken) -> Result<Option<StoredToken>, Unverified> {
         let token = token.clone();
         let (reply, result) = oneshot::channel();
@@ -116,7 +110,7 @@ impl TokenService {
     }
 }
 
-/// Returns the principal of a token, if it has the stored secret and has not expired.
+/// None unless the token has the stored secret and has not expired.
 fn principal(token: &ApiToken, stored: &StoredToken) -> Option<Principal> {
     let is_valid = token.secret.matches(&stored.digest) && stored.expires_us > clock::realtime_us();
     let scope = Scope::from_name(&stored.scope)?;
@@ -133,7 +127,7 @@ impl Known {
         self.tokens().get(id).cloned()
     }
 
-    /// Records what the table has for an id. Called only by the thread, so that a look-up does not bring a
+    /// Records what the table has for an id. Only the thread calls this, so that a look-up does not bring a
     /// revoked token back.
     fn update(&self, id: &str, found: Option<&StoredToken>) {
         let mut tokens = self.tokens();
@@ -146,7 +140,6 @@ impl Known {
         tokens.insert(id.to_owned(), (stored.clone(), clock::monotonic_ns()));
     }
 
-    /// Forgets tokens that were revoked.
     pub(super) fn forget(&self, revoked: &[StoredToken]) {
         revoked.iter().for_each(|token| self.update(&token.id, None));
     }

@@ -45,7 +45,6 @@ pub(super) static LIVE: Endpoint = Endpoint {
     handler: |call| Box::pin(begin(call)),
 };
 
-/// Begins a stream.
 async fn begin(call: Call) -> Result<Response, Problem> {
     let Call { services, principal, token, arguments, format, permit, close, .. } = call;
     let request = FeedRequest {

@@ -11,7 +11,6 @@ use crate::answer::{Failure, Problem, micros};
 use crate::limits;
 use crate::live::{FeedRequest, LiveValues, Periods, Subscription, describe, event};
 
-/// A job and its series.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     now_us: i64,
@@ -38,7 +37,6 @@ impl Snapshot {
         Ok(Some((Self::read(reader, &request)?, subscription)))
     }
 
-    /// Reads the job and its series.
     pub(super) fn read(reader: &mut dyn Read, request: &FeedRequest) -> Result<Self, Failure> {
         let now_us = clock::realtime_us();
         let job = find_job(reader, request.job_key)?;
@@ -50,7 +48,6 @@ impl Snapshot {
         Ok(Self { now_us, job, nodes, series, periods })
     }
 
-    /// Returns the events that describe the job and its series.
     pub(super) fn events(&self, per_second: Option<i64>) -> Vec<Bytes> {
         let nodes = self.nodes.iter().filter(|node| node.ended_ns.is_none()).map(|node| &node.node);
         let job = json!({
@@ -72,7 +69,6 @@ impl Snapshot {
         events
     }
 
-    /// Returns the nodes whose agent was lost.
     pub(super) fn lost_nodes(&self) -> &[String] {
         &self.job.lost_nodes
     }

@@ -24,21 +24,18 @@ use crate::request::Services;
 pub(super) struct Stream {
     pub(super) services: Arc<Services>,
     pub(super) principal: Principal,
-    /// The token that names the user, if there is one.
+    /// Names the user, if there is one.
     pub(super) token: Option<ApiToken>,
-    /// The place of the stream, which is held until the last event is sent.
+    /// Held until the last event is sent.
     pub(super) permit: Arc<Permit>,
-    /// Closes the connection of a client that does not read.
     pub(super) close: Arc<Notify>,
     pub(super) request: FeedRequest,
     pub(super) subscription: Subscription,
     pub(super) sender: mpsc::Sender<Bytes>,
 }
 
-/// The end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The job has ended.
     Ended,
     /// The user may not see the job any more, or it was removed.
     Gone,
@@ -46,14 +43,13 @@ enum End {
     Revoked,
     /// The stream has its maximum length.
     Renew,
-    /// The collector stops.
     Stopping,
     /// The client is gone, or does not read.
     Disconnected,
 }
 
 impl End {
-    /// Returns the reason for the client; none if there is no client.
+    /// None if there is no client.
     const fn reason(self) -> Option<&'static str> {
         match self {
             Self::Ended => Some("ended"),
@@ -67,7 +63,6 @@ impl End {
 }
 
 impl Stream {
-    /// Sends events until the stream ends.
     pub(super) async fn run(self, snapshot: Snapshot, lifetime: Duration) {
         let end = match self.events(snapshot, Instant::now() + lifetime).await {
             Ok(()) => return,
@@ -79,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Sends events; always returns an end.
+    /// Always returns an end.
     async fn events(&self, snapshot: Snapshot, until: Instant) -> Result<(), End> {
         self.send(RETRY).await?;
         let mut lost: BTreeSet<String> = BTreeSet::new();
@@ -129,7 +124,7 @@ impl Stream {
         all.into()
     }
 
-    /// Sends bytes. Waits while the client does not read, but not for long.
+    /// Waits while the client does not read, but not for long.
     async fn send(&self, bytes: Bytes) -> Result<(), End> {
         let length = bytes.len();
         match timeout(self.services.limits.stream_stall, self.sender.send(bytes)).await {
@@ -148,7 +143,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Describes the job and its series.
     async fn describe(&self, snapshot: Snapshot, lost: &mut BTreeSet<String>) -> Result<(), End> {
         for event in snapshot.events(self.request.per_second) {
             self.send(event).await?;
@@ -158,7 +152,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Describes the job and its series again after events were missed.
+    /// Repeats what [`Self::describe`] sends, after events were missed.
     async fn describe_anew(&self, lost: &mut BTreeSet<String>) -> Result<(), End> {
         let request = self.request.clone();
         let read = move |reader: &mut dyn polymeter_store::reader::Read, _| Snapshot::read(reader, &request);
@@ -173,7 +167,6 @@ impl Stream {
         }
     }
 
-    /// Checks that the token still names the user.
     async fn check_token(&self) -> Result<(), End> {
         let Some(token) = &self.token else { return Ok(()) };
         // Its holder may look it up at any time. If the store is away, the next check decides.
