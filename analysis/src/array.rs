@@ -11,63 +11,54 @@ use serde::Serialize;
 use crate::gather::gather;
 use crate::model::SCHEMA_VERSION;
 
-/// The most tasks whose samples are read. The other figures are those of all tasks.
+/// Samples are read of at most so many tasks. The other figures are those of all tasks.
 const READ: usize = 200;
 
 #[derive(Debug, Serialize)]
 pub struct ArrayReport {
-    /// The version of this form.
     pub schema_version: u32,
-    /// The id of the array.
     pub array: String,
-    /// The tasks, in the order of their numbers; of several runs of a task the last.
+    /// In the order of their numbers; of several runs of a task the last.
     pub tasks: Vec<ArrayTask>,
-    /// The number of tasks by state.
+    /// Number of tasks by state.
     pub states: BTreeMap<String, usize>,
-    /// The elapsed times of the tasks that have ended, in seconds.
+    /// Of the tasks that have ended.
     pub elapsed_s: Option<Spread>,
-    /// The CPU time of the tasks whose samples were read, in seconds.
+    /// Of the tasks whose samples were read.
     pub cpu_s: Option<f64>,
-    /// The CPU time as a share of that of the cores of these tasks.
+    /// Share of the CPU time of the cores of these tasks.
     pub cpu_share: Option<f64>,
-    /// The largest peak of memory of a task, in bytes.
+    /// Largest peak of a task.
     pub peak_memory_bytes: Option<f64>,
-    /// The number of tasks whose samples were not read, because there are many.
+    /// Tasks whose samples were not read, because there are many.
     pub not_read: usize,
 }
 
 #[derive(Debug, Serialize)]
 pub struct ArrayTask {
-    /// The id as the scheduler prints it.
     pub job: String,
-    /// Its own id.
+    /// Of the task itself.
     pub job_id: String,
-    /// The store's key.
+    /// Of the store.
     pub key: i64,
-    /// The number of its runs.
     pub runs: usize,
-    /// The final state, `running`, or `ended` if it is not known.
+    /// Final state, `running`, or `ended` if it is not known.
     pub state: String,
-    /// The time of the start, in microseconds since the epoch.
+    /// Since the epoch.
     pub started_us: i64,
-    /// The time of the end, in microseconds since the epoch; none while it runs.
+    /// Since the epoch; none while it runs.
     pub ended_us: Option<i64>,
-    /// Seconds from the start to the end, or to now.
+    /// From the start to the end, or to now.
     pub elapsed_s: f64,
-    /// The number of cores.
     pub cores: Option<i64>,
-    /// CPU time, in seconds.
     pub cpu_s: Option<f64>,
     pub peak_memory_bytes: Option<f64>,
 }
 
-/// The least, mean and greatest of some values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The least.
     pub min: f64,
     pub mean: f64,
-    /// The greatest.
     pub max: f64,
 }
 
@@ -78,7 +69,7 @@ impl Spread {
     }
 }
 
-/// Returns the order of tasks: by their numbers, where the ids have some.
+/// Orders tasks by their numbers, where the ids have some.
 fn order(display_id: &str) -> (Option<u64>, String) {
     let number = display_id.rsplit_once(['_', '+']).and_then(|(_, part)| part.parse().ok());
     (number, display_id.to_owned())
@@ -88,7 +79,7 @@ fn shown_id(job: &JobRow) -> &str {
     job.display_id.as_deref().unwrap_or(&job.job_id)
 }
 
-/// Returns the last run of each task, in the order of their numbers, with the number of its runs.
+/// Last run of each task, in the order of their numbers, with the number of its runs.
 pub fn last_runs(jobs: &[JobRow]) -> Vec<(&JobRow, usize)> {
     let mut tasks: BTreeMap<_, Vec<&JobRow>> = BTreeMap::new();
     for job in jobs {
@@ -103,9 +94,6 @@ fn last_run(runs: Vec<&JobRow>) -> Option<(&JobRow, usize)> {
 }
 
 /// Summarises the array `array` over `jobs`, the runs of its tasks.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub fn summarise(reader: &mut dyn Read, array: &str, jobs: &[JobRow]) -> Result<ArrayReport, StoreError> {
     let mut tasks = Vec::new();
     for (position, (job, runs)) in last_runs(jobs).into_iter().enumerate() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::{NodeReport, SeriesReport, StepReport, TaskReport};
 use crate::resources;
 
-/// Computes the nodes of a report, in the order of `nodes`.
+/// In the order of `nodes`.
 pub(crate) fn nodes(
     nodes: &[String],
     lost: &[String],
@@ -45,7 +45,7 @@ pub(crate) fn nodes(
     reports
 }
 
-/// Computes the steps and the tasks of a report, sorted by their names.
+/// Sorted by name.
 pub(crate) fn steps(series: &[SeriesReport]) -> (Vec<StepReport>, Vec<TaskReport>) {
     // The key is the step, the task and the node.
     let mut groups: BTreeMap<(Name<'_>, Option<Name<'_>>, &str), Vec<&SeriesReport>> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub(crate) fn steps(series: &[SeriesReport]) -> (Vec<StepReport>, Vec<TaskReport
     (steps, tasks)
 }
 
-/// A name of a step or a task: numbers are sorted by value, before other names.
+/// Name of a step or a task: numbers are sorted by value, before other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a>(&'a str);
 

@@ -8,26 +8,25 @@ use crate::cumulative::grown;
 use crate::curve::{Curve, Interval};
 use polymeter_proto::units;
 
-/// Returns the increase of a counter between the last value of an interval and the first value of the next.
+/// Increase of a counter between the last value of an interval and the first value of the next.
 fn gap(before: &BucketRow, next: &BucketRow) -> f64 {
     grown(before.last, next.first)
 }
 
-/// Returns successive intervals.
 fn pairs(buckets: &[BucketRow]) -> impl Iterator<Item = (&BucketRow, &BucketRow)> {
     buckets.iter().zip(buckets.iter().skip(1))
 }
 
-/// Returns the increase of a counter from the first sample to the last.
+/// Increase of a counter from the first sample to the last.
 pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
     let inside: f64 = buckets.iter().map(|bucket| bucket.increase).sum();
     let between: f64 = pairs(buckets).map(|(before, next)| gap(before, next)).sum();
     inside + between
 }
 
-/// Returns the increase of a counter per second in each interval, dated at its end. The first interval and
-/// the last are left out, since samples fill only a part of them, unless there are no others: then there is
-/// one rate over all `span_s` seconds.
+/// Increase of a counter per second in each interval, dated at its end. Samples fill only a part of the first
+/// and the last interval: these are left out, unless there are no others. Then there is one rate over all
+/// `span_s` seconds.
 pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(i64, f64)> {
     let rate = |(before, next): (&BucketRow, &BucketRow)| {
         let increase = before.increase + gap(before, next);
@@ -44,7 +43,7 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
     }
 }
 
-/// Returns the course of a gauge. An interval counts as far as it lies between two times.
+/// An interval of the gauge counts as far as it lies between the two times.
 pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
     let intervals = buckets.iter().map(|bucket| {
         let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
@@ -55,8 +54,7 @@ pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (
     Curve::of_intervals(intervals)
 }
 
-/// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the
-/// job.
+/// Begin of the first interval and end of the last, as far as they lie in the time of the job.
 pub(crate) fn ends_ns(buckets: &[BucketRow], length_ns: i64, job_ns: &Range<i64>) -> Option<(i64, i64)> {
     let (first, last) = buckets.first().zip(buckets.last())?;
     let whole = (first.time_ns, last.time_ns.saturating_add(length_ns));
@@ -65,8 +63,8 @@ pub(crate) fn ends_ns(buckets: &[BucketRow], length_ns: i64, job_ns: &Range<i64>
     Some(if inside.0 < inside.1 { inside } else { whole })
 }
 
-/// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are
-/// estimated from the number of samples in the first and the last interval, and in the fullest.
+/// Seconds between the first sample and the last. A rollup does not contain their times: they are estimated
+/// from the number of samples in the first and the last interval, and in the fullest.
 pub(crate) fn span_s(buckets: &[BucketRow], length_ns: i64) -> f64 {
     let [first, .., last] = buckets else {
         return buckets
@@ -86,7 +84,6 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
 
-    /// Returns the intervals of 10 s of samples at each second, from `first_s` on.
     fn intervals(first_s: i64, values: &[f64]) -> Vec<BucketRow> {
         let mut buckets: Vec<BucketRow> = Vec::new();
         for (second, value) in (first_s..).zip(values.iter().copied()) {

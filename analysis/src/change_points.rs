@@ -12,14 +12,14 @@ use polymeter_proto::units::to_f64;
 
 use crate::statistics::quantile;
 
-/// The minimum number of values of a part.
+/// Fewest values of a part.
 pub(crate) const PART_MIN: usize = 4;
 
-/// The maximum number of points: a series with more has no levels.
+/// A series with more points has no levels.
 const POINTS_MAX: usize = 100;
 
-/// The contrast that the best stretch of a number of values exceeds by chance in one of a thousand series: a
-/// page shows several series, and is looked at often. Fewer values never have as much. Between the numbers it
+/// Contrast that the best stretch of a number of values exceeds by chance in one of a thousand series: a page
+/// shows several series, and is looked at often. Fewer values never have as much. Between the numbers it
 /// grows with the logarithm. Simulated with 10,000 permutations and more of each number.
 const CONTRAST_BY_CHANCE: [(u32, f64); 11] = [
     (14, 3.10),
@@ -35,10 +35,10 @@ const CONTRAST_BY_CHANCE: [(u32, f64); 11] = [
     (10_000, 5.23),
 ];
 
-/// The contrast that two neighbouring levels exceed by chance in one of a thousand cases.
+/// Two neighbouring levels exceed this contrast by chance in one of a thousand cases.
 const CONTRAST_OF_NEIGHBOURS: f64 = 3.29;
 
-/// Returns the positions of the first values of new levels, ascending.
+/// Positions of the first values of new levels, ascending.
 pub(crate) fn change_points(values: &[f64]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut parts = vec![(0, values.len())];
@@ -106,7 +106,7 @@ fn refine(values: &[f64], points: &mut [usize]) {
     }
 }
 
-/// Returns the median of values; 0 without any.
+/// 0 without values.
 pub(crate) fn median(values: Option<&[f64]>) -> f64 {
     let mut sorted = values.unwrap_or_default().to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -120,7 +120,7 @@ fn different_stretch(values: &[f64]) -> Option<Range<usize>> {
     (contrast > by_chance).then_some(stretch)
 }
 
-/// Returns the contrast that a number of values rarely has by chance; none if that number is too small.
+/// Contrast that a number of values rarely has by chance; none if that number is too small.
 fn contrast_by_chance(count: usize) -> Option<f64> {
     let logarithm = to_f64(count as u64).ln();
     let mut below: Option<(f64, f64)> = None;
@@ -136,10 +136,10 @@ fn contrast_by_chance(count: usize) -> Option<f64> {
     below.map(|(_, most)| most)
 }
 
-/// The contrasts of the stretches of a series: the difference of the sum of their ranks from what is
-/// expected, in standard deviations.
+/// Contrasts of the stretches of a series: the difference of the sum of their ranks from what is expected, in
+/// standard deviations.
 struct Contrasts {
-    /// The sums of the ranks before each position, less the mean rank.
+    /// Sums of the ranks before each position, less the mean rank.
     sums: Vec<f64>,
 }
 
@@ -155,7 +155,7 @@ impl Contrasts {
         Self { sums }
     }
 
-    /// Returns the contrast of a stretch. That of values with equal ones is too small, never too large.
+    /// Too small, never too large, for a stretch with equal values.
     fn between(&self, stretch: &Range<usize>) -> f64 {
         let (count, inside) = (to_f64(self.sums.len() as u64 - 1), to_f64(stretch.len() as u64));
         let deviation = (inside * (count - inside) * (count + 1.0) / 12.0).sqrt();
@@ -163,7 +163,6 @@ impl Contrasts {
         if deviation > 0.0 { (sum(stretch.end) - sum(stretch.start)).abs() / deviation } else { 0.0 }
     }
 
-    /// Returns the stretch with the largest contrast.
     fn best(&self) -> (Range<usize>, f64) {
         let count = self.sums.len() - 1;
         let mut best = (0..0, 0.0);
@@ -185,7 +184,7 @@ impl Contrasts {
     }
 }
 
-/// Returns the ranks of values, from 1 on; equal values have the mean of theirs.
+/// Ranks from 1 on; equal values have the mean of theirs.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
     order.sort_unstable_by(|(_, one), (_, other)| one.total_cmp(other));

@@ -4,10 +4,10 @@ use polymeter_proto::series::Unit;
 
 use crate::model::{MemoryKind, Report, SeriesReport};
 
-/// The metric of the number of the machine's CPUs, stored at the start.
+/// Number of the machine's CPUs, stored at the start.
 pub const CPUS: &str = "run.cpus";
 
-/// The metrics that are stored at the end.
+/// Metrics that are stored at the end.
 const USER: &str = "run.cpu.user";
 const SYSTEM: &str = "run.cpu.system";
 const PEAK_MEMORY: &str = "run.memory.peak";
@@ -16,27 +16,25 @@ const MAJOR_FAULTS: &str = "run.page_faults.major";
 const SWITCHES: &str = "run.context_switches";
 const MEASURING: &str = "run.measuring.cpu.time";
 
-/// The exact totals of a command and of the processes it waited for, which the kernel reports at its end, and
-/// the cost of its measurement.
+/// Exact totals of a command and of the processes it waited for, which the kernel reports at its end, and the
+/// cost of its measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CommandTotals {
-    /// CPU time in user mode, in nanoseconds.
     pub user_ns: f64,
-    /// CPU time in the kernel, in nanoseconds.
     pub system_ns: f64,
-    /// The largest peak of memory of one process, in bytes; none where the kernel does not tell it from that
-    /// of the process before it executed the command.
+    /// Largest peak of one process; none where the kernel does not tell it from that of the process before it
+    /// executed the command.
     pub peak_memory_bytes: Option<f64>,
     pub page_faults: f64,
-    /// Page faults that required I/O.
+    /// Required I/O.
     pub page_faults_major: f64,
     pub context_switches: f64,
-    /// CPU time of `polymeter run` itself until the command ended, in nanoseconds.
+    /// CPU time of `polymeter run` itself until the command ended.
     pub measuring_ns: f64,
 }
 
 impl CommandTotals {
-    /// Returns the values to be stored, by metric.
+    /// Values to be stored, by metric.
     pub fn values(&self) -> Vec<(&'static str, Unit, f64)> {
         let Self { peak_memory_bytes, .. } = *self;
         let known = [
@@ -69,9 +67,9 @@ impl CommandTotals {
     /// Puts the totals into a report.
     ///
     /// Counters of a cgroup contain the processes that were not waited for, which the totals lack; the totals
-    /// fill in what was not sampled. If they exceed these counters, the command has left its cgroup. Without a
-    /// cgroup they replace the values of the sampled processes, unless these had clearly more CPU time: then
-    /// some were not waited for.
+    /// fill in what was not sampled. If they exceed these counters, the command has left its cgroup. Without
+    /// a cgroup they replace the values of the sampled processes, unless these had clearly more CPU time:
+    /// then some were not waited for.
     pub fn add_to(&self, report: &mut Report) {
         if self.fill(report) {
             report.notes.push(
@@ -126,18 +124,17 @@ impl CommandTotals {
     }
 }
 
-/// Returns true for a metric of `polymeter run` itself.
 fn is_of_run(metric: &str) -> bool {
     metric.starts_with("run.")
 }
 
-/// Returns true for a metric that only a job with a cgroup has.
+/// Only a job with a cgroup has such a metric.
 fn is_of_cgroup(metric: &str) -> bool {
     ["cpu.", "memory.", "pids."].iter().any(|prefix| metric.starts_with(prefix))
 }
 
-/// Returns true if one figure of CPU time clearly exceeds another one of the same processes: by more than
-/// rounding, and than the time before the command entered its cgroup.
+/// Whether one CPU time clearly exceeds another one of the same processes: by more than rounding, and than
+/// the time before the command entered its cgroup.
 fn exceeds(one_s: f64, other_s: f64) -> bool {
     const ROUNDING: f64 = 1.05;
     const BEFORE_ENTRY_S: f64 = 0.05;
@@ -183,7 +180,7 @@ mod tests {
         assert_eq!(CommandTotals::take(&mut vec![gauge(CPUS, &[2.0])]), None, "a killed run");
     }
 
-    /// Returns the CPU time and the faults of a report with one sampled metric and sampled figures.
+    /// CPU time and faults of a report with one sampled metric and sampled figures.
     fn figures(metric: &str, cpu_s: Option<f64>, faults: Option<f64>) -> (Option<f64>, Option<f64>, usize) {
         let mut report = Report { series: vec![gauge(metric, &[1.0])], ..Report::default() };
         (report.used.cpu_s, report.used.page_faults) = (cpu_s, faults);

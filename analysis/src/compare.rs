@@ -21,85 +21,78 @@ use crate::phases;
 use crate::runs::KEY;
 use crate::statistics::Estimate;
 
-/// The maximum number of parts into which the time of a single job is divided.
+/// The time of a single job is divided into at most so many parts.
 const PARTS_MAX: usize = 20;
 
-/// The name of the time from begin to end, beside those of metrics.
+/// Time from begin to end, beside the names of metrics.
 const ELAPSED: &str = "elapsed";
 
-/// The name of the CPU time on all nodes of a job, beside those of metrics.
+/// CPU time on all nodes of a job, beside the names of metrics.
 const CPU_TIME: &str = "cpu_time";
 
-/// The name of the energy on all nodes of a job, beside those of metrics.
+/// Energy on all nodes of a job, beside the names of metrics.
 const ENERGY: &str = "energy";
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The ids of the jobs of the first side.
+    /// Ids of the jobs of the first side.
     pub a: Vec<String>,
-    /// The ids of the jobs of the second side.
+    /// Ids of the jobs of the second side.
     pub b: Vec<String>,
-    /// The origin of the intervals.
     pub basis: Basis,
-    /// The differences of the whole jobs, then those of each phase; each time the elapsed time first, then
-    /// the CPU time and the energy, then the shown differences by the importance of the metric.
+    /// Differences of the whole jobs, then of each phase. Each time the elapsed time comes first, then the
+    /// CPU time and the energy, then the shown differences by the importance of the metric.
     pub rows: Vec<Difference>,
 }
 
-/// The origin of intervals.
+/// Variation from which intervals are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// The variation between jobs: both sides have two or more.
+    /// Variation between jobs: both sides have two or more.
     Jobs,
-    /// The variation within the jobs.
+    /// Variation within the jobs.
     PartsOfJobs,
 }
 
-/// The difference of one quantity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The phase; none for the whole job.
+    /// None for the whole job.
     pub phase: Option<String>,
-    /// The metric with its labels; `elapsed` for the time from begin to end, `cpu_time` and `energy` for
-    /// those on all nodes.
+    /// With its labels; `elapsed` for the time from begin to end, `cpu_time` and `energy` for those on all
+    /// nodes.
     pub metric: String,
-    /// The unit of the values.
     pub unit: String,
-    /// The mean of the first side; none if it is unknown.
+    /// Mean of the first side; none if it is unknown.
     pub a: Option<f64>,
-    /// The mean of the second side; none if it is unknown.
+    /// Mean of the second side; none if it is unknown.
     pub b: Option<f64>,
-    /// The mean of the second side minus that of the first.
+    /// Mean of the second side minus that of the first.
     pub difference: Option<f64>,
-    /// The difference in percent of the mean of the first side; none if that is 0.
+    /// Of the mean of the first side; none if that is 0.
     pub percent: Option<f64>,
-    /// The 95 % interval of the difference; none if there are too few values.
+    /// Spans 95 %; none if there are too few values.
     pub interval: Option<[f64; 2]>,
-    /// The conclusion.
     pub verdict: Verdict,
     /// True for energy that was divided between the jobs of a shared node, on one side or on both.
     pub is_estimate: bool,
 }
 
-/// The conclusion about a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The second side is higher.
     Higher,
-    /// The second side is lower.
     Lower,
     /// The interval contains 0.
     NoDifferenceShown,
-    /// There are too few values for an interval.
+    /// Too few for an interval.
     TooFewValues,
-    /// One side does not have the metric.
+    /// One side lacks the metric.
     OneSideOnly,
 }
 
 impl Difference {
-    /// Returns the place in a list: the most important and clearest differences come first.
+    /// Sorts the most important and clearest differences first.
     fn rank(&self) -> (Option<&str>, usize, usize, Reverse<u64>, &str) {
         let is_shown = matches!(self.verdict, Verdict::Higher | Verdict::Lower);
         let kind = match self.metric.as_str() {
@@ -119,7 +112,7 @@ impl Difference {
     }
 }
 
-/// A job as the comparison needs it: bounded, whatever the number of its samples.
+/// Job as the comparison needs it: bounded, whatever the number of its samples.
 #[derive(Debug, Clone)]
 pub struct Subject {
     id: String,
@@ -128,34 +121,34 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Returns the means of a job and of its phases.
+    /// Takes the means of a job and of its phases.
     pub fn of(report: &Report) -> Self {
         Self { id: report.job.clone(), key: report.key, quantities: quantities(report) }
     }
 }
 
-/// The phase and the metric with its labels; no phase for the whole job.
+/// Phase, or none for the whole job, and metric with its labels.
 type Key = (Option<String>, String);
 
-/// The values of one quantity of a job.
+/// Values of one quantity of a job.
 #[derive(Debug, Clone, Default)]
 struct Quantity {
     unit: String,
     mean: f64,
-    /// The means of parts of the job's time.
+    /// Means of parts of the job's time.
     parts: Vec<f64>,
     /// True for energy of shared nodes.
     is_estimate: bool,
 }
 
 impl Quantity {
-    /// Returns a quantity without values over time.
+    /// Has no values over time.
     fn of_job(unit: &str, value: f64) -> Self {
         Self { unit: unit.to_owned(), mean: value, ..Self::default() }
     }
 }
 
-/// Compares jobs. Values of steps and tasks are left out, since the job's own contain them.
+/// Leaves out values of steps and tasks, since the job's own contain them.
 pub fn compare(a: &[Subject], b: &[Subject]) -> Comparison {
     let basis = if a.len() >= 2 && b.len() >= 2 { Basis::Jobs } else { Basis::PartsOfJobs };
     let mut keys: Vec<&Key> = a.iter().chain(b).flat_map(|job| job.quantities.keys()).collect();
@@ -172,7 +165,6 @@ pub fn compare(a: &[Subject], b: &[Subject]) -> Comparison {
     Comparison { a: ids(a), b: ids(b), basis, rows }
 }
 
-/// Returns the quantities of one job.
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     let mut found = BTreeMap::new();
     found.insert((None, ELAPSED.to_owned()), Quantity::of_job("seconds", report.wall_s));
@@ -212,7 +204,7 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     found
 }
 
-/// Adds the derived metrics of a job, and of its phases: means over nodes of the formula over the whole time.
+/// Adds the derived metrics of a job and of its phases: means over nodes of the formula over the whole time.
 fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     let mut by_metric: BTreeMap<&str, Vec<&Computable>> = BTreeMap::new();
     let (computables, _) = derived::all(report);
@@ -235,14 +227,14 @@ fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     }
 }
 
-/// Returns the times of a phase on a node.
+/// Times of a phase on a node.
 fn spans_of(report: &Report, phase: &str, node: &str) -> Vec<Range<i64>> {
     let is_of_node = |one: &&Phase| one.name == phase && one.node == node;
     let span = |one: &Phase| Some(one.begin_us? * 1000..one.end_us? * 1000);
     report.phases.iter().filter(is_of_node).filter_map(span).collect()
 }
 
-/// Returns the mean over the nodes on which a derived metric is known.
+/// Mean over the nodes on which the derived metric is known.
 fn derived_quantity(
     of_nodes: &[&Computable],
     value: impl Fn(&Computable) -> Option<f64>,
@@ -253,7 +245,7 @@ fn derived_quantity(
     Some(Quantity { unit: unit.to_owned(), mean, ..Quantity::default() })
 }
 
-/// Returns the means over nodes in equal parts of the time, without those in which one is unknown.
+/// Means over nodes in equal parts of the time, without those in which one is unknown.
 fn derived_parts(of_nodes: &[&Computable]) -> Vec<f64> {
     let points = of_nodes.iter().map(|one| one.times_ns().len().saturating_sub(1)).min();
     let count = i64::try_from(points.unwrap_or_default().min(PARTS_MAX)).unwrap_or_default();
@@ -282,8 +274,7 @@ fn add_energy(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     }
 }
 
-/// Returns the mean over nodes, of the intervals that `is_inside` selects by node and time; none without
-/// values.
+/// Mean over nodes, of the intervals that `is_inside` selects by node and time; none without values.
 fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> Option<Quantity> {
     let mut of_nodes: Vec<Vec<Interval>> = Vec::new();
     for series in series {
@@ -301,7 +292,6 @@ fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> 
     Some(Quantity { unit, mean, parts: parts(&of_nodes), is_estimate: false })
 }
 
-/// Returns the means over nodes in equal parts of the time, without those in which a node has no points.
 fn parts(of_nodes: &[Vec<Interval>]) -> Vec<f64> {
     let count = of_nodes.iter().map(Vec::len).min().unwrap_or_default().min(PARTS_MAX);
     let times = || of_nodes.iter().flatten().map(|interval| interval.time_ns);
@@ -323,7 +313,6 @@ fn parts(of_nodes: &[Vec<Interval>]) -> Vec<f64> {
     (0..count).filter_map(part).collect()
 }
 
-/// Returns the mean of intervals over their time.
 fn mean_of(intervals: &[Interval]) -> f64 {
     let sum: f64 = intervals.iter().map(|interval| interval.sum).sum();
     let weight_ns: u64 = intervals.iter().map(|interval| interval.weight_ns).sum();
@@ -375,7 +364,7 @@ mod tests {
     use crate::model::{NodeEnergy, Phase};
     use crate::testing::{START_S, busy, gauge, labelled, report};
 
-    /// Returns the rates of an hour around `mean`, with noise of ± 0.1 that is no multiple of the parts.
+    /// Rates of an hour around `mean`, with noise of ± 0.1 that is no multiple of the parts.
     fn around(mean: f64) -> Vec<f64> {
         (0..60).map(|minute| mean + [0.1, -0.1, 0.05, 0.0, -0.05, 0.02, -0.02][minute % 7]).collect()
     }

@@ -7,21 +7,20 @@ use polymeter_store::reader::BucketRow;
 
 use crate::curve::Curve;
 
-/// The part of a time that points must cover for an increase over all of it.
+/// Part of a time that points must cover for an increase over all of it.
 const COVERED_MIN: f64 = 0.8;
 
-/// Returns true if a counter was restarted at 0, as when another agent continues: it fell to half or less.
-/// One that fell by less has not changed.
+/// A counter that falls to half or less was restarted at 0, as when another agent continues. One that fell by
+/// less has not changed.
 pub(crate) fn is_restarted(before: f64, value: f64) -> bool {
     value <= before / 2.0 && value < before
 }
 
-/// Returns the increase of a counter from one value to the next.
 pub(crate) fn grown(before: f64, value: f64) -> f64 {
     if is_restarted(before, value) { value } else { (value - before).max(0.0) }
 }
 
-/// Returns the time of each sample of a counter, and its increase since the one before; 0 for the first.
+/// Time of each sample of a counter, and its increase since the one before; 0 for the first.
 pub(crate) fn steps(samples: &[(i64, f64)]) -> impl Iterator<Item = (i64, f64)> {
     let mut highest: Option<f64> = None;
     samples.iter().filter(|(_, value)| value.is_finite()).map(move |(time_ns, value)| {
@@ -33,22 +32,21 @@ pub(crate) fn steps(samples: &[(i64, f64)]) -> impl Iterator<Item = (i64, f64)> 
     })
 }
 
-/// The increase of a counter since its first point: linear between points.
+/// Increase of a counter since its first point: linear between points.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Cumulative {
-    /// Times, in nanoseconds since the epoch and ascending, and increases, which do not decrease.
+    /// Times in nanoseconds since the epoch, ascending, and increases, which do not decrease.
     points: Vec<(i64, f64)>,
 }
 
 impl Cumulative {
-    /// Returns the function of the samples of a counter.
     pub(crate) fn of_samples(samples: &[(i64, f64)]) -> Self {
         let mut cumulative = Self::default();
         steps(samples).for_each(|(time_ns, increase)| cumulative.add(time_ns, increase));
         cumulative
     }
 
-    /// Returns the function of the intervals of a counter, which are `length_ns` long.
+    /// Each interval is `length_ns` long.
     pub(crate) fn of_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
         let mut cumulative = Self::default();
         let mut before: Option<&BucketRow> = None;
@@ -63,7 +61,7 @@ impl Cumulative {
         cumulative
     }
 
-    /// Returns the function of a counter with these rates, each of which is dated at its end.
+    /// Each rate of a counter is dated at its end.
     pub(crate) fn of_rates(curve: &Curve) -> Self {
         let points = curve.intervals().iter().filter(|interval| interval.weight_ns > 0);
         Self::of_rate(
@@ -71,7 +69,7 @@ impl Cumulative {
         )
     }
 
-    /// Returns the function of the samples of a rate, each of which holds since the one before.
+    /// Each sample of a rate holds since the one before.
     pub(crate) fn of_rate(samples: impl IntoIterator<Item = (i64, f64)>) -> Self {
         let mut cumulative = Self::default();
         let mut before_ns = None;
@@ -83,20 +81,20 @@ impl Cumulative {
         cumulative
     }
 
-    /// Returns the function of the intervals of a rate, which are `length_ns` long.
+    /// Each interval of a rate is `length_ns` long.
     pub(crate) fn of_rate_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
         let begin = buckets.first().map(|first| (first.time_ns, 0.0));
         let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), bucket.mean));
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
-    /// Returns the time from the first point to the last; none without two of them.
+    /// From the first point to the last; none without two of them.
     pub(crate) fn span_ns(&self) -> Option<Range<i64>> {
         let (first, last) = self.points.first().zip(self.points.last())?;
         (first.0 < last.0).then_some(first.0..last.0)
     }
 
-    /// Adds the increase since the last point; none for a time that is not later.
+    /// A time that is not later adds nothing.
     pub(crate) fn add(&mut self, time_ns: i64, increase: f64) {
         let (last_ns, total) = self.points.last().copied().unwrap_or((i64::MIN, 0.0));
         if time_ns > last_ns {
@@ -104,19 +102,17 @@ impl Cumulative {
         }
     }
 
-    /// Returns the times of the points, in nanoseconds since the epoch.
     pub(crate) fn times_ns(&self) -> impl Iterator<Item = i64> {
         self.points.iter().map(|(time_ns, _)| *time_ns)
     }
 
-    /// Returns the increase between two times as far as points cover it: before the first and after the last
-    /// there is none.
+    /// Increase between two times as far as points cover it: before the first and after the last there is
+    /// none.
     pub(crate) fn within(&self, span_ns: &Range<i64>) -> f64 {
         (self.at(span_ns.end) - self.at(span_ns.start)).max(0.0)
     }
 
-    /// Returns the increase over a time. The ends without points count like the rest; none if they are more
-    /// than a fifth.
+    /// Increase over a time. The ends without points count like the rest; none if they are more than a fifth.
     pub(crate) fn increase(&self, span_ns: &Range<i64>) -> Option<f64> {
         let ((first_ns, _), (last_ns, _)) = self.points.first().copied().zip(self.points.last().copied())?;
         let length_s = units::seconds_between(span_ns.start, span_ns.end);
@@ -125,7 +121,7 @@ impl Cumulative {
         is_covered.then(|| self.within(span_ns) * length_s / covered_s)
     }
 
-    /// Returns the increase until a time.
+    /// Increase until a time.
     fn at(&self, time_ns: i64) -> f64 {
         let next = self.points.partition_point(|(point_ns, _)| *point_ns <= time_ns);
         let before = next.checked_sub(1).and_then(|position| self.points.get(position));

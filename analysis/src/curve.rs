@@ -4,20 +4,20 @@ use std::collections::VecDeque;
 
 use polymeter_proto::units;
 
-/// The maximum number of intervals of a curve: some for each of the 400 columns of a plot.
+/// Some for each of the 400 columns of a plot.
 const INTERVALS_MAX: usize = 1200;
 
-/// The multiple of the time between two samples from which on missing samples are a gap.
+/// Missing samples are a gap from this multiple of the time between two samples on.
 pub(crate) const GAP_SPACINGS: i64 = 3;
 
-/// The times between the last points of a series. The largest tells what is usual there: the end of a job has
+/// Times between the last points of a series. The largest tells what is usual there: the end of a job has
 /// several samples at once, which make no gap of the time before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spacings([i64; 4]);
 
 impl Spacings {
-    /// Adds the time between two points, and returns the part of it that is no gap: all of it for the first
-    /// ones, of which nothing usual is known. `after_ns` is the time between the next two.
+    /// Adds the time between two points. Returns the part of it that is no gap: all of it for the first ones,
+    /// of which nothing usual is known. `after_ns` is the time between the next two.
     pub(crate) fn add(&mut self, spacing_ns: i64, after_ns: Option<i64>) -> i64 {
         let before_ns = self.0.iter().copied().max().filter(|before_ns| *before_ns > 0);
         let usual_ns = before_ns.map(|before_ns| before_ns.max(after_ns.unwrap_or_default()));
@@ -29,29 +29,27 @@ impl Spacings {
     }
 }
 
-/// The points of a series in an interval of time.
+/// Points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The time of the first of them, in nanoseconds since the epoch.
+    /// Of the first point, since the epoch.
     pub time_ns: i64,
-    /// The smallest value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
-    /// The sum of the values, each multiplied by its weight.
+    /// Sum of the values, each multiplied by its weight.
     pub sum: f64,
-    /// The sum of the weights: the time for which the values hold, in nanoseconds.
+    /// Sum of the weights: the time for which the values hold.
     pub weight_ns: u64,
 }
 
 impl Interval {
-    /// Returns the interval of one point that holds for a time, at least a nanosecond.
+    /// One point that holds for a time, at least a nanosecond.
     pub fn of((time_ns, value): (i64, f64), weight_ns: i64) -> Self {
         let weight_ns = u64::try_from(weight_ns).unwrap_or_default().max(1);
         Self { time_ns, min: value, max: value, sum: value * units::to_f64(weight_ns), weight_ns }
     }
 
-    /// Adds an interval behind it.
+    /// Adds the interval that follows.
     pub fn join(&mut self, next: &Self) {
         self.min = self.min.min(next.min);
         self.max = self.max.max(next.max);
@@ -60,19 +58,19 @@ impl Interval {
     }
 }
 
-/// The points of a gauge, of which each holds until the next one, at most for some times the usual time
-/// there. The last one holds like the one before.
+/// Points of a gauge, of which each holds until the next one, at most for some times the usual time there.
+/// The last one holds like the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
-    /// The points whose time is not known yet, at most two.
+    /// At most two points, whose time is not known yet.
     waiting: VecDeque<(i64, f64)>,
     spacings: Spacings,
-    /// The time for which the last point holds.
+    /// How long the last point holds.
     held_before_ns: Option<i64>,
 }
 
 impl Holding {
-    /// Adds the next point, and returns one whose time is known by now.
+    /// Adds the next point. Returns one whose time is known by now.
     pub(crate) fn add(&mut self, point: (i64, f64)) -> Option<Interval> {
         self.waiting.push_back(point);
         let [first, second, third] = [0, 1, 2].map(|number| self.waiting.get(number).copied());
@@ -102,17 +100,17 @@ impl Holding {
     }
 }
 
-/// The course of a series: each point, or the ranges and sums of many.
+/// Course of a series: each point, or the ranges and sums of many.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
-    /// The intervals that contain points, in the order of their times.
+    /// Intervals that contain points, in the order of their times.
     intervals: Vec<Interval>,
-    /// The time of the last point, in nanoseconds since the epoch.
+    /// Of the last point, since the epoch.
     end_ns: i64,
 }
 
 impl Curve {
-    /// Returns the curve of the points of a gauge, which are sorted by time.
+    /// Takes the points of a gauge, sorted by time.
     pub fn of(points: &[(i64, f64)]) -> Self {
         let mut holding = Holding::default();
         let mut intervals: Vec<Interval> = points.iter().filter_map(|point| holding.add(*point)).collect();
@@ -120,8 +118,8 @@ impl Curve {
         Self::of_intervals(intervals.into_iter())
     }
 
-    /// Returns the curve of the rates of a counter, which are sorted by time: each is that since the one
-    /// before, and the first that since `begin_ns`.
+    /// Takes the rates of a counter, sorted by time: each is that since the one before, and the first that
+    /// since `begin_ns`.
     pub(crate) fn of_rates(points: &[(i64, f64)], begin_ns: i64) -> Self {
         let since = |position: usize| position.checked_sub(1).and_then(|before| points.get(before));
         let rate = |(position, point): (usize, &(i64, f64))| {
@@ -131,7 +129,7 @@ impl Curve {
         Self::of_intervals(points.iter().enumerate().map(rate))
     }
 
-    /// Returns the curve of intervals, which are sorted by time.
+    /// Takes intervals sorted by time.
     pub fn of_intervals(
         intervals: impl ExactSizeIterator<Item = Interval> + DoubleEndedIterator + Clone,
     ) -> Self {
@@ -139,7 +137,7 @@ impl Curve {
         Self::joined(intervals, times.map(|(first, last)| (first.time_ns, last.time_ns)))
     }
 
-    /// Returns the curve of intervals between two times.
+    /// Joins intervals between two times.
     fn joined(all: impl ExactSizeIterator<Item = Interval>, times: Option<(i64, i64)>) -> Self {
         let Some((begin_ns, end_ns)) = times else { return Self::default() };
         if all.len() <= INTERVALS_MAX {
@@ -159,7 +157,7 @@ impl Curve {
         Self { intervals, end_ns }
     }
 
-    /// Returns the mean over the time with points; none without any.
+    /// Mean over the time with points; none without any.
     pub fn mean(&self) -> Option<f64> {
         let known = || self.intervals.iter().filter(|interval| interval.sum.is_finite());
         let weight_ns: u64 = known().map(|interval| interval.weight_ns).sum();
@@ -167,19 +165,17 @@ impl Curve {
         (weight_ns > 0).then(|| sum / units::to_f64(weight_ns))
     }
 
-    /// Returns the intervals that contain points, in the order of their times.
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
 
-    /// Returns the times of the first and the last point, in nanoseconds since the epoch; none without
-    /// points.
+    /// Times of the first and the last point, in nanoseconds since the epoch; none without points.
     pub fn ends_ns(&self) -> Option<(i64, i64)> {
         self.intervals.first().map(|first| (first.time_ns, self.end_ns))
     }
 }
 
-/// Returns the number of the interval at a time after the first point.
+/// Number of the interval at a time after the first point.
 fn position(time_s: f64, length_s: f64) -> usize {
     units::part(if length_s > 0.0 { time_s / length_s } else { 0.0 }, INTERVALS_MAX)
 }

@@ -23,13 +23,13 @@ use crate::model::{DerivedReport, Report, SeriesReport};
 use names::{Names, SECONDS, WHOLE, metric_of};
 pub use parts::{DerivedParts, known};
 
-/// The begin of the names of users' own metrics.
+/// Begin of the names of users' own metrics.
 const PUSHED: &str = "user.";
 
-/// The maximum number of nodes of a job whose report has the series of its nodes.
+/// A job with more nodes has no series of its nodes in its report.
 pub(crate) const NODES_MAX: usize = 256;
 
-/// Returns the metrics of nodes from which others are derived, and the times by which they are scaled.
+/// Metrics of nodes from which others are derived, and the times by which they are scaled.
 pub(crate) fn metrics_of_nodes() -> impl Iterator<Item = &'static str> {
     let of_nodes = derived::all().filter(|derived| derived.scope == Scope::Node);
     let formulas = of_nodes.flat_map(|derived| derived.formulas);
@@ -37,7 +37,7 @@ pub(crate) fn metrics_of_nodes() -> impl Iterator<Item = &'static str> {
     inputs.chain(times_of(Scope::Node))
 }
 
-/// The increases of the inputs over a time.
+/// Increases of the inputs over a time.
 struct Increases<'a> {
     inputs: &'a [(&'static str, Counters)],
     spans_ns: &'a [Range<i64>],
@@ -59,11 +59,11 @@ impl Lookup for Increases<'_> {
     }
 }
 
-/// The counters whose sum is an input.
+/// Their sum is an input.
 #[derive(Debug, Default)]
 struct Counters(Vec<Counter>);
 
-/// A counter, and the times for which its group was enabled and counted, if they are known.
+/// Counter, and the times for which its group was enabled and counted, if they are known.
 #[derive(Debug)]
 struct Counter {
     count: Cumulative,
@@ -71,12 +71,12 @@ struct Counter {
 }
 
 impl Counters {
-    /// Returns the increase over a time; none if a counter did not count in it at all.
+    /// None if a counter did not count in the time at all.
     fn increase(&self, span_ns: &Range<i64>) -> Option<f64> {
         self.0.iter().map(|counter| counter.increase(span_ns)).sum()
     }
 
-    /// Returns the time for which all of them have points; none without any.
+    /// Time for which all of them have points; none without any.
     fn span_ns(&self) -> Option<Range<i64>> {
         common(self.0.iter().map(|counter| counter.count.span_ns()))
     }
@@ -92,7 +92,7 @@ impl Counter {
         }
     }
 
-    /// Returns the share of a time for which its group counted; none if it is unknown.
+    /// Share of a time for which its group counted; none if it is unknown.
     fn counted(&self, span_ns: &Range<i64>) -> Option<f64> {
         let (enabled, running) = self.times.as_ref()?;
         let enabled = enabled.within(span_ns);
@@ -100,14 +100,14 @@ impl Counter {
     }
 }
 
-/// Returns the time that all of several have in common; none without any, or if one is none.
+/// Time that all spans have in common; none without any, or if one is none.
 fn common(spans: impl Iterator<Item = Option<Range<i64>>>) -> Option<Range<i64>> {
     let spans: Option<Vec<Range<i64>>> = spans.collect();
     let both = |one: Range<i64>, other: Range<i64>| one.start.max(other.start)..one.end.min(other.end);
     spans?.into_iter().reduce(both).filter(|span| span.start < span.end)
 }
 
-/// A derived metric of a node, or of the whole job, whose inputs were sampled.
+/// Derived metric of a node, or of the whole job, whose inputs were sampled.
 #[derive(Debug)]
 pub(crate) struct Computable {
     pub(crate) metric: String,
@@ -115,12 +115,12 @@ pub(crate) struct Computable {
     pub(crate) node: String,
     inputs: Vec<(&'static str, Counters)>,
     expression: Expression,
-    /// The time for which all inputs are known.
+    /// Time for which all inputs are known.
     pub(crate) span_ns: Range<i64>,
 }
 
 impl Computable {
-    /// Returns the value over some times together; none if it is unknown.
+    /// Value over some times together; none if it is unknown.
     pub(crate) fn value(&self, spans_ns: &[Range<i64>]) -> Option<f64> {
         let lookup = Increases { inputs: &self.inputs, spans_ns };
         match self.expression.evaluate(&lookup) {
@@ -129,15 +129,15 @@ impl Computable {
         }
     }
 
-    /// Returns the value over the part of a time in which the inputs are known.
+    /// Value over the part of a time in which the inputs are known.
     pub(crate) fn value_within(&self, spans_ns: &[Range<i64>]) -> Option<f64> {
         let inside = |span: &Range<i64>| common([Some(span.clone()), Some(self.span_ns.clone())].into_iter());
         let known: Vec<Range<i64>> = spans_ns.iter().filter_map(inside).collect();
         if known.is_empty() { None } else { self.value(&known) }
     }
 
-    /// Returns the ends of the parts of the time in which each input has a point: those of the input with the
-    /// fewest points.
+    /// Ends of the parts of the time in which each input has a point: those of the input with the fewest
+    /// points.
     pub(crate) fn times_ns(&self) -> Vec<i64> {
         let counters = self.inputs.iter().flat_map(|(_, counters)| &counters.0);
         let times = counters.map(|counter| {
@@ -147,7 +147,7 @@ impl Computable {
         times.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Returns the smallest share of the time for which a group of its events counted.
+    /// Smallest share of the time for which a group of its events counted.
     fn counted(&self) -> Option<f64> {
         let counters = self.inputs.iter().flat_map(|(_, counters)| &counters.0);
         counters.filter_map(|counter| counter.counted(&self.span_ns)).reduce(f64::min)
@@ -165,7 +165,7 @@ impl Computable {
         Curve::of_intervals(intervals.into_iter())
     }
 
-    /// Returns the series for a report; none if the value over all of the time is unknown.
+    /// Series for a report; none if the value over all of the time is unknown.
     fn series(&self, periods_of: Option<&SeriesReport>) -> Option<SeriesReport> {
         let mean = self.value(std::slice::from_ref(&self.span_ns))?;
         let curve = self.curve();
@@ -230,7 +230,6 @@ pub(crate) fn add_to(report: &mut Report) {
     report.notes.extend(note);
 }
 
-/// Returns the first series that is an input of a derived metric.
 fn first_input<'a>(
     computable: &Computable,
     nodes: &BTreeMap<&str, Vec<&'a SeriesReport>>,
@@ -240,7 +239,7 @@ fn first_input<'a>(
     of_node.find(|series| !series.is_of_step && derived.may_use(&series.metric))
 }
 
-/// Returns the remark on hardware counters that several groups of events shared.
+/// Remark on hardware counters that several groups of events shared.
 fn shared_note(nodes: &BTreeMap<&str, Vec<&SeriesReport>>) -> Option<String> {
     let mut least: Option<(&str, f64)> = None;
     for (node, of_node) in nodes {
@@ -343,8 +342,8 @@ fn computable(
     Some(Computable { metric, unit: derived.unit, node: node.to_owned(), inputs, expression, span_ns })
 }
 
-/// Returns the function of a series of a report. The rates of a counter cover the time from its first
-/// sample without gaps; a gauge counts as a counter that a user pushed.
+/// The rates of a counter cover the time from its first sample without gaps. A gauge counts as a counter that
+/// a user pushed.
 fn cumulative(series: &SeriesReport) -> Cumulative {
     let mut cumulative = Cumulative::default();
     let intervals = series.curve.intervals();
@@ -365,7 +364,7 @@ fn cumulative(series: &SeriesReport) -> Cumulative {
     cumulative
 }
 
-/// Returns the counters of a metric, without those of steps and of devices that contain others.
+/// Leaves out series of steps and of devices that contain others.
 fn counters(metric: &str, series: &[&SeriesReport]) -> Counters {
     let is_counted = |series: &&&SeriesReport| {
         series.metric == metric && !series.is_of_step && !series.is_contained && series.samples > 1
@@ -377,7 +376,7 @@ fn counters(metric: &str, series: &[&SeriesReport]) -> Counters {
     Counters(series.iter().filter(is_counted).map(counter).collect())
 }
 
-/// Returns the times of the group in which an event was counted; none if they are not known.
+/// Times of the group in which an event was counted; none if they are not known.
 fn group_times(
     metric: &str,
     counted: &SeriesReport,
@@ -400,13 +399,13 @@ fn group_times(
     of_group(enabled).zip(of_group(running))
 }
 
-/// Returns the events of the group that the label of a series of times names.
+/// Events of the group that the label of a series of times names.
 fn group_of(series: &SeriesReport) -> impl Iterator<Item = &str> {
     let group = series.labels.split(',').find_map(|label| label.strip_prefix("group="));
     group.into_iter().flat_map(|group| group.split('+'))
 }
 
-/// Returns the names of users' own metrics, without their begin.
+/// Names of users' own metrics, without their begin.
 fn pushed(report: &Report) -> BTreeSet<&str> {
     report.series.iter().filter_map(|series| series.metric.strip_prefix(PUSHED)).collect()
 }

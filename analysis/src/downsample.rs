@@ -8,25 +8,23 @@ use polymeter_store::reader::BucketRow;
 use crate::cumulative::{grown, is_restarted};
 use crate::curve::{GAP_SPACINGS, Holding, Interval, Spacings};
 
-/// The values of a series in one part of the time: those of a gauge, or the rates of a counter.
+/// Values of a series in one part of the time: those of a gauge, or the rates of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// The begin, in nanoseconds since the epoch.
+    /// Since the epoch.
     pub time_ns: i64,
-    /// The number of samples; 0 if an earlier value holds, or a later one ends an increase.
+    /// Samples; 0 if an earlier value holds, or a later one ends an increase.
     pub count: u64,
-    /// The smallest value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
-    /// The mean over the time.
+    /// Over the time.
     pub mean: f64,
 }
 
-/// The increase of a counter between two samples, in the unit of its rate times seconds.
+/// Increase of a counter between two samples, in the unit of its rate times seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Increase {
-    /// The seconds between the samples, more than 0.
+    /// Between the samples, more than 0.
     pub seconds: f64,
     pub value: f64,
 }
@@ -34,15 +32,15 @@ pub struct Increase {
 /// Computes the increases of a counter from its samples, which arrive in the order of their times.
 #[derive(Debug)]
 pub struct Increases {
-    /// The factor from the increase per second to the unit of the rate.
+    /// From the increase per second to the unit of the rate.
     factor: f64,
-    /// The shortest time over which the rate is meaningful.
+    /// Shortest time over which the rate is meaningful.
     window_ns: i64,
-    /// The time up to which increases were returned.
+    /// Increases were returned up to this time.
     before_ns: Option<i64>,
-    /// The time of the last sample, and the value of the counter.
+    /// Time of the last sample, and value of the counter.
     last: Option<(i64, f64)>,
-    /// The increase since then.
+    /// Increase since then.
     pending: f64,
 }
 
@@ -52,7 +50,7 @@ impl Increases {
         Self { factor, window_ns, before_ns: None, last: None, pending: 0.0 }
     }
 
-    /// Returns the increase up to a sample; none if it begins the counter, or follows too soon.
+    /// Increase up to a sample; none if it begins the counter, or follows too soon.
     pub fn sample(&mut self, time_ns: i64, value: f64) -> Option<Increase> {
         let (last_ns, before) = self.last.unwrap_or((time_ns, value));
         let begin_ns = *self.before_ns.get_or_insert(time_ns);
@@ -66,7 +64,7 @@ impl Increases {
         if is_restart { None } else { self.until(begin_ns, time_ns, self.window_ns) }
     }
 
-    /// Returns the increase up to a time, unless it follows too soon.
+    /// Increase up to a time, unless it follows too soon.
     fn until(&mut self, begin_ns: i64, time_ns: i64, least_ns: i64) -> Option<Increase> {
         if time_ns <= begin_ns || time_ns.saturating_sub(begin_ns) < least_ns {
             return None;
@@ -76,14 +74,14 @@ impl Increases {
         Some(Increase { seconds, value: std::mem::take(&mut self.pending) * self.factor })
     }
 
-    /// Returns the increase since the last one, which is too short for a rate of its own.
+    /// Increase since the last one, which is too short for a rate of its own.
     fn rest(&mut self) -> Option<Increase> {
         let (begin_ns, (time_ns, _)) = self.before_ns.zip(self.last)?;
         self.until(begin_ns, time_ns, 0)
     }
 }
 
-/// The range and the mean of several values.
+/// Range and mean of several values.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     count: u64,
@@ -94,29 +92,27 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns the extent of no values.
     const fn none() -> Self {
         Self { count: 0, min: f64::NAN, max: f64::NAN, sum: 0.0, weight: 0.0 }
     }
 
-    /// Returns the extent of one value of a gauge.
+    /// One value of a gauge.
     pub const fn of_value(value: f64) -> Self {
         Self { count: 1, min: value, max: value, sum: value, weight: 1.0 }
     }
 
-    /// Returns the extent of values of a gauge that hold for a time.
+    /// Values of a gauge that hold for a time.
     fn of_held(held: &Interval, count: u64) -> Self {
         let Interval { min, max, sum, weight_ns, .. } = *held;
         Self { count, min, max, sum, weight: units::to_f64(weight_ns) }
     }
 
-    /// Returns the extent of one rate of a counter.
+    /// One rate of a counter.
     pub fn of_increase(increase: Increase) -> Self {
         let rate = increase.value / increase.seconds;
         Self { count: 1, min: rate, max: rate, sum: increase.value, weight: increase.seconds }
     }
 
-    /// Returns the extent of both.
     #[must_use]
     pub const fn join(self, other: Self) -> Self {
         Self {
@@ -128,7 +124,6 @@ impl Extent {
         }
     }
 
-    /// Returns the part that begins at a time.
     pub fn part(self, time_ns: i64) -> Part {
         let Self { count, min, max, sum, weight } = self;
         // Rounding must not put the mean outside of the range. An agent may send values that are not numbers.
@@ -143,28 +138,26 @@ impl Extent {
 pub struct Downsampler {
     span_ns: Range<i64>,
     width_ns: i64,
-    /// None for a gauge, else the factor from the increase per second to the unit of the rate.
+    /// From the increase per second to the unit of the rate; none for a gauge.
     rate_factor: Option<f64>,
-    /// The last samples of a gauge.
+    /// Last samples of a gauge.
     holding: Holding,
     increases: Increases,
-    /// The last interval of a counter, and its length in nanoseconds.
+    /// Last interval of a counter, and its length in nanoseconds.
     interval: Option<(BucketRow, i64)>,
-    /// The last increase of a counter, and its time: the next one tells whether it is over a gap.
+    /// Last increase of a counter, and its time: the next one tells whether it is over a gap.
     last: Option<(Range<i64>, Extent)>,
-    /// The lengths of the increases before that.
+    /// Lengths of the increases before that.
     lengths: Spacings,
-    /// The length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the
-    /// time.
+    /// Length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the time.
     spacing_ns: i64,
-    /// The begin of the part that is not complete yet, and its values.
+    /// Begin of the part that is not complete yet, and its values.
     open: Option<(i64, Extent)>,
     parts: Vec<Part>,
 }
 
 impl Downsampler {
-    /// Returns the parts of `width_ns` of a time, still empty. Values before it only begin the rate of a
-    /// counter.
+    /// Divides a time into parts of `width_ns`. Values before it only begin the rate of a counter.
     pub fn new(span_ns: Range<i64>, width_ns: i64, rate_factor: Option<f64>, window_ns: i64) -> Self {
         let (width_ns, parts) = (width_ns.max(1), Vec::new());
         let increases = Increases::new(rate_factor.unwrap_or(1.0), window_ns);
@@ -183,7 +176,6 @@ impl Downsampler {
         }
     }
 
-    /// Adds a sample.
     pub fn sample(&mut self, time_ns: i64, value: f64) {
         if self.rate_factor.is_none() {
             if let Some(held) = self.holding.add((time_ns, value)) {
@@ -258,7 +250,6 @@ impl Downsampler {
         }
     }
 
-    /// Adds values of a gauge.
     fn hold(&mut self, held: &Interval, count: u64) {
         let end_ns = held.time_ns.saturating_add_unsigned(held.weight_ns);
         self.divide(&(held.time_ns..end_ns), Extent::of_held(held, count), held.time_ns);
@@ -538,7 +529,7 @@ mod tests {
         }
     }
 
-    /// Returns the intervals of a rollup of samples.
+    /// Intervals of a rollup of samples.
     fn rolled(samples: &[(i64, f64)], length_ns: i64) -> Vec<BucketRow> {
         let mut rolled: Vec<BucketRow> = Vec::new();
         for (time_ns, value) in samples {

@@ -13,50 +13,46 @@ use crate::cumulative::Cumulative;
 use crate::model::{Energy, EnergyPart, NodeEnergy, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
-/// A counter of energy, and the part of the node that it measures.
+/// Counter of energy, and the part of the node that it measures.
 struct Source {
     metric: &'static str,
     part: &'static str,
 }
 
-/// The energy or the power of a whole node, the most accurate first. Where one was sampled, no other one
-/// counts.
+/// Energy or power of a whole node, the most accurate first. Where one was sampled, no other one counts.
 const WHOLE: [Source; 2] =
     [Source { metric: "node.cray.energy", part: "node" }, Source { metric: "node.ipmi.power", part: "node" }];
 
-/// The counters of parts of a node, none of which includes another one.
+/// Counters of parts of a node, none of which includes another one.
 const PARTS: [Source; 2] = [
     Source { metric: "node.energy.package", part: "processors" },
     Source { metric: "node.energy.memory", part: "memory" },
 ];
 
-/// The counter of the job's GPUs, which are not shared.
+/// Of the job's GPUs, which are not shared.
 const GPUS: Source = Source { metric: "gpu.energy", part: "gpus" };
 
-/// The CPU time of a node in which it is not idle, by kind.
+/// CPU time of a node in which it is not idle, by kind.
 const BUSY: [&str; 5] =
     ["node.cpu.user", "node.cpu.nice", "node.cpu.system", "node.cpu.irq", "node.cpu.softirq"];
 
-/// Returns the metrics of energy and power of nodes.
 pub(crate) fn energy_metrics() -> impl Iterator<Item = &'static str> {
     WHOLE.iter().chain(&PARTS).map(|source| source.metric)
 }
 
-/// Returns the metrics of nodes that are needed to divide their energy.
+/// Metrics of nodes that are needed to divide their energy.
 pub(crate) fn metrics() -> Vec<&'static str> {
     energy_metrics().chain(BUSY).collect()
 }
 
-/// Returns true for the energy of a GPU of the job.
 pub(crate) fn is_of_gpus(series: &SeriesReport) -> bool {
     series.metric == GPUS.metric
 }
 
-/// The counters of one node, and the integrals of its powers, by metric; one for each device.
+/// Counters of one node, and the integrals of its powers, by metric; one for each device.
 pub(crate) type NodeCounters = BTreeMap<String, Vec<Cumulative>>;
 
-/// Returns the energy of a job on a node with these counters; `series` are those of the job there. None if it
-/// is unknown.
+/// Energy of a job on a node with these counters; `series` are those of the job there. None if it is unknown.
 pub(crate) fn of_node(
     row: &JobNodeRow,
     counters: &NodeCounters,
@@ -94,13 +90,12 @@ pub(crate) fn of_node(
     (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate })
 }
 
-/// Returns the increases of several counters together, at the times of the first.
+/// Increases of several counters together, at the times of the first.
 fn total(counters: &[Cumulative]) -> Cumulative {
     shares(counters, |_| 1.0)
 }
 
-/// Returns the increases of several counters, each multiplied by the share of the CPU time of the node that
-/// the job used.
+/// Increases of several counters, each multiplied by the share of the CPU time of the node that the job used.
 fn divided(counters: &[Cumulative], used: &[Cumulative], busy: &[&Cumulative]) -> Cumulative {
     shares(counters, |span_ns| {
         let used_s: f64 = used.iter().map(|counter| counter.within(span_ns)).sum();
@@ -163,8 +158,7 @@ mod tests {
         (START_S + second) * S
     }
 
-    /// Returns a counter with this increase per second, with a sample every 10 s from a minute before the
-    /// start of the job on.
+    /// Has this increase per second, with a sample every 10 s from a minute before the start of the job on.
     fn counter(seconds: i64, per_second: impl Fn(i64) -> f64) -> Cumulative {
         let mut total = 1e6;
         let sample = |second: i64| {

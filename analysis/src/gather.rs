@@ -24,13 +24,10 @@ use crate::{
 };
 use polymeter_proto::{node_list, units};
 
-/// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
+/// Time within which all sources of a job that exist when it is found are first read.
 const LATE_NS: i64 = 1_000_000_000;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
@@ -115,19 +112,19 @@ fn add_rest(
     stacks::report::add_to(reader, job, report)
 }
 
-/// Returns the number of stored samples: those of series, and those of call stacks.
+/// Samples of series, and of call stacks.
 fn stored(reports: &[SeriesReport], ledger: &[LedgerRow]) -> u64 {
     let all: u64 = ledger.iter().map(|row| row.stored).sum();
     reports.iter().map(|series| series.samples).sum::<u64>() + all.saturating_sub(in_series(ledger))
 }
 
-/// Returns the number of stored samples of series: without those of call stacks.
+/// Samples of series, without those of call stacks.
 pub fn in_series(ledger: &[LedgerRow]) -> u64 {
     ledger.iter().filter(|row| !is_stacks_source(&row.source)).map(|row| row.stored).sum()
 }
 
-/// Returns the reports of the series that have samples. The times are that of the first sample of all, and
-/// the end of the job.
+/// Reports the series that have samples. The times are that of the first sample of all, and the end of the
+/// job.
 fn series_reports(
     job: &JobRow,
     rows: &[SeriesRow],
@@ -160,13 +157,13 @@ fn series_reports(
     reports
 }
 
-/// Returns the time from the start of a job to its end, or until now.
+/// From the start of a job to its end, or until now.
 fn elapsed_ns(job: &JobRow) -> i64 {
     let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
     end_ns.saturating_sub(job.started_ns)
 }
 
-/// Summarises each series, in the order of `rows`; none for a series without samples.
+/// In the order of `rows`; none for a series without samples.
 fn summaries(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -189,7 +186,7 @@ fn summaries(
     Ok(rows.iter().map(next).map(Option::flatten).collect())
 }
 
-/// Summarises the samples of each series, in the order of `rows`; none for a series without samples.
+/// In the order of `rows`; none for a series without samples.
 fn summaries_of_samples(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -206,8 +203,7 @@ fn summaries_of_samples(
     Ok(grouping.finish())
 }
 
-/// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without
-/// samples.
+/// In the order of `rows`; none for a series without samples.
 pub(crate) fn summaries_of_buckets(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -269,7 +265,7 @@ impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
     }
 }
 
-/// The number of nodes that a remark names.
+/// A remark names at most so many nodes.
 const NAMED_NODES: usize = 3;
 
 /// Describes the clocks that differed from the collector's, and what was done about it; none if none did.
@@ -296,12 +292,12 @@ fn clock_note(nodes: &[JobNodeRow]) -> Option<String> {
     ))
 }
 
-/// Returns the remark on what the scheduler said and could not be read.
+/// Remark on what the scheduler said and could not be read.
 fn of_unread(texts: &str) -> String {
     format!("what the scheduler said could not be read and counts as unknown: {texts}")
 }
 
-/// Returns the facts that the scheduler reported.
+/// Facts that the scheduler reported.
 fn submission(job: &JobRow, hardware: &Hardware) -> Submission {
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     Submission {
@@ -334,8 +330,7 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
     LossReport { node, source, samples, reason, first_s, last_s, first_us, last_us }
 }
 
-/// Computes the resource usage from the series. For each quantity, the first metric of a list that was
-/// sampled counts.
+/// For each quantity, the first metric of a list that was sampled counts.
 fn usage(series: &[SeriesReport]) -> Usage {
     let of_job: Vec<&SeriesReport> = series.iter().filter(|series| !series.is_of_step).collect();
     let growth = |names: &[&str]| resources::first_growth(&of_job, names);

@@ -9,36 +9,34 @@ use crate::command_totals;
 use crate::model::NodeReport;
 use polymeter_proto::units;
 
-/// The CPU time of one CPU in a second, in nanoseconds.
+/// CPU time of one CPU in a second, in nanoseconds.
 const CPU_NS: f64 = 1e9;
 
 fn count_of(stored: Option<i64>) -> Option<u64> {
     stored.and_then(|count| u64::try_from(count).ok())
 }
 
-/// The maximum of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limit {
-    /// The maximum increase per second, in the unit of the counter.
+    /// Increase per second, in the unit of the counter.
     pub(crate) rate: f64,
     /// True if the hardware sets the limit, and not the number of cores that the scheduler assigned.
     pub(crate) is_hard: bool,
 }
 
-/// The known numbers of CPUs of a job's nodes.
+/// Known numbers of CPUs of a job's nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
-    /// The number by node, and whether it is that of the hardware.
+    /// By node, and whether it is the number of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
     /// What is known about the nodes.
     rows: Vec<CpusRow>,
-    /// The number of nodes.
     nodes: usize,
 }
 
 impl Hardware {
-    /// Determines the numbers: `known`, else that which `polymeter run` stored, else the number of per-CPU
-    /// series of a node, else the job's cores.
+    /// Takes `known`, else the number that `polymeter run` stored, else the number of per-CPU series of a
+    /// node, else the job's cores.
     pub(crate) fn gather(
         reader: &mut dyn Read,
         job: &JobRow,
@@ -61,12 +59,12 @@ impl Hardware {
         Ok(Self { cpus, rows: of_nodes, nodes: job.nodes.len() })
     }
 
-    /// Returns the number of CPUs of a node, if it is that of the hardware.
+    /// CPUs of a node, if the number is that of the hardware.
     pub(crate) fn cpus(&self, node: &str) -> Option<u64> {
         self.cpus.get(node).filter(|(_, is_hard)| *is_hard).map(|(count, _)| *count)
     }
 
-    /// Returns the nodes with their cores, and those that the scheduler gave to the job there.
+    /// Completes nodes with their cores, and those that the scheduler gave to the job there.
     pub(crate) fn described(&self, mut nodes: Vec<NodeReport>) -> Vec<NodeReport> {
         for node in &mut nodes {
             if let Some(row) = self.rows.iter().find(|row| row.node == node.node) {
@@ -77,8 +75,8 @@ impl Hardware {
         nodes
     }
 
-    /// Returns the number of GPUs that the scheduler gave to the job on all nodes; none if it reported none,
-    /// or if a node's script reported nothing.
+    /// GPUs that the scheduler gave to the job on all nodes; none if it reported none, or if a node's script
+    /// reported nothing.
     pub(crate) fn gpus(&self) -> Option<u64> {
         let has_reported = |row: &CpusRow| row.job_cores.is_some() || row.job_gpus.is_some();
         let is_known = self.rows.iter().filter(|row| has_reported(row)).count() == self.nodes;
@@ -86,7 +84,7 @@ impl Hardware {
         (is_known && sum > 0).then_some(sum)
     }
 
-    /// Returns the limit for the rates of a series; none for other quantities than CPU time.
+    /// Limit for the rates of a series; none for other quantities than CPU time.
     pub(crate) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
         if row.unit != "nanoseconds" || row.kind != "counter" || !units::is_cpu_time(&row.metric) {
             return None;
@@ -99,7 +97,7 @@ impl Hardware {
     }
 }
 
-/// Returns the number of CPUs that `polymeter run` stored at the start of its command.
+/// CPUs that `polymeter run` stored at the start of its command.
 fn of_run(reader: &mut dyn Read, job: &JobRow, rows: &[SeriesRow]) -> Result<Option<u64>, StoreError> {
     let Some(series) = rows.iter().find(|row| row.metric == command_totals::CPUS) else { return Ok(None) };
     let mut cpus = None;

@@ -42,7 +42,6 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
     (phases, instants)
 }
 
-/// Converts the changes of the plan.
 pub(crate) fn plan_changes(changes: &FoldedChanges, started_ns: i64) -> Vec<PlanChange> {
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
     let changes = changes.lines.iter().map(|FoldedChange { row, changes, last_ns }| PlanChange {
@@ -64,7 +63,6 @@ pub(crate) fn plan_changes(changes: &FoldedChanges, started_ns: i64) -> Vec<Plan
     changes.collect()
 }
 
-/// Converts the refused requests.
 pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
     let requests = rows.into_iter().map(|row| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
@@ -78,8 +76,8 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
     requests.collect()
 }
 
-/// Returns each period of a metric on a node between two times, and for how long it was in force. Successive
-/// uses of the same period count together.
+/// Each period of a metric on a node between two times, and for how long it was in force. Successive uses of
+/// the same period count together.
 pub(crate) fn periods<'a>(
     changes: impl Iterator<Item = &'a PlanChangeRow>,
     started_ns: i64,
@@ -107,7 +105,7 @@ pub(crate) fn periods<'a>(
     uses
 }
 
-/// Formats a period; none if it is not valid.
+/// None if the period is not valid.
 pub(crate) fn period(micros: i64) -> Option<String> {
     Some(Period::from_micros(u64::try_from(micros).ok()?).ok()?.to_string())
 }

@@ -7,7 +7,7 @@ use crate::advice::facts::Facts;
 use crate::model::Report;
 use crate::runs::whole_of;
 
-/// Returns the figures of a job, as its report and the rules of advice have them.
+/// Figures of a job, as its report and the rules of advice have them.
 pub fn job_usage(report: &Report) -> JobUsage {
     let facts = Facts::of(report);
     let number = |name: &str| facts.number(name);
@@ -31,7 +31,7 @@ pub fn job_usage(report: &Report) -> JobUsage {
     }
 }
 
-/// Returns the id of the array or heterogeneous job to which a job belongs, if it does.
+/// Id of the array or heterogeneous job to which a job belongs, if it does.
 pub fn array_id(report: &Report) -> Option<&str> {
     report.submission.display_id.as_deref().and_then(whole_of)
 }

@@ -16,28 +16,25 @@ use serde::Serialize;
 use crate::advice::facts::Cores;
 use crate::model::{NodeReport, Report, SeriesReport};
 
-/// What precedes the summary.
+/// Precedes the summary.
 const PREFIX: &str = "JS1:";
 
-/// The summary of a job.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     nodes: BTreeMap<&'a str, Node<'a>>,
-    /// The elapsed time, in seconds.
     total_time: u64,
     gpus: u64,
 }
 
-/// The summary of a node. Jobstats omits the maps of a node without GPUs.
+/// Jobstats omits the maps of a node without GPUs.
 #[derive(Debug, Serialize)]
 struct Node<'a> {
-    /// The cores of the job there, as its report counts them.
+    /// Of the job on the node, as its report counts them.
     cpus: u64,
-    /// The memory of the job, in bytes.
+    /// Of the job, in bytes.
     total_memory: u64,
-    /// The used memory, in bytes.
     used_memory: u64,
-    /// CPU time, in seconds; at most that of the cores where the scheduler counts hardware threads.
+    /// CPU time in seconds; at most that of the cores where the scheduler counts hardware threads.
     total_time: f64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     gpu_total_memory: BTreeMap<&'a str, u64>,
@@ -48,11 +45,7 @@ struct Node<'a> {
     gpu_utilization: BTreeMap<&'a str, f64>,
 }
 
-/// Returns the summary. Only nodes with known CPU time, memory and cores are in it; without any it is
-/// `JS1:None`.
-///
-/// # Errors
-/// Returns an error if the JSON cannot be written.
+/// Contains only nodes with known CPU time, memory and cores; without any it is `JS1:None`.
 pub fn summary(report: &Report) -> io::Result<String> {
     let of_job = report.series.iter().filter(|series| !series.is_of_step && !series.is_contained);
     let of_job: Vec<&SeriesReport> = of_job.collect();

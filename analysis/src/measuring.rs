@@ -2,10 +2,10 @@
 
 use crate::model::{MeasuringCost, SeriesReport};
 
-/// The metric of the agent's CPU time for a job. It begins at 0 when the agent begins to sample the job.
+/// CPU time of the agent for a job. It begins at 0 when the agent begins to sample the job.
 pub(crate) const CPU_TIME: &str = "agent.job.cpu.time";
 
-/// Returns the cost over all nodes that report it, for a job of `wall_s` seconds; none if no node does.
+/// Cost over all nodes that report it, for a job of `wall_s` seconds; none if no node does.
 pub(crate) fn cost(series: &[SeriesReport], wall_s: f64) -> Option<MeasuringCost> {
     let of_metric = series.iter().filter(|series| series.metric == CPU_TIME);
     let nodes: Vec<(&str, f64)> =

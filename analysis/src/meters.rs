@@ -7,44 +7,41 @@ use crate::advice::facts::Facts;
 use crate::advice::verdict::cores_text;
 use crate::model::{MemoryKind, Report, Resource, Severity};
 
-/// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
-/// those of the built-in rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
+/// Share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical: those
+/// of the built-in rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
 const LOW: (f64, f64) = (0.8, 0.65);
 
-/// The share of a limit above which a meter is a warning, and above which it is critical.
+/// Share of a limit above which a meter is a warning, and above which it is critical.
 const HIGH: (f64, f64) = (0.9, 0.95);
 
-/// The meaning of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// No judgement.
     Plain,
-    /// A good use of what was available.
+    /// Good use of what was available.
     Good,
-    /// A use that deserves attention.
+    /// Use that deserves attention.
     Warning,
-    /// A use that wastes resources or time.
+    /// Use that wastes resources or time.
     Critical,
 }
 
-/// A level, and its meaning for the share in a word.
+/// Level, and its meaning for the share in a word.
 type Judgement = (Level, &'static str);
 
 const UNJUDGED: Judgement = (Level::Plain, "");
 
-/// A label, a share of what was available if both are known, and a text.
+/// Has a share of what was available if both are known.
 #[derive(Debug, Serialize)]
 pub struct Meter {
-    /// The name of the resource.
     pub label: &'static str,
-    /// The share of what was available; none if it is unknown.
+    /// Of what was available; none if it is unknown.
     pub share: Option<f64>,
-    /// The meaning of the share.
     pub level: Level,
-    /// The meaning of the share; empty without a judgement.
+    /// Meaning of the share; empty without a judgement.
     pub word: &'static str,
-    /// The used amount, in words.
+    /// Used amount, in words.
     pub text: String,
 }
 
@@ -67,7 +64,7 @@ fn memory_text(report: &Report, facts: &Facts, used: f64) -> String {
     format!("{}{of}{node}, {}", bytes_text(counted), kind.map_or("", MemoryKind::short))
 }
 
-/// The meters of CPU, memory, GPU and time: of those whose use is known.
+/// Meters of CPU, memory, GPU and time: of those whose use is known.
 pub fn meters(report: &Report, facts: &Facts) -> Vec<Meter> {
     let number = |name: &str| facts.number(name);
     let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
@@ -161,7 +158,7 @@ mod tests {
         meters.into_iter().find(|meter| meter.label == label).unwrap()
     }
 
-    /// Returns the series of a job that uses its 8 cores, with these gauges besides.
+    /// Series of a job that uses its 8 cores, with these gauges besides.
     fn job(gauges: &[(&str, f64)]) -> Report {
         let mut series = vec![busy("n1", &[7.8; 60])];
         series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &[*value; 60])));

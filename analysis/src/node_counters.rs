@@ -16,18 +16,15 @@ use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
 use crate::traffic;
 
-/// The time before the start and after the end of the job whose samples are read, in nanoseconds: the samples
-/// of a node do not begin with a job.
+/// Samples are read from this long before the start of the job, and until this long after its end: those of a
+/// node do not begin with a job.
 const MARGIN_NS: i64 = 60 * 1_000_000_000;
 
-/// The number of values that are read: of more, a coarser rollup. Samples are taken to be a second apart.
+/// Of more values, a coarser rollup is read. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
 
 /// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it
 /// had alone.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
     let of_energy = energy::metrics();
     let of_traffic: Vec<&str> = traffic::metrics().into_iter().chain(derived::metrics_of_nodes()).collect();
@@ -61,7 +58,6 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// The values of a series of a node.
 enum Values {
     /// Times in nanoseconds since the epoch, and values.
     Samples(Vec<(i64, f64)>),
@@ -97,8 +93,7 @@ fn values(
     Ok(buckets.into_iter().map(|(id, buckets)| (id, Values::Buckets(buckets, rollup.length_ns()))).collect())
 }
 
-/// Returns the finest rollup of `series` series over a time that has few enough values; none if the samples
-/// have.
+/// Finest rollup of `series` series over a time that has few enough values; none if the samples have.
 fn rollup(span_ns: &Range<i64>, series: usize) -> Option<Rollup> {
     let seconds = units::seconds_between(span_ns.start, span_ns.end) * units::to_f64(series as u64);
     let has_few = |length_ns: i64| seconds / units::seconds_between(0, length_ns) <= VALUES_MAX;
@@ -137,7 +132,7 @@ fn add_series(
     }
 }
 
-/// Returns the counters of `rows` and the integrals of gauges, by node and metric.
+/// Counters of `rows` and integrals of gauges, by node and metric.
 fn counters(rows: &[SeriesRow], values: &BTreeMap<i64, Values>) -> BTreeMap<String, NodeCounters> {
     let mut counters: BTreeMap<String, NodeCounters> = BTreeMap::new();
     for row in rows {

@@ -2,7 +2,6 @@
 
 use crate::model::Outcome;
 
-/// Describes the exit status or the signal of a job.
 pub(crate) fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     match (code, signal) {
         (_, Some(Outcome::SIGNAL_OUT_OF_MEMORY)) => {
@@ -17,7 +16,7 @@ pub(crate) fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String
     }
 }
 
-/// Returns the name of a signal that may end a job: signal(7).
+/// Signals that may end a job: signal(7).
 fn signal_name(signal: i64) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

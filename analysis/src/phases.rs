@@ -12,34 +12,32 @@ use crate::history;
 use crate::model::{Phase, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
-/// The totals of all phases of one name.
+/// Totals of all phases of one name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PhaseTotals {
     pub name: String,
-    /// The number of phases with begin and end, on all nodes.
+    /// Phases with begin and end, on all nodes.
     pub count: u64,
-    /// Their duration, in seconds.
     pub duration_s: f64,
-    /// CPU time of the job on the phases' nodes, in seconds; of phases for which it is known.
+    /// Of the job on the phases' nodes, for phases for which it is known.
     pub cpu_s: Option<f64>,
-    /// The mean number of cores in use, of phases for which it is known.
+    /// Cores in use, for phases for which they are known.
     pub cores_mean: Option<f64>,
-    /// The peak of anonymous memory on a node, in bytes.
+    /// Peak of anonymous memory on a node.
     pub memory_bytes: Option<f64>,
-    /// Bytes written to devices.
     pub written_bytes: Option<f64>,
-    /// Energy of the job on the phases' nodes, in joules; of phases for which it is known.
+    /// Of the job on the phases' nodes, for phases for which it is known.
     pub energy_joules: Option<f64>,
 }
 
-/// Returns the largest value of a curve in a time; none without points.
+/// None without points.
 fn peak(curve: &Curve, span_ns: &Range<i64>) -> Option<f64> {
     let inside = curve.intervals().iter().filter(|interval| span_ns.contains(&interval.time_ns));
     inside.map(|interval| interval.max).filter(|max| max.is_finite()).reduce(f64::max)
 }
 
-/// Returns the spans of the phases of a name with their nodes, in nanoseconds since the epoch. They do not
-/// overlap on a node; a phase without an end lasts as long as the job.
+/// Spans of the phases of a name with their nodes, in nanoseconds since the epoch. They do not overlap on a
+/// node; a phase without an end lasts as long as the job.
 pub fn spans_of(marks: Vec<MarkRow>, name: &str, job: &JobRow) -> Vec<(String, Range<i64>)> {
     let (phases, _) = history::phases(marks, job.started_ns);
     let end_us = job.sampled_ns.end.div_euclid(1000);
@@ -49,7 +47,7 @@ pub fn spans_of(marks: Vec<MarkRow>, name: &str, job: &JobRow) -> Vec<(String, R
     joined(spans)
 }
 
-/// Joins the spans of a node that overlap. The spans are in microseconds, those returned in nanoseconds.
+/// Joins the spans of a node that overlap, in microseconds, and returns them in nanoseconds.
 pub(crate) fn joined<'a>(
     spans: impl IntoIterator<Item = (&'a str, Range<i64>)>,
 ) -> Vec<(String, Range<i64>)> {
@@ -68,7 +66,7 @@ pub(crate) fn joined<'a>(
     joined
 }
 
-/// Computes the totals by name, those with the longest duration first.
+/// Those with the longest duration come first.
 pub fn totals(report: &Report) -> Vec<PhaseTotals> {
     let mut by_node: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
     for series in report.series.iter().filter(|series| !series.is_of_step) {

@@ -5,26 +5,24 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use polymeter_store::reader::PlanChangeRow;
 
-/// The most changes that are listed one by one, and the most lines of folded ones.
+/// Most changes that are listed one by one, and most lines of folded ones.
 pub const LINES_MAX: usize = 1000;
 
-/// A line of a list of changes.
+/// Line of a list of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedChange {
-    /// The first of its changes. The metric of several is named `cpu.usage and 3 more`.
+    /// First of its changes. The metric of several is named `cpu.usage and 3 more`.
     pub row: PlanChangeRow,
-    /// The number of its changes.
     pub changes: u64,
-    /// The time of the last one, in nanoseconds since the epoch, if they were not all at once.
+    /// Of the last change, since the epoch, if they were not all at once.
     pub last_ns: Option<i64>,
 }
 
-/// A list of changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoldedChanges {
-    /// The lines, in the order of their first changes.
+    /// In the order of their first changes.
     pub lines: Vec<FoldedChange>,
-    /// The changes that have no line.
+    /// Changes that have no line.
     pub left_out: u64,
 }
 
@@ -68,7 +66,7 @@ impl FoldedChanges {
         folded
     }
 
-    /// Describes what was folded; none if nothing was.
+    /// None if nothing was folded.
     pub fn note(&self) -> Option<String> {
         let listed: u64 = self.lines.iter().map(|line| line.changes).sum();
         let left_out = match self.left_out {
@@ -88,13 +86,13 @@ fn is_same_but_metric(one: &PlanChangeRow, other: &PlanChangeRow) -> bool {
     one.time_ns == other.time_ns && one.until_ns == other.until_ns && parts(one) == parts(other)
 }
 
-/// Returns what the repetitions of a change have in common, besides the metric.
+/// What the repetitions of a change have in common, besides the metric.
 fn parts(row: &PlanChangeRow) -> impl Hash + PartialEq + '_ {
     let (level, actor) = (row.level.as_deref(), row.actor.as_deref());
     (&row.node, level, row.old_period_us, row.new_period_us, &row.cause, actor)
 }
 
-/// Returns a number that groups of changes have in common if they are equal but for their times.
+/// Number that groups of changes have in common if they are equal but for their times.
 fn pattern(group: &[PlanChangeRow]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for row in group {

@@ -12,44 +12,40 @@ use serde::Serialize;
 use crate::model::Resource;
 use crate::statistics::{Estimate, quantile};
 
-/// The number of finished jobs from which on there are proposals.
+/// Finished jobs from which on there are proposals.
 pub const JOBS_MIN: usize = 5;
 
-/// The number of finished jobs that count, those that started last: programs and inputs change.
+/// Finished jobs that count, those that started last: programs and inputs change.
 const JOBS_MAX: usize = 200;
 
-/// The margin over the most that a job needed.
+/// Margin over the most that a job needed.
 const MARGIN: f64 = 1.1;
 
-/// What a job that reached its limit is taken to have needed, as a multiple of that.
+/// A job that reached its limit is taken to have needed this multiple of it.
 const BEYOND_LIMIT: f64 = 1.5;
 
-/// The share of a core up to which a peak is rounded down: it is measured between two samples.
+/// A peak is rounded down by up to this share of a core: it is measured between two samples.
 const PART_OF_CORE: f64 = 0.1;
 
-/// The request of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Request {
-    /// The name of the job.
     pub name: Option<String>,
-    /// The account or project.
+    /// Account or project.
     pub account: Option<String>,
-    /// The queue or partition.
+    /// Queue or partition.
     pub queue: Option<String>,
-    /// The number of nodes.
     pub nodes: Option<f64>,
-    /// The cores on all nodes.
+    /// On all nodes.
     pub cores: Option<f64>,
-    /// The time limit, in seconds.
     pub time_limit_s: Option<f64>,
-    /// The memory on each node, in bytes.
+    /// On each node.
     pub memory_bytes: Option<f64>,
-    /// The GPUs on all nodes.
+    /// On all nodes.
     pub gpus: Option<f64>,
 }
 
 impl Request {
-    /// Returns the request with what it lacks from another.
+    /// Completes the request from another.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -64,7 +60,7 @@ impl Request {
         }
     }
 
-    /// Returns the request of an earlier job.
+    /// Request of an earlier job.
     pub fn of(job: &JobRow) -> Self {
         let known = |value: Option<i64>| {
             value.and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0).map(to_f64)
@@ -82,7 +78,7 @@ impl Request {
     }
 }
 
-/// The jobs that are like a request, the one that started last first.
+/// Jobs that are like a request, the one that started last first.
 #[derive(Debug)]
 pub struct Like<'a> {
     /// What they have in common with it.
@@ -90,27 +86,26 @@ pub struct Like<'a> {
     pub jobs: Vec<&'a JobRow>,
 }
 
-/// A proposal for one resource.
+/// For one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
     pub resource: Resource,
-    /// The request: seconds, bytes on a node, cores, GPUs; none if it is not known.
+    /// Seconds, bytes on a node, cores or GPUs; none if it is not known.
     pub requested: Option<f64>,
-    /// The number of jobs whose need is known.
+    /// Jobs whose need is known.
     pub jobs: usize,
-    /// The median of their needs.
+    /// Of their needs.
     pub median: f64,
-    /// The interval that contains the median with a probability of 95 % or more; none for too few jobs.
+    /// Contains the median with a probability of 95 % or more; none for too few jobs.
     pub median_interval: Option<(f64, f64)>,
-    /// The most that one of them needed.
+    /// Most that one of them needed.
     pub most: f64,
-    /// The proposed request.
     pub proposed: f64,
-    /// The least probability that the next job needs no more than `most`.
+    /// Least probability that the next job needs no more than `most`.
     pub fits_at_least: f64,
 }
 
-/// Returns the last part of a name without its numbers, which distinguish the runs of one program.
+/// Last part of a name without its numbers, which distinguish the runs of one program.
 fn family(name: &str) -> String {
     name.chars()
         .filter(|letter| !letter.is_ascii_digit())
@@ -119,8 +114,8 @@ fn family(name: &str) -> String {
         .to_owned()
 }
 
-/// Returns those of `jobs` that are like a request: they have its name, and as far as enough of them do also
-/// its account, queue, cores and GPUs. A name that differs in numbers only counts if no other does.
+/// Chooses the `jobs` that are like a request: they have its name, and as far as enough of them do also its
+/// account, queue, cores and GPUs. A name that differs in numbers only counts if no other does.
 pub fn like<'a>(jobs: &'a [JobRow], request: &Request) -> Like<'a> {
     let same_name = |job: &&JobRow| job.name.is_some() && job.name == request.name;
     let same_family = |job: &&JobRow| {
@@ -154,16 +149,14 @@ pub fn like<'a>(jobs: &'a [JobRow], request: &Request) -> Like<'a> {
     }
 }
 
-/// The way in which a job ended, as far as it says what the job needed.
+/// How a job ended, as far as that says what the job needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It did its work.
+    /// Did its work.
     Finished,
-    /// It reached its time limit.
     TimedOut,
-    /// It ran out of memory.
     OutOfMemory,
-    /// It failed, or was cancelled, which says nothing.
+    /// Failed, or was cancelled, which says nothing.
     Other,
 }
 
@@ -178,12 +171,12 @@ fn end(job: &JobRow) -> End {
     }
 }
 
-/// Returns true if the job did its work, and what it used is known.
+/// Whether the job did its work, and what it used is known.
 pub fn has_finished(job: &JobRow) -> bool {
     end(job) == End::Finished && job.usage.is_some()
 }
 
-/// Returns what a job needed of a resource; none if it is not known.
+/// None if it is not known.
 fn need(job: &JobRow, resource: Resource) -> Option<f64> {
     let (end, usage) = (end(job), job.usage.as_ref()?);
     let request = Request::of(job);
@@ -203,8 +196,8 @@ fn need(job: &JobRow, resource: Resource) -> Option<f64> {
     .filter(|need| need.is_finite() && *need > 0.0)
 }
 
-/// Returns the memory that a job needed on a node: what it used between two samples counts, as far as the
-/// kernel has counted it without the page cache.
+/// Memory that a job needed on a node: what it used between two samples counts, as far as the kernel has
+/// counted it without the page cache.
 fn memory(usage: &JobUsage) -> Option<f64> {
     usage.memory_used_bytes.into_iter().chain(usage.memory_bound_bytes).reduce(f64::max)
 }
@@ -253,7 +246,7 @@ fn of_resource(jobs: &[&JobRow], resource: Resource, requested: Option<f64>) -> 
     })
 }
 
-/// Returns the upper end of the 95 % prediction interval of the next value, if the logarithms are normal.
+/// Upper end of the 95 % prediction interval of the next value, if the logarithms are normal.
 fn upper_bound(needs: &[f64]) -> f64 {
     let logarithms: Vec<f64> = needs.iter().map(|need| need.ln()).collect();
     let estimate = Estimate::of(&logarithms);
@@ -262,8 +255,8 @@ fn upper_bound(needs: &[f64]) -> f64 {
     (estimate.mean + half).exp()
 }
 
-/// Returns the values between which the median lies with a probability of 95 % or more, whatever the
-/// distribution: order statistics, by the binomial distribution.
+/// Values between which the median lies with a probability of 95 % or more, whatever the distribution: order
+/// statistics, by the binomial distribution.
 fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let count = sorted.len();
     // The probability that `rank` values or fewer are below the median.

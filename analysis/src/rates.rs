@@ -6,31 +6,30 @@ use crate::cumulative::steps;
 use crate::hardware::Limit;
 use polymeter_proto::units;
 
-/// The minimum length of a window in granularities of the counter: one tick more or less changes a rate by at
-/// most a tenth.
+/// Shortest window in granularities of the counter: one tick more or less changes a rate by at most a tenth.
 const WINDOW_GRANULARITIES: i64 = 10;
 
-/// The divisor of a window's length that gives its tolerance (at most half the time between two samples),
+/// Tolerance of a window's length is the length divided by this, at most half the time between two samples,
 /// since samples are never taken exactly at their deadlines.
 const TOLERANCE_PART: i64 = 20;
 
-/// The longest time by which a counter may lag behind: a CPU without scheduler ticks counts its time once a
+/// Longest time by which a counter may lag behind: a CPU without scheduler ticks counts its time once a
 /// second. An increase that exceeds a limit by more shows that the limit does not hold.
 const LAG_MAX_S: f64 = 1.0;
 
-/// The increase per second of a counter, over windows that follow each other.
+/// Increase per second of a counter, over windows that follow each other.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Rates {
-    /// The time of each sample but the first, and the rate of the window that contains the time since the
-    /// sample before.
+    /// Time of each sample but the first, and the rate of the window that contains the time since the sample
+    /// before.
     pub(crate) points: Vec<(i64, f64)>,
-    /// The minimum length of a window, in nanoseconds; none if each lies between two samples.
+    /// Shortest window; none if each lies between two samples.
     pub(crate) window_ns: Option<i64>,
     /// True if the rate exceeded the limit even over all samples, and was lowered to it.
     pub(crate) is_clamped: bool,
 }
 
-/// Returns the length of a window for a metric, in nanoseconds; 0 if every reading is exact.
+/// Length of a window for a metric; 0 if every reading is exact.
 pub fn window_ns(metric: &str) -> i64 {
     let granularity = catalogue::find(metric).and_then(|definition| definition.metric.granularity());
     let granularity_ns = granularity.map_or(0, |period| i64::try_from(period.as_nanos()).unwrap_or(i64::MAX));
@@ -42,7 +41,7 @@ pub fn window_ns(metric: &str) -> i64 {
 struct Window {
     length_ns: i64,
     increase: f64,
-    /// The number of times between two samples.
+    /// Times between two samples.
     gaps: usize,
 }
 
@@ -62,7 +61,7 @@ impl Window {
     }
 }
 
-/// The maximum of a rate, with the accuracy of the counter: an increase belongs to a window that is longer or
+/// Maximum of a rate, with the accuracy of the counter: an increase belongs to a window that is longer or
 /// shorter by up to `accuracy_s`, since the counter lags behind by up to a granularity, and since it is read
 /// a little later than the time of the sample says.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +75,8 @@ impl Bound {
         window.increase > self.rate * (window.length_s() + self.accuracy_s)
     }
 
-    /// Returns true if successive windows exceed the rate by more than any lag of a counter explains, as when
-    /// a job uses more cores than the scheduler assigned.
+    /// Whether successive windows exceed the rate by more than any lag of a counter explains, as when a job
+    /// uses more cores than the scheduler assigned.
     fn is_refuted(&self, windows: &[Window]) -> bool {
         let mut excess = 0.0_f64;
         windows.iter().any(|window| {
@@ -122,7 +121,7 @@ pub(crate) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<Limit>)
     }
 }
 
-/// Returns the times between samples of a counter, and the end of each.
+/// Times between samples of a counter, and the end of each.
 fn gaps(values: &[(i64, f64)]) -> (Vec<i64>, Vec<Window>) {
     let (mut times, mut gaps) = (Vec::new(), Vec::<Window>::new());
     let mut begin_ns = None;
@@ -187,7 +186,7 @@ mod tests {
         Some(Limit { rate, is_hard: true })
     }
 
-    /// The counter of two busy CPUs at 1 ms, which advances every 4 ms by the ticks of both.
+    /// Two busy CPUs at 1 ms, whose counter advances every 4 ms by the ticks of both.
     fn ticks(count: i64) -> Vec<(i64, f64)> {
         let charged = |ms: i64| units::to_f64(8_000_000 * u64::try_from(ms / 4).unwrap());
         (0..count).map(|ms| (ms * MS, charged(ms))).collect()
@@ -248,10 +247,10 @@ mod tests {
         assert!(rates(&values, 0, None).points.iter().all(|(_, rate)| *rate > 0.0));
     }
 
-    /// The cores in use over successive times, in seconds.
+    /// Cores in use over successive times, in seconds.
     type Load = [(f64, f64)];
 
-    /// Returns the CPU time until a time, in nanoseconds.
+    /// CPU time until a time, in nanoseconds.
     fn used(load: &Load, time_s: f64) -> f64 {
         let mut begin_s = 0.0;
         let mut used_s = 0.0;

@@ -6,10 +6,10 @@ use polymeter_proto::units::{self, to_f64};
 
 use crate::model::{RegionReport, RegionSpread, SeriesReport};
 
-/// The beginning of the names of their metrics, whose counters begin at 0 with their process.
+/// Beginning of the names of their metrics, whose counters begin at 0 with their process.
 pub const METRICS: &str = "region.";
 
-/// The labels of a series of a region.
+/// Labels of a series of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RegionLabels<'a> {
     process: &'a str,
@@ -29,7 +29,7 @@ impl<'a> RegionLabels<'a> {
     }
 }
 
-/// A process, or all processes of a rank.
+/// One process, or all processes of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place<'a> {
     Rank(u64),
@@ -45,7 +45,7 @@ impl Place<'_> {
     }
 }
 
-/// The sums of a region in one process.
+/// Sums of a region in one process.
 #[derive(Debug, Default)]
 struct InProcess {
     entries: f64,
@@ -55,7 +55,7 @@ struct InProcess {
     threads: f64,
 }
 
-/// The sums of a region by node and process, and by rank.
+/// By node and process, and by rank.
 #[derive(Debug, Default)]
 struct Sums<'a> {
     processes: BTreeMap<(&'a str, &'a str), InProcess>,
@@ -113,7 +113,7 @@ fn report(region: &str, sums: &Sums<'_>, places: &BTreeSet<Place<'_>>, wall_s: f
     }
 }
 
-/// Returns the spread among all places, those without an entry included; none for a single one.
+/// Includes places without an entry; none for a single place.
 fn spread(self_s: &BTreeMap<Place<'_>, f64>, places: &BTreeSet<Place<'_>>) -> Option<RegionSpread> {
     if places.len() < 2 {
         return None;
@@ -134,7 +134,7 @@ fn spread(self_s: &BTreeMap<Place<'_>, f64>, places: &BTreeSet<Place<'_>>) -> Op
 mod tests {
     use super::*;
 
-    /// The series of a region in a process: entries, seconds, own seconds, those of the longest thread, and
+    /// Series of a region in a process: entries, seconds, own seconds, those of the longest thread, and
     /// threads.
     fn process(
         labels: &str,

@@ -6,33 +6,32 @@ use polymeter_proto::units;
 
 use crate::resources::CPU_TIME;
 
-/// The maximum number of samples from which a report is computed; of more, rollups are read.
+/// Most samples from which a report is computed; of more, rollups are read.
 pub(crate) const SAMPLES_MAX: u64 = 2_000_000;
 
-/// The minimum number of intervals in the time of a job: fewer do not show its course.
+/// Fewer intervals in the time of a job do not show its course.
 const INTERVALS_MIN: u64 = 20;
 
-/// The maximum number of intervals of all series, which are read in a tenth of a second.
+/// Intervals of all series, which are read in a tenth of a second.
 const INTERVALS_MAX: u64 = 100_000;
 
-/// The maximum number of intervals of all series: of more, the coarsest rollup is read.
+/// If all series have more intervals, the coarsest rollup is read.
 const ALL_INTERVALS_MAX: u64 = 500_000;
 
-/// The metrics besides CPU time whose course over time a report needs, for the balance between nodes and
-/// between parts of the time.
+/// Metrics besides CPU time whose course over time a report needs, for the balance between nodes and between
+/// parts of the time.
 const MEMORY: [&str; 3] = ["memory.anon", "memory.shmem", "process.memory.resident"];
 
-/// The resolutions of a report; none stands for the samples.
+/// Resolutions of a report; none stands for the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolution {
-    /// The resolution of the series whose course over time is needed.
+    /// Of the series whose course over time is needed.
     pub(crate) course: Option<Rollup>,
-    /// The resolution of all other series.
     pub(crate) others: Option<Rollup>,
 }
 
 impl Resolution {
-    /// Returns both, at least as coarse as `left`.
+    /// Takes both at least as coarse as `left`.
     pub(crate) fn at_least(self, left: Option<Rollup>) -> Self {
         Self { course: coarser(self.course, left), others: coarser(self.others, left) }
     }
@@ -52,16 +51,16 @@ impl Resolution {
     }
 }
 
-/// Returns true if the course of a series over time is needed.
+/// Whether the course of a series over time is needed.
 pub(crate) fn has_course(row: &SeriesRow) -> bool {
     CPU_TIME.iter().chain(&MEMORY).any(|metric| *metric == row.metric)
         && row.labels.get("step").is_none()
         && row.labels.get("task").is_none()
 }
 
-/// Returns the resolutions for the report of a job with `samples` in `rows` that ran for `wall_ns`. If even
-/// the coarsest rollup that shows the course of the job has too many intervals, only the series that need it
-/// are read from it.
+/// Resolutions for the report of a job with `samples` in `rows` that ran for `wall_ns`. If even the coarsest
+/// rollup that shows the course of the job has too many intervals, only the series that need it are read from
+/// it.
 pub(crate) fn resolution(samples: u64, rows: &[SeriesRow], wall_ns: i64) -> Resolution {
     let all = rollup(samples, rows.len(), wall_ns);
     let length_ns = all.map_or(i64::MAX, Rollup::length_ns);
@@ -74,8 +73,8 @@ pub(crate) fn resolution(samples: u64, rows: &[SeriesRow], wall_ns: i64) -> Reso
     Resolution { course: rollup(samples, series, wall_ns), others: Some(Rollup::Hour) }
 }
 
-/// Returns the rollup for the report of a job with `samples` in `series` that ran for `wall_ns`; none if the
-/// samples are read. It is the finest one with few enough intervals, or the coarsest one with enough.
+/// Rollup for the report of a job with `samples` in `series` that ran for `wall_ns`; none if the samples are
+/// read. It is the finest one with few enough intervals, or the coarsest one with enough.
 fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
     if samples <= SAMPLES_MAX {
         return None;
@@ -86,7 +85,7 @@ fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
     sufficient().find(has_few).or_else(|| sufficient().next_back())
 }
 
-/// Returns the coarser one of two resolutions; none stands for the samples.
+/// None stands for the samples.
 fn coarser(a: Option<Rollup>, b: Option<Rollup>) -> Option<Rollup> {
     a.into_iter().chain(b).max_by_key(|rollup| rollup.length_ns())
 }

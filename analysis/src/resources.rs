@@ -5,10 +5,10 @@ use polymeter_proto::units;
 use crate::curve::Curve;
 use crate::model::{MemoryKind, Resources, SeriesReport};
 
-/// The metrics of CPU time, the most accurate first.
+/// Most accurate first.
 pub const CPU_TIME: [&str; 3] = ["cpu.usage", "process.cpu.usage", "perf.task_clock"];
 
-/// Computes the resources of the series of one node that belong to the same job, step or task.
+/// Resources of the series of one node that belong to the same job, step or task.
 pub fn of(series: &[&SeriesReport]) -> Resources {
     let (memory_bytes, memory_kind) = memory(series).unzip();
     Resources {
@@ -44,7 +44,7 @@ pub fn add(total: &mut Resources, other: &Resources) {
     total.memory_limit_bytes = limits.reduce(f64::min);
 }
 
-/// Returns the series of a metric, without those that are contained in others.
+/// Leaves out series that are contained in others.
 pub(crate) fn of_metric<'a>(
     series: &'a [&'a SeriesReport],
     metric: &'a str,
@@ -52,28 +52,28 @@ pub(crate) fn of_metric<'a>(
     series.iter().copied().filter(move |series| series.metric == metric && !series.is_contained)
 }
 
-/// Returns the series of the first of `metrics` that was sampled.
+/// Series of the first of `metrics` that was sampled.
 pub(crate) fn first_of<'a>(series: &'a [&'a SeriesReport], metrics: &'a [&'a str]) -> Vec<&'a SeriesReport> {
     let lists = metrics.iter().map(|metric| of_metric(series, metric).collect::<Vec<_>>());
     lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
 }
 
-/// Returns the sum of the increases of the first of `metrics` that was sampled.
+/// Sum of the increases of the first of `metrics` that was sampled.
 pub(crate) fn first_growth(series: &[&SeriesReport], metrics: &[&str]) -> Option<f64> {
     first_of(series, metrics).iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
 }
 
-/// Returns the largest value of the first of `metrics` that was sampled.
+/// Largest value of the first of `metrics` that was sampled.
 pub(crate) fn highest(series: &[&SeriesReport], metrics: &[&str]) -> Option<f64> {
     first_of(series, metrics).iter().filter_map(|series| series.max).reduce(f64::max)
 }
 
-/// Returns the number of processes that the OOM killer ended; none if it was not sampled.
+/// Processes that the OOM killer ended; none if it was not sampled.
 pub(crate) fn oom_kills(series: &[&SeriesReport]) -> Option<f64> {
     first_growth(series, &["memory.events.oom_kill"])
 }
 
-/// Returns the peak of used memory and its origin.
+/// Peak of used memory and its origin.
 fn memory(series: &[&SeriesReport]) -> Option<(f64, MemoryKind)> {
     let parts = ["memory.anon", "memory.shmem"].map(|metric| of_metric(series, metric).next());
     if let [Some(anonymous), shared] = parts {
@@ -87,7 +87,7 @@ fn memory(series: &[&SeriesReport]) -> Option<(f64, MemoryKind)> {
     resident.map(|peak| (peak, MemoryKind::Resident))
 }
 
-/// Returns the hard limit: of one that was changed the one in force when the most memory was used.
+/// Hard limit: of one that was changed the one in force when the most memory was used.
 fn memory_limit(series: &[&SeriesReport]) -> Option<f64> {
     let limit = of_metric(series, "memory.limit").next()?;
     let used = first_of(series, &["memory.anon", "memory.current"]);
@@ -101,8 +101,7 @@ fn memory_limit(series: &[&SeriesReport]) -> Option<f64> {
     in_force.map(|interval| interval.max).or(limit.min)
 }
 
-/// Returns the series of huge pages that were in use: those that are accounted as memory, or those of each
-/// size, if these are more.
+/// Huge pages that were in use: those that are accounted as memory, or those of each size, if these are more.
 fn huge_pages<'a>(series: &'a [&'a SeriesReport]) -> Vec<&'a SeriesReport> {
     let in_use = |metric| -> Vec<&SeriesReport> {
         of_metric(series, metric).filter(|series| series.max.is_some_and(|max| max > 0.0)).collect()
@@ -112,7 +111,7 @@ fn huge_pages<'a>(series: &'a [&'a SeriesReport]) -> Vec<&'a SeriesReport> {
     if peak(&accounted) > peak(&by_size) { accounted } else { by_size }
 }
 
-/// Returns the peak of the page cache without shared memory.
+/// Peak of the page cache without shared memory.
 fn cache(series: &[&SeriesReport]) -> Option<f64> {
     let file = of_metric(series, "memory.file").next()?.max?;
     // The cache contains shared memory, which is counted as used.
@@ -120,8 +119,7 @@ fn cache(series: &[&SeriesReport]) -> Option<f64> {
     Some((file - shared.unwrap_or(0.0)).max(0.0))
 }
 
-/// Returns the peak of the sum of gauges: at the same times if they were sampled together, else the sum of
-/// their peaks.
+/// Peak of the sum of gauges: at the same times if they were sampled together, else the sum of their peaks.
 fn peak_of_sum(parts: &[&SeriesReport]) -> Option<f64> {
     let (first, others) = parts.split_first()?;
     let intervals = first.curve.intervals();
@@ -142,7 +140,7 @@ fn peak_of_sum(parts: &[&SeriesReport]) -> Option<f64> {
     sums.into_iter().reduce(f64::max)
 }
 
-/// Returns the mean of a curve in each of `count` equal parts of a time; none for a part without points.
+/// Mean of a curve in each of `count` equal parts of a time; none for a part without points.
 pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Option<f64>> {
     let length_s = units::seconds_between(begin_ns, end_ns);
     let mut sums = vec![(0.0_f64, 0_u64); count];
@@ -158,8 +156,7 @@ pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Opt
     sums.into_iter().map(|(sum, weight_ns)| (weight_ns > 0).then(|| sum / units::to_f64(weight_ns))).collect()
 }
 
-/// Returns the largest value of a curve in each of `count` equal parts of a time; none for a part without
-/// points.
+/// Largest value in place of the mean of [`parts`].
 pub fn part_peaks(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Option<f64>> {
     let length_s = units::seconds_between(begin_ns, end_ns);
     let mut peaks: Vec<Option<f64>> = vec![None; count];

@@ -7,21 +7,20 @@ use polymeter_store::reader::{JobFilter, JobRow, Read};
 
 use crate::model::{Report, RunReport};
 
-/// The word before the store's key of a job, in place of its id.
+/// Precedes the store's key of a job, in place of its id.
 pub const KEY: &str = "key:";
 
-/// The most runs of a job that are looked up.
+/// Runs of a job that are looked up.
 const RUNS: u32 = 100;
 
-/// The most runs that a note lists.
 const LISTED: usize = 5;
 
-/// Returns true if two rows with the same id are runs of one job, rather than jobs of two clusters or users.
+/// Whether two rows with the same id are runs of one job, rather than jobs of two clusters or users.
 pub fn are_of_one_job(one: &JobRow, other: &JobRow) -> bool {
     one.job_id == other.job_id && are_of_one_owner(one, other)
 }
 
-/// Returns true if two jobs may be of one cluster and user, as far as that is known.
+/// Whether two jobs may be of one cluster and user, as far as that is known.
 pub fn are_of_one_owner(one: &JobRow, other: &JobRow) -> bool {
     fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_none() || other.is_none() || one == other
@@ -29,7 +28,7 @@ pub fn are_of_one_owner(one: &JobRow, other: &JobRow) -> bool {
     agree(&one.cluster, &other.cluster) && agree(&one.owner_uid, &other.owner_uid)
 }
 
-/// Returns the id of the array or heterogeneous job whose task or component is printed so.
+/// Id of the array or heterogeneous job whose task or component is printed so.
 pub fn whole_of(display_id: &str) -> Option<&str> {
     let (whole, part) = display_id.rsplit_once(['_', '+'])?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -47,7 +46,7 @@ pub fn selector(job: &JobRow) -> String {
     format!("{KEY}{} ({cluster}started {}{state})", job.job_key, second(job.started_ns / 1000))
 }
 
-/// Returns a time in UTC, to the second.
+/// In UTC, to the second.
 fn second(time_us: i64) -> String {
     let text = rfc3339(time_us);
     format!("{} UTC", text.get(..19).unwrap_or(&text).replace('T', " "))
@@ -80,7 +79,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// Returns the note that says which of several runs `job` is, and how to choose another; none for an only run.
+/// Says which of several runs `job` is, and how to choose another; none for an only run.
 pub fn note_on_runs(job: &JobRow, runs: &[JobRow]) -> Option<String> {
     let position = runs.iter().position(|run| run.job_key == job.job_key)?;
     let others: Vec<String> =

@@ -14,27 +14,26 @@ use crate::rates;
 use crate::{buckets, history};
 use polymeter_proto::units;
 
-/// Returns true if a series belongs to a step of the job or to a task of a step.
+/// Whether a series belongs to a step of the job or to a task of a step.
 pub(crate) fn is_of_step(row: &SeriesRow) -> bool {
     level(row).is_some()
 }
 
-/// Returns the level of a series; none for one of the whole job.
+/// None for a series of the whole job.
 fn level(row: &SeriesRow) -> Option<StepLevel> {
     StepLevel::of_labels(|label| row.labels.get(label).is_some())
 }
 
-/// The periods of a series: the last one in force, and each with its time.
+/// Last period in force, and each with its time.
 #[derive(Debug, Default)]
 pub(crate) struct Periods {
     last: Option<String>,
     uses: Vec<PeriodUse>,
 }
 
-/// The changes of the plan of one metric on one node, by node, level (none for the whole job) and metric.
+/// Changes of the plan of one metric on one node, by node, level (none for the whole job) and metric.
 pub(crate) type ChangesOfSeries<'a> = HashMap<(&'a str, Option<&'a str>, &'a str), Vec<&'a PlanChangeRow>>;
 
-/// Sorts the changes of the plan by node, level and metric.
 pub(crate) fn by_series(changes: &[PlanChangeRow]) -> ChangesOfSeries<'_> {
     let mut sorted = ChangesOfSeries::new();
     for change in changes {
@@ -44,8 +43,8 @@ pub(crate) fn by_series(changes: &[PlanChangeRow]) -> ChangesOfSeries<'_> {
     sorted
 }
 
-/// Returns the periods of a series: of one of the whole job between the ends of the job, of one of a step or
-/// task, whose plan all steps or tasks of the job share, between its own.
+/// Periods of a series: of one of the whole job between the ends of the job, of one of a step or task, whose
+/// plan all steps or tasks of the job share, between its own.
 pub(crate) fn periods(
     row: &SeriesRow,
     changes: &ChangesOfSeries<'_>,
@@ -62,21 +61,20 @@ pub(crate) fn periods(
     }
 }
 
-/// The statistics of the samples of a series.
+/// Statistics of the samples of a series.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Summary {
-    /// The number of samples.
     samples: u64,
-    /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of
-    /// the first interval and the end of the last.
+    /// Times of the first and the last sample, since the epoch; of a rollup, the begin of the first interval
+    /// and the end of the last.
     pub(crate) ends_ns: (i64, i64),
-    /// The seconds between the first and the last sample.
+    /// Between the first and the last sample.
     span_s: f64,
-    /// The increase of a counter since its first sample, and since 0.
+    /// Increase of a counter since its first sample, and since 0.
     increase: Option<(f64, f64)>,
-    /// The mean of the values of a gauge.
+    /// Of a gauge.
     mean: Option<f64>,
-    /// The smallest and the largest of the points.
+    /// Smallest and largest point.
     range: (Option<f64>, Option<f64>),
     window_ns: Option<i64>,
     is_clamped: bool,
@@ -84,8 +82,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed
-    /// `limit`.
+    /// None without samples. The rates of a counter do not exceed `limit`.
     pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
         let ((first_ns, first), (last_ns, _)) = values.first().copied().zip(values.last().copied())?;
         let rates = is_counter(row).then(|| {
@@ -167,13 +164,11 @@ impl Summary {
         })
     }
 
-    /// Returns the course.
     pub(crate) fn into_curve(self) -> Curve {
         self.curve
     }
 
-    /// Returns the report of the series. A counter may have been 0 at a time, and have had no line until its
-    /// first sample.
+    /// A counter may have been 0 at a time, and have had no line until its first sample.
     pub(crate) fn report(self, row: &SeriesRow, periods: Periods, zero_ns: Option<i64>) -> SeriesReport {
         let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
         let is_counter = is_counter(row);
@@ -220,7 +215,7 @@ fn is_counter(row: &SeriesRow) -> bool {
     row.kind == "counter"
 }
 
-/// Returns the unit of the rates of a counter, and the factor that converts to it.
+/// Unit of the rates of a counter, and the factor that converts to it.
 fn rate_unit(row: &SeriesRow) -> (&'static str, f64) {
     units::rate_unit(&row.metric, &row.unit)
 }

@@ -5,20 +5,19 @@ use std::fmt;
 
 use polymeter_proto::units::to_f64;
 
-/// A mean and the half-width of its 95 % interval.
+/// Mean and half-width of its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
-    /// The half-width; infinite if there are too few values.
+    /// Infinite if there are too few values.
     pub half: f64,
 }
 
-/// The number of parts into which the angles of Student's distribution are divided: t has an error of at most
-/// 0.03 %.
+/// The angles of Student's distribution are divided into so many parts: t has an error of at most 0.03 %.
 const ANGLES: u32 = 1000;
 
-/// Returns Student's t at 97.5 % for any number of degrees of freedom; infinite for less than 1. The density
-/// of the angle, whose tangent is t over the root of the degrees, is a power of its cosine.
+/// Student's t at 97.5 % for any number of degrees of freedom; infinite for less than 1. The density of the
+/// angle, whose tangent is t over the root of the degrees, is a power of its cosine.
 fn student(degrees: f64) -> f64 {
     // Degrees are computed: a whole number may be a little too small.
     if degrees < 1.0 - 1e-9 {
@@ -38,7 +37,7 @@ fn student(degrees: f64) -> f64 {
     f64::INFINITY
 }
 
-/// Returns the value below which `percent` of the sorted values lie: one of them; none without values.
+/// Value below which `percent` of the sorted values lie: one of them; none without values.
 pub fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get((sorted.len().saturating_sub(1) * percent + 50) / 100).copied()
 }
@@ -51,7 +50,7 @@ fn mean_and_variance(values: &[f64]) -> (f64, f64) {
 }
 
 impl Estimate {
-    /// Returns the mean of `values`; NaN if there are none.
+    /// NaN without values.
     pub fn of(values: &[f64]) -> Self {
         let count = to_f64(values.len() as u64);
         let (mean, variance) = mean_and_variance(values);
@@ -60,7 +59,7 @@ impl Estimate {
         Self { mean, half }
     }
 
-    /// Returns the difference of the means of two independent samples, with the interval of Welch's t-test.
+    /// Difference of the means of two independent samples, with the interval of Welch's t-test.
     pub fn difference(of: &[f64], from: &[f64]) -> Self {
         let (mean_a, variance_a) = mean_and_variance(of);
         let (mean_b, variance_b) = mean_and_variance(from);
@@ -78,12 +77,11 @@ impl Estimate {
         Self { mean, half: student(degrees) * both.sqrt() }
     }
 
-    /// Divides the mean and the half-width by `unit`.
     pub fn in_units_of(self, unit: f64) -> Self {
         Self { mean: self.mean / unit, half: (self.half / unit).abs() }
     }
 
-    /// Returns true if the interval contains 0: the value does not differ significantly from 0.
+    /// If so, the value does not differ significantly from 0.
     pub fn contains_zero(self) -> bool {
         self.mean.abs() <= self.half
     }
@@ -126,7 +124,7 @@ mod tests {
         assert_eq!(Estimate::difference(&[1.0, 1.0], &[2.0, 2.0]), Estimate { mean: -1.0, half: 0.0 });
     }
 
-    /// The values of `scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)`.
+    /// Compares with `scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)`.
     #[test]
     fn intervals_are_those_of_scipy() {
         let many: Vec<f64> = (1..=10).map(f64::from).collect();

@@ -7,17 +7,17 @@ use crate::breakdown;
 use crate::curve::Curve;
 use crate::model::{Report, SeriesReport, Submission};
 
-/// The start of a job, in seconds since the epoch.
+/// Start of a job, since the epoch.
 pub(crate) const START_S: i64 = 1_000_000;
 
-/// The time between two samples, in seconds.
+/// Between two samples.
 pub(crate) const PERIOD_S: i64 = 60;
 
 /// Pseudo-random numbers (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Returns a number from -1 to 1.
+    /// From -1 to 1.
     pub(crate) fn noise(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// Returns the row of a job that took a day.
+/// Of a job that took a day.
 pub(crate) fn job_row(id: &str) -> JobRow {
     let day_ns = 24 * 3_600_000_000_000;
     JobRow {
@@ -61,7 +61,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
     }
 }
 
-/// Returns points from the start of a job on.
+/// From the start of a job on.
 fn points(values: &[f64]) -> Vec<(i64, f64)> {
     let time_ns = |number: i64| (START_S + number * PERIOD_S) * 1_000_000_000;
     (0..).map(time_ns).zip(values.iter().copied()).collect()
@@ -88,31 +88,28 @@ pub(crate) fn gauge(metric: &str, values: &[f64]) -> SeriesReport {
     series(metric, "gauge", values)
 }
 
-/// Returns the series of a counter with these rates, in 1e9 per second, each of which lasts for a second.
+/// Has these rates, in 1e9 per second, each of which lasts for a second.
 pub(crate) fn counter(metric: &str, rates: &[f64]) -> SeriesReport {
     SeriesReport { growth: Some(rates.iter().sum::<f64>() * 1e9), ..series(metric, "counter", rates) }
 }
 
-/// Returns the series of a counter with these rates, in 1e9 per second, over all of the job's time.
+/// Has these rates, in 1e9 per second, over all of the job's time.
 pub(crate) fn busy(node: &str, cores: &[f64]) -> SeriesReport {
     let growth = cores.iter().sum::<f64>() * 60.0 * 1e9;
     on(node, SeriesReport { growth: Some(growth), ..series("cpu.usage", "counter", cores) })
 }
 
-/// Moves a series to a node.
 pub(crate) fn on(node: &str, series: SeriesReport) -> SeriesReport {
     SeriesReport { node: node.to_owned(), ..series }
 }
 
-/// Moves a series to a step or a task.
 pub(crate) fn labelled(series: SeriesReport, labels: &str) -> SeriesReport {
     let label = |key: &str| labels.split(',').find_map(|label| label.strip_prefix(key)).map(str::to_owned);
     let (step, task) = (label("step="), label("task="));
     SeriesReport { labels: labels.to_owned(), step, task, is_of_step: true, ..series }
 }
 
-/// Returns the report of a completed job of `minutes`, on the nodes of its series with `cores` on all of
-/// them.
+/// Report of a completed job of `minutes`, on the nodes of its series with `cores` on all of them.
 pub(crate) fn report(minutes: u32, cores: u64, series: Vec<SeriesReport>) -> Report {
     let mut nodes: Vec<String> = series.iter().map(|series| series.node.clone()).collect();
     nodes.sort();

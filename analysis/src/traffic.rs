@@ -19,7 +19,7 @@ struct Source {
     sent: &'static str,
 }
 
-/// The networks and file systems.
+/// Networks and file systems.
 const SOURCES: [Source; 7] = [
     Source {
         name: "infiniband",
@@ -65,7 +65,6 @@ const SOURCES: [Source; 7] = [
     },
 ];
 
-/// Returns the metrics that are needed.
 pub(crate) fn metrics() -> Vec<&'static str> {
     SOURCES.iter().flat_map(|source| [source.received, source.sent]).collect()
 }
@@ -112,8 +111,7 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    /// Returns a counter with this increase per second, from a minute before the start of the job to `until`
-    /// seconds after it.
+    /// Has this increase per second, from a minute before the start of the job to `until` seconds after it.
     fn counter(per_second: f64, until: i64) -> Cumulative {
         let mut total = 5e9;
         let samples = (-6..=until / 10).map(|number| {

@@ -14,59 +14,57 @@ use serde::Serialize;
 use crate::change_points::{PART_MIN, change_points, median};
 use crate::proposals::has_finished;
 
-/// The maximum number of runs, those that started last.
+/// Runs that are read, those that started last.
 pub const RUNS_MAX: u32 = 10_000;
 
-/// The number of runs with a value from which on a change can be told from chance.
+/// Runs with a value from which on a change can be told from chance.
 pub const RUNS_MIN: usize = 14;
 
-/// The least change of a level, as a share of it: less is of no use to anyone.
+/// Least change of a level, as a share of it: less is of no use to anyone.
 const CHANGE_MIN: f64 = 0.01;
 
-/// The least share of runs that have an attribute's usual value, and the largest share that have another one.
+/// Least share of runs that have an attribute's usual value, and the largest share that have another one.
 const USUAL_MIN: f64 = 0.8;
 const UNUSUAL_MAX: f64 = 0.2;
 
-/// The number of nodes of a run that are named.
+/// Nodes of a run that are named.
 const NODES_NAMED: usize = 8;
 
-/// A choice of runs.
 #[derive(Debug, Default)]
 pub struct Choice {
     pub name: String,
-    /// The owner, by name or numeric id; none for the owner of the run that started last.
+    /// Owner, by name or numeric id; none for the owner of the run that started last.
     pub user: Option<String>,
-    /// The time before which a run must not have ended, in nanoseconds since the epoch.
+    /// Runs that ended before are left out. Since the epoch.
     pub since_ns: Option<i64>,
-    /// The time before which a run must have started, in nanoseconds since the epoch.
+    /// Runs that started later are left out. Since the epoch.
     pub until_ns: Option<i64>,
 }
 
-/// The runs of one name and owner over time.
+/// Runs of one name and owner over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Trend {
     pub name: String,
-    /// The owner's name, if known.
+    /// Owner's name, if known.
     pub user: Option<String>,
-    /// The owner's numeric id, if known.
+    /// Owner's numeric id, if known.
     pub uid: Option<i64>,
-    /// The number of runs that did not finish, or have no figures yet.
+    /// Runs that did not finish, or have no figures yet.
     pub left_out: usize,
-    /// The changes, in the order of time.
+    /// In the order of time.
     pub changes: Vec<Change>,
-    /// The other runs, the one that started first first.
+    /// Other runs, the one that started first first.
     pub runs: Vec<Run>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// The store's key of the job.
+    /// Of the store.
     pub key: i64,
-    /// The id of the job, as the scheduler prints it.
+    /// Id as the scheduler prints it.
     pub job: String,
-    /// The start, in microseconds since the epoch.
+    /// Start, since the epoch.
     pub started_us: i64,
-    /// What it used.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -74,33 +72,30 @@ pub struct Run {
 /// What a run used; none where that is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Seconds from the start to the end.
+    /// From the start to the end.
     pub elapsed_s: Option<f64>,
-    /// CPU time on all nodes, in seconds.
+    /// On all nodes.
     pub cpu_s: Option<f64>,
-    /// The mean number of cores in use.
+    /// Mean number of cores in use.
     pub cores_used: Option<f64>,
-    /// The peak of used memory, on the node with the most, in bytes.
+    /// Peak of used memory, on the node with the most.
     pub memory_used_bytes: Option<f64>,
-    /// The energy, in joules.
     pub energy_j: Option<f64>,
-    /// The core-hours that were requested and not used.
+    /// Requested and not used.
     pub wasted_core_hours: Option<f64>,
 }
 
-/// A quantity of runs.
 #[derive(Debug)]
 pub struct Quantity {
-    /// Its key in [`Figures`].
+    /// In [`Figures`].
     pub key: &'static str,
     pub title: &'static str,
-    /// The unit of its values.
     unit: &'static str,
-    /// Returns the value of a run.
+    /// Takes the value of a run.
     pub value: fn(&Figures) -> Option<f64>,
 }
 
-/// The quantities, the most important first.
+/// Most important first.
 pub const QUANTITIES: [Quantity; 6] = [
     Quantity { key: "elapsed_s", title: "elapsed", unit: "s", value: |of| of.elapsed_s },
     Quantity { key: "cpu_s", title: "CPU time", unit: "s", value: |of| of.cpu_s },
@@ -120,47 +115,43 @@ pub const QUANTITIES: [Quantity; 6] = [
     },
 ];
 
-/// A run from which on levels differ.
+/// Run from which on levels differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The store's key of the run.
+    /// Of the store.
     pub key: i64,
-    /// Its id, as the scheduler prints it.
+    /// As the scheduler prints it.
     pub job: String,
-    /// Its start, in microseconds since the epoch.
+    /// Start, since the epoch.
     pub started_us: i64,
-    /// The quantities that changed, the most important first.
+    /// Quantities that changed, the most important first.
     pub levels: Vec<Level>,
     /// What else changed there.
     pub with: Vec<Attribute>,
 }
 
-/// The levels of a quantity before and after a change: the medians of the runs between its changes.
+/// Levels of a quantity before and after a change: the medians of the runs between its changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Level {
-    /// The key of the quantity.
+    /// Its key.
     pub quantity: &'static str,
-    /// The level until the change.
     pub before: f64,
-    /// The level from the change on.
     pub after: f64,
-    /// The difference in percent of the level before; none if that is 0.
+    /// Of the level before; none if that is 0.
     pub percent: Option<f64>,
 }
 
-/// An attribute whose usual value differs before and after a change.
+/// Attribute whose usual value differs before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Attribute {
-    /// Its name.
     pub attribute: &'static str,
-    /// The usual value before, or `various`.
+    /// Usual value, or `various`.
     pub before: String,
-    /// The usual value after, or `various`.
+    /// Usual value, or `various`.
     pub after: String,
 }
 
 impl Quantity {
-    /// Formats a value.
     pub fn text(&self, value: f64) -> String {
         match self.unit {
             "s" => units::elapsed(value),
@@ -183,10 +174,7 @@ impl Figures {
     }
 }
 
-/// Reads the runs of a choice; none if the reader sees no such run that has ended.
-///
-/// # Errors
-/// Returns an error if the store fails.
+/// None if the reader sees no such run that has ended.
 pub fn trend(reader: &mut dyn Read, choice: &Choice) -> Result<Option<Trend>, StoreError> {
     let owner_uid = choice.user.as_ref().and_then(|user| user.parse::<u32>().ok()).map(i64::from);
     let mut filter = JobFilter {
@@ -210,7 +198,7 @@ pub fn trend(reader: &mut dyn Read, choice: &Choice) -> Result<Option<Trend>, St
 }
 
 impl Trend {
-    /// Returns the level of a quantity since its last change; none without values.
+    /// Level since the last change; none without values.
     pub fn level(&self, quantity: &Quantity) -> Option<f64> {
         let is_of_quantity = |change: &&Change| change.levels.iter().any(|of| of.quantity == quantity.key);
         let last = self.changes.iter().rev().find(is_of_quantity);
@@ -220,7 +208,7 @@ impl Trend {
     }
 }
 
-/// Returns the trend of jobs, the one that started first first.
+/// Expects the job that started first first.
 fn of_jobs(jobs: &[JobRow]) -> Trend {
     let finished: Vec<(&JobRow, Run)> = jobs
         .iter()
@@ -288,10 +276,10 @@ fn add_levels(changes: &mut BTreeMap<usize, Vec<Level>>, quantity: &Quantity, ru
     }
 }
 
-/// An attribute of jobs: its name and its text; none if it is not known.
+/// Attribute of jobs: its name and its text; none if it is not known.
 type Known = (&'static str, fn(&JobRow) -> Option<String>);
 
-/// The attributes that may explain a change.
+/// Attributes that may explain a change.
 const ATTRIBUTES: [Known; 13] = [
     ("nodes", nodes),
     ("number of nodes", |job| Some(job.nodes.len().to_string()).filter(|_| !job.nodes.is_empty())),
@@ -308,7 +296,7 @@ const ATTRIBUTES: [Known; 13] = [
     ("environment", environment),
 ];
 
-/// Returns the nodes of a job: as the scheduler writes them, or some of the names.
+/// Nodes of a job: as the scheduler writes them, or some of the names.
 fn nodes(job: &JobRow) -> Option<String> {
     let named = job.nodes.get(..NODES_NAMED.min(job.nodes.len()))?;
     let more = job.nodes.len() - named.len();
@@ -316,13 +304,13 @@ fn nodes(job: &JobRow) -> Option<String> {
     job.node_list.clone().or_else(|| (!named.is_empty()).then(|| format!("{}{rest}", named.join(" "))))
 }
 
-/// Returns the variables that the user of a run chose: modules and versions, for example.
+/// Variables that the user of a run chose: modules and versions, for example.
 fn environment(job: &JobRow) -> Option<String> {
     let variables = job.run.as_ref()?.environment.iter().map(|(name, value)| format!("{name}={value}"));
     Some(variables.collect::<Vec<_>>().join(" "))
 }
 
-/// The values of an attribute of several jobs.
+/// Values of an attribute of several jobs.
 struct Values {
     counts: HashMap<Option<String>, u32>,
     all: u32,
@@ -342,7 +330,7 @@ impl Values {
         f64::from(self.counts.get(value).copied().unwrap_or(0)) / f64::from(self.all.max(1))
     }
 
-    /// Returns the value that most jobs have.
+    /// Value that most jobs have.
     fn usual(&self) -> Option<&Option<String>> {
         self.counts.keys().find(|value| self.share(value) >= USUAL_MIN)
     }
@@ -356,7 +344,7 @@ impl Values {
     }
 }
 
-/// Returns the attributes of which a value is usual on one side and not on the other.
+/// Attributes of which a value is usual on one side and not on the other.
 fn changed_attributes(before: &[&JobRow], after: &[&JobRow]) -> Vec<Attribute> {
     let mut changed = Vec::new();
     for (attribute, text) in ATTRIBUTES {
@@ -379,7 +367,7 @@ mod tests {
     use super::*;
     use crate::testing::{Random, job_row};
 
-    /// Returns a run of `elapsed_s` that used one of its two cores, at an hour of its own.
+    /// Run of `elapsed_s` that used one of its two cores, at an hour of its own.
     fn job(number: i64, elapsed_s: f64) -> JobRow {
         let usage = JobUsage {
             elapsed_s,
@@ -397,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Returns runs with 2 % of noise.
+    /// Runs with 2 % of noise.
     fn jobs(random: &mut Random, elapsed_s: impl Fn(i64) -> f64, count: i64) -> Vec<JobRow> {
         (0..count).map(|number| job(number, elapsed_s(number) * (1.0 + 0.02 * random.noise()))).collect()
     }

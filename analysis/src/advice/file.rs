@@ -14,13 +14,11 @@ use super::template::Template;
 use crate::expression::{Expression, ExpressionError, InvalidQuantity, Type, quantity};
 use crate::model::{Resource, Scheduler, Severity};
 
-/// The maximum number of rules.
 const RULES_MAX: usize = 1000;
 
-/// The maximum length of a rule's id, in bytes.
 const ID_BYTES_MAX: usize = 64;
 
-/// A rule as it is written, with the values of all files so far.
+/// Rule as it is written, with the values of all files so far.
 #[derive(Debug, Clone, Default)]
 struct RawRule {
     resource: Option<Resource>,
@@ -36,17 +34,17 @@ struct RawRule {
     is_disabled: bool,
 }
 
-/// The rules of the files so far.
+/// Rules of the files so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RuleSet {
     raw: Vec<(String, RawRule)>,
     compiled: BTreeMap<String, Rule>,
-    /// The scheduler that a file names.
+    /// Scheduler that a file names.
     pub(super) scheduler: Option<Scheduler>,
 }
 
 impl RuleSet {
-    /// Returns the rules that are not disabled, in the order of the files.
+    /// Rules that are not disabled, in the order of the files.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let enabled = self.raw.iter().filter(|(_, raw)| !raw.is_disabled);
         enabled.filter_map(|(id, _)| self.compiled.get(id).cloned()).collect()
@@ -112,13 +110,13 @@ impl RuleSet {
     }
 }
 
-/// The text of a file, and the position of a rule in it.
+/// Text of a file, and position of a rule in it.
 struct Source<'a> {
     text: &'a str,
     span: Span,
 }
 
-/// The positions of the keys of a rule that stand in the current file.
+/// Positions of the keys of a rule that stand in the current file.
 type Spans = BTreeMap<&'static str, Span>;
 
 impl RawRule {
@@ -200,7 +198,6 @@ impl RawRule {
         }
     }
 
-    /// Parses the condition and the texts.
     fn compile(
         &self,
         id: &str,
@@ -257,7 +254,7 @@ impl RawRule {
     }
 }
 
-/// Returns the position of an error within a string, where the string is written in the file as it is.
+/// Position of an error within a string, where the string is written in the file as it is.
 fn inner(file: &str, span: &Span, text: &str, position: usize) -> Span {
     let written = file.get(span.clone()).unwrap_or_default();
     let Some(offset) = written.find(text) else { return span.clone() };
@@ -265,14 +262,12 @@ fn inner(file: &str, span: &Span, text: &str, position: usize) -> Span {
     start..start
 }
 
-/// An invalid value of a key.
 #[derive(Debug, thiserror::Error)]
 enum InvalidValue {
     #[error(transparent)]
     Quantity(#[from] InvalidQuantity),
     #[error("unknown value `{name}`: expected {}", known.join(", "))]
     Name { name: String, known: Vec<&'static str> },
-    /// The name of its type in TOML.
     #[error("expected a number or a string such as \"64 KiB\", found a {0}")]
     Type(&'static str),
 }
@@ -285,7 +280,7 @@ fn named<T: Copy>(name: &str, all: &[T], name_of: impl Fn(T) -> &'static str) ->
     })
 }
 
-/// Returns the number of a threshold: a TOML number, or a string with a unit.
+/// A TOML number, or a string with a unit.
 fn number(value: &Spanned<DeValue<'_>>) -> Result<f64, InvalidValue> {
     let text = match value.get_ref() {
         DeValue::String(text) => text.as_ref().to_owned(),
@@ -311,7 +306,7 @@ fn is_threshold(name: &str) -> bool {
 }
 
 impl RuleSet {
-    /// Adds a file, and returns the set with it; without it and with the faults if there are any.
+    /// Adds a file. Returns the set with it; without it and with the faults if there are any.
     pub(super) fn with(self, path: &Path, text: &str) -> (Self, polymeter_service::document::Faults) {
         let mut reporter = Reporter::new(path, text);
         let mut set = self.clone();

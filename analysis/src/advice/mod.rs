@@ -25,19 +25,16 @@ use rule::Rule;
 
 use crate::model::{Finding, Report, Scheduler, Severity};
 
-/// The built-in rules.
 pub const RULES: &str = include_str!("rules.toml");
 
-/// The built-in rules of notices to persons.
+/// Built-in rules of notices to persons.
 pub const NOTICES: &str = include_str!("notices.toml");
 
-/// The directory of a site's rules.
+/// Rules of the site.
 pub const DIRECTORY: &str = "/etc/polymeter/advice.d";
 
-/// The maximum number of files that are read.
 const FILES_MAX: usize = 100;
 
-/// The rules that apply to jobs.
 #[derive(Debug, Clone)]
 pub struct Advice {
     rules: Vec<Rule>,
@@ -45,19 +42,17 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Returns the built-in rules.
     pub fn built_in() -> Self {
         Self::of(&built_in_set())
     }
 
-    /// Returns the built-in rules with the changes of the files `*.toml` in `directory`, in the order of
-    /// their names. A file with faults is ignored, and its faults are returned. A directory that does not
-    /// exist has no files.
+    /// Changes the built-in rules by the files `*.toml` in `directory`, in the order of their names. A file
+    /// with faults is ignored, and its faults are returned. A directory that does not exist has no files.
     pub fn load(directory: &Path) -> (Self, Faults) {
         Self::load_over(built_in_set(), directory)
     }
 
-    /// Returns the rules of notices, as [`Self::load`] does.
+    /// Rules of notices, as [`Self::load`] does.
     pub fn notices(directory: &Path) -> (Self, Faults) {
         Self::load_over(RuleSet::default().with(Path::new("notices.toml"), NOTICES).0, directory)
     }
@@ -78,8 +73,8 @@ impl Advice {
         (Self::of(&set), faults)
     }
 
-    /// Returns the built-in rules with the changes of one file, whose text is given; without them and with
-    /// the faults if there are any.
+    /// Changes the built-in rules by one file, whose text is given; leaves them as they are and returns the
+    /// faults if there are any.
     pub fn with_file(path: &Path, text: &str) -> (Self, Faults) {
         let (set, faults) = built_in_set().with(path, text);
         (Self::of(&set), faults)
@@ -89,12 +84,12 @@ impl Advice {
         Self { rules: set.rules(), scheduler: set.scheduler }
     }
 
-    /// Returns the rules, in the order of the files.
+    /// In the order of the files.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Returns the scheduler that the files name.
+    /// Scheduler that the files name.
     pub const fn scheduler(&self) -> Option<Scheduler> {
         self.scheduler
     }
@@ -109,7 +104,7 @@ impl Advice {
         report.verdict = verdict::verdict(report, &facts);
     }
 
-    /// Applies the rules. The most severe findings are first.
+    /// The most severe findings come first.
     pub fn findings(&self, facts: &Facts) -> Vec<Finding> {
         let found: Vec<(&Rule, Finding)> =
             self.rules.iter().filter_map(|rule| Some((rule, rule.apply(facts)?))).collect();
@@ -125,12 +120,12 @@ impl Advice {
     }
 }
 
-/// Returns the built-in rules. A test shows that they have no faults.
+/// Has no faults, as a test shows.
 fn built_in_set() -> RuleSet {
     RuleSet::default().with(Path::new("rules.toml"), RULES).0
 }
 
-/// Returns the files of a directory, sorted by name.
+/// Sorted by name.
 fn files(directory: &Path, faults: &mut Faults) -> Vec<PathBuf> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -6,7 +6,7 @@ use crate::expression::{QUANTITY_UNITS, Statistic};
 use crate::model::{Scheduler, Severity};
 use crate::stacks::activities::{ACTIVITIES, Pattern};
 
-/// What precedes the rules.
+/// Precedes the rules.
 const HEAD: &str = include_str!("reference.txt");
 
 /// Returns docs/reference/advice.md.

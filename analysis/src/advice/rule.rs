@@ -10,32 +10,30 @@ use crate::model::{Finding, Resource, Scheduler, Severity};
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub id: String,
-    /// The resource that its findings are about, if they are about one.
+    /// Its findings are about this one, if they are about one.
     pub resource: Option<Resource>,
-    /// The severity of its findings.
     pub severity: Severity,
-    /// The condition as it was written.
+    /// As it was written.
     pub condition: String,
-    /// The parsed condition.
     pub when: Expression,
-    /// The thresholds that the condition and the texts use, by name.
+    /// Used by the condition and the texts, by name.
     pub thresholds: BTreeMap<String, f64>,
-    /// The shortest job to which it applies, in seconds.
+    /// Shortest job to which the rule applies.
     pub elapsed_min_s: f64,
-    /// The final states of jobs to which it does not apply.
+    /// Final states of jobs to which it does not apply.
     pub except_states: Vec<String>,
-    /// The rules whose findings suppress its own.
+    /// Rules whose findings suppress its own.
     pub suppressed_by: Vec<String>,
-    /// The finding in a sentence.
+    /// Finding in a sentence.
     pub sentence: Template,
-    /// The figures on which it is based.
+    /// Figures on which it is based.
     pub evidence: Template,
-    /// The command or directive for next time.
+    /// Command or directive for next time.
     pub remedies: BTreeMap<Scheduler, Template>,
 }
 
 impl Rule {
-    /// Returns true if the job is too short for the rule, which would have a finding otherwise.
+    /// Whether the rule would have a finding if the job were not too short for it.
     pub(super) fn is_withheld(&self, facts: &Facts) -> bool {
         !self.is_long(facts) && self.holds(facts)
     }
@@ -45,14 +43,14 @@ impl Rule {
             || facts.number("elapsed").is_some_and(|elapsed| elapsed >= self.elapsed_min_s)
     }
 
-    /// Returns true if the condition is known to be true.
+    /// Whether the condition is known to be true.
     fn holds(&self, facts: &Facts) -> bool {
         let is_excepted =
             facts.text("state").is_some_and(|state| self.except_states.iter().any(|one| one == state));
         !is_excepted && self.when.is_true(&RuleLookup { facts, thresholds: &self.thresholds })
     }
 
-    /// Applies the rule; none if its condition is not known to be true.
+    /// None if the condition is not known to be true.
     pub(super) fn apply(&self, facts: &Facts) -> Option<Finding> {
         if !self.is_long(facts) || !self.holds(facts) {
             return None;
@@ -78,7 +76,7 @@ impl Rule {
     }
 }
 
-/// The facts, and the thresholds of one rule.
+/// Facts, and thresholds of one rule.
 struct RuleLookup<'a> {
     facts: &'a Facts,
     thresholds: &'a BTreeMap<String, f64>,
@@ -94,7 +92,7 @@ impl Lookup for RuleLookup<'_> {
     }
 }
 
-/// The names of the facts, and of the thresholds of one rule.
+/// Names of the facts, and of the thresholds of one rule.
 pub(super) struct RuleScope<'a> {
     pub(super) thresholds: &'a BTreeMap<String, f64>,
 }

@@ -5,10 +5,8 @@ use polymeter_proto::units;
 use super::facts::{FactUnit, definition};
 use crate::expression::{Expression, ExpressionError, Lookup, Scope, Type, Value};
 
-/// The maximum length of a text, in bytes.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1000;
 
-/// The names of the formats.
 const FORMATS: [(&str, Format); 10] = [
     ("number", Format::Unit(FactUnit::Number)),
     ("percent", Format::Unit(FactUnit::Share)),
@@ -22,21 +20,20 @@ const FORMATS: [(&str, Format); 10] = [
     ("time", Format::Time),
 ];
 
-/// The form of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Unit(FactUnit),
-    /// The next whole number.
+    /// Next whole number.
     Whole,
-    /// The next whole number, with this word in the singular or the plural.
+    /// Next whole number, with this word in the singular or the plural.
     Counted(&'static str),
     /// Bytes as schedulers read them: rounded up to `512M` or `3G`.
     Memory,
-    /// A duration as schedulers read it: `HH:MM:SS`, rounded up to a minute.
+    /// Duration as schedulers read it: `HH:MM:SS`, rounded up to a minute.
     Time,
 }
 
-/// A format that an expression cannot have.
+/// Format that an expression cannot have.
 #[derive(Debug, thiserror::Error)]
 enum InvalidFormat {
     #[error("unknown format `{0}`: expected {known}", known = FORMATS.map(|(known, _)| known).join(", "))]
@@ -51,7 +48,6 @@ enum Part {
     Figure(Expression, Format),
 }
 
-/// A text with figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     source: String,
@@ -59,9 +55,6 @@ pub struct Template {
 }
 
 impl Template {
-    /// Parses a text.
-    ///
-    /// # Errors
     /// Returns the first error and its position.
     pub fn parse(text: &str, scope: &dyn Scope) -> Result<Self, ExpressionError> {
         let error = |position: usize, message: String| ExpressionError { position, message };
@@ -93,12 +86,11 @@ impl Template {
         Ok(Self { source: text.to_owned(), parts })
     }
 
-    /// Returns the text as it was written.
+    /// Text as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Returns the names that its figures use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let figures = self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -132,7 +124,7 @@ impl Template {
     }
 }
 
-/// Returns the format with this name, or else that of the fact of which the expression consists.
+/// Format with this name, or else that of the fact of which the expression consists.
 fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, InvalidFormat> {
     let of_fact = expression.as_name().and_then(definition).map(|definition| Format::Unit(definition.unit));
     let Some(name) = name else {
@@ -153,7 +145,7 @@ fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, 
     }
 }
 
-/// Writes a fact with its unit; none if the value is of another type.
+/// None if the value is of another type than the unit.
 pub fn fact_text(value: &Value, unit: FactUnit) -> Option<String> {
     formatted(value, Format::Unit(unit))
 }
@@ -181,7 +173,7 @@ fn formatted(value: &Value, format: Format) -> Option<String> {
     })
 }
 
-/// Writes bytes as schedulers read them.
+/// As schedulers read them.
 fn memory(bytes: f64) -> Option<String> {
     const MIB: f64 = 1_048_576.0;
     let mib = (bytes / MIB).ceil();
@@ -189,7 +181,7 @@ fn memory(bytes: f64) -> Option<String> {
         .then(|| if mib > 4096.0 { format!("{:.0}G", (mib / 1024.0).ceil()) } else { format!("{mib:.0}M") })
 }
 
-/// Writes seconds as schedulers read them, rounded up to a minute.
+/// As schedulers read it, rounded up to a minute.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a century")]
 fn time(seconds: f64) -> Option<String> {
     const CENTURY_MIN: f64 = 100.0 * 366.0 * 24.0 * 60.0;

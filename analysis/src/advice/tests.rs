@@ -8,7 +8,7 @@ use super::*;
 use crate::expression::Value;
 use crate::testing::{busy, gauge, report};
 
-/// The relative distance between the two values of an edge, and of each from the threshold.
+/// Relative distance between the two values of an edge, and of each from the threshold.
 const NEAR: f64 = 0.35;
 
 #[derive(Deserialize)]

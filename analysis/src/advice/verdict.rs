@@ -6,7 +6,7 @@ use super::facts::Facts;
 use crate::model::{Outcome, Report, Verdict};
 use crate::outcome::exit_text;
 
-/// Returns the verdict on a job whose findings are in the report.
+/// Judges a job whose findings are in the report.
 pub(super) fn verdict(report: &Report, facts: &Facts) -> Verdict {
     let state = state(report);
     let used = used(facts);
@@ -24,7 +24,7 @@ pub(super) fn verdict(report: &Report, facts: &Facts) -> Verdict {
     Verdict { state, used, things, text: parts.join(" - ") }
 }
 
-/// Returns true for a job that requested GPUs of which no sample is there: its cores are not judged.
+/// Whether the job requested GPUs of which no sample is there: its cores are not judged.
 fn lacks_gpus(report: &Report) -> bool {
     let has_requested = report.submission.gpus.is_some_and(|gpus| gpus > 0) && !report.submission.is_run();
     has_requested && !report.series.iter().any(|series| series.metric.starts_with("gpu."))
@@ -38,7 +38,7 @@ fn state(report: &Report) -> String {
     }
 }
 
-/// Describes what the state leaves open: the exit status or signal, or that nobody saw the end.
+/// What the state leaves open: the exit status or signal, or that nobody saw the end.
 fn end(report: &Report) -> Option<String> {
     let outcome = &report.outcome;
     match report.lost_nodes.as_slice() {
@@ -51,7 +51,6 @@ fn end(report: &Report) -> Option<String> {
     }
 }
 
-/// Describes the used cores and GPUs.
 fn used(facts: &Facts) -> Option<String> {
     let cores = facts.number("cores_used").map(|used| match facts.number("cores") {
         Some(all) => format!("{} of {}", cores_text(used), units::counted(format!("{all:.0}"), "core")),
@@ -65,7 +64,6 @@ fn used(facts: &Facts) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Formats a number of used cores.
 pub(crate) fn cores_text(cores: f64) -> String {
     if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") }
 }

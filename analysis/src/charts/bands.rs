@@ -6,15 +6,15 @@ use super::cells::Span;
 use super::model::{Band, MarkedTime};
 use crate::model::Report;
 
-/// The maximum number of bands, and of marks: more cannot be told apart.
+/// Of bands, and of marks: more cannot be told apart.
 const BANDS_MAX: usize = 400;
 const MARKS_MAX: usize = 200;
 
-/// The maximum length of a name in characters: it is shown in a chart.
+/// Characters of a name, which is shown in a chart.
 const NAME_MAX: usize = 120;
 
-/// Returns the phases as bands in the order of their begin, the longest ones if there are too many, and the
-/// number of the others. An open end is that of the job.
+/// Phases as bands in the order of their begin, the longest ones if there are too many, and the number of the
+/// others. An open end is that of the job.
 pub(super) fn of_phases(report: &Report, span: Span) -> (Vec<Band>, usize) {
     let length_s = span.length_s();
     let mut by_name: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn of_phases(report: &Report, span: Span) -> (Vec<Band>, usize) {
     (bands, left_out)
 }
 
-/// Returns the marked instants, the first of the same name on several nodes, in the order of their times.
+/// Marked instants, the first of the same name on several nodes, in the order of their times.
 pub(super) fn marks(report: &Report) -> Vec<MarkedTime> {
     let mut marks: Vec<MarkedTime> =
         report.marks.iter().map(|mark| MarkedTime { name: shown(&mark.name), at_s: mark.at_s }).collect();
@@ -52,7 +52,7 @@ pub(super) fn marks(report: &Report) -> Vec<MarkedTime> {
     marks
 }
 
-/// Returns a name of limited length.
+/// Shortens a name.
 fn shown(name: &str) -> String {
     if name.chars().count() <= NAME_MAX {
         return name.to_owned();

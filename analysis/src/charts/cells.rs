@@ -4,12 +4,12 @@ use polymeter_proto::units;
 
 use crate::curve::{Curve, GAP_SPACINGS, Interval};
 
-/// The time of a job.
+/// Time of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The begin, in nanoseconds since the epoch.
+    /// Since the epoch.
     pub(super) begin_ns: i64,
-    /// The end, in nanoseconds since the epoch.
+    /// Since the epoch.
     pub(super) end_ns: i64,
 }
 
@@ -18,14 +18,14 @@ impl Span {
         units::seconds_between(self.begin_ns, self.end_ns)
     }
 
-    /// Returns a number of columns, at most `max`, of which most have a sample or more.
+    /// Chooses at most `max` columns, of which most have a sample or more.
     pub(super) fn columns(self, max: usize, resolution_ns: i64) -> usize {
         let length_ns = self.end_ns.saturating_sub(self.begin_ns);
         let samples = usize::try_from(length_ns / resolution_ns.max(1)).unwrap_or(0);
         samples.clamp(1, max.max(1))
     }
 
-    /// Returns the column of a time; none outside the span.
+    /// Column of a time; none outside the span.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to the columns")]
     fn column(self, time_ns: i64, columns: usize) -> Option<usize> {
         let last = columns.checked_sub(1)?;
@@ -39,7 +39,7 @@ impl Span {
     }
 }
 
-/// The values of a node in equal parts of a time; NaN without samples.
+/// Values of a node in equal parts of a time; NaN without samples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct NodeCells {
     pub(super) min: Vec<f64>,
@@ -53,7 +53,7 @@ impl NodeCells {
         Self { min: none(), mean: none(), max: none() }
     }
 
-    /// Returns the values of a series in `columns` parts of a time. A value holds until the next one, and a
+    /// Takes the values of a series in `columns` parts of a time. A value holds until the next one, and a
     /// rate since the previous one, unless the samples between are missing.
     pub(super) fn of(curve: &Curve, is_rate: bool, spacing_ns: i64, span: Span, columns: usize) -> Self {
         let mut cells = Self::empty(columns);
@@ -156,7 +156,7 @@ impl NodeCells {
         }
     }
 
-    /// Multiplies all values by a factor that is not negative.
+    /// The factor must not be negative.
     pub(super) fn scale(&mut self, factor: f64) {
         for values in [&mut self.min, &mut self.mean, &mut self.max] {
             values.iter_mut().for_each(|cell| *cell *= factor);
@@ -170,7 +170,7 @@ impl NodeCells {
         }
     }
 
-    /// Returns the mean over the time with samples; none without samples.
+    /// Mean over the time with samples; none without samples.
     pub(super) fn mean(&self) -> Option<f64> {
         let known = || self.mean.iter().filter(|value| !value.is_nan());
         let count = known().count();

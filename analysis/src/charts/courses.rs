@@ -14,71 +14,66 @@ use crate::downsample::Part;
 /// Parts without values are a gap if they are more than so many usual distances long.
 const GAP_DISTANCES: usize = 3;
 
-/// The distances on each side of one among which the usual distance is found: the period may change while a
-/// job runs.
+/// Distances on each side of one among which the usual distance is found: the period may change while a job
+/// runs.
 const AROUND: usize = 3;
 
-/// The nodes with the highest and with the lowest means that are listed, if there are more of them.
+/// Nodes with the highest and with the lowest means that are listed, if there are more of them.
 const ENDS: usize = 10;
 
-/// Equal parts of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// The begin of the first part, in nanoseconds since the epoch.
+    /// Of the first part, since the epoch.
     pub begin_ns: i64,
-    /// The length of a part, in nanoseconds.
+    /// Length of a part.
     pub part_ns: i64,
-    /// The number of parts.
     pub parts: usize,
 }
 
 impl Grid {
-    /// Returns the number of the part that begins at a time.
+    /// Number of the part that begins at a time.
     fn position(&self, time_ns: i64) -> usize {
         let parts = time_ns.saturating_sub(self.begin_ns).div_euclid(self.part_ns.max(1));
         usize::try_from(parts).unwrap_or_default()
     }
 }
 
-/// The sums of the series of each node.
+/// Sums of the series of each node.
 #[derive(Debug)]
 pub struct NodeSums {
     grid: Grid,
     nodes: Vec<NodeSum>,
-    /// The usual distance between the values of the most frequent series, in parts.
+    /// Usual distance between the values of the most frequent series, in parts.
     distance: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
 struct NodeSum {
     cells: NodeCells,
-    /// The sum of the series that are subtracted; none without such series.
+    /// Sum of the series that are subtracted; none without such series.
     minus: Option<NodeCells>,
     series: u64,
 }
 
-/// A quantity over nodes and time.
+/// Quantity over nodes and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
-    /// The values over the nodes.
+    /// Values over the nodes.
     pub lines: Lines,
-    /// The extent of all values; none without values.
+    /// Of all values; none without values.
     pub extent: Option<Extent>,
-    /// The rows of the heat map.
     pub rows: Vec<HeatRow>,
-    /// The means of these rows.
+    /// Means of these rows.
     pub heat: Heat,
-    /// The nodes with the highest means over the time, and those with the lowest ones; empty if there are not
-    /// more nodes.
+    /// Nodes with the highest means over the time; empty if there are not more nodes than both lists have.
     pub highest: Vec<NodeMean>,
-    /// The nodes with the lowest means, the lowest first.
+    /// Lowest first.
     pub lowest: Vec<NodeMean>,
-    /// The usual distance between the values of the most frequent series, in parts: more than 1 if the parts
-    /// are shorter than its period.
+    /// Usual distance between the values of the most frequent series, in parts: more than 1 if the parts are
+    /// shorter than its period.
     pub distance: usize,
 }
 
-/// The mean of a node over the time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeMean {
     pub node: String,
@@ -86,7 +81,7 @@ pub struct NodeMean {
 }
 
 impl NodeSums {
-    /// Returns the sums of no series, for a number of nodes.
+    /// Sums of no series, for a number of nodes.
     pub fn new(nodes: usize, grid: Grid) -> Self {
         let nodes = vec![NodeSum { cells: NodeCells::empty(grid.parts), minus: None, series: 0 }; nodes];
         Self { grid, nodes, distance: None }
@@ -135,7 +130,7 @@ impl NodeSums {
     }
 }
 
-/// Returns the nodes with the highest and with the lowest means.
+/// Nodes with the highest and with the lowest means.
 fn ends(nodes: &[NodeCells], names: &[&str]) -> (Vec<NodeMean>, Vec<NodeMean>) {
     let known = nodes.iter().zip(names).filter_map(|(cells, name)| Some((*name, cells.mean()?)));
     let mut means: Vec<(&str, f64)> = known.collect();
@@ -147,7 +142,7 @@ fn ends(nodes: &[NodeCells], names: &[&str]) -> (Vec<NodeMean>, Vec<NodeMean>) {
     (means.iter().take(ENDS).map(of).collect(), means.iter().rev().take(ENDS).map(of).collect())
 }
 
-/// Returns the values of a series in all parts, and the usual distance between its values.
+/// Values of a series in all parts, and the usual distance between its values.
 fn cells_of(parts: &[Part], grid: Grid) -> (NodeCells, usize) {
     let positions: Vec<usize> = parts.iter().map(|part| grid.position(part.time_ns)).collect();
     let distances = distances(&positions);
@@ -170,13 +165,12 @@ fn cells_of(parts: &[Part], grid: Grid) -> (NodeCells, usize) {
     (cells, median(&self::distances(&sampled)))
 }
 
-/// Returns the distances between positions.
 fn distances(positions: &[usize]) -> Vec<usize> {
     let pairs = positions.iter().zip(positions.iter().skip(1));
     pairs.map(|(position, next)| next.saturating_sub(*position)).collect()
 }
 
-/// Returns the median of distances; 1 without distances.
+/// 1 without distances.
 fn median(distances: &[usize]) -> usize {
     let mut sorted = distances.to_vec();
     sorted.sort_unstable();

@@ -6,24 +6,22 @@ use super::cells::NodeCells;
 use super::model::{Histogram, Spread};
 use crate::statistics::quantile;
 
-/// The number of classes of a histogram.
+/// Of a histogram.
 const CLASSES: usize = 40;
 
-/// The percentages of the quantiles.
 const PERCENTAGES: [usize; 7] = [0, 5, 25, 50, 75, 95, 100];
 
-/// Returns the distribution of the nodes' means; none for fewer than two nodes.
+/// None for fewer than two nodes.
 pub(super) fn of_node_means(nodes: &[NodeCells]) -> Option<Spread> {
     let means: Vec<f64> = nodes.iter().filter_map(NodeCells::mean).collect();
     if means.len() < 2 { None } else { of(means) }
 }
 
-/// Returns the distribution of all values.
 pub(super) fn of_values(nodes: &[NodeCells]) -> Option<Spread> {
     of(nodes.iter().flat_map(|node| node.mean.iter().copied()).collect())
 }
 
-/// Returns the distribution of the finite values; none without any.
+/// Distribution of the finite values; none without any.
 fn of(mut values: Vec<f64>) -> Option<Spread> {
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);
@@ -32,7 +30,7 @@ fn of(mut values: Vec<f64>) -> Option<Spread> {
     Some(Spread { quantiles, histogram: histogram(&values, low, high) })
 }
 
-/// Returns the histogram of sorted values; equal ones are in one class.
+/// Equal values are in one class. `values` are sorted.
 fn histogram(values: &[f64], low: f64, high: f64) -> Histogram {
     if high <= low {
         return Histogram { low, high, counts: vec![values.len() as u64] };

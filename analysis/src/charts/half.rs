@@ -1,13 +1,13 @@
 //! Numbers of 16 bits: IEEE 754 binary16.
 
-/// The value that represents the largest of a list: less than the largest number of 16 bits, 65504.
+/// Represents the largest value of a list: less than the largest number of 16 bits, 65504.
 const LARGEST: f64 = 32_768.0;
 
-/// The number that stands for an absent value.
+/// Stands for an absent value.
 const NAN: u16 = 0x7e00;
 
-/// Returns values as multiples of a scale, which is returned as well, with an error of at most 1/2048 of each
-/// value, or of 2e-9 of the largest one. Values that are not finite are NaN.
+/// Converts values to multiples of a scale, which is returned as well, with an error of at most 1/2048 of
+/// each value, or of 2e-9 of the largest one. Values that are not finite are NaN.
 pub(super) fn scaled(values: &[f64]) -> (f64, Vec<u16>) {
     let finite = values.iter().filter(|value| value.is_finite());
     let largest = finite.fold(0.0_f64, |largest, value| largest.max(value.abs()));

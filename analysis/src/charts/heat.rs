@@ -7,10 +7,10 @@ use polymeter_proto::units;
 
 use super::model::{Heat, HeatRow};
 
-/// The maximum number of rows: more are thinner than a few pixels.
+/// More rows are thinner than a few pixels.
 pub const ROWS_MAX: usize = 200;
 
-/// The positions of the successive nodes of a row.
+/// Positions of the successive nodes of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rows(Range<usize>);
 
@@ -28,7 +28,7 @@ pub(super) fn rows(nodes: &[&str]) -> Vec<Rows> {
     (0..nodes.len()).step_by(size).map(|begin| Rows(begin..nodes.len().min(begin + size))).collect()
 }
 
-/// Returns the means of the nodes of each row. `means` returns those of one node by column.
+/// Means of the nodes of each row. `means` returns those of one node by column.
 pub(super) fn of<T>(nodes: &[T], rows: &[Rows], means: impl Fn(&T) -> Cow<'_, [f64]>) -> Heat {
     let mut heat = Heat::default();
     for row in rows {

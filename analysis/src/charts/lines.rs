@@ -5,7 +5,7 @@ use polymeter_proto::units;
 use super::cells::NodeCells;
 use super::model::{Extent, Lines};
 
-/// Returns the lines of nodes, all with the same number of columns.
+/// All nodes have the same number of columns.
 pub(super) fn of(nodes: &[NodeCells]) -> Lines {
     if let [one] = nodes {
         let NodeCells { min, mean, max } = one.clone();
@@ -25,14 +25,14 @@ pub(super) fn of(nodes: &[NodeCells]) -> Lines {
     lines
 }
 
-/// Returns the median of sorted values; NaN without values.
+/// Expects sorted values; NaN without any.
 fn median(values: &[f64]) -> f64 {
     let at = |position: usize| values.get(position).copied().unwrap_or(f64::NAN);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { at(middle) } else { at(middle.wrapping_sub(1)).midpoint(at(middle)) }
 }
 
-/// Returns the extent of the values of all nodes; none without values.
+/// None without values.
 pub(super) fn extent(nodes: &[NodeCells]) -> Option<Extent> {
     let mut extent = Extent { min: f64::INFINITY, mean: 0.0, max: f64::NEG_INFINITY };
     let mut count = 0_u64;

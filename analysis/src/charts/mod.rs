@@ -33,26 +33,25 @@ pub(crate) use quantities::main_metrics;
 pub use quantities::{MAIN as MAIN_QUANTITIES, Main as MainQuantity};
 pub use refine::refine;
 
-/// The maximum number of points in time of the chart of a main quantity.
+/// Points in time of the chart of a main quantity.
 const MAIN_POINTS: usize = 600;
 
-/// The maximum number of parts of the time, and of all cells, of the heat map of a main quantity.
+/// Parts of the time, and all cells, of the heat map of a main quantity.
 const MAIN_PARTS: usize = 300;
 const MAIN_CELLS: usize = 30_000;
 
-/// The points in time of the charts of all other quantities together, and the limits for one of them.
+/// Points in time of the charts of all other quantities together, and the limits for one of them.
 const OTHER_POINTS: usize = 40_000;
 const OTHER_POINTS_RANGE: (usize, usize) = (60, 300);
 
-/// The cells of the heat maps of all other quantities together, and the limits of the parts of the time for
-/// one of them.
+/// Cells of the heat maps of all other quantities together, and the limits of the parts of the time for one
+/// of them.
 const OTHER_CELLS: usize = 120_000;
 const OTHER_PARTS_RANGE: (usize, usize) = (10, 120);
 
-/// The maximum number of other quantities. The names of metrics that users send are arbitrary.
+/// Of other quantities. The names of metrics that users send are arbitrary.
 const OTHERS_MAX: usize = 400;
 
-/// Computes the charts of a report.
 pub fn of(report: &Report) -> Charts {
     let (begin_ns, end_ns) = report.time_ns();
     let span = Span { begin_ns, end_ns: end_ns.max(begin_ns) };
@@ -81,7 +80,7 @@ pub fn of(report: &Report) -> Charts {
     }
 }
 
-/// The maximum numbers of points and parts.
+/// Largest numbers of points and parts.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     main_parts: usize,
@@ -101,14 +100,14 @@ impl Limits {
     }
 }
 
-/// Returns the names of the nodes with series or a part in the job, sorted.
+/// Nodes with series or a part in the job, sorted.
 fn nodes(report: &Report) -> Vec<&str> {
     let with_series = report.series.iter().map(|series: &SeriesReport| series.node.as_str());
     let names: BTreeSet<&str> = report.nodes.iter().map(String::as_str).chain(with_series).collect();
     names.into_iter().collect()
 }
 
-/// Computes the chart of a quantity; none if it has no values.
+/// None if the quantity has no values.
 fn chart(quantity: &Quantity<'_>, span: Span, rows: &[heat::Rows], limits: Limits) -> Option<Chart> {
     let (points, parts) = if quantity.is_main {
         (MAIN_POINTS, limits.main_parts)

@@ -10,63 +10,49 @@ use super::model::{Band, Chart, Charts, Extent, HeatRow, MarkedTime, Spread};
 pub struct Packed<'a> {
     /// Everything but the values.
     pub charts: PackedCharts<'a>,
-    /// The values: numbers of 16 bits (IEEE 754 binary16) in little-endian order.
+    /// Numbers of 16 bits (IEEE 754 binary16) in little-endian order.
     pub values: Vec<u8>,
 }
 
-/// Everything but the values of charts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PackedCharts<'a> {
-    /// The time of the start, in microseconds since the epoch.
+    /// Of the start, since the epoch.
     pub begin_us: i64,
-    /// The length of the time axis, in seconds.
+    /// Length of the time axis.
     pub span_s: f64,
-    /// True if lines show the range of one node's values.
     pub is_of_one_node: bool,
-    /// The rows of the heat maps.
     pub rows: &'a [HeatRow],
     pub charts: Vec<PackedChart<'a>>,
-    /// The phases.
     pub bands: &'a [Band],
-    /// The marked instants.
     pub marks: &'a [MarkedTime],
 }
 
-/// A list of values: where they begin, how many there are, and by what they are multiplied.
+/// Where a list of values begins, how many there are, and by what they are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Values {
-    /// The position of the first value.
+    /// Position of the first value.
     pub at: usize,
-    /// The number of values.
     pub count: usize,
-    /// The factor.
     pub scale: f64,
 }
 
-/// The course of one quantity, without its values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PackedChart<'a> {
-    /// A short name.
     pub id: &'a str,
     pub title: &'a str,
     pub unit: &'a str,
-    /// The metrics from which it is computed.
     pub metrics: &'a [String],
-    /// True for one of the important quantities.
     pub is_main: bool,
-    /// The extent of the values.
     pub extent: Extent,
-    /// The distribution of the nodes' means.
     pub over_nodes: Option<&'a Spread>,
-    /// The distribution of the values.
     pub over_time: Option<&'a Spread>,
-    /// The number of points of each line.
+    /// Of each line.
     pub points: usize,
-    /// The lower, the middle and the upper line, one behind the other.
+    /// Lower, middle and upper line, one behind the other.
     pub lines: Values,
-    /// The number of columns of the heat map.
+    /// Of the heat map.
     pub columns: usize,
-    /// The values of the heat map, row by row.
+    /// Heat map, row by row.
     pub heat: Option<Values>,
 }
 

@@ -9,7 +9,7 @@ use super::cells::{NodeCells, Span};
 use crate::curve::Interval;
 use crate::model::{Report, SeriesReport};
 
-/// An important quantity: the first choice of which a metric was sampled counts.
+/// Important quantity: the first choice of which a metric was sampled counts.
 #[derive(Debug, Serialize)]
 pub struct Main {
     id: &'static str,
@@ -17,18 +17,18 @@ pub struct Main {
 }
 
 impl Main {
-    /// Returns the id, as pages and requests have it.
+    /// As pages and requests have it.
     pub const fn id(&self) -> &'static str {
         self.id
     }
 
-    /// Returns the metric of each choice, the first choice first.
+    /// Metric of each choice, the first choice first.
     pub fn first_metrics(&self) -> impl Iterator<Item = &'static str> {
         self.choices.iter().map(|choice| choice.metric)
     }
 
-    /// Returns the metrics whose sum the quantity is, and those that are subtracted, of the first choice that
-    /// was sampled; none if the job lacks the quantity.
+    /// Metrics whose sum the quantity is, and those that are subtracted, of the first choice that was
+    /// sampled; none if the job lacks the quantity.
     pub fn metrics(
         &self,
         is_sampled: impl Fn(&str) -> bool,
@@ -43,7 +43,7 @@ impl Main {
     }
 }
 
-/// A title, a metric, metrics that are added to it, and metrics that are subtracted.
+/// Title, metric, metrics that are added to it, and metrics that are subtracted.
 #[derive(Debug, Serialize)]
 struct Choice {
     title: &'static str,
@@ -56,7 +56,7 @@ const fn just(title: &'static str, metric: &'static str) -> Choice {
     Choice { title, metric, plus: &[], minus: &[] }
 }
 
-/// The important quantities, in the order in which they are shown.
+/// In the order in which they are shown.
 pub const MAIN: &[Main] = &[
     Main {
         id: "cores",
@@ -139,7 +139,7 @@ pub const MAIN: &[Main] = &[
     },
 ];
 
-/// Returns the metrics of the important quantities, the most important first.
+/// Most important first.
 pub(crate) fn main_metrics() -> impl Iterator<Item = &'static str> {
     let of = |choice: &'static Choice| {
         std::iter::once(choice.metric).chain(choice.plus.iter().copied()).chain(choice.minus.iter().copied())
@@ -147,27 +147,26 @@ pub(crate) fn main_metrics() -> impl Iterator<Item = &'static str> {
     MAIN.iter().flat_map(move |main| main.choices.iter().flat_map(of))
 }
 
-/// The series of a node, each with its factor: 1 for one that is added, -1 for one that is subtracted.
+/// Series of a node, each with its factor: 1 for one that is added, -1 for one that is subtracted.
 #[derive(Debug)]
 pub(super) struct NodeSeries<'a> {
     terms: Vec<(&'a SeriesReport, f64)>,
     /// True if the mean of the series counts, not their sum.
     is_mean: bool,
-    /// The usual time between two samples.
     spacing: Spacing,
 }
 
-/// The time between two successive samples, in nanoseconds.
+/// Time between two successive samples.
 #[derive(Debug, Clone, Copy)]
 struct Spacing {
-    /// The time between frequent samples, which is the resolution of a chart.
+    /// Time between frequent samples, which is the resolution of a chart.
     short_ns: i64,
-    /// The time between rare samples: three times as much is a gap.
+    /// Time between rare samples: three times as much is a gap.
     long_ns: i64,
 }
 
 impl NodeSeries<'_> {
-    /// Returns the values in `columns` parts of a time.
+    /// In `columns` parts of a time.
     pub(super) fn cells(&self, span: Span, columns: usize) -> NodeCells {
         let cells = |series: &SeriesReport| {
             let is_rate = series.rate_unit.is_some();
@@ -189,7 +188,6 @@ impl NodeSeries<'_> {
     }
 }
 
-/// A quantity of a job with its series.
 #[derive(Debug)]
 pub(super) struct Quantity<'a> {
     pub(super) id: String,
@@ -197,23 +195,22 @@ pub(super) struct Quantity<'a> {
     pub(super) unit: String,
     pub(super) metrics: Vec<String>,
     pub(super) is_main: bool,
-    /// The series by node, in the order of the nodes.
+    /// In the order of the nodes.
     pub(super) nodes: Vec<NodeSeries<'a>>,
 }
 
 impl Quantity<'_> {
-    /// Returns the time between frequent samples, in nanoseconds: that of the node with the most frequent
-    /// ones.
+    /// Time between frequent samples of the node with the most frequent ones.
     pub(super) fn resolution_ns(&self) -> i64 {
         let of_nodes = self.nodes.iter().filter(|node| !node.terms.is_empty());
         of_nodes.map(|node| node.spacing.short_ns).min().unwrap_or(1)
     }
 }
 
-/// The series of each metric by the position of their node.
+/// By the position of their node.
 type ByMetric<'a> = BTreeMap<&'a str, Vec<(usize, &'a SeriesReport)>>;
 
-/// Returns the quantities of a report: the important ones, then all other metrics by name.
+/// Important quantities, then all other metrics by name.
 pub(super) fn of<'a>(report: &'a Report, nodes: &[&str]) -> Vec<Quantity<'a>> {
     let by_metric = by_metric(report, nodes);
     let mut quantities = Vec::new();
@@ -307,8 +304,8 @@ fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     by_metric
 }
 
-/// Returns the usual time between two points of a series: the lower quartile, and the median or the longest
-/// period that was in force.
+/// Usual time between two points of a series: the lower quartile, and the median or the longest period that
+/// was in force.
 fn spacing_of(series: &SeriesReport) -> Spacing {
     let intervals = series.curve.intervals();
     let between = |(one, next): (&Interval, &Interval)| next.time_ns.saturating_sub(one.time_ns);

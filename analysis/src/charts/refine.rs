@@ -10,17 +10,14 @@ use crate::gather;
 use crate::hardware::Hardware;
 use crate::model::Report;
 
-/// The number of intervals in the time of a job that show its course.
+/// Intervals in the time of a job that show its course.
 const INTERVALS_SUFFICIENT: u64 = 150;
 
-/// The maximum number of intervals that are read.
+/// Most intervals that are read.
 const INTERVALS_MAX: u64 = 2_000_000;
 
 /// Reads the important quantities of a job in shorter intervals, if its report was computed from intervals
 /// that are too long for charts. The most important quantities are read if all of them are too many.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub fn refine(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
     let (begin_ns, end_ns) = report.time_ns();
     let length_ns = end_ns.saturating_sub(begin_ns);
@@ -52,8 +49,7 @@ fn intervals(rollup: Rollup, length_ns: i64) -> u64 {
     u64::try_from(length_ns / rollup.length_ns()).unwrap_or_default()
 }
 
-/// Returns the coarsest rollup with enough intervals, if the present one has too few: a finer one that
-/// retention left.
+/// Coarsest rollup with enough intervals, if the present one has too few: a finer one that retention left.
 fn sufficient(present_s: f64, left: Option<Rollup>, length_ns: i64) -> Option<Rollup> {
     let seconds = |rollup: &Rollup| polymeter_proto::units::seconds_between(0, rollup.length_ns());
     let mut rollups = Rollup::ALL;
@@ -75,7 +71,7 @@ fn sufficient(present_s: f64, left: Option<Rollup>, length_ns: i64) -> Option<Ro
     finest
 }
 
-/// Returns the series of the important quantities, of as many as fit `room`, in the order of the store.
+/// Series of as many important quantities as fit `room`, in the order of the store.
 fn chosen(all: Vec<SeriesRow>, room: usize) -> Vec<SeriesRow> {
     let is_of_job = |row: &SeriesRow| row.labels.get("step").is_none() && row.labels.get("task").is_none();
     let mut ranks: HashMap<&str, usize> = HashMap::new();
@@ -165,7 +161,7 @@ mod tests {
         }
     }
 
-    /// A store with a job of a day.
+    /// Has a job of a day.
     struct Store {
         rows: Vec<SeriesRow>,
         left: Option<Rollup>,

@@ -11,7 +11,6 @@ fn chart_of<'a>(charts: &'a Charts, id: &str) -> &'a Chart {
     charts.charts.iter().find(|chart| chart.id == id).unwrap_or_else(|| panic!("no {id}"))
 }
 
-/// Returns a counter with its unit.
 fn cores(node: &str, values: &[f64]) -> SeriesReport {
     SeriesReport { rate_unit: Some("cores"), ..busy(node, values) }
 }
@@ -189,7 +188,7 @@ fn a_job_without_samples_or_time_has_no_charts() {
     assert_eq!(of(&report(1, 8, vec![nothing, not_a_number])).charts, []);
 }
 
-/// The size of the packed charts of a job of a day.
+/// Size of the packed charts of a job of a day.
 fn size(nodes: u32, metrics: u32) -> (usize, usize) {
     let mut random = 1_u32;
     let mut noise = || {

@@ -4,13 +4,13 @@ use polymeter_proto::catalogue::derived::{Formula, Input, Quantity};
 
 use crate::expression::{Scope, Type};
 
-/// The name of the length of a time in expressions.
+/// Name of the length of a time in expressions.
 pub(super) const SECONDS: &str = "seconds";
 
-/// The share of the time from which on a group counts as not shared with others.
+/// A group with this share of the time counts as not shared with others.
 pub(super) const WHOLE: f64 = 0.995;
 
-/// The names that the expression of a formula may use.
+/// Names that the expression of a formula may use.
 pub(super) struct Names(pub(super) &'static Formula);
 
 impl Scope for Names {
@@ -23,7 +23,7 @@ impl Scope for Names {
     }
 }
 
-/// Returns the metric that an input is the increase of; none for other quantities.
+/// Metric that an input is the increase of; none for other quantities.
 pub(super) fn metric_of(input: &'static Input) -> Option<&'static str> {
     match input.quantity {
         Quantity::Metric(metric) => Some(metric),

@@ -11,7 +11,7 @@ use super::names::{Names, SECONDS, WHOLE, metric_of};
 use crate::downsample::Part;
 use crate::expression::{Expression, Lookup, Statistic, Value};
 
-/// The rates of a series by the time of their part, as increases per second, and the numbers of its values.
+/// Rates of a series by the time of their part, as increases per second, and the numbers of its values.
 #[derive(Debug, Clone)]
 struct Rates {
     metric: String,
@@ -19,14 +19,14 @@ struct Rates {
     by_time: BTreeMap<i64, (f64, u64)>,
 }
 
-/// The inputs of a derived metric on each node.
+/// Inputs of a derived metric on each node.
 #[derive(Debug, Clone)]
 pub struct DerivedParts {
     derived: &'static Derived,
     by_node: BTreeMap<String, Vec<Rates>>,
 }
 
-/// The increases per second in one part.
+/// Increases per second in one part.
 struct Increases<'a> {
     formula: &'static Formula,
     rates: &'a BTreeMap<&'static str, f64>,
@@ -47,19 +47,18 @@ impl Lookup for Increases<'_> {
 }
 
 impl DerivedParts {
-    /// Returns the derived metric of jobs with this name, without inputs; none if there is none, or if it
-    /// needs more than series of the job.
+    /// Derived metric of jobs with this name, without inputs; none if there is none, or if it needs more than
+    /// series of the job.
     pub fn of(name: &str) -> Option<Self> {
         let derived = derived::find(name).filter(|derived| is_of_series(derived))?;
         Some(Self { derived, by_node: BTreeMap::new() })
     }
 
-    /// Returns the unit of its values.
     pub const fn unit(&self) -> &'static str {
         self.derived.unit
     }
 
-    /// Returns the metrics whose series are needed.
+    /// Metrics whose series are needed.
     pub fn metrics(&self) -> Vec<&'static str> {
         let inputs = self.derived.formulas.iter().flat_map(|formula| formula.inputs).filter_map(metric_of);
         let needed: BTreeSet<&'static str> = inputs.chain(times_of(self.derived.scope)).collect();
@@ -77,7 +76,7 @@ impl DerivedParts {
         self.by_node.entry(row.node.clone()).or_default().push(rates);
     }
 
-    /// Returns the values of each node in the parts in which all inputs of a formula are known.
+    /// Values of each node in the parts in which all inputs of a formula are known.
     pub fn finish(&self) -> Vec<(&str, Vec<Part>)> {
         let nodes =
             self.by_node.iter().filter_map(|(node, series)| Some((node.as_str(), self.of_node(series)?)));
@@ -110,8 +109,8 @@ impl DerivedParts {
     }
 }
 
-/// Returns the rate of a metric in a part, summed over its series, each scaled by the time for which its
-/// group counted; none if one is unknown.
+/// Rate of a metric in a part, summed over its series, each scaled by the time for which its group counted;
+/// none if one is unknown.
 fn rate(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     let of_metric: Vec<&Rates> = series.iter().filter(|rates| rates.metric == metric).collect();
     let rates: Option<Vec<f64>> =
@@ -124,7 +123,7 @@ fn rate(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     }
 }
 
-/// Returns the share of a part for which the group of a hardware event counted; none if it is unknown.
+/// Share of a part for which the group of a hardware event counted; none if it is unknown.
 fn counted(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     let definition = catalogue::find(metric).filter(Definition::is_of_hardware)?;
     let of_time = |name: &str| -> Option<f64> {
@@ -138,13 +137,13 @@ fn counted(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     enabled.filter(|enabled| *enabled > 0.0).zip(running).map(|(enabled, running)| running / enabled)
 }
 
-/// Returns true for a metric of jobs that needs nothing but their series.
+/// Whether a metric of jobs needs nothing but their series.
 fn is_of_series(derived: &Derived) -> bool {
     let mut inputs = derived.formulas.iter().flat_map(|formula| formula.inputs);
     derived.scope == Scope::Job && inputs.all(|input| metric_of(input).is_some())
 }
 
-/// Returns the derived metrics that can be computed from series of a job on which these metrics were sampled.
+/// Derived metrics that can be computed from series of a job on which these metrics were sampled.
 pub fn known(is_sampled: impl Fn(&str) -> bool) -> Vec<&'static Derived> {
     let has_all = |formula: &&'static Formula| {
         let mut metrics = formula.inputs.iter().filter_map(metric_of);

@@ -17,20 +17,20 @@ use crate::phases::joined;
 const OPERATIONS: &str = "perf.flops";
 const BANDWIDTH: &str = "node.dram.bandwidth";
 
-/// The share of a node's cores from which on the job has all of them: sites reserve some for the system.
+/// With this share of a node's cores a job has all of them: sites reserve some for the system.
 const ALL_CORES: f64 = 0.9;
 
-/// A node whose figures are known.
+/// Node whose figures are known.
 struct Measured<'a> {
     node: &'a str,
     roofs: Roofs,
     operations: &'a Computable,
     bandwidth: &'a Computable,
-    /// The time for which both are known.
+    /// Time for which both are known.
     span_ns: Range<i64>,
 }
 
-/// Sums over nodes and times.
+/// Over nodes and times.
 #[derive(Default)]
 struct Sums {
     nodes: u64,
@@ -75,7 +75,7 @@ fn left_out_nodes((reason, nodes): (String, Vec<&str>)) -> Option<LeftOutNodes> 
     Some(LeftOutNodes { reason, nodes: nodes.len() as u64, node })
 }
 
-/// Returns the figures of a node, or the reason why they are unknown or not those of the job.
+/// Figures of a node, or the reason why they are unknown or not those of the job.
 fn of_node<'a>(
     report: &Report,
     row: Option<&JobNodeRow>,
@@ -103,7 +103,7 @@ fn of_node<'a>(
     Ok(Measured { node: &node.node, roofs, operations, bandwidth, span_ns })
 }
 
-/// Returns the reason why a derived metric of a node is unknown.
+/// Why a derived metric of a node is unknown.
 fn reason(report: &Report, metric: &str, node: &str) -> String {
     let mut derived = report.derived.iter();
     let known = derived.find(|derived| derived.metric == metric && derived.node == node);
@@ -159,8 +159,8 @@ impl Sums {
         (self.time_s > 0.0).then(|| amount / self.time_s)
     }
 
-    /// Returns the part; none without nodes. At an intensity, the lower roof bounds: it is the one of which
-    /// the larger share was reached.
+    /// None without nodes. At an intensity, the lower roof bounds: it is the one of which the larger share
+    /// was reached.
     fn part(&self, phase: Option<&str>) -> Option<RooflinePart> {
         let (of_memory, of_arithmetic) = (self.bytes / self.memory_bytes, self.flop / self.double_flop);
         let bound = if of_memory >= of_arithmetic { Roof::Memory } else { Roof::Arithmetic };
@@ -188,11 +188,11 @@ mod tests {
     const ROOFS: Roofs =
         Roofs { memory_bytes_per_s: 100_000, double_flop_per_s: 1_000_000, single_flop_per_s: 2_000_000 };
 
-    /// The seconds of the samples.
+    /// Seconds of the samples.
     const TIMES: [f64; 3] = [0.0, 10.0, 30.0];
 
-    /// Returns the series of a node of AMD, with operations and commands of the memory per second in the
-    /// first 10 s and in the 20 s after them.
+    /// Node of AMD, with operations and commands of the memory per second in the first 10 s and in the 20 s
+    /// after them.
     fn node(name: &str, operations: [f64; 2], reads: [f64; 2]) -> Vec<crate::model::SeriesReport> {
         let series = |metric: &str, rates: [f64; 2]| {
             let totals = [0.0, rates[0] * 10.0, rates[0] * 10.0 + rates[1] * 20.0];
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Returns the roofline of a job whose nodes have roofs.
+    /// For a job whose nodes have roofs.
     fn roofline(
         series: Vec<crate::model::SeriesReport>,
         rows: &[JobNodeRow],

@@ -10,7 +10,7 @@ use crate::testing::{Random, report};
 
 const S: i64 = 1_000_000_000;
 
-/// Summarises the samples of a series as a report does: seconds and values.
+/// Summarises samples, in seconds and values, as a report does.
 pub(super) fn sampled(metric: &str, labels: &str, node: &str, samples: &[(f64, f64)]) -> SeriesReport {
     let definition = catalogue::find(metric);
     let unit = definition.as_ref().map_or("labelled", |definition| definition.metric.unit.as_str());

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::syntax::{Function, Lookup, Node, Operator, Value};
 
-/// Returns the value of a node; none if it is unknown.
+/// None if the value is unknown.
 pub(super) fn evaluate(node: &Node, lookup: &dyn Lookup) -> Option<Value> {
     match node {
         Node::Constant(value) => Some(value.clone()),
@@ -69,7 +69,7 @@ fn compare(one: Option<Value>, other: Option<Value>, is: fn(Ordering) -> bool) -
     Some(Value::Truth(is(ordering)))
 }
 
-/// Returns a number; infinity and NaN are unknown.
+/// Infinity and NaN are unknown.
 fn finite(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::Number(value))
 }

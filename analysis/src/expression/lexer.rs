@@ -2,7 +2,7 @@
 
 use super::syntax::{EXPRESSION_BYTES_MAX, ExpressionError};
 
-/// The units of a quantity and their factors.
+/// Units of a quantity and their factors.
 pub const QUANTITY_UNITS: [(&str, f64); 19] = [
     ("%", 0.01),
     ("B", 1.0),
@@ -34,10 +34,10 @@ pub(super) enum Token {
     End,
 }
 
-/// The symbols; longer ones before their prefixes.
+/// Longer symbols before their prefixes.
 const SYMBOLS: [&str; 14] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ",", "="];
 
-/// Returns the tokens of a text with their positions; the last one is [`Token::End`].
+/// Tokens with their positions; the last one is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let message = format!("the expression has more than {EXPRESSION_BYTES_MAX} bytes");
@@ -78,9 +78,6 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError>
 }
 
 /// Parses a number with an optional unit, such as `64 KiB`, `5 min` or `65 %`.
-///
-/// # Errors
-/// Returns an error if it is not one.
 pub fn quantity(text: &str) -> Result<f64, InvalidQuantity> {
     match number(text.trim()) {
         Some((Token::Number(number), "")) => Ok(number),
@@ -88,7 +85,6 @@ pub fn quantity(text: &str) -> Result<f64, InvalidQuantity> {
     }
 }
 
-/// A text that is no number with an optional unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number with an optional unit ({units})", units = QUANTITY_UNITS.map(|(unit, _)| unit).join(", "))]
 pub struct InvalidQuantity;

@@ -16,35 +16,32 @@ use syntax::Node;
 pub use syntax::{EXPRESSION_BYTES_MAX, Expression, ExpressionError, Lookup, Scope, Statistic, Type, Value};
 
 impl Expression {
-    /// Parses an expression.
-    ///
-    /// # Errors
     /// Returns the first error and its position.
     pub fn parse(text: &str, scope: &dyn Scope) -> Result<Self, ExpressionError> {
         parser::parse(text, scope)
     }
 
-    /// Returns the type of its value.
+    /// Type of the value.
     pub const fn result(&self) -> Type {
         self.result
     }
 
-    /// Returns the names that it uses, each once, in the order of the text.
+    /// Names that the expression uses, each once, in the order of the text.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Returns the name, if the expression consists of a name only.
+    /// Name, if the expression consists of a name only.
     pub fn as_name(&self) -> Option<&str> {
         if let Node::Name(name) = &self.root { Some(name) } else { None }
     }
 
-    /// Returns its value; none if it is unknown.
+    /// None if the value is unknown.
     pub fn evaluate(&self, lookup: &dyn Lookup) -> Option<Value> {
         evaluate::evaluate(&self.root, lookup)
     }
 
-    /// Returns true if it is a condition that is known to be true.
+    /// Whether the expression is a condition that is known to be true.
     pub fn is_true(&self, lookup: &dyn Lookup) -> bool {
         self.evaluate(lookup) == Some(Value::Truth(true))
     }

@@ -16,13 +16,13 @@ use polymeter_proto::suggest::nearest;
 use super::lexer::{Token, tokens};
 use super::syntax::{Expression, ExpressionError, Function, Node, Operator, Scope, Statistic, Type, Value};
 
-/// The maximum depth of parentheses and prefixes, so that the parser's stack is bounded.
+/// Depth of parentheses and prefixes, so that the parser's stack is bounded.
 const DEPTH_MAX: usize = 50;
 
-/// The words that are no names.
+/// Words that are no names.
 const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
 
-/// The functions of numbers, with the number of their arguments.
+/// Functions of numbers, with the number of their arguments.
 const FUNCTIONS: [(&str, Function, usize); 4] = [
     ("min", Function::Min, 2),
     ("max", Function::Max, 2),
@@ -32,7 +32,6 @@ const FUNCTIONS: [(&str, Function, usize); 4] = [
 
 type Parsed = Result<(Node, Type), ExpressionError>;
 
-/// Parses a whole text.
 pub(super) fn parse(text: &str, scope: &dyn Scope) -> Result<Expression, ExpressionError> {
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens, next: 0, depth: 0, scope, names: Vec::new() };

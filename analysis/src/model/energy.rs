@@ -6,22 +6,21 @@ use serde::Serialize;
 
 use crate::cumulative::Cumulative;
 
-/// The energy of a job on all nodes where it is known.
+/// On all nodes where it is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Energy {
     pub joules: f64,
-    /// The mean power over the time of the job, in watts.
+    /// Over the time of the job.
     pub watts_mean: Option<f64>,
     /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was
     /// measured.
     pub is_estimate: bool,
-    /// The number of nodes where it is known.
+    /// Nodes where it is known.
     pub nodes: u64,
-    /// The parts of the nodes that were measured.
+    /// Parts of the nodes that were measured.
     pub parts: Vec<EnergyPart>,
 }
 
-/// The energy of a part of the nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EnergyPart {
     /// `node` for whole nodes, or `processors`, `memory` or `gpus`.
@@ -29,17 +28,17 @@ pub struct EnergyPart {
     pub joules: f64,
 }
 
-/// The energy of a job on one node over time.
+/// Energy of a job on one node over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeEnergy {
-    /// The measured parts of the node, each with its counter.
+    /// Measured parts of the node, each with its counter.
     pub(crate) parts: Vec<(&'static str, Cumulative)>,
     /// True if the node's energy was divided between jobs.
     pub(crate) is_estimate: bool,
 }
 
 impl NodeEnergy {
-    /// Returns the energy over a time, in joules; none if it is unknown.
+    /// Energy over a time; none if it is unknown.
     pub fn joules(&self, span_ns: &Range<i64>) -> Option<f64> {
         let parts: Option<Vec<f64>> = self.parts.iter().map(|(_, part)| part.increase(span_ns)).collect();
         parts.filter(|parts| !parts.is_empty()).map(|parts| parts.into_iter().sum())

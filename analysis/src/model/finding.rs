@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The severity of a finding, the most severe last.
+/// Most severe last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// A remark.
     Note,
     /// Resources were wasted, or the job was slower than necessary.
     Warning,
@@ -17,7 +16,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All severities, the most severe first.
+    /// Most severe first.
     pub const ALL: [Self; 3] = [Self::Critical, Self::Warning, Self::Note];
 
     pub const fn name(self) -> &'static str {
@@ -29,7 +28,7 @@ impl Severity {
     }
 }
 
-/// The schedulers for which a rule may have a remedy. `Any` is for all others, and for an unknown one.
+/// A rule may have a remedy for each. `Any` is for all others, and for an unknown one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheduler {
@@ -50,15 +49,13 @@ impl Scheduler {
     }
 }
 
-/// The resources of a job that a meter shows, and that a rule may be about.
+/// Shown by a meter. A rule may be about one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// The cores.
     Cpu,
     Memory,
     Gpu,
-    /// The time limit.
     Time,
 }
 
@@ -75,20 +72,19 @@ impl Resource {
     }
 }
 
-/// The result of a rule about a job.
+/// Result of a rule about a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// The id of the rule.
     pub id: String,
-    /// The resource that it is about, if it is about one.
+    /// None if the finding is not about one.
     pub resource: Option<Resource>,
     pub sentence: String,
-    /// The figures on which it is based, as text.
+    /// Figures on which the finding is based, as text.
     pub evidence: String,
-    /// The facts and thresholds of the condition and the evidence that are numbers.
+    /// Numeric facts and thresholds of the condition and the evidence.
     pub figures: BTreeMap<String, f64>,
-    /// The command or directive for next time, by scheduler.
+    /// Command or directive for next time, by scheduler.
     pub remedies: BTreeMap<Scheduler, String>,
 }
 

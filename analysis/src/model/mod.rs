@@ -34,139 +34,125 @@ pub use stacks::{
 pub use traffic::Traffic;
 pub use verdict::Verdict;
 
-/// The report of a job.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// The version of this form: [`SCHEMA_VERSION`].
+    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The scheduler's id of the job.
     pub job: String,
-    /// The store's key of this run of it.
+    /// Of the store, for this run.
     pub key: i64,
-    /// The facts that the scheduler reported about it.
+    /// What the scheduler reported about the job.
     #[serde(flatten)]
     pub submission: Submission,
-    /// Its nodes, sorted.
+    /// Sorted.
     pub nodes: Vec<String>,
-    /// The name of its owner, or the numeric id.
+    /// Name of the owner, or the numeric id.
     pub owner: Option<String>,
-    /// The time of the start, in microseconds since the epoch.
     pub started_us: i64,
-    /// The time of the end, in microseconds since the epoch; none while it runs.
+    /// None while the job runs.
     pub ended_us: Option<i64>,
-    /// Seconds from the start to the end, or to the last sample of a running job.
+    /// From the start to the end, or to the last sample of a running job.
     pub wall_s: f64,
-    /// True if it ended on all nodes.
+    /// On all nodes.
     pub ended: bool,
-    /// The nodes whose agent was lost, so that the end of the job there is unknown.
+    /// Their agent was lost: the end of the job there is unknown.
     pub lost_nodes: Vec<String>,
-    /// The final state.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// The verdict, which the rules of advice give with the findings.
+    /// Given by the rules of advice with the findings.
     pub verdict: Verdict,
-    /// The resource usage.
     pub used: Usage,
-    /// The energy, if a counter of it was sampled on one of the nodes.
+    /// None if no counter of it was sampled.
     pub energy: Option<Energy>,
-    /// The energy over time, by node.
+    /// Over time, by node.
     #[serde(skip)]
     pub node_energy: BTreeMap<String, NodeEnergy>,
-    /// The traffic with networks and file systems, on the nodes that the job had alone; none where no counter
-    /// of it was sampled.
+    /// With networks and file systems, on the nodes that the job had alone; none where no counter of it was
+    /// sampled.
     pub traffic: Vec<Traffic>,
-    /// The findings, the most severe first.
     pub findings: Vec<Finding>,
-    /// The shortest time of a job, in seconds, from which on a rule would have a finding for which this job
-    /// is too short; none if there is no such rule.
+    /// Shortest time of a job from which on a rule would have a finding for which this job is too short; none
+    /// if there is no such rule.
     pub advice_from_s: Option<f64>,
-    /// The scheduler for whose directives the site asked.
+    /// The site asked for directives of this one.
     #[serde(skip)]
     pub scheduler: Option<Scheduler>,
-    /// The nodes, in the order of `nodes`.
+    /// In the order of `nodes`.
     pub by_node: Vec<NodeReport>,
-    /// The steps, sorted by name.
+    /// Sorted by name.
     pub steps: Vec<StepReport>,
-    /// The tasks of steps that were sampled, sorted by step and name.
+    /// Sampled ones, sorted by step and name.
     pub tasks: Vec<TaskReport>,
-    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they
-    /// are computed from samples.
+    /// Length of the intervals of the rollup from which the series are computed; none if they are computed
+    /// from samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollup_s: Option<f64>,
-    /// The series, in the order of the store.
+    /// In the order of the store.
     pub series: Vec<SeriesReport>,
-    /// The derived metrics of which at least one input was sampled, sorted by name and node.
+    /// Those of which at least one input was sampled, sorted by name and node.
     pub derived: Vec<DerivedReport>,
-    /// The sums of the ledger.
     pub ledger: Tally,
-    /// Samples taken and lost with frames that the agent dropped.
+    /// Taken, and lost with frames that the agent dropped.
     pub skipped: u64,
-    /// Samples taken and rejected by the collector.
+    /// Taken, and rejected by the collector.
     pub rejected: u64,
-    /// Samples taken and quarantined because of their times.
+    /// Taken, and quarantined because of their times.
     pub quarantined: u64,
-    /// Samples taken whose fate is unknown.
+    /// Taken, with an unknown fate.
     pub unknown: u64,
-    /// The ledger by node and source.
+    /// Ledger by node and source.
     pub sources: Vec<SourceReport>,
-    /// Samples that are stored.
     pub stored: u64,
     pub losses: Vec<LossReport>,
-    /// The phases that users marked.
     pub phases: Vec<Phase>,
-    /// The instants that users marked.
     pub marks: Vec<MarkedInstant>,
     pub plan_changes: Vec<PlanChange>,
-    /// The refused requests of the submission.
     pub refused_requests: Vec<RefusedRequest>,
     /// Where the time went, by metric of call stacks; empty without samples.
     pub call_stacks: Vec<StackReport>,
-    /// The regions of instrumented programs, those with the most time of their own first; empty without any.
+    /// Those with the most time of their own first; empty without instrumented programs.
     pub regions: Vec<RegionReport>,
-    /// The roofline, if floating-point operations were sampled.
     pub roofline: Option<Roofline>,
-    /// The cost of the measurement, if known.
+    /// None if it is unknown.
     pub measuring: Option<MeasuringCost>,
-    /// The runs of the job, the first one first; empty if it ran once.
+    /// First one first; empty if the job ran once.
     pub runs: Vec<RunReport>,
-    /// Remarks on the origin of the numbers.
+    /// On the origin of the numbers.
     pub notes: Vec<String>,
 }
 
-/// The version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new
+/// Version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new
 /// fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The facts about a job that its scheduler reported.
+/// Facts about a job that its scheduler reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Submission {
-    /// The name of the job.
     pub name: Option<String>,
-    /// The id as the scheduler displays it, such as `4009_1` for a task of an array.
+    /// As the scheduler displays it, such as `4009_1` for a task of an array.
     pub display_id: Option<String>,
     pub cluster: Option<String>,
-    /// The account or project that it is charged to.
+    /// Account or project that the job is charged to.
     pub account: Option<String>,
-    /// The queue or partition.
+    /// Queue or partition.
     pub queue: Option<String>,
-    /// The number of cores on all nodes.
+    /// On all nodes.
     pub cores: Option<u64>,
-    /// The number of GPUs on all nodes.
+    /// On all nodes.
     pub gpus: Option<u64>,
-    /// The time limit, in seconds.
     pub time_limit_s: Option<u64>,
-    /// The requested memory on each node, in bytes.
+    /// Requested on each node.
     pub memory_bytes: Option<u64>,
-    /// The number of times that the job was started again.
+    /// How often the job was started again.
     pub restarts: Option<u64>,
-    /// The command, if `polymeter run` started it.
+    /// None unless `polymeter run` started the job.
     pub run: Option<Run>,
-    /// The scheduler that announced it: `slurm` or `oar`.
+    /// Announced the job: `slurm` or `oar`.
     pub scheduler: Option<String>,
 }
 
 impl Submission {
-    /// Returns true for a command of `polymeter run`, whose resources are those of the machine.
+    /// Whether it is a command of `polymeter run`, whose resources are those of the machine.
     pub const fn is_run(&self) -> bool {
         self.run.is_some()
     }
@@ -175,77 +161,70 @@ impl Submission {
 /// One of several runs of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunReport {
-    /// The store's key.
+    /// Of the store.
     pub key: i64,
-    /// The time of the start, in microseconds since the epoch.
     pub started_us: i64,
-    /// The time of the end, in microseconds since the epoch; none while it runs.
+    /// None while it runs.
     pub ended_us: Option<i64>,
-    /// The final state in the scheduler's terms.
+    /// Final, in the scheduler's terms.
     pub state: Option<String>,
 }
 
-/// The final state of a job, as far as the scheduler reported it.
+/// Final state of a job, as far as the scheduler reported it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// The state in the scheduler's terms.
+    /// In the scheduler's terms.
     pub state: Option<String>,
-    /// The exit status of its script.
     pub exit_code: Option<i64>,
-    /// The signal that ended its script.
     pub exit_signal: Option<i64>,
 }
 
 impl Outcome {
-    /// The state with which Slurm reports that a job ran out of memory.
+    /// Slurm reports a job with this state that ran out of memory.
     const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
 
-    /// The signal with which Slurm does so: its SIG_OOM, 253, without the bit of a core dump.
+    /// Slurm reports a job with this signal that ran out of memory: its SIG_OOM, 253, without the bit of a
+    /// core dump.
     pub const SIGNAL_OUT_OF_MEMORY: i64 = 125;
 
-    /// Returns true for a final state that says why the job ended: the exit status and the signal that come
-    /// with it, such as 15 with `TIMEOUT`, add nothing.
+    /// Whether a final state says why the job ended: the exit status and the signal that come with it, such
+    /// as 15 with `TIMEOUT`, add nothing.
     pub fn is_cause(state: &str) -> bool {
         let causes = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"];
         state == Self::OUT_OF_MEMORY || causes.contains(&state)
     }
 
-    /// Returns true if only Slurm reports this state or signal.
+    /// Whether only Slurm reports this state or signal.
     fn is_of_slurm(&self) -> bool {
         const STATES: [&str; 4] = ["BOOT_FAIL", "DEADLINE", "NODE_FAIL", "REVOKED"];
         self.is_out_of_memory() || self.state.as_deref().is_some_and(|state| STATES.contains(&state))
     }
 
-    /// Returns true if the scheduler reported that the job ran out of memory.
+    /// Whether the scheduler reported that the job ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         self.state.as_deref() == Some(Self::OUT_OF_MEMORY)
             || self.exit_signal == Some(Self::SIGNAL_OUT_OF_MEMORY)
     }
 }
 
-/// The fate of the samples of one source.
+/// Fate of the samples of one source.
 #[derive(Debug, Serialize)]
 pub struct SourceReport {
     pub node: String,
-    /// The source, if known.
     pub source: String,
-    /// The counts of the agent.
     #[serde(flatten)]
     pub tally: Tally,
-    /// Samples lost with frames that the agent dropped.
+    /// Lost with frames that the agent dropped.
     pub skipped: u64,
-    /// Samples that the collector rejected.
+    /// By the collector.
     pub rejected: u64,
-    /// Samples that are quarantined.
     pub quarantined: u64,
-    /// Samples that are stored.
     pub stored: u64,
-    /// Samples with an unknown fate.
     pub unknown: u64,
 }
 
 impl SourceReport {
-    /// The names of its counts, in the order of [`SourceReport::counts`].
+    /// In the order of [`SourceReport::counts`].
     pub const COUNTS: [&'static str; 11] = [
         "due",
         "taken",
@@ -260,7 +239,7 @@ impl SourceReport {
         "unknown",
     ];
 
-    /// Returns its counts: those of the agent, then those of the store.
+    /// Those of the agent, then those of the store.
     pub const fn counts(&self) -> [u64; 11] {
         let Tally { due, taken, late, missed, absent, dropped } = self.tally;
         let Self { skipped, rejected, quarantined, stored, unknown, .. } = *self;
@@ -276,35 +255,32 @@ impl From<LedgerRow> for SourceReport {
     }
 }
 
-/// The resource usage of a job. Quantities that were not sampled are absent.
+/// Quantities that were not sampled are absent.
 #[derive(Debug, Default, Serialize)]
 pub struct Usage {
-    /// CPU time, in seconds.
     pub cpu_s: Option<f64>,
-    /// CPU time in user mode, in seconds.
     pub user_s: Option<f64>,
-    /// CPU time in the kernel, in seconds.
     pub system_s: Option<f64>,
     pub peak_memory_bytes: Option<f64>,
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
     pub page_faults: Option<f64>,
-    /// Page faults that required I/O.
+    /// Required I/O.
     pub page_faults_major: Option<f64>,
     pub context_switches: Option<f64>,
     /// Moves of a task to another CPU.
     pub cpu_migrations: Option<f64>,
 }
 
-/// The cost of the measurement itself.
+/// Cost of the measurement itself.
 #[derive(Debug, Serialize)]
 pub struct MeasuringCost {
-    /// CPU time, in seconds, on all nodes that report it.
+    /// On all nodes that report it.
     pub cpu_s: f64,
     /// Percent of one core over the job's wall time, the mean of these nodes; none for a job that is shorter
     /// than [`MeasuringCost::SHARE_FROM_S`], of which the cost of the start would be most.
     pub core_percent: Option<f64>,
-    /// The number of these nodes.
+    /// Nodes that report it.
     pub nodes: u64,
     pub highest_node: Option<String>,
     /// Percent of one core of that node; none as for `core_percent`.
@@ -312,11 +288,10 @@ pub struct MeasuringCost {
 }
 
 impl MeasuringCost {
-    /// The shortest wall time for which the cost is also stated as a share of a core, in seconds.
+    /// Shortest wall time for which the cost is also stated as a share of a core.
     pub const SHARE_FROM_S: f64 = 1.0;
 
-    /// Returns the cost of measuring a job of `wall_s` seconds from the CPU time on each node, in seconds;
-    /// none without nodes.
+    /// Takes the CPU time on each node, in seconds, of a job of `wall_s` seconds. None without nodes.
     pub fn of(nodes: &[(&str, f64)], wall_s: f64) -> Option<Self> {
         let (highest_node, highest_s) = nodes.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
         let cpu_s: f64 = nodes.iter().map(|(_, cpu_s)| cpu_s).sum();
@@ -333,7 +308,7 @@ impl MeasuringCost {
 }
 
 impl Report {
-    /// Returns the duration of each step, in seconds.
+    /// Seconds by step.
     pub fn step_durations(&self) -> BTreeMap<&str, f64> {
         self.steps.iter().map(|step| (step.step.as_str(), step.duration_s())).collect()
     }
@@ -352,7 +327,7 @@ impl Report {
         }
     }
 
-    /// Returns the origin of the figures of used memory on the nodes.
+    /// Origin of the figures of used memory on the nodes.
     pub fn memory_kind(&self) -> Option<MemoryKind> {
         self.by_node.iter().find_map(|node| node.used.memory_kind)
     }
@@ -367,15 +342,15 @@ impl Report {
         }
     }
 
-    /// Returns the times of the start, and of the end or the last sample, in nanoseconds since the epoch.
+    /// Start, and end or last sample, in nanoseconds since the epoch.
     pub fn time_ns(&self) -> (i64, i64) {
         let last_us = || self.series.iter().map(|series| series.last_us).max();
         let end_us = self.ended_us.or_else(last_us).unwrap_or(self.started_us);
         (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
     }
 
-    /// Returns the scheduler that announced the job; else Slurm if the job has steps, a number of restarts or
-    /// a final state that only Slurm reports.
+    /// Scheduler that announced the job; else Slurm if the job has steps, a number of restarts or a final
+    /// state that only Slurm reports.
     pub fn likely_scheduler(&self) -> Option<Scheduler> {
         let named = self.submission.scheduler.as_deref();
         if let Some(scheduler) = Scheduler::ALL.into_iter().find(|one| Some(one.name()) == named) {
@@ -386,7 +361,7 @@ impl Report {
         is_of_slurm.then_some(Scheduler::Slurm)
     }
 
-    /// Sets the CPU time that the measurement of a job on one node used.
+    /// Of a job on one node.
     pub fn set_measuring_cost(&mut self, cpu_s: f64) {
         let node = self.nodes.first().map_or("", String::as_str);
         self.measuring = MeasuringCost::of(&[(node, cpu_s)], self.wall_s);

@@ -5,30 +5,26 @@ use serde::Serialize;
 
 use crate::curve::Curve;
 
-/// A period of a metric and the time for which it was in force.
+/// Period of a metric and the time for which it was in force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PeriodUse {
     pub period: String,
-    /// The time for which it was in force, in seconds.
     pub seconds: f64,
 }
 
-/// The summary of one series.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SeriesReport {
     pub metric: String,
-    /// The labels, as `key=value,...`.
+    /// `key=value,...`.
     pub labels: String,
     pub node: String,
-    /// The unit of the values.
     pub unit: String,
     /// `counter` or `gauge`.
     pub kind: String,
-    /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
+    /// Of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<&'static str>,
-    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two
-    /// samples.
+    /// Shortest window of a counter's rates; none if each lies between two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
     /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to
@@ -38,28 +34,23 @@ pub struct SeriesReport {
     /// True if it was not sampled, but computed from others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_derived: bool,
-    /// The number of samples; of a derived metric, of the times for which it was computed.
+    /// Of a derived metric, the times for which it was computed.
     pub samples: u64,
-    /// The last period in force.
+    /// Last one in force.
     pub period: Option<String>,
     /// Each period that was in force and for how long, in the order of their begin.
     pub periods: Vec<PeriodUse>,
-    /// The time of the first sample, in microseconds since the epoch.
+    /// First sample, since the epoch.
     pub first_us: i64,
-    /// The time of the last sample, in microseconds since the epoch.
+    /// Last sample, since the epoch.
     pub last_us: i64,
-    /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    /// Of the values of a gauge, or of the rates of a counter in `rate_unit`. So are `mean` and `max`.
     pub min: Option<f64>,
-    /// The mean of the values of a gauge, or of the rates of a counter in `rate_unit`.
     pub mean: Option<f64>,
-    /// The maximum of the values of a gauge, or of the rates of a counter in `rate_unit`.
     pub max: Option<f64>,
-    /// The total increase of a counter.
     pub growth: Option<f64>,
-    /// The step to which it belongs, if any.
     #[serde(skip)]
     pub step: Option<String>,
-    /// The task to which it belongs, if any.
     #[serde(skip)]
     pub task: Option<String>,
     /// True if it belongs to a step or a task, whose values are contained in the job's own.
@@ -67,20 +58,19 @@ pub struct SeriesReport {
     pub is_of_step: bool,
     /// True if its bytes are those of other series, as those of a volume are on its disks: sums leave it out.
     pub is_contained: bool,
-    /// The values of a gauge, or the rates of a counter, over time.
+    /// Values of a gauge, or rates of a counter, over time.
     #[serde(skip)]
     pub curve: Curve,
 }
 
 impl SeriesReport {
-    /// The metric with its labels; with the node in front if the job has several.
+    /// Metric with its labels; with the node in front if the job has several.
     pub fn name(&self, has_several_nodes: bool) -> String {
         let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
         let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
         format!("{node}{}{labels}", self.metric)
     }
 
-    /// Formats one of its points.
     pub fn point_text(&self, value: Option<f64>) -> String {
         let unit = self.rate_unit.unwrap_or(&self.unit);
         value.map_or_else(|| "-".to_owned(), |value| units::value(unit, value))

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-/// The traffic with a network or a kind of file system, on the nodes that the job had alone.
+/// With a network or a kind of file system, on the nodes that the job had alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Its name: `infiniband`, `slingshot`, `lustre`, `nfs`, `gpfs`, `beegfs`.
+    /// `infiniband`, `slingshot`, `lustre`, `nfs`, `gpfs` or `beegfs`.
     pub name: &'static str,
-    /// True for a network, false for a kind of file system.
+    /// False for a kind of file system.
     pub is_network: bool,
-    /// Bytes received by the nodes, or read, from the start of the job to its end.
+    /// Received by the nodes, or read, from the start of the job to its end.
     pub received_bytes: f64,
-    /// Bytes sent by the nodes, or written.
+    /// Sent by the nodes, or written.
     pub sent_bytes: f64,
-    /// The number of nodes where it is known.
+    /// Nodes where it is known.
     pub nodes: u64,
 }

@@ -8,13 +8,12 @@ use super::stack_names::Function;
 use super::tree::{Node, Tree, Weight};
 use crate::model::{ActivityReport, FunctionShare};
 
-/// The module of the kernel.
 const KERNEL: &str = "[kernel]";
 
-/// The functions that an activity names.
+/// Functions that an activity names.
 const FUNCTIONS: usize = 3;
 
-/// The activity of functions without a symbol, of which no other is known.
+/// Activity of functions without a symbol, of which no other is known.
 pub const NO_SYMBOL: &str = "no-symbol";
 
 /// Names of functions in modules, both as globs. A function without a symbol has its module in brackets as
@@ -25,16 +24,16 @@ pub struct Pattern {
     pub functions: &'static [&'static str],
 }
 
-/// An activity, and the functions by which it is known.
+/// Activity, and the functions by which it is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Activity {
     pub name: &'static str,
-    /// The name in a text.
+    /// Name in a text.
     pub text: &'static str,
-    /// Functions whose time belongs to the activity, with that of all they call.
+    /// Their time belongs to the activity, with that of all they call.
     pub total: &'static [Pattern],
-    /// Functions whose time of their own belongs to the activity, with that of the kernel for them: they also
-    /// call the program's functions.
+    /// Their own time belongs to the activity, with that of the kernel for them: they also call the program's
+    /// functions.
     pub own: &'static [Pattern],
 }
 
@@ -42,7 +41,7 @@ const fn pattern(module: &'static str, functions: &'static [&'static str]) -> Pa
     Pattern { module, functions }
 }
 
-/// All activities. The outermost function that is known decides, since callers say what a call is for.
+/// The outermost function that is known decides, since callers say what a call is for.
 pub static ACTIVITIES: [Activity; 8] = [
     Activity {
         name: "mpi",
@@ -256,7 +255,7 @@ pub static ACTIVITIES: [Activity; 8] = [
     },
 ];
 
-/// The activities of a function.
+/// Activities of a function.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     total: Option<&'static Activity>,
@@ -279,13 +278,13 @@ impl Known {
     }
 }
 
-/// Returns the activity of a function, as far as its own name tells it.
+/// Activity of a function, as far as its own name tells it.
 pub(super) fn activity_of(function: &Function) -> Option<&'static Activity> {
     let known = Known::of(function);
     known.total.or(known.own)
 }
 
-/// Returns the activities of a tree, the one with the most time first.
+/// The one with the most time comes first.
 pub(super) fn activities(tree: &Tree) -> Vec<ActivityReport> {
     let mut times: BTreeMap<&str, HashMap<usize, Weight>> = BTreeMap::new();
     let known: Vec<Known> = tree.functions().iter().map(Known::of).collect();
@@ -309,7 +308,7 @@ pub(super) fn activities(tree: &Tree) -> Vec<ActivityReport> {
     reports
 }
 
-/// Returns the activity of the innermost function of the program itself, below those of the kernel.
+/// Activity of the innermost function of the program itself, below those of the kernel.
 fn of_program(tree: &Tree, known: &[Known], mut node: Node) -> Option<(&'static str, usize)> {
     while tree.function(&node).module == KERNEL {
         node = *tree.nodes().get(node.parent?)?;
@@ -334,7 +333,7 @@ fn report(name: &str, tree: &Tree, of_functions: &HashMap<usize, Weight>, all: W
     ActivityReport { activity: name.to_owned(), percent: 100.0 * sum.share_of(all), functions }
 }
 
-/// Returns the name of an activity in a text.
+/// Name of an activity in a text.
 pub fn activity_text(name: &str) -> &str {
     let known = ACTIVITIES.iter().find(|activity| activity.name == name);
     known.map_or("functions without a symbol", |activity| activity.text)
@@ -345,7 +344,7 @@ mod tests {
     use super::*;
     use crate::stacks::tree::tests::tree;
 
-    /// Returns a path of functions, each with its module behind an `@`.
+    /// Path of functions, each with its module behind an `@`.
     fn path(text: &str) -> Vec<Function> {
         let function = |word: &str| {
             let (name, module) = word.split_once('@').unwrap_or((word, "a.out"));
@@ -354,7 +353,7 @@ mod tests {
         text.split(' ').map(function).collect()
     }
 
-    /// Returns the percentage of each activity in stacks with their times.
+    /// Percentage of each activity in stacks with their times.
     fn shares(stacks: &[(&str, u64)]) -> BTreeMap<String, f64> {
         let weight = |time_us| Weight { samples: time_us, time_us };
         let paths: Vec<_> = stacks.iter().map(|(text, time_us)| (path(text), weight(*time_us))).collect();

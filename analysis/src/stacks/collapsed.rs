@@ -5,8 +5,8 @@ use polymeter_service::safe_text::printable;
 use super::stack_names::Function;
 use super::tree::Tree;
 
-/// Returns a line for each stack with samples: its functions from the outermost to the innermost, separated
-/// by semicolons, and its time in microseconds.
+/// Writes a line for each stack with samples: its functions from the outermost to the innermost, separated by
+/// semicolons, and its time in microseconds.
 pub fn collapsed(tree: &Tree) -> String {
     let mut lines = Vec::new();
     for (number, node) in tree.nodes().iter().enumerate().filter(|(_, node)| node.own.time_us > 0) {
@@ -16,13 +16,12 @@ pub fn collapsed(tree: &Tree) -> String {
     lines.concat()
 }
 
-/// Returns the names of the functions of a stack from the outermost to the innermost, separated by
-/// semicolons.
+/// Names of the functions of a stack from the outermost to the innermost, separated by semicolons.
 pub fn folded(path: &[&Function]) -> String {
     path.iter().map(|function| frame(function)).collect::<Vec<_>>().join(";")
 }
 
-/// Returns the name of a function without the characters that end it in a line.
+/// Name of a function without the characters that end it in a line.
 fn frame(function: &Function) -> String {
     printable(&function.label()).replace(';', ":")
 }

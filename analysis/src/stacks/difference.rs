@@ -6,16 +6,14 @@ use super::functions::functions;
 use super::stack_names::Function;
 use super::tree::{Tree, Weight};
 
-/// Samples in the first tree and in the second.
+/// Samples in both trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
-    /// In the first tree.
     pub before: Weight,
-    /// In the second tree.
     pub after: Weight,
 }
 
-/// The time of a function in both trees.
+/// Time of a function in both trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FunctionChange {
     /// In the function itself.
@@ -24,21 +22,20 @@ pub struct FunctionChange {
     pub total: Change,
 }
 
-/// The difference of two trees.
+/// Difference of two trees.
 #[derive(Debug)]
 pub struct Difference {
-    /// The stacks of both trees, with the sums of their samples.
+    /// Stacks of both trees, with the sums of their samples.
     pub tree: Tree,
     /// For each node of the tree, the samples in the function and in what it called.
     pub changes: Vec<Change>,
-    /// The sums over all stacks.
+    /// Sums over all stacks.
     pub total: Change,
-    /// The functions of both trees.
+    /// Functions of both trees.
     pub functions: BTreeMap<Function, FunctionChange>,
 }
 
 impl Difference {
-    /// Compares two trees.
     pub fn of(before: &Tree, after: &Tree) -> Self {
         let mut tree = Tree::default();
         let (of_before, of_after) = (tree.merge(before), tree.merge(after));
@@ -65,7 +62,7 @@ impl Difference {
 }
 
 impl Change {
-    /// Returns the change of the share of all samples, from -1 to 1. `total` are the samples of both trees.
+    /// Change of the share of all samples, from -1 to 1. `total` are the samples of both trees.
     pub fn of_share(self, total: Self) -> f64 {
         self.after.share_of(total.after) - self.before.share_of(total.before)
     }

@@ -8,19 +8,18 @@ use serde_json::{Value, json};
 
 use super::tree::Tree;
 
-/// The version of the format. The profiler reads older ones.
+/// Version of the format. The profiler reads older ones.
 const VERSION: u32 = 48;
 
-/// The only category of stacks.
+/// Only category of stacks.
 const CATEGORY: u32 = 0;
 
-/// The samples of a process.
+/// Samples of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
     pub node: &'a str,
-    /// The id of the process on the node; none for processes that are not told apart.
+    /// On the node; none for processes that are not told apart.
     pub process: Option<u32>,
-    /// Its stacks.
     pub tree: &'a Tree,
 }
 
@@ -57,7 +56,7 @@ fn milliseconds(time_us: u64) -> f64 {
     units::to_f64(time_us) / 1000.0
 }
 
-/// Texts, each once.
+/// Holds each text once.
 #[derive(Debug, Default)]
 struct Strings {
     texts: Vec<String>,
@@ -115,7 +114,6 @@ fn samples(tree: &Tree) -> Value {
     json!({"length": stack.len(), "stack": stack, "time": time, "weight": weight, "weightType": "tracing-ms"})
 }
 
-/// Returns a list with the same value for each of `count` rows.
 fn each(count: usize, value: impl Into<Value>) -> Vec<Value> {
     vec![value.into(); count]
 }
@@ -142,7 +140,7 @@ fn frame_table(tree: &Tree) -> Value {
     })
 }
 
-/// Returns the modules of the functions, each once, in the order of their first functions.
+/// Modules of the functions, each once, in the order of their first functions.
 fn modules(tree: &Tree) -> (Vec<&str>, HashMap<&str, usize>) {
     let (mut modules, mut positions) = (Vec::new(), HashMap::new());
     for function in tree.functions().iter().filter(|function| !function.module.is_empty()) {
@@ -172,7 +170,7 @@ fn function_table(tree: &Tree, strings: &mut Strings) -> Value {
 }
 
 fn resource_table(tree: &Tree, strings: &mut Strings) -> Value {
-    /// The number of libraries among the types of resources.
+    /// Number of libraries among the types of resources.
     const LIBRARY: u32 = 1;
     let (modules, _) = modules(tree);
     let names: Vec<usize> = modules.iter().map(|module| strings.position((*module).to_owned())).collect();

@@ -3,18 +3,18 @@
 use super::stack_names::Function;
 use super::tree::{Node, Tree, Weight};
 
-/// The time of a function, wherever it was called.
+/// Time of a function, wherever it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionTime<'a> {
     pub function: &'a Function,
-    /// The samples in the function itself.
+    /// In the function itself.
     pub own: Weight,
-    /// The samples in the function and in what it called. A sample counts once, however often the function
-    /// is on its stack.
+    /// In the function and in what it called. A sample counts once, however often the function is on its
+    /// stack.
     pub total: Weight,
 }
 
-/// Returns the functions of a tree, those with the most time of their own first.
+/// Those with the most time of their own come first.
 pub fn functions(tree: &Tree) -> Vec<FunctionTime<'_>> {
     let zero = |function| FunctionTime { function, own: Weight::default(), total: Weight::default() };
     let mut times: Vec<FunctionTime<'_>> = tree.functions().iter().map(zero).collect();
@@ -31,7 +31,7 @@ pub fn functions(tree: &Tree) -> Vec<FunctionTime<'_>> {
     times
 }
 
-/// Returns for each node whether none of its callers has the same function.
+/// Tells for each node whether none of its callers has the same function.
 ///
 /// Nodes are visited in depth, with the number of times that each function is on the path.
 fn outermost_occurrences(tree: &Tree) -> Vec<bool> {

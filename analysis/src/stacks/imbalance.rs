@@ -11,17 +11,17 @@ use super::stack_names::Function;
 use super::tree::Weight;
 use crate::model::FunctionImbalance;
 
-/// The number of functions that are compared: those with the most time.
+/// Functions that are compared: those with the most time.
 const FUNCTIONS: usize = 100;
 
-/// The least excess of samples of a process over the mean, in standard deviations of a count: chance exceeds
-/// it in fewer than one of ten thousand counts.
+/// Least excess of samples of a process over the mean, in standard deviations of a count: chance exceeds it
+/// in fewer than one of ten thousand counts.
 const DEVIATIONS: f64 = 4.0;
 
-/// The time of functions themselves, by process.
+/// Time of functions themselves, by process.
 pub(super) type OwnTimes<'a> = BTreeMap<&'a ProcessId, HashMap<&'a Function, Weight>>;
 
-/// Returns the function of the program whose time differs most between the processes that execute the same
+/// Finds the function of the program whose time differs most between the processes that execute the same
 /// file. Functions in which processes wait or communicate are left out: they have the time that others need.
 pub(super) fn imbalance(times: &OwnTimes<'_>, functions: &[FunctionTime<'_>]) -> Option<FunctionImbalance> {
     let is_compared = |function: &Function| {

@@ -12,7 +12,7 @@ use super::tree::Tree;
 /// screen.
 const SHARE_MIN: f64 = 1e-5;
 
-/// The maximum number of functions of a graph, each about 40 bytes of the page.
+/// Functions of a graph, each about 40 bytes of the page.
 const NODES_MAX: usize = 50_000;
 
 /// Returns the names of functions and modules, and the nodes of a tree: for each the position of its caller

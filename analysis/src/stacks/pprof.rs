@@ -47,7 +47,7 @@ struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 struct Sample {
-    /// The innermost function first.
+    /// Innermost function first.
     #[prost(uint64, repeated, tag = "1")]
     location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -92,7 +92,7 @@ struct ProfileFunction {
     filename: i64,
 }
 
-/// Texts, each once. The first one is empty.
+/// Holds each text once. The first one is empty.
 #[derive(Debug)]
 struct Strings {
     texts: Vec<String>,
@@ -111,8 +111,8 @@ impl Strings {
     }
 }
 
-/// Returns the profile of a tree, compressed. `span_us` is the time of its samples in microseconds since the
-/// epoch, `period_us` the time between two of them.
+/// Compresses the profile of a tree. `span_us` is the time of its samples in microseconds since the epoch,
+/// `period_us` the time between two of them.
 pub fn pprof(tree: &Tree, span_us: &Range<i64>, period_us: u64) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     // Compression into memory cannot fail.

@@ -10,42 +10,37 @@ use polymeter_store::reader::{Read, SeriesScope, StackIntervalRow};
 use super::stack_names::{Function, Stacks};
 use super::tree::{Tree, Weight};
 
-/// The metric of samples of time on a CPU.
+/// Samples of time on a CPU.
 pub const CPU: &str = "stacks.cpu";
 
-/// The metric of samples of time in which threads do not run.
+/// Samples of time in which threads do not run.
 pub const WAIT: &str = "stacks.wait";
 
-/// The maximum number of pairs of a process and a stack: about 50 MiB. The processes of others on a node
-/// count as one.
+/// Pairs of a process and a stack: about 50 MiB. The processes of others on a node count as one.
 const PAIRS_MAX: usize = 500_000;
 
-/// Spans of time in nanoseconds since the epoch, each with its node, or none for all.
+/// In nanoseconds since the epoch, each with its node, or none for all.
 pub type Spans = Vec<(Option<String>, Range<i64>)>;
 
-/// A choice of samples.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// The metric; none for [`CPU`], or another one if the job has no samples of it.
+    /// None for [`CPU`], or another one if the job has no samples of it.
     pub metric: Option<String>,
-    /// The process; none for all.
+    /// None for all.
     pub process: Option<u32>,
-    /// The processes, each with its node, as those of a rank; none for all.
+    /// Each with its node, as those of a rank; none for all.
     pub processes: Option<BTreeSet<(String, u32)>>,
-    /// The time of the samples. The spans must not overlap on a node.
+    /// Time of the samples. The spans must not overlap on a node.
     pub spans: Spans,
 }
 
-/// A process of a job: its node, and its id; none for all that are not told apart.
+/// Node and id of a process; none for all that are not told apart.
 pub type ProcessId = (String, Option<u32>);
 
-/// The ranks of the processes of a job: by node and process id.
+/// By node and process id.
 pub type Ranks = BTreeMap<(String, u32), u32>;
 
 /// Reads the ranks of the processes of a job, as far as they are known.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub fn ranks(reader: &mut dyn Read, job_key: i64) -> Result<Ranks, StoreError> {
     let mut ranks = Ranks::new();
     for series in reader.series(SeriesScope::Job(job_key))? {
@@ -59,25 +54,21 @@ pub fn ranks(reader: &mut dyn Read, job_key: i64) -> Result<Ranks, StoreError> {
     Ok(ranks)
 }
 
-/// The samples of call stacks of a job, by process.
+/// Samples of call stacks of a job, by process.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub metric: String,
-    /// The sums over the intervals, of all processes on the nodes.
+    /// Sums over the intervals, of all processes on the nodes.
     pub intervals: StackIntervalRow,
-    /// The metrics of which the job has samples in these spans.
+    /// Metrics of which the job has samples in these spans.
     pub metrics: Vec<String>,
-    /// The ranks of processes, as far as they are known to the caller.
+    /// As far as the caller knows them.
     pub ranks: Ranks,
     stacks: Stacks,
     by_process: BTreeMap<ProcessId, HashMap<i64, Weight>>,
 }
 
 impl Profile {
-    /// Reads the chosen samples of a job.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn read(reader: &mut dyn Read, job_key: i64, choice: &Choice) -> Result<Self, StoreError> {
         let mut by_metric: BTreeMap<String, StackIntervalRow> = BTreeMap::new();
         for (node, span_ns) in &choice.spans {
@@ -132,12 +123,10 @@ impl Profile {
         })
     }
 
-    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.by_process.is_empty()
     }
 
-    /// Returns the tree of all samples.
     pub fn tree(&self) -> Tree {
         let mut sums: HashMap<i64, Weight> = HashMap::new();
         for (stack_id, weight) in self.by_process.values().flatten() {
@@ -146,7 +135,7 @@ impl Profile {
         Tree::of(&self.stacks, sorted(&sums))
     }
 
-    /// Returns the trees of the processes, those with the most time first.
+    /// Those with the most time come first.
     pub fn trees(&self) -> Vec<(&ProcessId, Tree)> {
         let tree = |(process, stacks)| (process, Tree::of(&self.stacks, sorted(stacks)));
         let mut trees: Vec<(&ProcessId, Tree)> = self.by_process.iter().map(tree).collect();
@@ -154,7 +143,7 @@ impl Profile {
         trees
     }
 
-    /// Returns the processes, each with the time of functions themselves.
+    /// Time of functions themselves.
     pub fn own_times(&self) -> BTreeMap<&ProcessId, HashMap<&Function, Weight>> {
         let mut times = BTreeMap::new();
         for (process, stacks) in &self.by_process {
@@ -169,13 +158,13 @@ impl Profile {
         times
     }
 
-    /// Returns the number of processes that are told apart.
+    /// Processes that are told apart.
     pub fn processes(&self) -> usize {
         self.by_process.keys().filter(|(_, process)| process.is_some()).count()
     }
 }
 
-/// Returns the stacks in the order of their ids, so that the same samples give the same tree.
+/// In the order of their ids, so that the same samples give the same tree.
 fn sorted(stacks: &HashMap<i64, Weight>) -> Vec<(i64, Weight)> {
     let mut sorted: Vec<(i64, Weight)> =
         stacks.iter().map(|(stack_id, weight)| (*stack_id, *weight)).collect();

@@ -14,28 +14,24 @@ use super::tree::{Tree, Weight};
 use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
 use crate::phases::joined;
 
-/// The number of functions with the most time of their own, and of further ones with the most time in all.
+/// Functions with the most time of their own, and further ones with the most time in all.
 const FUNCTIONS: usize = 15;
 const CALLERS: usize = 10;
 
-/// The number of functions of a phase or a node.
+/// Functions of a phase or a node.
 const OF_PART: usize = 3;
 
-/// The number of phases, by name, and of their occurrences, each of which is a query.
+/// Phases, by name, and their occurrences, each of which is a query.
 const PHASES: usize = 20;
 const PHASE_SPANS: usize = 200;
 
-/// The number of nodes with the most time.
+/// Nodes with the most time.
 const NODES: usize = 100;
 
-/// The number of processes with the most time, and the least percentage of it that each has.
+/// Processes with the most time, and the least percentage of it that each has.
 const PROCESSES: usize = 50;
 const PROCESS_PERCENT: f64 = 1.0;
 
-/// Adds the call stacks of a job to its report.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
     let spans = vec![(None, job.sampled_ns.clone())];
     let mut profile =
@@ -64,7 +60,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// Returns the spans of the phases that took longest, by name.
+/// Spans of the phases that took longest, by name.
 fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
     let mut by_name: BTreeMap<&str, Vec<(&str, Range<i64>)>> = BTreeMap::new();
     for phase in report.phases.iter().take(PHASE_SPANS) {
@@ -84,7 +80,7 @@ fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
     longest.into_iter().map(of_name).collect()
 }
 
-/// Returns the part of a report about the samples of a profile, without phases.
+/// Part of a report about the samples of a profile, without phases.
 pub fn summary(profile: &Profile) -> StackReport {
     let tree = profile.tree();
     let total = tree.total();
@@ -129,7 +125,7 @@ pub fn summary(profile: &Profile) -> StackReport {
     }
 }
 
-/// Returns the functions with the most time of their own, and those with the most time in all.
+/// Functions with the most time of their own, and those with the most time in all.
 fn function_reports(
     by_process: &OwnTimes<'_>,
     all: &[FunctionTime<'_>],
@@ -153,7 +149,7 @@ fn function_reports(
     chosen.into_iter().map(report).collect()
 }
 
-/// Returns the least and the most time of a function itself among the processes; none with fewer than two.
+/// Least and most time of a function itself among the processes; none with fewer than two.
 fn spread(by_process: &OwnTimes<'_>, time: &FunctionTime<'_>) -> Option<FunctionSpread> {
     let times = || {
         let own_us = by_process.values().map(|times| times.get(time.function).copied().unwrap_or_default());
@@ -169,7 +165,7 @@ fn spread(by_process: &OwnTimes<'_>, time: &FunctionTime<'_>) -> Option<Function
     })
 }
 
-/// Returns the functions with the most time of their own in a part of the job; none without samples.
+/// Functions with the most time of their own in a part of the job; none without samples.
 fn part(name: &str, tree: &Tree) -> Option<StackPart> {
     let total = tree.total();
     let share = |time: &FunctionTime<'_>| FunctionShare {

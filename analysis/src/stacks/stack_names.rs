@@ -4,29 +4,27 @@ use std::collections::HashMap;
 
 use polymeter_store::reader::StackNodeRow;
 
-/// The maximum number of stacks of a job that are held in memory: about 30 MiB. Samples of others count as
-/// without symbol.
+/// Stacks of a job that are held in memory: about 30 MiB. Samples of others count as without symbol.
 const STACKS_MAX: usize = 300_000;
 
-/// The maximum number of functions of a stack. Agents cut longer ones; a longer one is damaged.
+/// Functions of a stack. Agents cut longer ones; a longer one is damaged.
 const DEPTH_MAX: usize = 1024;
 
-/// A function of a program or of the kernel.
+/// Function of a program or of the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function {
-    /// Its name; empty without a symbol.
+    /// Empty without a symbol.
     pub name: String,
-    /// The base name of its file, `[kernel]` or `[jit]`; empty if unknown.
+    /// Base name of its file, `[kernel]` or `[jit]`; empty if unknown.
     pub module: String,
 }
 
 impl Function {
-    /// Returns true if its name is known.
     pub const fn has_symbol(&self) -> bool {
         !self.name.is_empty()
     }
 
-    /// Returns its name, or the module in brackets where it has none.
+    /// Name, or the module in brackets where it has none.
     pub fn label(&self) -> String {
         match (self.name.as_str(), self.module.as_str()) {
             ("", "") => "[unknown]".to_owned(),
@@ -37,14 +35,14 @@ impl Function {
     }
 }
 
-/// A stack: a function, and the stack of its callers.
+/// A function, and the stack of its callers.
 #[derive(Debug, Clone, Copy)]
 struct StackNode {
     parent: Option<i64>,
     function: usize,
 }
 
-/// The stacks of a job by the ids of the store.
+/// Stacks of a job by the ids of the store.
 #[derive(Debug, Default)]
 pub struct Stacks {
     functions: Vec<Function>,
@@ -53,7 +51,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Adds a stack; in any order. Those beyond the maximum number are left out.
+    /// Takes stacks in any order. Those beyond the largest number are left out.
     pub fn add(&mut self, row: StackNodeRow) {
         if self.nodes.len() >= STACKS_MAX {
             return;
@@ -71,13 +69,13 @@ impl Stacks {
         self.nodes.insert(row.stack_id, StackNode { parent: row.parent_id, function: number });
     }
 
-    /// Returns the innermost function of a stack; none for an unknown stack.
+    /// None for an unknown stack.
     pub fn innermost(&self, stack_id: i64) -> Option<&Function> {
         self.functions.get(self.nodes.get(&stack_id)?.function)
     }
 
-    /// Returns the functions of a stack from the outermost to the innermost; none for an unknown stack, one
-    /// with unknown callers, and one of impossible length.
+    /// Functions of a stack from the outermost to the innermost; none for an unknown stack, one with unknown
+    /// callers, and one of impossible length.
     pub fn path(&self, stack_id: i64) -> Option<Vec<&Function>> {
         let mut path = Vec::new();
         let mut next = Some(stack_id);

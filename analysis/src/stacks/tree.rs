@@ -7,27 +7,24 @@ use polymeter_proto::units;
 
 use super::stack_names::{Function, Stacks};
 
-/// A number of samples, and the time that they stand for.
+/// Samples, and the time that they stand for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// The number of samples.
     pub samples: u64,
-    /// The sum of their periods, in microseconds.
+    /// Sum of their periods.
     pub time_us: u64,
 }
 
 impl Weight {
-    /// Returns the share of `all` by time, from 0 to 1.
+    /// Share of `all` by time, from 0 to 1.
     pub fn share_of(self, all: Self) -> f64 {
         if all.time_us == 0 { 0.0 } else { units::to_f64(self.time_us) / units::to_f64(all.time_us) }
     }
 
-    /// Returns a share of the time, in microseconds.
     pub(super) fn share_us(self, share: f64) -> u64 {
         units::whole(units::to_f64(self.time_us) * share)
     }
 
-    /// Returns the time in seconds.
     pub fn seconds(self) -> f64 {
         units::to_f64(self.time_us) / 1e6
     }
@@ -40,20 +37,20 @@ impl AddAssign for Weight {
     }
 }
 
-/// A function with the functions that called it.
+/// Function with the functions that called it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The function, by its number in [`Tree::functions`].
+    /// Place in [`Tree::functions`].
     pub function: usize,
-    /// The caller, by its number in [`Tree::nodes`], which is smaller; none for an outermost function.
+    /// Place of the caller in [`Tree::nodes`], which is smaller; none for an outermost function.
     pub parent: Option<usize>,
-    /// The samples in the function itself.
+    /// In the function itself.
     pub own: Weight,
-    /// The samples in the function and in what it called.
+    /// In the function and in what it called.
     pub total: Weight,
 }
 
-/// A tree of functions, merged from stacks.
+/// Tree of functions, merged from stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     functions: Vec<Function>,
@@ -92,7 +89,7 @@ impl Tree {
         }
     }
 
-    /// Returns the number of the node of a function that a node calls. It is added if it is missing.
+    /// Place of the node of a function that a node calls. It is added if it is missing.
     fn callee(&mut self, parent: Option<usize>, function: &Function) -> usize {
         let function = self.number_of(function);
         let new = self.nodes.len();
@@ -103,7 +100,7 @@ impl Tree {
         node
     }
 
-    /// Adds the stacks of another tree, without the totals. Returns the numbers of its nodes in this one.
+    /// Adds the stacks of another tree, without the totals. Returns the places of its nodes in this one.
     pub(super) fn merge(&mut self, other: &Self) -> Vec<usize> {
         let mut numbers: Vec<usize> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -141,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Returns its nodes, each after its caller.
+    /// Each node comes after its caller.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -155,14 +152,14 @@ impl Tree {
         self.functions.get(node.function).unwrap_or(&UNKNOWN)
     }
 
-    /// Returns the sum over all stacks.
+    /// Sum over all stacks.
     pub fn total(&self) -> Weight {
         let mut sum = Weight::default();
         self.nodes.iter().for_each(|node| sum += node.own);
         sum
     }
 
-    /// Returns the sum over the stacks whose innermost function has no symbol.
+    /// Sum over the stacks whose innermost function has no symbol.
     pub fn without_symbol(&self) -> Weight {
         let mut sum = Weight::default();
         let without = self.nodes.iter().filter(|node| !self.function(node).has_symbol());
@@ -170,7 +167,7 @@ impl Tree {
         sum
     }
 
-    /// Returns the numbers of the nodes that each node calls, the one with the most time first.
+    /// Places of the nodes that each node calls, the one with the most time first.
     pub fn callees(&self) -> Vec<Vec<usize>> {
         let mut callees = vec![Vec::new(); self.nodes.len()];
         for (number, node) in self.nodes.iter().enumerate() {
@@ -182,7 +179,7 @@ impl Tree {
         callees
     }
 
-    /// Returns the numbers of the nodes without a caller, the one with the most time first.
+    /// Places of the nodes without a caller, the one with the most time first.
     pub fn outermost(&self) -> Vec<usize> {
         let is_outermost = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.parent.is_none());
         let mut outermost: Vec<usize> = (0..self.nodes.len()).filter(is_outermost).collect();
@@ -197,7 +194,7 @@ impl Tree {
         numbers.sort_by(|one, other| key(one).cmp(&key(other)));
     }
 
-    /// Returns the functions of a node from the outermost to its own.
+    /// Functions of a node from the outermost to its own.
     pub fn path(&self, node: usize) -> Vec<&Function> {
         let mut path = Vec::new();
         let mut next = Some(node);

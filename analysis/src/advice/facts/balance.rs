@@ -7,11 +7,9 @@ use polymeter_proto::units::to_f64;
 use super::values::{Facts, ratio};
 use crate::model::{NodeReport, RegionSpread, Report, TaskReport};
 
-/// The share of the busiest node's CPU time below which a node is idle.
+/// A node is idle below this share of the busiest node's CPU time.
 const IDLE_SHARE: f64 = 0.05;
 
-/// Adds the facts.
-///
 /// `used_s` returns the CPU time of a node, given with its place in the report, in which a core counts once.
 pub(super) fn add(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
     add_nodes(facts, report, used_s);

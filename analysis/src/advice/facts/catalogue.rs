@@ -2,22 +2,19 @@
 
 use crate::expression::Type;
 
-/// The unit of a fact, which determines its form in a text.
+/// Determines the form of a fact in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactUnit {
-    /// A number without a unit.
+    /// Without a unit.
     Number,
-    /// A share, from 0 to 1 as a rule; `%` in a text.
+    /// From 0 to 1 as a rule; `%` in a text.
     Share,
     Bytes,
     Seconds,
     Cores,
-    /// Events per second.
     PerSecond,
-    /// Degrees Celsius.
     Celsius,
     Text,
-    /// True or false.
     Truth,
 }
 
@@ -36,7 +33,7 @@ impl FactUnit {
         }
     }
 
-    /// Returns the name for documents.
+    /// For documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -56,7 +53,7 @@ impl FactUnit {
 pub struct FactDefinition {
     pub name: &'static str,
     pub unit: FactUnit,
-    /// The meaning, in a sentence.
+    /// Meaning, in a sentence.
     pub help: &'static str,
 }
 

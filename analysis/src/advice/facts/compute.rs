@@ -11,10 +11,9 @@ use crate::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::{of_metric, oom_kills};
 
-/// The utilization up to which a GPU is unused, in percent.
+/// A GPU is unused up to this utilization.
 const UNUSED_GPU_PERCENT: f64 = 1.0;
 
-/// Computes the facts of a report.
 pub(super) fn facts(report: &Report) -> Facts {
     let mut facts = Facts::default();
     let of_job = report.series.iter().filter(|series| !series.is_of_step && !series.is_contained);
@@ -63,8 +62,8 @@ fn add_job(facts: &mut Facts, report: &Report, cores: &Cores) {
     facts.set_number("node_cores", smallest(|node| node.cores.or(node.cpus)));
 }
 
-/// Returns the memory that a job had on each node: what it requested, or that of the machine of a run, which
-/// requests nothing.
+/// Memory that a job had on each node: what it requested, or that of the machine of a run, which requests
+/// nothing.
 fn available_memory(report: &Report) -> Option<f64> {
     report.submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0)
 }
@@ -284,7 +283,6 @@ fn add_completeness(facts: &mut Facts, report: &Report) {
     );
 }
 
-/// Computes the statistics of each metric.
 fn statistics<'a>(series: &[&'a SeriesReport]) -> BTreeMap<&'a str, MetricFacts> {
     let mut by_metric: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
     for series in series {
@@ -306,7 +304,7 @@ fn metric_facts(series: &[&SeriesReport]) -> MetricFacts {
     }
 }
 
-/// Returns the largest of the known numbers.
+/// Largest of the known numbers.
 fn most(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().reduce(f64::max)
 }

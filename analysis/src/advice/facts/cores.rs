@@ -9,14 +9,13 @@ use polymeter_proto::units::to_f64;
 use crate::model::{NodeReport, Report, Scheduler, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
-/// The cores of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Cores {
-    /// Their number on all nodes, if the scheduler reported it.
+    /// Number on all nodes, if the scheduler reported it.
     pub(super) count: Option<f64>,
-    /// The number of the scheduler's units for each of them: 1, or more if it counts hardware threads.
+    /// Scheduler's units for each core: 1, or more if it counts hardware threads.
     pub(super) cpus_per_core: f64,
-    /// Those of each node, in the order of the report, and their number in the scheduler's units; empty if
+    /// Cores of each node, in the order of the report, and their number in the scheduler's units; empty if
     /// they are not known.
     on_nodes: Vec<(f64, f64)>,
     /// True if the scheduler counts hardware threads.
@@ -24,7 +23,6 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Determines the cores of a job.
     pub(crate) fn of(report: &Report, series: &[&SeriesReport]) -> Self {
         let count = report.submission.cores.map(to_f64).filter(|cores| *cores > 0.0);
         let as_counted = Self { count, cpus_per_core: 1.0, ..Self::default() };
@@ -47,18 +45,18 @@ impl Cores {
         Self { count: Some(cores), cpus_per_core: all / cores, on_nodes, counts_threads: true }
     }
 
-    /// Returns the cores of the job on a node, given by its place in the report.
+    /// Cores of the job on a node, given by its place in the report.
     pub(crate) fn on_node(&self, place: usize) -> Option<f64> {
         self.on_nodes.get(place).map(|(cores, _)| *cores)
     }
 
-    /// Returns the cores in use on a node, given by its place in the report, while `threads` are busy there.
+    /// Cores in use on a node while `threads` are busy there.
     fn in_use(&self, place: usize, threads: f64) -> f64 {
         let own = self.on_nodes.get(place).filter(|_| self.counts_threads);
         own.map_or(threads, |(cores, cpus)| threads.min(*cores) + (threads - cpus).max(0.0))
     }
 
-    /// Returns the CPU time of a node, given by its place in the report, in which each core counts once.
+    /// CPU time of a node, in which each core counts once.
     pub(crate) fn used_s(&self, place: usize, node: &NodeReport, series: &[&SeriesReport]) -> Option<f64> {
         if !self.counts_threads {
             return node.used.cpu_s;
@@ -77,21 +75,21 @@ impl Cores {
         node.used.cpu_s.map(|cpu_s| cpu_s * share)
     }
 
-    /// Returns the largest number of cores in use on a node, given by its place in the report.
+    /// Largest number of cores in use on a node.
     pub(super) fn peak(&self, place: usize, node: &NodeReport) -> Option<f64> {
         node.used.cores_max.map(|peak| self.in_use(place, peak))
     }
 }
 
-/// Returns the mean number of hardware threads of a node's cores; 1 if it is not known.
+/// Mean number of hardware threads of a node's cores; 1 if it is not known.
 fn threads_per_core(node: &NodeReport) -> f64 {
     let known = node.cpus.zip(node.cores).filter(|(cpus, cores)| *cores > 0 && cpus > cores);
     known.map_or(1.0, |(cpus, cores)| to_f64(cpus) / to_f64(cores))
 }
 
-/// Returns true if the cores of a job, of which it has `on_nodes`, are hardware threads. The CPUs that the
-/// job may use tell. Where they are not known, Slurm counts threads, as it does unless it is configured to
-/// count cores, and so does who gave more than the cores of a node.
+/// Whether the cores of a job, of which it has `on_nodes`, are hardware threads. The CPUs that the job may
+/// use tell. Where they are not known, Slurm counts threads, as it does unless it is configured to count
+/// cores, and so does who gave more than the cores of a node.
 fn counts_threads(report: &Report, series: &[&SeriesReport], on_nodes: &[f64]) -> bool {
     let nodes = || report.by_node.iter().zip(on_nodes.iter().copied());
     if nodes().all(|(node, _)| threads_per_core(node) <= 1.0) {

@@ -8,20 +8,20 @@ use crate::curve::Curve;
 use crate::model::{Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 
-/// The number of parts into which the time of a job is divided.
+/// The time of a job is divided into so many parts.
 const PARTS: usize = 10;
 
-/// The maximum number of parts into which the time is divided to find those in which the job stood still.
+/// The time is divided into at most so many parts to find those in which the job stood still.
 const STANDSTILL_PARTS: usize = 600;
 
-/// The cores in use up to which a job stands still: while Slurm has suspended a job, its daemon runs on.
+/// Up to so many cores in use a job stands still: while Slurm has suspended a job, its daemon runs on.
 const STANDSTILL_CORES: f64 = 0.002;
 
-/// The shortest time without CPU time that counts, in seconds. Slurm's time slices are longer.
+/// Shortest time without CPU time that counts. Slurm's time slices are longer.
 const STANDSTILL_S: f64 = 20.0;
 
-/// Adds the facts. Those about the activity are unknown if a part of the time has no sample, and if what the
-/// job's GPUs did is unknown.
+/// The facts about the activity are unknown if a part of the time has no sample, and if what the job's GPUs
+/// did is unknown.
 pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     let complete = |series: &[&SeriesReport]| sum(report, series, parts).into_iter().collect();
     let cores: Option<Vec<f64>> = complete(&first_of(series, &CPU_TIME));
@@ -66,9 +66,8 @@ fn add_standstill(facts: &mut Facts, report: &Report, cpu: &[&SeriesReport]) {
     facts.set_number("active_efficiency", ratio(active, facts.number("cores")));
 }
 
-/// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The
-/// first and the last part may differ: a job reads its input at its start, and its processes end before it
-/// does.
+/// Ratio of the highest to the first memory if the peaks of the parts rise all the time. The first and the
+/// last part may differ: a job reads its input at its start, and its processes end before it does.
 fn memory_growth(peaks: &[Option<f64>]) -> Option<f64> {
     let inner: Vec<f64> =
         peaks.get(1..peaks.len().checked_sub(1)?)?.iter().copied().collect::<Option<_>>()?;
@@ -77,10 +76,10 @@ fn memory_growth(peaks: &[Option<f64>]) -> Option<f64> {
     rises.then(|| ratio(highest, inner.first().copied())).flatten()
 }
 
-/// The value of a curve in each of a number of equal parts of a time.
+/// Value of a curve in each of a number of equal parts of a time.
 type InParts = fn(&Curve, i64, i64, usize) -> Vec<Option<f64>>;
 
-/// Returns the sum over the series of a value in each part of the time; none for a part without a sample.
+/// Sums a value over the series in each part of the time; none for a part without a sample.
 fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Vec<Option<f64>> {
     let (begin_ns, end_ns) = report.time_ns();
     let mut sums: Vec<Option<f64>> = vec![None; PARTS];
@@ -92,7 +91,7 @@ fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Vec<Opti
     sums
 }
 
-/// Returns the mean; none of no numbers.
+/// None of no numbers.
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / to_f64(values.len() as u64))
 }

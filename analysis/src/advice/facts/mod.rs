@@ -19,13 +19,12 @@ use crate::expression::{Scope, Type};
 use crate::model::Report;
 
 impl Facts {
-    /// Computes the facts from a report.
     pub fn of(report: &Report) -> Self {
         compute::facts(report)
     }
 }
 
-/// The names of all facts.
+/// Names of all facts.
 #[derive(Debug, Clone, Copy)]
 pub struct FactScope;
 

@@ -7,7 +7,7 @@ use crate::model::{ActivityReport, FunctionShare, Report, StackReport};
 use crate::stacks::activities::NO_SYMBOL;
 use crate::stacks::profile::{CPU, WAIT};
 
-/// An activity, and the names of the facts about its share and its functions.
+/// Activity, and the names of the facts about its share and its functions.
 struct ActivityFacts {
     activity: &'static str,
     share: &'static str,
@@ -29,7 +29,7 @@ const ACTIVITY_FACTS: [ActivityFacts; 8] = [
     facts(NO_SYMBOL, "no_symbol_share", "no_symbol_modules"),
 ];
 
-/// Those about waits: of what can be changed. A thread may wait for others since it has nothing to do.
+/// Waits that can be changed. A thread may wait for others since it has nothing to do.
 const WAIT_FACTS: [ActivityFacts; 2] = [
     facts("locks", "wait_lock_share", "wait_lock_functions"),
     facts("io", "wait_io_share", "wait_io_functions"),
@@ -59,7 +59,7 @@ fn add_activities(facts: &mut Facts, stacks: &StackReport, activities: &[Activit
     }
 }
 
-/// Returns the functions of an activity with their shares.
+/// With their shares.
 fn names(activity: &ActivityReport) -> String {
     let name = |share: &FunctionShare| format!("{} {:.1} %", share.function, share.self_percent);
     activity.functions.iter().map(name).collect::<Vec<_>>().join(", ")

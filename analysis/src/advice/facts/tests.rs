@@ -6,7 +6,6 @@ use crate::model::{
 };
 use crate::testing::{busy, counter, gauge, labelled, on, report};
 
-/// Returns the ids of the findings about a report.
 fn ids(report: &Report) -> Vec<String> {
     Advice::built_in().findings(&Facts::of(report)).into_iter().map(|finding| finding.id).collect()
 }
@@ -258,13 +257,11 @@ fn gpus_are_judged_by_their_series() {
     );
 }
 
-/// Returns the utilization of a GPU.
 fn gpu(metric: &str, node: &str, labels: &str, percent: &[f64]) -> SeriesReport {
     SeriesReport { labels: labels.to_owned(), ..on(node, gauge(metric, percent)) }
 }
 
-/// The cores in use, of 8, by minute: few all the time, few after some minutes, at the end, on a node, by a
-/// task.
+/// Cores in use, of 8, by minute: few all the time, few after some minutes, at the end, on a node, by a task.
 fn few_cores() -> [(&'static str, Vec<SeriesReport>); 6] {
     let until = |minutes: usize, last: f64| {
         let at = |minute: usize| if minute < minutes { 7.9 } else { last };
@@ -384,7 +381,7 @@ fn advice_about_cores_is_no_more_precise_than_the_figures() {
     }
 }
 
-/// Returns a job of Slurm on nodes with CPUs, cores, those of the job, and the cores in use each minute.
+/// Job of Slurm on nodes with CPUs, cores, those of the job, and the cores in use each minute.
 fn on_threads(nodes: &[(u64, u64, u64, Vec<f64>)]) -> Report {
     let series = nodes.iter().zip(1..).map(|((.., used), number)| busy(&format!("n{number}"), used));
     let all = nodes.iter().map(|(_, _, given, _)| given).sum();
@@ -545,7 +542,7 @@ fn the_efficiency_is_unknown_where_a_part_of_the_cpu_time_is() {
     assert_eq!((number(&lost, "cpu_efficiency"), ids(&lost)), (None, Vec::<String>::new()));
 }
 
-/// Returns the names of metrics in the sources of the facts.
+/// In the sources of the facts.
 fn names_of_metrics() -> Vec<&'static str> {
     let sources = [
         include_str!("compute.rs"),
@@ -599,7 +596,6 @@ fn the_packaged_plan_has_the_metrics_of_the_facts() {
     }
 }
 
-/// Returns the ids of the notices about a report.
 fn notices(report: &Report, owner_wasted: Option<f64>) -> Vec<String> {
     let (rules, faults) = Advice::notices(std::path::Path::new("/no/such/directory"));
     assert!(faults.0.is_empty(), "{faults}");
@@ -635,7 +631,7 @@ fn notices_are_about_what_a_user_can_still_change() {
     assert_eq!((notices(&ended, Some(900.0)), notices(&ended, None)), (Vec::new(), Vec::new()));
 }
 
-/// Returns a job with samples of call stacks, of which an activity has a percentage.
+/// Job with samples of call stacks, of which an activity has a percentage.
 fn with_activity(activity: &str, percent: f64, samples: u64) -> Report {
     let share = FunctionShare { function: "f".to_owned(), module: "a.out".to_owned(), self_percent: percent };
     let of = ActivityReport { activity: activity.to_owned(), percent, functions: vec![share] };

@@ -5,22 +5,21 @@ use std::collections::BTreeMap;
 use super::catalogue::FACTS;
 use crate::expression::{Lookup, Statistic, Type, Value};
 
-/// The statistics of a metric over all series of a job that belong to no step.
+/// Statistics of a metric over all series of a job that belong to no step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MetricFacts {
-    /// The mean over all series.
     pub mean: Option<f64>,
-    /// The smallest value or rate.
+    /// Smallest value or rate.
     pub lowest: Option<f64>,
-    /// The largest value or rate.
+    /// Largest value or rate.
     pub highest: Option<f64>,
-    /// The increase of a counter, summed over all series.
+    /// Of a counter, summed over all series.
     pub growth: Option<f64>,
-    /// The increase of a counter per second, summed over all series.
+    /// Increase of a counter per second, summed over all series.
     pub rate: Option<f64>,
 }
 
-/// The known facts about a job.
+/// Known facts about a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     values: BTreeMap<&'static str, Value>,
@@ -58,22 +57,20 @@ impl Facts {
         self.set(name, value.map(|value| Value::Text(value.into())));
     }
 
-    /// Sets the statistics of a metric.
     pub fn set_metric(&mut self, metric: &str, facts: MetricFacts) {
         self.metrics.insert(metric.to_owned(), facts);
     }
 
-    /// Returns a number; none if it is unknown.
+    /// None if it is unknown.
     pub fn number(&self, name: &str) -> Option<f64> {
         if let Some(Value::Number(number)) = self.values.get(name) { Some(*number) } else { None }
     }
 
-    /// Returns a text; none if it is unknown.
+    /// None if it is unknown.
     pub fn text(&self, name: &str) -> Option<&str> {
         if let Some(Value::Text(text)) = self.values.get(name) { Some(text) } else { None }
     }
 
-    /// Returns the known facts, sorted by name.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.values.iter().map(|(name, value)| (*name, value))
     }
@@ -96,7 +93,7 @@ impl Lookup for Facts {
     }
 }
 
-/// Returns the quotient of two known numbers; none if the divisor is 0.
+/// None if the divisor is 0.
 pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.zip(other).filter(|(_, other)| *other != 0.0).map(|(one, other)| one / other)
 }
