@@ -20,7 +20,6 @@ pub struct ArrayReport {
     pub array: String,
     /// In the order of their numbers; of several runs of a task the last.
     pub tasks: Vec<ArrayTask>,
-    /// Number of tasks by state.
     pub states: BTreeMap<String, usize>,
     /// Of the tasks that have ended.
     pub elapsed_s: Option<Spread>,
@@ -28,9 +27,8 @@ pub struct ArrayReport {
     pub cpu_s: Option<f64>,
     /// Share of the CPU time of the cores of these tasks.
     pub cpu_share: Option<f64>,
-    /// Largest peak of a task.
     pub peak_memory_bytes: Option<f64>,
-    /// Tasks whose samples were not read, because there are many.
+    /// Tasks whose samples were not read.
     pub not_read: usize,
 }
 
@@ -39,12 +37,10 @@ pub struct ArrayTask {
     pub job: String,
     /// Of the task itself.
     pub job_id: String,
-    /// Of the store.
     pub key: i64,
     pub runs: usize,
     /// Final state, `running`, or `ended` if it is not known.
     pub state: String,
-    /// Since the epoch.
     pub started_us: i64,
     /// Since the epoch; none while it runs.
     pub ended_us: Option<i64>,

@@ -17,7 +17,6 @@ fn pairs(buckets: &[BucketRow]) -> impl Iterator<Item = (&BucketRow, &BucketRow)
     buckets.iter().zip(buckets.iter().skip(1))
 }
 
-/// Increase of a counter from the first sample to the last.
 pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
     let inside: f64 = buckets.iter().map(|bucket| bucket.increase).sum();
     let between: f64 = pairs(buckets).map(|(before, next)| gap(before, next)).sum();

@@ -12,7 +12,6 @@ use polymeter_proto::units::to_f64;
 
 use crate::statistics::quantile;
 
-/// Fewest values of a part.
 pub(crate) const PART_MIN: usize = 4;
 
 /// A series with more points has no levels.

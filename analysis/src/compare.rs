@@ -24,20 +24,18 @@ use crate::statistics::Estimate;
 /// The time of a single job is divided into at most so many parts.
 const PARTS_MAX: usize = 20;
 
-/// Time from begin to end, beside the names of metrics.
+/// Beside the names of metrics: the time from begin to end.
 const ELAPSED: &str = "elapsed";
 
-/// CPU time on all nodes of a job, beside the names of metrics.
+/// Beside the names of metrics: on all nodes of a job.
 const CPU_TIME: &str = "cpu_time";
 
-/// Energy on all nodes of a job, beside the names of metrics.
+/// Beside the names of metrics: on all nodes of a job.
 const ENERGY: &str = "energy";
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Ids of the jobs of the first side.
     pub a: Vec<String>,
-    /// Ids of the jobs of the second side.
     pub b: Vec<String>,
     pub basis: Basis,
     /// Differences of the whole jobs, then of each phase. Each time the elapsed time comes first, then the
@@ -67,7 +65,7 @@ pub struct Difference {
     pub a: Option<f64>,
     /// Mean of the second side; none if it is unknown.
     pub b: Option<f64>,
-    /// Mean of the second side minus that of the first.
+    /// Of the second side minus the first.
     pub difference: Option<f64>,
     /// Of the mean of the first side; none if that is 0.
     pub percent: Option<f64>,
@@ -121,7 +119,6 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Takes the means of a job and of its phases.
     pub fn of(report: &Report) -> Self {
         Self { id: report.job.clone(), key: report.key, quantities: quantities(report) }
     }
@@ -130,7 +127,6 @@ impl Subject {
 /// Phase, or none for the whole job, and metric with its labels.
 type Key = (Option<String>, String);
 
-/// Values of one quantity of a job.
 #[derive(Debug, Clone, Default)]
 struct Quantity {
     unit: String,
@@ -142,7 +138,6 @@ struct Quantity {
 }
 
 impl Quantity {
-    /// Has no values over time.
     fn of_job(unit: &str, value: f64) -> Self {
         Self { unit: unit.to_owned(), mean: value, ..Self::default() }
     }
@@ -227,7 +222,6 @@ fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     }
 }
 
-/// Times of a phase on a node.
 fn spans_of(report: &Report, phase: &str, node: &str) -> Vec<Range<i64>> {
     let is_of_node = |one: &&Phase| one.name == phase && one.node == node;
     let span = |one: &Phase| Some(one.begin_us? * 1000..one.end_us? * 1000);

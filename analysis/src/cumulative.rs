@@ -46,7 +46,7 @@ impl Cumulative {
         cumulative
     }
 
-    /// Each interval is `length_ns` long.
+    /// Intervals are `length_ns` long.
     pub(crate) fn of_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
         let mut cumulative = Self::default();
         let mut before: Option<&BucketRow> = None;
@@ -81,7 +81,6 @@ impl Cumulative {
         cumulative
     }
 
-    /// Each interval of a rate is `length_ns` long.
     pub(crate) fn of_rate_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
         let begin = buckets.first().map(|first| (first.time_ns, 0.0));
         let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), bucket.mean));
@@ -121,7 +120,6 @@ impl Cumulative {
         is_covered.then(|| self.within(span_ns) * length_s / covered_s)
     }
 
-    /// Increase until a time.
     fn at(&self, time_ns: i64) -> f64 {
         let next = self.points.partition_point(|(point_ns, _)| *point_ns <= time_ns);
         let before = next.checked_sub(1).and_then(|position| self.points.get(position));

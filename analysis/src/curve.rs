@@ -29,16 +29,14 @@ impl Spacings {
     }
 }
 
-/// Points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// Of the first point, since the epoch.
     pub time_ns: i64,
     pub min: f64,
     pub max: f64,
-    /// Sum of the values, each multiplied by its weight.
     pub sum: f64,
-    /// Sum of the weights: the time for which the values hold.
+    /// Time for which the values hold.
     pub weight_ns: u64,
 }
 
@@ -49,7 +47,6 @@ impl Interval {
         Self { time_ns, min: value, max: value, sum: value * units::to_f64(weight_ns), weight_ns }
     }
 
-    /// Adds the interval that follows.
     pub fn join(&mut self, next: &Self) {
         self.min = self.min.min(next.min);
         self.max = self.max.max(next.max);
@@ -110,7 +107,6 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Takes the points of a gauge, sorted by time.
     pub fn of(points: &[(i64, f64)]) -> Self {
         let mut holding = Holding::default();
         let mut intervals: Vec<Interval> = points.iter().filter_map(|point| holding.add(*point)).collect();
@@ -137,7 +133,6 @@ impl Curve {
         Self::joined(intervals, times.map(|(first, last)| (first.time_ns, last.time_ns)))
     }
 
-    /// Joins intervals between two times.
     fn joined(all: impl ExactSizeIterator<Item = Interval>, times: Option<(i64, i64)>) -> Self {
         let Some((begin_ns, end_ns)) = times else { return Self::default() };
         if all.len() <= INTERVALS_MAX {
@@ -175,7 +170,6 @@ impl Curve {
     }
 }
 
-/// Number of the interval at a time after the first point.
 fn position(time_s: f64, length_s: f64) -> usize {
     units::part(if length_s > 0.0 { time_s / length_s } else { 0.0 }, INTERVALS_MAX)
 }

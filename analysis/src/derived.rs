@@ -37,7 +37,6 @@ pub(crate) fn metrics_of_nodes() -> impl Iterator<Item = &'static str> {
     inputs.chain(times_of(Scope::Node))
 }
 
-/// Increases of the inputs over a time.
 struct Increases<'a> {
     inputs: &'a [(&'static str, Counters)],
     spans_ns: &'a [Range<i64>],
@@ -115,7 +114,6 @@ pub(crate) struct Computable {
     pub(crate) node: String,
     inputs: Vec<(&'static str, Counters)>,
     expression: Expression,
-    /// Time for which all inputs are known.
     pub(crate) span_ns: Range<i64>,
 }
 
@@ -405,7 +403,6 @@ fn group_of(series: &SeriesReport) -> impl Iterator<Item = &str> {
     group.into_iter().flat_map(|group| group.split('+'))
 }
 
-/// Names of users' own metrics, without their begin.
 fn pushed(report: &Report) -> BTreeSet<&str> {
     report.series.iter().filter_map(|series| series.metric.strip_prefix(PUSHED)).collect()
 }

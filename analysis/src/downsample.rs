@@ -17,7 +17,6 @@ pub struct Part {
     pub count: u64,
     pub min: f64,
     pub max: f64,
-    /// Over the time.
     pub mean: f64,
 }
 
@@ -81,7 +80,6 @@ impl Increases {
     }
 }
 
-/// Range and mean of several values.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     count: u64,
@@ -96,7 +94,6 @@ impl Extent {
         Self { count: 0, min: f64::NAN, max: f64::NAN, sum: 0.0, weight: 0.0 }
     }
 
-    /// One value of a gauge.
     pub const fn of_value(value: f64) -> Self {
         Self { count: 1, min: value, max: value, sum: value, weight: 1.0 }
     }
@@ -107,7 +104,6 @@ impl Extent {
         Self { count, min, max, sum, weight: units::to_f64(weight_ns) }
     }
 
-    /// One rate of a counter.
     pub fn of_increase(increase: Increase) -> Self {
         let rate = increase.value / increase.seconds;
         Self { count: 1, min: rate, max: rate, sum: increase.value, weight: increase.seconds }
@@ -140,14 +136,12 @@ pub struct Downsampler {
     width_ns: i64,
     /// From the increase per second to the unit of the rate; none for a gauge.
     rate_factor: Option<f64>,
-    /// Last samples of a gauge.
     holding: Holding,
     increases: Increases,
     /// Last interval of a counter, and its length in nanoseconds.
     interval: Option<(BucketRow, i64)>,
     /// Last increase of a counter, and its time: the next one tells whether it is over a gap.
     last: Option<(Range<i64>, Extent)>,
-    /// Lengths of the increases before that.
     lengths: Spacings,
     /// Length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the time.
     spacing_ns: i64,
@@ -255,7 +249,6 @@ impl Downsampler {
         self.divide(&(held.time_ns..end_ns), Extent::of_held(held, count), held.time_ns);
     }
 
-    /// Adds an increase of a counter over a time.
     fn increase(&mut self, over_ns: Range<i64>, extent: Extent) {
         let length_ns = over_ns.end.saturating_sub(over_ns.start);
         if let Some((before_ns, before)) = self.last.replace((over_ns, extent)) {
@@ -529,7 +522,6 @@ mod tests {
         }
     }
 
-    /// Intervals of a rollup of samples.
     fn rolled(samples: &[(i64, f64)], length_ns: i64) -> Vec<BucketRow> {
         let mut rolled: Vec<BucketRow> = Vec::new();
         for (time_ns, value) in samples {

@@ -13,7 +13,6 @@ use crate::cumulative::Cumulative;
 use crate::model::{Energy, EnergyPart, NodeEnergy, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
-/// Counter of energy, and the part of the node that it measures.
 struct Source {
     metric: &'static str,
     part: &'static str,
@@ -117,7 +116,6 @@ fn shares(counters: &[Cumulative], share: impl Fn(&Range<i64>) -> f64) -> Cumula
     sum
 }
 
-/// Adds the energy of the nodes to a report.
 pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<String, NodeEnergy>) {
     let (start_ns, end_ns) = report.time_ns();
     let (mut joules, mut node_count, mut is_estimate) = (0.0, 0, false);

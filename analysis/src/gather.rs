@@ -186,7 +186,6 @@ fn summaries(
     Ok(rows.iter().map(next).map(Option::flatten).collect())
 }
 
-/// In the order of `rows`; none for a series without samples.
 fn summaries_of_samples(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -203,7 +202,6 @@ fn summaries_of_samples(
     Ok(grouping.finish())
 }
 
-/// In the order of `rows`; none for a series without samples.
 pub(crate) fn summaries_of_buckets(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -265,7 +263,6 @@ impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
     }
 }
 
-/// A remark names at most so many nodes.
 const NAMED_NODES: usize = 3;
 
 /// Describes the clocks that differed from the collector's, and what was done about it; none if none did.
@@ -297,7 +294,6 @@ fn of_unread(texts: &str) -> String {
     format!("what the scheduler said could not be read and counts as unknown: {texts}")
 }
 
-/// Facts that the scheduler reported.
 fn submission(job: &JobRow, hardware: &Hardware) -> Submission {
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     Submission {

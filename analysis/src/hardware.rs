@@ -9,7 +9,6 @@ use crate::command_totals;
 use crate::model::NodeReport;
 use polymeter_proto::units;
 
-/// CPU time of one CPU in a second, in nanoseconds.
 const CPU_NS: f64 = 1e9;
 
 fn count_of(stored: Option<i64>) -> Option<u64> {
@@ -24,12 +23,10 @@ pub(crate) struct Limit {
     pub(crate) is_hard: bool,
 }
 
-/// Known numbers of CPUs of a job's nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
     /// By node, and whether it is the number of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
-    /// What is known about the nodes.
     rows: Vec<CpusRow>,
     nodes: usize,
 }

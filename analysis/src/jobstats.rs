@@ -16,7 +16,6 @@ use serde::Serialize;
 use crate::advice::facts::Cores;
 use crate::model::{NodeReport, Report, SeriesReport};
 
-/// Precedes the summary.
 const PREFIX: &str = "JS1:";
 
 #[derive(Debug, Serialize)]
@@ -31,7 +30,6 @@ struct Summary<'a> {
 struct Node<'a> {
     /// Of the job on the node, as its report counts them.
     cpus: u64,
-    /// Of the job, in bytes.
     total_memory: u64,
     used_memory: u64,
     /// CPU time in seconds; at most that of the cores where the scheduler counts hardware threads.

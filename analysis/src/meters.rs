@@ -17,9 +17,7 @@ const HIGH: (f64, f64) = (0.9, 0.95);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// No judgement.
     Plain,
-    /// Good use of what was available.
     Good,
     /// Use that deserves attention.
     Warning,
@@ -27,7 +25,6 @@ pub enum Level {
     Critical,
 }
 
-/// Level, and its meaning for the share in a word.
 type Judgement = (Level, &'static str);
 
 const UNJUDGED: Judgement = (Level::Plain, "");
@@ -41,7 +38,7 @@ pub struct Meter {
     pub level: Level,
     /// Meaning of the share; empty without a judgement.
     pub word: &'static str,
-    /// Used amount, in words.
+    /// Names the used amount.
     pub text: String,
 }
 
@@ -151,7 +148,6 @@ mod tests {
     use crate::advice::Advice;
     use crate::testing::{busy, gauge, on, report};
 
-    /// Returns the meter with a label, beside the findings.
     fn meter(mut report: Report, label: &str) -> Meter {
         Advice::built_in().advise(&mut report);
         let meters = meters(&report, &Facts::of(&report));

@@ -61,7 +61,6 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
 enum Values {
     /// Times in nanoseconds since the epoch, and values.
     Samples(Vec<(i64, f64)>),
-    /// Intervals, and their length in nanoseconds.
     Buckets(Vec<BucketRow>, i64),
 }
 

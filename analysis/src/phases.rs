@@ -12,7 +12,6 @@ use crate::history;
 use crate::model::{Phase, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
-/// Totals of all phases of one name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PhaseTotals {
     pub name: String,

@@ -8,7 +8,6 @@ use polymeter_store::reader::PlanChangeRow;
 /// Most changes that are listed one by one, and most lines of folded ones.
 pub const LINES_MAX: usize = 1000;
 
-/// Line of a list of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedChange {
     /// First of its changes. The metric of several is named `cpu.usage and 3 more`.
@@ -22,7 +21,7 @@ pub struct FoldedChange {
 pub struct FoldedChanges {
     /// In the order of their first changes.
     pub lines: Vec<FoldedChange>,
-    /// Changes that have no line.
+    /// Have no line.
     pub left_out: u64,
 }
 

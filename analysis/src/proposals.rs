@@ -18,7 +18,6 @@ pub const JOBS_MIN: usize = 5;
 /// Finished jobs that count, those that started last: programs and inputs change.
 const JOBS_MAX: usize = 200;
 
-/// Margin over the most that a job needed.
 const MARGIN: f64 = 1.1;
 
 /// A job that reached its limit is taken to have needed this multiple of it.
@@ -60,7 +59,6 @@ impl Request {
         }
     }
 
-    /// Request of an earlier job.
     pub fn of(job: &JobRow) -> Self {
         let known = |value: Option<i64>| {
             value.and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0).map(to_f64)
@@ -86,7 +84,6 @@ pub struct Like<'a> {
     pub jobs: Vec<&'a JobRow>,
 }
 
-/// For one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
     pub resource: Resource,

@@ -41,7 +41,6 @@ pub fn window_ns(metric: &str) -> i64 {
 struct Window {
     length_ns: i64,
     increase: f64,
-    /// Times between two samples.
     gaps: usize,
 }
 
@@ -247,7 +246,6 @@ mod tests {
         assert!(rates(&values, 0, None).points.iter().all(|(_, rate)| *rate > 0.0));
     }
 
-    /// Cores in use over successive times, in seconds.
     type Load = [(f64, f64)];
 
     /// CPU time until a time, in nanoseconds.

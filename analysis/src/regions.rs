@@ -9,7 +9,6 @@ use crate::model::{RegionReport, RegionSpread, SeriesReport};
 /// Beginning of the names of their metrics, whose counters begin at 0 with their process.
 pub const METRICS: &str = "region.";
 
-/// Labels of a series of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RegionLabels<'a> {
     process: &'a str,
@@ -45,7 +44,6 @@ impl Place<'_> {
     }
 }
 
-/// Sums of a region in one process.
 #[derive(Debug, Default)]
 struct InProcess {
     entries: f64,

@@ -51,7 +51,6 @@ impl Resolution {
     }
 }
 
-/// Whether the course of a series over time is needed.
 pub(crate) fn has_course(row: &SeriesRow) -> bool {
     CPU_TIME.iter().chain(&MEMORY).any(|metric| *metric == row.metric)
         && row.labels.get("step").is_none()

@@ -73,7 +73,6 @@ pub(crate) fn oom_kills(series: &[&SeriesReport]) -> Option<f64> {
     first_growth(series, &["memory.events.oom_kill"])
 }
 
-/// Peak of used memory and its origin.
 fn memory(series: &[&SeriesReport]) -> Option<(f64, MemoryKind)> {
     let parts = ["memory.anon", "memory.shmem"].map(|metric| of_metric(series, metric).next());
     if let [Some(anonymous), shared] = parts {

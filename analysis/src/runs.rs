@@ -10,7 +10,6 @@ use crate::model::{Report, RunReport};
 /// Precedes the store's key of a job, in place of its id.
 pub const KEY: &str = "key:";
 
-/// Runs of a job that are looked up.
 const RUNS: u32 = 100;
 
 const LISTED: usize = 5;

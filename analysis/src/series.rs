@@ -61,20 +61,17 @@ pub(crate) fn periods(
     }
 }
 
-/// Statistics of the samples of a series.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Summary {
     samples: u64,
     /// Times of the first and the last sample, since the epoch; of a rollup, the begin of the first interval
     /// and the end of the last.
     pub(crate) ends_ns: (i64, i64),
-    /// Between the first and the last sample.
     span_s: f64,
     /// Increase of a counter since its first sample, and since 0.
     increase: Option<(f64, f64)>,
     /// Of a gauge.
     mean: Option<f64>,
-    /// Smallest and largest point.
     range: (Option<f64>, Option<f64>),
     window_ns: Option<i64>,
     is_clamped: bool,

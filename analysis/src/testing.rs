@@ -7,10 +7,9 @@ use crate::breakdown;
 use crate::curve::Curve;
 use crate::model::{Report, SeriesReport, Submission};
 
-/// Start of a job, since the epoch.
+/// Since the epoch.
 pub(crate) const START_S: i64 = 1_000_000;
 
-/// Between two samples.
 pub(crate) const PERIOD_S: i64 = 60;
 
 /// Pseudo-random numbers (SplitMix64).

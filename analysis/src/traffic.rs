@@ -11,7 +11,6 @@ use crate::cumulative::Cumulative;
 use crate::energy::NodeCounters;
 use crate::model::{Report, Traffic};
 
-/// Two counters of bytes.
 struct Source {
     name: &'static str,
     is_network: bool,
@@ -19,7 +18,6 @@ struct Source {
     sent: &'static str,
 }
 
-/// Networks and file systems.
 const SOURCES: [Source; 7] = [
     Source {
         name: "infiniband",

@@ -27,7 +27,6 @@ const CHANGE_MIN: f64 = 0.01;
 const USUAL_MIN: f64 = 0.8;
 const UNUSUAL_MAX: f64 = 0.2;
 
-/// Nodes of a run that are named.
 const NODES_NAMED: usize = 8;
 
 #[derive(Debug, Default)]
@@ -59,11 +58,9 @@ pub struct Trend {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// Of the store.
     pub key: i64,
-    /// Id as the scheduler prints it.
     pub job: String,
-    /// Start, since the epoch.
+    /// Since the epoch.
     pub started_us: i64,
     #[serde(flatten)]
     pub figures: Figures,
@@ -74,9 +71,7 @@ pub struct Run {
 pub struct Figures {
     /// From the start to the end.
     pub elapsed_s: Option<f64>,
-    /// On all nodes.
     pub cpu_s: Option<f64>,
-    /// Mean number of cores in use.
     pub cores_used: Option<f64>,
     /// Peak of used memory, on the node with the most.
     pub memory_used_bytes: Option<f64>,
@@ -87,11 +82,9 @@ pub struct Figures {
 
 #[derive(Debug)]
 pub struct Quantity {
-    /// In [`Figures`].
     pub key: &'static str,
     pub title: &'static str,
     unit: &'static str,
-    /// Takes the value of a run.
     pub value: fn(&Figures) -> Option<f64>,
 }
 
@@ -115,25 +108,21 @@ pub const QUANTITIES: [Quantity; 6] = [
     },
 ];
 
-/// Run from which on levels differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Of the store.
     pub key: i64,
     /// As the scheduler prints it.
     pub job: String,
-    /// Start, since the epoch.
+    /// Since the epoch.
     pub started_us: i64,
     /// Quantities that changed, the most important first.
     pub levels: Vec<Level>,
-    /// What else changed there.
     pub with: Vec<Attribute>,
 }
 
 /// Levels of a quantity before and after a change: the medians of the runs between its changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Level {
-    /// Its key.
     pub quantity: &'static str,
     pub before: f64,
     pub after: f64,
@@ -145,9 +134,8 @@ pub struct Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Attribute {
     pub attribute: &'static str,
-    /// Usual value, or `various`.
+    /// `various` if no value is usual.
     pub before: String,
-    /// Usual value, or `various`.
     pub after: String,
 }
 
@@ -310,7 +298,6 @@ fn environment(job: &JobRow) -> Option<String> {
     Some(variables.collect::<Vec<_>>().join(" "))
 }
 
-/// Values of an attribute of several jobs.
 struct Values {
     counts: HashMap<Option<String>, u32>,
     all: u32,

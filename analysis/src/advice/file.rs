@@ -34,12 +34,10 @@ struct RawRule {
     is_disabled: bool,
 }
 
-/// Rules of the files so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RuleSet {
     raw: Vec<(String, RawRule)>,
     compiled: BTreeMap<String, Rule>,
-    /// Scheduler that a file names.
     pub(super) scheduler: Option<Scheduler>,
 }
 
@@ -110,7 +108,6 @@ impl RuleSet {
     }
 }
 
-/// Text of a file, and position of a rule in it.
 struct Source<'a> {
     text: &'a str,
     span: Span,

@@ -27,10 +27,8 @@ use crate::model::{Finding, Report, Scheduler, Severity};
 
 pub const RULES: &str = include_str!("rules.toml");
 
-/// Built-in rules of notices to persons.
 pub const NOTICES: &str = include_str!("notices.toml");
 
-/// Rules of the site.
 pub const DIRECTORY: &str = "/etc/polymeter/advice.d";
 
 const FILES_MAX: usize = 100;
@@ -89,7 +87,6 @@ impl Advice {
         &self.rules
     }
 
-    /// Scheduler that the files name.
     pub const fn scheduler(&self) -> Option<Scheduler> {
         self.scheduler
     }

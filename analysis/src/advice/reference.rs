@@ -6,7 +6,6 @@ use crate::expression::{QUANTITY_UNITS, Statistic};
 use crate::model::{Scheduler, Severity};
 use crate::stacks::activities::{ACTIVITIES, Pattern};
 
-/// Precedes the rules.
 const HEAD: &str = include_str!("reference.txt");
 
 /// Returns docs/reference/advice.md.

@@ -22,11 +22,10 @@ pub struct Rule {
     pub elapsed_min_s: f64,
     /// Final states of jobs to which it does not apply.
     pub except_states: Vec<String>,
-    /// Rules whose findings suppress its own.
     pub suppressed_by: Vec<String>,
-    /// Finding in a sentence.
+    /// Finding.
     pub sentence: Template,
-    /// Figures on which it is based.
+    /// Figures on which the finding is based.
     pub evidence: Template,
     /// Command or directive for next time.
     pub remedies: BTreeMap<Scheduler, Template>,
@@ -43,7 +42,6 @@ impl Rule {
             || facts.number("elapsed").is_some_and(|elapsed| elapsed >= self.elapsed_min_s)
     }
 
-    /// Whether the condition is known to be true.
     fn holds(&self, facts: &Facts) -> bool {
         let is_excepted =
             facts.text("state").is_some_and(|state| self.except_states.iter().any(|one| one == state));
@@ -76,7 +74,6 @@ impl Rule {
     }
 }
 
-/// Facts, and thresholds of one rule.
 struct RuleLookup<'a> {
     facts: &'a Facts,
     thresholds: &'a BTreeMap<String, f64>,
@@ -92,7 +89,6 @@ impl Lookup for RuleLookup<'_> {
     }
 }
 
-/// Names of the facts, and of the thresholds of one rule.
 pub(super) struct RuleScope<'a> {
     pub(super) thresholds: &'a BTreeMap<String, f64>,
 }

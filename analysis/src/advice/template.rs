@@ -23,7 +23,6 @@ const FORMATS: [(&str, Format); 10] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Unit(FactUnit),
-    /// Next whole number.
     Whole,
     /// Next whole number, with this word in the singular or the plural.
     Counted(&'static str),
@@ -86,7 +85,6 @@ impl Template {
         Ok(Self { source: text.to_owned(), parts })
     }
 
-    /// Text as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -173,7 +171,6 @@ fn formatted(value: &Value, format: Format) -> Option<String> {
     })
 }
 
-/// As schedulers read them.
 fn memory(bytes: f64) -> Option<String> {
     const MIB: f64 = 1_048_576.0;
     let mib = (bytes / MIB).ceil();

@@ -6,7 +6,6 @@ use super::facts::Facts;
 use crate::model::{Outcome, Report, Verdict};
 use crate::outcome::exit_text;
 
-/// Judges a job whose findings are in the report.
 pub(super) fn verdict(report: &Report, facts: &Facts) -> Verdict {
     let state = state(report);
     let used = used(facts);

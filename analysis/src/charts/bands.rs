@@ -10,7 +10,6 @@ use crate::model::Report;
 const BANDS_MAX: usize = 400;
 const MARKS_MAX: usize = 200;
 
-/// Characters of a name, which is shown in a chart.
 const NAME_MAX: usize = 120;
 
 /// Phases as bands in the order of their begin, the longest ones if there are too many, and the number of the
@@ -52,7 +51,6 @@ pub(super) fn marks(report: &Report) -> Vec<MarkedTime> {
     marks
 }
 
-/// Shortens a name.
 fn shown(name: &str) -> String {
     if name.chars().count() <= NAME_MAX {
         return name.to_owned();

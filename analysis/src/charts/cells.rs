@@ -4,12 +4,10 @@ use polymeter_proto::units;
 
 use crate::curve::{Curve, GAP_SPACINGS, Interval};
 
-/// Time of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// Since the epoch.
     pub(super) begin_ns: i64,
-    /// Since the epoch.
     pub(super) end_ns: i64,
 }
 
@@ -156,14 +154,12 @@ impl NodeCells {
         }
     }
 
-    /// The factor must not be negative.
     pub(super) fn scale(&mut self, factor: f64) {
         for values in [&mut self.min, &mut self.mean, &mut self.max] {
             values.iter_mut().for_each(|cell| *cell *= factor);
         }
     }
 
-    /// Replaces values below 0 by 0.
     pub(super) fn raise_to_zero(&mut self) {
         for values in [&mut self.min, &mut self.mean, &mut self.max] {
             values.iter_mut().filter(|cell| **cell < 0.0).for_each(|cell| *cell = 0.0);

@@ -25,20 +25,18 @@ const ENDS: usize = 10;
 pub struct Grid {
     /// Of the first part, since the epoch.
     pub begin_ns: i64,
-    /// Length of a part.
     pub part_ns: i64,
     pub parts: usize,
 }
 
 impl Grid {
-    /// Number of the part that begins at a time.
     fn position(&self, time_ns: i64) -> usize {
         let parts = time_ns.saturating_sub(self.begin_ns).div_euclid(self.part_ns.max(1));
         usize::try_from(parts).unwrap_or_default()
     }
 }
 
-/// Sums of the series of each node.
+/// Sums over the series of each node.
 #[derive(Debug)]
 pub struct NodeSums {
     grid: Grid,
@@ -55,10 +53,8 @@ struct NodeSum {
     series: u64,
 }
 
-/// Quantity over nodes and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
-    /// Values over the nodes.
     pub lines: Lines,
     /// Of all values; none without values.
     pub extent: Option<Extent>,
@@ -81,7 +77,6 @@ pub struct NodeMean {
 }
 
 impl NodeSums {
-    /// Sums of no series, for a number of nodes.
     pub fn new(nodes: usize, grid: Grid) -> Self {
         let nodes = vec![NodeSum { cells: NodeCells::empty(grid.parts), minus: None, series: 0 }; nodes];
         Self { grid, nodes, distance: None }
@@ -130,7 +125,6 @@ impl NodeSums {
     }
 }
 
-/// Nodes with the highest and with the lowest means.
 fn ends(nodes: &[NodeCells], names: &[&str]) -> (Vec<NodeMean>, Vec<NodeMean>) {
     let known = nodes.iter().zip(names).filter_map(|(cells, name)| Some((*name, cells.mean()?)));
     let mut means: Vec<(&str, f64)> = known.collect();

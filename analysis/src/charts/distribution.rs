@@ -6,7 +6,6 @@ use super::cells::NodeCells;
 use super::model::{Histogram, Spread};
 use crate::statistics::quantile;
 
-/// Of a histogram.
 const CLASSES: usize = 40;
 
 const PERCENTAGES: [usize; 7] = [0, 5, 25, 50, 75, 95, 100];
@@ -30,7 +29,7 @@ fn of(mut values: Vec<f64>) -> Option<Spread> {
     Some(Spread { quantiles, histogram: histogram(&values, low, high) })
 }
 
-/// Equal values are in one class. `values` are sorted.
+/// Equal values are in one class. Expects sorted values.
 fn histogram(values: &[f64], low: f64, high: f64) -> Histogram {
     if high <= low {
         return Histogram { low, high, counts: vec![values.len() as u64] };

@@ -40,7 +40,6 @@ fn half(value: f64) -> u16 {
     sign | (magnitude.min(0x7bff) as u16)
 }
 
-/// Divides by 2^`bits`, and rounds.
 const fn rounded(value: u32, bits: u32) -> u32 {
     (value + (1 << (bits - 1))) >> bits
 }

@@ -33,7 +33,6 @@ pub(crate) use quantities::main_metrics;
 pub use quantities::{MAIN as MAIN_QUANTITIES, Main as MainQuantity};
 pub use refine::refine;
 
-/// Points in time of the chart of a main quantity.
 const MAIN_POINTS: usize = 600;
 
 /// Parts of the time, and all cells, of the heat map of a main quantity.
@@ -80,7 +79,6 @@ pub fn of(report: &Report) -> Charts {
     }
 }
 
-/// Largest numbers of points and parts.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     main_parts: usize,

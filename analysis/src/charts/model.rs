@@ -6,37 +6,29 @@ use serde::Serialize;
 pub struct Charts {
     /// Of the start, since the epoch.
     pub begin_us: i64,
-    /// Length of the time axis.
+    /// Of the time axis.
     pub span_s: f64,
     /// True if lines show the range of one node's values, not the range over nodes.
     pub is_of_one_node: bool,
-    /// Of the heat maps.
     pub rows: Vec<HeatRow>,
     /// Main quantities first.
     pub charts: Vec<Chart>,
-    /// Quantities that are left out because there are too many.
     pub left_out: usize,
-    /// Phases, as bands of time.
     pub bands: Vec<Band>,
-    /// Bands that are left out because there are too many.
     pub bands_left_out: usize,
-    /// Marked instants.
     pub marks: Vec<MarkedTime>,
 }
 
-/// A node, or several successive ones, in a heat map.
+/// One node of a heat map, or several successive ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeatRow {
-    /// First node.
     pub first: String,
-    /// Last node.
     pub last: String,
     pub nodes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Short name.
     pub id: String,
     pub title: String,
     /// Of a gauge, or of the rates of a counter.
@@ -45,9 +37,8 @@ pub struct Chart {
     /// True for one of the important quantities.
     pub is_main: bool,
     pub extent: Extent,
-    /// Distribution of the nodes' means; none for one node.
+    /// Of the nodes' means; none for one node.
     pub over_nodes: Option<Spread>,
-    /// Distribution of the values over time and nodes.
     pub over_time: Option<Spread>,
     pub lines: Lines,
     /// By node and time; none for one node.
@@ -57,7 +48,6 @@ pub struct Chart {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Extent {
     pub min: f64,
-    /// Over time and nodes.
     pub mean: f64,
     pub max: f64,
 }
@@ -75,7 +65,6 @@ pub struct Lines {
 /// Values of the rows of a heat map in equal parts of the time, row by row; NaN where nothing was sampled.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heat {
-    /// Parts of the time.
     pub columns: usize,
     pub cells: Vec<f64>,
 }
@@ -87,14 +76,10 @@ pub struct Spread {
     pub histogram: Histogram,
 }
 
-/// Numbers of values in equal classes between two values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Histogram {
-    /// Lower end of the first class.
     pub low: f64,
-    /// Upper end of the last class.
     pub high: f64,
-    /// Values in each class.
     pub counts: Vec<u64>,
 }
 

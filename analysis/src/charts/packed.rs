@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::half;
 use super::model::{Band, Chart, Charts, Extent, HeatRow, MarkedTime, Spread};
 
-/// Charts in compact form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed<'a> {
     /// Everything but the values.
@@ -18,7 +17,6 @@ pub struct Packed<'a> {
 pub struct PackedCharts<'a> {
     /// Of the start, since the epoch.
     pub begin_us: i64,
-    /// Length of the time axis.
     pub span_s: f64,
     pub is_of_one_node: bool,
     pub rows: &'a [HeatRow],
@@ -30,7 +28,6 @@ pub struct PackedCharts<'a> {
 /// Where a list of values begins, how many there are, and by what they are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Values {
-    /// Position of the first value.
     pub at: usize,
     pub count: usize,
     pub scale: f64,
@@ -46,11 +43,9 @@ pub struct PackedChart<'a> {
     pub extent: Extent,
     pub over_nodes: Option<&'a Spread>,
     pub over_time: Option<&'a Spread>,
-    /// Of each line.
     pub points: usize,
     /// Lower, middle and upper line, one behind the other.
     pub lines: Values,
-    /// Of the heat map.
     pub columns: usize,
     /// Heat map, row by row.
     pub heat: Option<Values>,

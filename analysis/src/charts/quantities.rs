@@ -156,7 +156,6 @@ pub(super) struct NodeSeries<'a> {
     spacing: Spacing,
 }
 
-/// Time between two successive samples.
 #[derive(Debug, Clone, Copy)]
 struct Spacing {
     /// Time between frequent samples, which is the resolution of a chart.
@@ -166,7 +165,6 @@ struct Spacing {
 }
 
 impl NodeSeries<'_> {
-    /// In `columns` parts of a time.
     pub(super) fn cells(&self, span: Span, columns: usize) -> NodeCells {
         let cells = |series: &SeriesReport| {
             let is_rate = series.rate_unit.is_some();
@@ -195,7 +193,6 @@ pub(super) struct Quantity<'a> {
     pub(super) unit: String,
     pub(super) metrics: Vec<String>,
     pub(super) is_main: bool,
-    /// In the order of the nodes.
     pub(super) nodes: Vec<NodeSeries<'a>>,
 }
 
@@ -251,7 +248,6 @@ fn main_quantity<'a>(id: &str, choice: &Choice, by_metric: &ByMetric<'a>, nodes:
     quantity(Quantity { id, title, metrics, ..empty(true) }, &terms, nodes)
 }
 
-/// Completes a quantity with the series of its metrics.
 fn quantity<'a>(
     base: Quantity<'a>,
     terms: &[(&[(usize, &'a SeriesReport)], f64)],

@@ -13,7 +13,6 @@ use crate::model::Report;
 /// Intervals in the time of a job that show its course.
 const INTERVALS_SUFFICIENT: u64 = 150;
 
-/// Most intervals that are read.
 const INTERVALS_MAX: u64 = 2_000_000;
 
 /// Reads the important quantities of a job in shorter intervals, if its report was computed from intervals

@@ -188,7 +188,6 @@ fn a_job_without_samples_or_time_has_no_charts() {
     assert_eq!(of(&report(1, 8, vec![nothing, not_a_number])).charts, []);
 }
 
-/// Size of the packed charts of a job of a day.
 fn size(nodes: u32, metrics: u32) -> (usize, usize) {
     let mut random = 1_u32;
     let mut noise = || {

@@ -10,7 +10,6 @@ pub(super) const SECONDS: &str = "seconds";
 /// A group with this share of the time counts as not shared with others.
 pub(super) const WHOLE: f64 = 0.995;
 
-/// Names that the expression of a formula may use.
 pub(super) struct Names(pub(super) &'static Formula);
 
 impl Scope for Names {

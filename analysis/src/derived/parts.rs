@@ -19,14 +19,12 @@ struct Rates {
     by_time: BTreeMap<i64, (f64, u64)>,
 }
 
-/// Inputs of a derived metric on each node.
 #[derive(Debug, Clone)]
 pub struct DerivedParts {
     derived: &'static Derived,
     by_node: BTreeMap<String, Vec<Rates>>,
 }
 
-/// Increases per second in one part.
 struct Increases<'a> {
     formula: &'static Formula,
     rates: &'a BTreeMap<&'static str, f64>,
@@ -58,7 +56,6 @@ impl DerivedParts {
         self.derived.unit
     }
 
-    /// Metrics whose series are needed.
     pub fn metrics(&self) -> Vec<&'static str> {
         let inputs = self.derived.formulas.iter().flat_map(|formula| formula.inputs).filter_map(metric_of);
         let needed: BTreeSet<&'static str> = inputs.chain(times_of(self.derived.scope)).collect();

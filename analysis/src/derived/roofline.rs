@@ -20,7 +20,6 @@ const BANDWIDTH: &str = "node.dram.bandwidth";
 /// With this share of a node's cores a job has all of them: sites reserve some for the system.
 const ALL_CORES: f64 = 0.9;
 
-/// Node whose figures are known.
 struct Measured<'a> {
     node: &'a str,
     roofs: Roofs,
@@ -30,7 +29,6 @@ struct Measured<'a> {
     span_ns: Range<i64>,
 }
 
-/// Over nodes and times.
 #[derive(Default)]
 struct Sums {
     nodes: u64,
@@ -103,7 +101,6 @@ fn of_node<'a>(
     Ok(Measured { node: &node.node, roofs, operations, bandwidth, span_ns })
 }
 
-/// Why a derived metric of a node is unknown.
 fn reason(report: &Report, metric: &str, node: &str) -> String {
     let mut derived = report.derived.iter();
     let known = derived.find(|derived| derived.metric == metric && derived.node == node);
@@ -188,7 +185,6 @@ mod tests {
     const ROOFS: Roofs =
         Roofs { memory_bytes_per_s: 100_000, double_flop_per_s: 1_000_000, single_flop_per_s: 2_000_000 };
 
-    /// Seconds of the samples.
     const TIMES: [f64; 3] = [0.0, 10.0, 30.0];
 
     /// Node of AMD, with operations and commands of the memory per second in the first 10 s and in the 20 s

@@ -2,7 +2,6 @@
 
 use super::syntax::{EXPRESSION_BYTES_MAX, ExpressionError};
 
-/// Units of a quantity and their factors.
 pub const QUANTITY_UNITS: [(&str, f64); 19] = [
     ("%", 0.01),
     ("B", 1.0),
@@ -93,13 +92,11 @@ const fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// Splits a text behind its first characters that match.
 fn split(text: &str, matches: impl Fn(char) -> bool) -> (&str, &str) {
     let end = text.find(|character| !matches(character)).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// Splits a number with an optional unit off.
 fn number(text: &str) -> Option<(Token, &str)> {
     let (digits, mut rest) = split(text, |character| character.is_ascii_digit() || character == '.');
     let exponent =

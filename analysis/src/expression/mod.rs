@@ -21,7 +21,6 @@ impl Expression {
         parser::parse(text, scope)
     }
 
-    /// Type of the value.
     pub const fn result(&self) -> Type {
         self.result
     }

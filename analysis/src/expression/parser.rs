@@ -19,10 +19,9 @@ use super::syntax::{Expression, ExpressionError, Function, Node, Operator, Scope
 /// Depth of parentheses and prefixes, so that the parser's stack is bounded.
 const DEPTH_MAX: usize = 50;
 
-/// Words that are no names.
 const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
 
-/// Functions of numbers, with the number of their arguments.
+/// With the number of their arguments.
 const FUNCTIONS: [(&str, Function, usize); 4] = [
     ("min", Function::Min, 2),
     ("max", Function::Max, 2),
@@ -92,7 +91,6 @@ impl Parser<'_> {
         ExpressionError { position: self.position(), message: format!("expected {expected}, found {found}") }
     }
 
-    /// Parses an operand with `parse`, and checks its type.
     fn operand(
         &mut self,
         expected: Type,
@@ -188,7 +186,6 @@ impl Parser<'_> {
         Ok((Node::Negate(Box::new(operand)), Type::Number))
     }
 
-    /// Parses a part that is nested deeper.
     fn deeper<T>(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, ExpressionError>,

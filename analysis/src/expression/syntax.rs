@@ -33,13 +33,13 @@ pub enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     Mean,
-    /// Smallest value, or rate of a counter.
+    /// Of values, or of rates of a counter.
     Lowest,
-    /// Largest value, or rate of a counter.
+    /// Of values, or of rates of a counter.
     Highest,
-    /// Increase of a counter, summed over all series.
+    /// Of a counter, summed over all series.
     Growth,
-    /// Increase of a counter per second, summed over all series.
+    /// Of a counter, per second, summed over all series.
     Rate,
 }
 
@@ -57,7 +57,6 @@ impl Statistic {
     }
 }
 
-/// Names that an expression may use.
 pub trait Scope {
     /// None if the name is not known.
     fn type_of(&self, name: &str) -> Option<Type>;
@@ -65,7 +64,6 @@ pub trait Scope {
     fn names(&self) -> Vec<&str>;
 }
 
-/// Values of names.
 pub trait Lookup {
     /// None if the value is unknown.
     fn value(&self, name: &str) -> Option<Value>;
@@ -73,7 +71,6 @@ pub trait Lookup {
     fn metric(&self, statistic: Statistic, metric: &str) -> Option<f64>;
 }
 
-/// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ExpressionError {

@@ -13,7 +13,6 @@ pub struct DerivedReport {
     /// counters; the counts are scaled by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<f64>,
-    /// Why it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -17,7 +17,6 @@ pub struct Energy {
     pub is_estimate: bool,
     /// Nodes where it is known.
     pub nodes: u64,
-    /// Parts of the nodes that were measured.
     pub parts: Vec<EnergyPart>,
 }
 
@@ -28,7 +27,6 @@ pub struct EnergyPart {
     pub joules: f64,
 }
 
-/// Energy of a job on one node over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeEnergy {
     /// Measured parts of the node, each with its counter.

@@ -27,7 +27,6 @@ pub struct MarkedInstant {
     pub actor: Option<String>,
 }
 
-/// Change of a metric's period.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PlanChange {
     /// After the start of the job.
@@ -63,10 +62,8 @@ impl PlanChange {
     }
 }
 
-/// Request of the submission that was refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RefusedRequest {
-    /// After the start of the job.
     pub at_s: f64,
     pub at_us: i64,
     pub node: String,
@@ -77,6 +74,7 @@ pub struct RefusedRequest {
     pub reason: String,
 }
 
+/// Samples that never reached the store.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LossReport {
     pub node: String,
@@ -84,11 +82,9 @@ pub struct LossReport {
     /// 0 for the reason `unknown`: how many samples a lost agent took is not known.
     pub samples: u64,
     pub reason: String,
-    /// Oldest of them, since the start of the job.
+    /// Since the start of the job.
     pub first_s: f64,
-    /// Newest of them, since the start of the job.
     pub last_s: f64,
-    /// Since the epoch.
     pub first_us: i64,
     pub last_us: i64,
 }
@@ -98,15 +94,15 @@ impl LossReport {
         (self.last_s - self.first_s).max(0.0)
     }
 
-    /// Reason of an interval without any information.
+    /// Reason of an interval about which nothing is known.
     pub const UNKNOWN: &str = "unknown";
 
-    /// Reason in words.
+    /// In words.
     pub fn cause(&self) -> &str {
         if self.is_gap() { "no contact with the agent" } else { &self.reason }
     }
 
-    /// Whether it is an interval without any information.
+    /// Whether nothing is known about its interval.
     pub fn is_gap(&self) -> bool {
         self.reason == Self::UNKNOWN
     }

@@ -72,7 +72,6 @@ impl Resource {
     }
 }
 
-/// Result of a rule about a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
@@ -80,7 +79,7 @@ pub struct Finding {
     /// None if the finding is not about one.
     pub resource: Option<Resource>,
     pub sentence: String,
-    /// Figures on which the finding is based, as text.
+    /// As text.
     pub evidence: String,
     /// Numeric facts and thresholds of the condition and the evidence.
     pub figures: BTreeMap<String, f64>,

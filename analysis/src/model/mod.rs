@@ -36,12 +36,10 @@ pub use verdict::Verdict;
 
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     pub job: String,
     /// Of the store, for this run.
     pub key: i64,
-    /// What the scheduler reported about the job.
     #[serde(flatten)]
     pub submission: Submission,
     /// Sorted.
@@ -59,7 +57,7 @@ pub struct Report {
     pub lost_nodes: Vec<String>,
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Given by the rules of advice with the findings.
+    /// Given by the rules of advice.
     pub verdict: Verdict,
     pub used: Usage,
     /// None if no counter of it was sampled.
@@ -113,7 +111,6 @@ pub struct Report {
     /// Those with the most time of their own first; empty without instrumented programs.
     pub regions: Vec<RegionReport>,
     pub roofline: Option<Roofline>,
-    /// None if it is unknown.
     pub measuring: Option<MeasuringCost>,
     /// First one first; empty if the job ran once.
     pub runs: Vec<RunReport>,
@@ -125,7 +122,6 @@ pub struct Report {
 /// fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Facts about a job that its scheduler reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Submission {
     pub name: Option<String>,
@@ -138,7 +134,6 @@ pub struct Submission {
     pub queue: Option<String>,
     /// On all nodes.
     pub cores: Option<u64>,
-    /// On all nodes.
     pub gpus: Option<u64>,
     pub time_limit_s: Option<u64>,
     /// Requested on each node.
@@ -158,7 +153,6 @@ impl Submission {
     }
 }
 
-/// One of several runs of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunReport {
     /// Of the store.
@@ -170,7 +164,6 @@ pub struct RunReport {
     pub state: Option<String>,
 }
 
-/// Final state of a job, as far as the scheduler reported it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// In the scheduler's terms.
@@ -207,7 +200,6 @@ impl Outcome {
     }
 }
 
-/// Fate of the samples of one source.
 #[derive(Debug, Serialize)]
 pub struct SourceReport {
     pub node: String,
@@ -272,7 +264,6 @@ pub struct Usage {
     pub cpu_migrations: Option<f64>,
 }
 
-/// Cost of the measurement itself.
 #[derive(Debug, Serialize)]
 pub struct MeasuringCost {
     /// On all nodes that report it.
@@ -280,7 +271,6 @@ pub struct MeasuringCost {
     /// Percent of one core over the job's wall time, the mean of these nodes; none for a job that is shorter
     /// than [`MeasuringCost::SHARE_FROM_S`], of which the cost of the start would be most.
     pub core_percent: Option<f64>,
-    /// Nodes that report it.
     pub nodes: u64,
     pub highest_node: Option<String>,
     /// Percent of one core of that node; none as for `core_percent`.
@@ -313,7 +303,6 @@ impl Report {
         self.steps.iter().map(|step| (step.step.as_str(), step.duration_s())).collect()
     }
 
-    /// Describes the absence of findings.
     pub fn no_findings(&self) -> String {
         match self.advice_from_s {
             _ if self.series.is_empty() => "none: no samples".to_owned(),
@@ -361,7 +350,6 @@ impl Report {
         is_of_slurm.then_some(Scheduler::Slurm)
     }
 
-    /// Of a job on one node.
     pub fn set_measuring_cost(&mut self, cpu_s: f64) {
         let node = self.nodes.first().map_or("", String::as_str);
         self.measuring = MeasuringCost::of(&[(node, cpu_s)], self.wall_s);

@@ -103,11 +103,9 @@ pub struct NodeReport {
 pub struct StepReport {
     pub step: String,
     pub nodes: u64,
-    /// Sampled ones.
     pub tasks: u64,
-    /// First sample, since the epoch.
+    /// Of the first sample, since the epoch.
     pub first_us: i64,
-    /// Last sample, since the epoch.
     pub last_us: i64,
     /// Summed over the nodes.
     #[serde(flatten)]
@@ -115,7 +113,6 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Between the first and the last sample.
     pub const fn duration_s(&self) -> f64 {
         units::seconds_between(self.first_us, self.last_us) * 1000.0
     }

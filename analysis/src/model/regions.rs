@@ -13,7 +13,6 @@ pub struct RegionReport {
     pub self_s: f64,
     /// Share of `time_s` in the time of the job, times the threads that entered the region.
     pub run_percent: Option<f64>,
-    /// Processes that entered the region.
     pub processes: u64,
     /// Threads of these processes that entered it.
     pub threads: u64,

@@ -3,14 +3,11 @@
 use serde::Serialize;
 
 /// Floating-point operations of a job and bytes between its processors and the memory, against the roofs of
-/// its nodes. Rates are means of a node.
+/// its nodes. Rates are means of a node. Without nodes there are no roofs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Roofline {
-    /// Roof of the memory; none without nodes.
     pub memory_bytes_per_s: Option<f64>,
-    /// Roof of operations of double precision.
     pub double_flop_per_s: Option<f64>,
-    /// Roof of operations of single precision.
     pub single_flop_per_s: Option<f64>,
     /// Whole job, and then its phases, those with the most time first.
     pub parts: Vec<RooflinePart>,
@@ -18,7 +15,6 @@ pub struct Roofline {
     pub left_out: Vec<LeftOutNodes>,
 }
 
-/// A phase of a job, or the whole job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RooflinePart {
     /// None for the whole job.
@@ -31,7 +27,6 @@ pub struct RooflinePart {
     /// None if no byte was counted.
     pub flop_per_byte: Option<f64>,
     pub bound: Roof,
-    /// Share of this roof that was reached.
     pub roof_percent: f64,
 }
 

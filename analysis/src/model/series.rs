@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use crate::curve::Curve;
 
-/// Period of a metric and the time for which it was in force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PeriodUse {
     pub period: String,
@@ -40,9 +39,8 @@ pub struct SeriesReport {
     pub period: Option<String>,
     /// Each period that was in force and for how long, in the order of their begin.
     pub periods: Vec<PeriodUse>,
-    /// First sample, since the epoch.
+    /// Of the first sample, since the epoch.
     pub first_us: i64,
-    /// Last sample, since the epoch.
     pub last_us: i64,
     /// Of the values of a gauge, or of the rates of a counter in `rate_unit`. So are `mean` and `max`.
     pub min: Option<f64>,

@@ -12,9 +12,7 @@ pub struct StackReport {
     pub samples: u64,
     /// Between two samples of a CPU; the longest one if it changed.
     pub period_s: f64,
-    /// With samples.
     pub processes: usize,
-    /// Share of the time in functions without a symbol.
     pub without_symbol_percent: f64,
     /// Samples that did not arrive at the agent.
     pub lost: u64,
@@ -55,14 +53,11 @@ pub struct FunctionImbalance {
     pub function: String,
     /// Base name of its file.
     pub module: String,
-    /// Processes of the program.
     pub processes: usize,
-    /// In the function itself.
     pub most_s: f64,
     pub mean_s: f64,
     /// Difference of both, relative to the mean time of a process in all functions.
     pub percent: f64,
-    /// Of the process with the most.
     pub node: String,
     pub process: u32,
 }
@@ -77,9 +72,8 @@ pub struct FunctionReport {
     pub self_s: f64,
     /// Of all samples.
     pub self_percent: f64,
-    /// In the function and in what it called.
+    /// With what it called.
     pub total_s: f64,
-    /// Of all samples.
     pub total_percent: f64,
     /// Spread of the time in the function itself; none for a single process.
     pub processes: Option<FunctionSpread>,
@@ -105,13 +99,11 @@ pub struct StackPart {
     pub functions: Vec<FunctionShare>,
 }
 
-/// Function with its share of a part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FunctionShare {
     /// Its name, or its module in brackets where it has no symbol.
     pub function: String,
     /// Base name of its file.
     pub module: String,
-    /// Share of the function itself.
     pub self_percent: f64,
 }

@@ -13,6 +13,5 @@ pub struct Traffic {
     pub received_bytes: f64,
     /// Sent by the nodes, or written.
     pub sent_bytes: f64,
-    /// Nodes where it is known.
     pub nodes: u64,
 }

@@ -9,7 +9,6 @@ pub struct Verdict {
     pub state: String,
     /// Used share of the cores and GPUs: `0.88 of 2 cores`; none if it is unknown.
     pub used: Option<String>,
-    /// Findings.
     pub things: u64,
     /// `COMPLETED - used 0.88 of 2 cores - 1 thing to change`.
     pub text: String,

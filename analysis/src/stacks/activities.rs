@@ -10,7 +10,6 @@ use crate::model::{ActivityReport, FunctionShare};
 
 const KERNEL: &str = "[kernel]";
 
-/// Functions that an activity names.
 const FUNCTIONS: usize = 3;
 
 /// Activity of functions without a symbol, of which no other is known.
@@ -24,11 +23,9 @@ pub struct Pattern {
     pub functions: &'static [&'static str],
 }
 
-/// Activity, and the functions by which it is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Activity {
     pub name: &'static str,
-    /// Name in a text.
     pub text: &'static str,
     /// Their time belongs to the activity, with that of all they call.
     pub total: &'static [Pattern],
@@ -255,7 +252,6 @@ pub static ACTIVITIES: [Activity; 8] = [
     },
 ];
 
-/// Activities of a function.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     total: Option<&'static Activity>,
@@ -333,7 +329,6 @@ fn report(name: &str, tree: &Tree, of_functions: &HashMap<usize, Weight>, all: W
     ActivityReport { activity: name.to_owned(), percent: 100.0 * sum.share_of(all), functions }
 }
 
-/// Name of an activity in a text.
 pub fn activity_text(name: &str) -> &str {
     let known = ACTIVITIES.iter().find(|activity| activity.name == name);
     known.map_or("functions without a symbol", |activity| activity.text)

@@ -6,32 +6,26 @@ use super::functions::functions;
 use super::stack_names::Function;
 use super::tree::{Tree, Weight};
 
-/// Samples in both trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
     pub before: Weight,
     pub after: Weight,
 }
 
-/// Time of a function in both trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FunctionChange {
-    /// In the function itself.
     pub own: Change,
-    /// In the function and in what it called.
+    /// With what the function called.
     pub total: Change,
 }
 
-/// Difference of two trees.
 #[derive(Debug)]
 pub struct Difference {
     /// Stacks of both trees, with the sums of their samples.
     pub tree: Tree,
     /// For each node of the tree, the samples in the function and in what it called.
     pub changes: Vec<Change>,
-    /// Sums over all stacks.
     pub total: Change,
-    /// Functions of both trees.
     pub functions: BTreeMap<Function, FunctionChange>,
 }
 

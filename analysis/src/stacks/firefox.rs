@@ -11,10 +11,8 @@ use super::tree::Tree;
 /// Version of the format. The profiler reads older ones.
 const VERSION: u32 = 48;
 
-/// Only category of stacks.
 const CATEGORY: u32 = 0;
 
-/// Samples of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
     pub node: &'a str,
@@ -170,7 +168,6 @@ fn function_table(tree: &Tree, strings: &mut Strings) -> Value {
 }
 
 fn resource_table(tree: &Tree, strings: &mut Strings) -> Value {
-    /// Number of libraries among the types of resources.
     const LIBRARY: u32 = 1;
     let (modules, _) = modules(tree);
     let names: Vec<usize> = modules.iter().map(|module| strings.position((*module).to_owned())).collect();

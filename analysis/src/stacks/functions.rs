@@ -3,11 +3,10 @@
 use super::stack_names::Function;
 use super::tree::{Node, Tree, Weight};
 
-/// Time of a function, wherever it was called.
+/// Wherever the function was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionTime<'a> {
     pub function: &'a Function,
-    /// In the function itself.
     pub own: Weight,
     /// In the function and in what it called. A sample counts once, however often the function is on its
     /// stack.

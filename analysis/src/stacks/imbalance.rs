@@ -18,7 +18,6 @@ const FUNCTIONS: usize = 100;
 /// in fewer than one of ten thousand counts.
 const DEVIATIONS: f64 = 4.0;
 
-/// Time of functions themselves, by process.
 pub(super) type OwnTimes<'a> = BTreeMap<&'a ProcessId, HashMap<&'a Function, Weight>>;
 
 /// Finds the function of the program whose time differs most between the processes that execute the same

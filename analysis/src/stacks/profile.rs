@@ -54,13 +54,11 @@ pub fn ranks(reader: &mut dyn Read, job_key: i64) -> Result<Ranks, StoreError> {
     Ok(ranks)
 }
 
-/// Samples of call stacks of a job, by process.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub metric: String,
     /// Sums over the intervals, of all processes on the nodes.
     pub intervals: StackIntervalRow,
-    /// Metrics of which the job has samples in these spans.
     pub metrics: Vec<String>,
     /// As far as the caller knows them.
     pub ranks: Ranks,
@@ -143,7 +141,6 @@ impl Profile {
         trees
     }
 
-    /// Time of functions themselves.
     pub fn own_times(&self) -> BTreeMap<&ProcessId, HashMap<&Function, Weight>> {
         let mut times = BTreeMap::new();
         for (process, stacks) in &self.by_process {

@@ -18,14 +18,12 @@ use crate::phases::joined;
 const FUNCTIONS: usize = 15;
 const CALLERS: usize = 10;
 
-/// Functions of a phase or a node.
 const OF_PART: usize = 3;
 
 /// Phases, by name, and their occurrences, each of which is a query.
 const PHASES: usize = 20;
 const PHASE_SPANS: usize = 200;
 
-/// Nodes with the most time.
 const NODES: usize = 100;
 
 /// Processes with the most time, and the least percentage of it that each has.

@@ -10,7 +10,6 @@ const STACKS_MAX: usize = 300_000;
 /// Functions of a stack. Agents cut longer ones; a longer one is damaged.
 const DEPTH_MAX: usize = 1024;
 
-/// Function of a program or of the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function {
     /// Empty without a symbol.
@@ -35,14 +34,12 @@ impl Function {
     }
 }
 
-/// A function, and the stack of its callers.
 #[derive(Debug, Clone, Copy)]
 struct StackNode {
     parent: Option<i64>,
     function: usize,
 }
 
-/// Stacks of a job by the ids of the store.
 #[derive(Debug, Default)]
 pub struct Stacks {
     functions: Vec<Function>,

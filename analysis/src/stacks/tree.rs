@@ -11,12 +11,10 @@ use super::stack_names::{Function, Stacks};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
     pub samples: u64,
-    /// Sum of their periods.
     pub time_us: u64,
 }
 
 impl Weight {
-    /// Share of `all` by time, from 0 to 1.
     pub fn share_of(self, all: Self) -> f64 {
         if all.time_us == 0 { 0.0 } else { units::to_f64(self.time_us) / units::to_f64(all.time_us) }
     }
@@ -44,13 +42,11 @@ pub struct Node {
     pub function: usize,
     /// Place of the caller in [`Tree::nodes`], which is smaller; none for an outermost function.
     pub parent: Option<usize>,
-    /// In the function itself.
     pub own: Weight,
     /// In the function and in what it called.
     pub total: Weight,
 }
 
-/// Tree of functions, merged from stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     functions: Vec<Function>,
@@ -152,7 +148,6 @@ impl Tree {
         self.functions.get(node.function).unwrap_or(&UNKNOWN)
     }
 
-    /// Sum over all stacks.
     pub fn total(&self) -> Weight {
         let mut sum = Weight::default();
         self.nodes.iter().for_each(|node| sum += node.own);

@@ -2,10 +2,8 @@
 
 use crate::expression::Type;
 
-/// Determines the form of a fact in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactUnit {
-    /// Without a unit.
     Number,
     /// From 0 to 1 as a rule; `%` in a text.
     Share,
@@ -53,7 +51,7 @@ impl FactUnit {
 pub struct FactDefinition {
     pub name: &'static str,
     pub unit: FactUnit,
-    /// Meaning, in a sentence.
+    /// One sentence.
     pub help: &'static str,
 }
 

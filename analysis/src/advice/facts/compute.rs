@@ -11,7 +11,6 @@ use crate::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::{of_metric, oom_kills};
 
-/// A GPU is unused up to this utilization.
 const UNUSED_GPU_PERCENT: f64 = 1.0;
 
 pub(super) fn facts(report: &Report) -> Facts {
@@ -304,7 +303,6 @@ fn metric_facts(series: &[&SeriesReport]) -> MetricFacts {
     }
 }
 
-/// Largest of the known numbers.
 fn most(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().reduce(f64::max)
 }

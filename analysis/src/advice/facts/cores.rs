@@ -18,7 +18,6 @@ pub(crate) struct Cores {
     /// Cores of each node, in the order of the report, and their number in the scheduler's units; empty if
     /// they are not known.
     on_nodes: Vec<(f64, f64)>,
-    /// True if the scheduler counts hardware threads.
     counts_threads: bool,
 }
 
@@ -75,7 +74,6 @@ impl Cores {
         node.used.cpu_s.map(|cpu_s| cpu_s * share)
     }
 
-    /// Largest number of cores in use on a node.
     pub(super) fn peak(&self, place: usize, node: &NodeReport) -> Option<f64> {
         node.used.cores_max.map(|peak| self.in_use(place, peak))
     }

@@ -8,7 +8,6 @@ use crate::curve::Curve;
 use crate::model::{Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 
-/// The time of a job is divided into so many parts.
 const PARTS: usize = 10;
 
 /// The time is divided into at most so many parts to find those in which the job stood still.
@@ -91,7 +90,6 @@ fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Vec<Opti
     sums
 }
 
-/// None of no numbers.
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / to_f64(values.len() as u64))
 }

@@ -24,7 +24,6 @@ impl Facts {
     }
 }
 
-/// Names of all facts.
 #[derive(Debug, Clone, Copy)]
 pub struct FactScope;
 

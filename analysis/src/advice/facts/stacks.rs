@@ -35,7 +35,6 @@ const WAIT_FACTS: [ActivityFacts; 2] = [
     facts("io", "wait_io_share", "wait_io_functions"),
 ];
 
-/// Adds the facts, if call stacks were sampled.
 pub(super) fn add(facts: &mut Facts, report: &Report) {
     let of_metric = |metric| report.call_stacks.iter().find(|of| of.metric == metric && of.samples > 0);
     if let Some(waits) = of_metric(WAIT) {

@@ -15,7 +15,6 @@ fn number(report: &Report, name: &str) -> Option<f64> {
     Facts::of(report).number(name)
 }
 
-/// An hour of a number of cores.
 fn hour(cores: f64) -> Vec<f64> {
     vec![cores; 60]
 }

@@ -19,7 +19,6 @@ pub struct MetricFacts {
     pub rate: Option<f64>,
 }
 
-/// Known facts about a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     values: BTreeMap<&'static str, Value>,
@@ -61,12 +60,10 @@ impl Facts {
         self.metrics.insert(metric.to_owned(), facts);
     }
 
-    /// None if it is unknown.
     pub fn number(&self, name: &str) -> Option<f64> {
         if let Some(Value::Number(number)) = self.values.get(name) { Some(*number) } else { None }
     }
 
-    /// None if it is unknown.
     pub fn text(&self, name: &str) -> Option<&str> {
         if let Some(Value::Text(text)) = self.values.get(name) { Some(text) } else { None }
     }
