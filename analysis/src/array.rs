@@ -1,4 +1,4 @@
-//! The summary of an array over its tasks, or of a heterogeneous job over its components.
+//! Summary of an array over its tasks, or of a heterogeneous job over its components.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The parts of a report by node, step and task. Pure.
+//! Parts of a report by node, step and task. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The intervals of a rollup of one series. Pure.
+//! Intervals of a rollup of one series. Pure.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The points at which the values of repeated runs change their level. Pure.
+//! Points at which the values of repeated runs change their level. Pure.
 //!
 //! The stretch of a series whose ranks differ most from all others is cut out, if that is rarely so by
 //! chance, and each part is cut in the same way: circular binary segmentation, on ranks, so that outliers are

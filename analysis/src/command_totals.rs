@@ -1,4 +1,4 @@
-//! The figures of a command that `polymeter run` measures itself, as metrics that no source reads. Pure.
+//! Figures of a command that `polymeter run` measures itself, as metrics that no source reads. Pure.
 
 use polymeter_proto::series::Unit;
 

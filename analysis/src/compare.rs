@@ -1,4 +1,4 @@
-//! The comparison of two jobs, or of two groups of jobs, by metric and phase. Pure.
+//! Comparison of two jobs, or of two groups of jobs, by metric and phase. Pure.
 //!
 //! The value of a job is the mean over its nodes: of a gauge's values, or of a counter's rates. With two or
 //! more jobs on both sides, the interval of a difference is that of Welch's test over the jobs. With a single

@@ -1,4 +1,4 @@
-//! The course of a series over time, within bounded memory. Pure.
+//! Course of a series over time, within bounded memory. Pure.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The course of one series in equal parts of the time, from samples or from the intervals of a rollup. Pure.
+//! Course of one series in equal parts of the time, from samples or from the intervals of a rollup. Pure.
 
 use std::ops::Range;
 

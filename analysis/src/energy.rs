@@ -1,4 +1,4 @@
-//! The energy of a job, from the counters of its nodes. Pure.
+//! Energy of a job, from the counters of its nodes. Pure.
 //!
 //! A counter measures a whole node. On a node that the job had alone the energy during the job is the job's.
 //! On a shared one it is divided at each time by CPU time: the job's share of what all processes of the node

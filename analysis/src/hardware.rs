@@ -1,4 +1,4 @@
-//! The number of CPUs of a job's nodes, which limits the rate of CPU time.
+//! Number of CPUs of a job's nodes, which limits the rate of CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 

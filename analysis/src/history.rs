@@ -1,4 +1,4 @@
-//! The events of a job: marks of its users, and changes of the plan. Pure.
+//! Events of a job: marks of its users, and changes of the plan. Pure.
 
 use polymeter_proto::period::Period;
 use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};

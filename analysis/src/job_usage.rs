@@ -1,4 +1,4 @@
-//! The figures of a job that stay when its samples are gone, from which the jobs of users, accounts, queues
+//! Figures of a job that stay when its samples are gone, from which the jobs of users, accounts, queues
 //! and arrays are added up. Pure.
 
 use polymeter_store::reader::JobUsage;

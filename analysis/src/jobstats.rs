@@ -1,4 +1,4 @@
-//! The summary that Jobstats stores in Slurm's AdminComment, for the programs that read it. Pure.
+//! Summary that Jobstats stores in Slurm's AdminComment, for the programs that read it. Pure.
 //!
 //! Its form is `JS1:` and the Base64 form of gzip-compressed JSON. Jobstats writes `JS1:None` for a job
 //! without data.

@@ -1,4 +1,4 @@
-//! The cost of measuring a job, from the series in which the agents report it. Pure.
+//! Cost of measuring a job, from the series in which the agents report it. Pure.
 
 use crate::model::{MeasuringCost, SeriesReport};
 

@@ -1,4 +1,4 @@
-//! The meters of a job: which share of its resources it used. Pure.
+//! Meters of a job: which share of its resources it used. Pure.
 
 use polymeter_proto::units;
 use serde::Serialize;

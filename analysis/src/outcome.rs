@@ -1,4 +1,4 @@
-//! The exit status or signal of a job as text. Pure.
+//! Exit status or signal of a job as text. Pure.
 
 use crate::model::Outcome;
 

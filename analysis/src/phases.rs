@@ -1,4 +1,4 @@
-//! The resources that a job used in the phases that users marked. Pure.
+//! Resources that a job used in the phases that users marked. Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

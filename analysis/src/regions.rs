@@ -1,4 +1,4 @@
-//! The regions of instrumented programs: the sums over processes, and their spread. Pure.
+//! Regions of instrumented programs: the sums over processes, and their spread. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

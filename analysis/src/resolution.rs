@@ -1,4 +1,4 @@
-//! The choice between samples and rollups for a report. Pure.
+//! Choice between samples and rollups for a report. Pure.
 
 use polymeter_store::reader::{Rollup, SeriesRow};
 

@@ -1,4 +1,4 @@
-//! The resources that a group of series shows: those of a node, a step or a task. Pure.
+//! Resources that a group of series shows: those of a node, a step or a task. Pure.
 
 use polymeter_proto::units;
 

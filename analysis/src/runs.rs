@@ -1,4 +1,4 @@
-//! The runs of a job: a scheduler starts a job again under the same id, and its tasks and components have ids
+//! Runs of a job: a scheduler starts a job again under the same id, and its tasks and components have ids
 //! in common. Pure, but for the query.
 
 use polymeter_service::time_text::rfc3339;

@@ -1,4 +1,4 @@
-//! The summary of one series. Pure.
+//! Summary of one series. Pure.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The traffic of a job's nodes with networks and file systems. Pure.
+//! Traffic of a job's nodes with networks and file systems. Pure.
 //!
 //! The counters are of the node. On a node that the job had alone their increase during the job is the job's;
 //! on a shared one it cannot be divided, and is left out.

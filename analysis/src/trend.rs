@@ -1,4 +1,4 @@
-//! The trend of the runs of one name: what each used, where that changed its level, and what else changed
+//! Trend of the runs of one name: what each used, where that changed its level, and what else changed
 //! there.
 //!
 //! Everything comes from the stored figures of the jobs: samples are not read, and may be gone.

@@ -1,4 +1,4 @@
-//! The configuration of the API.
+//! Configuration of the API.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

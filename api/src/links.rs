@@ -1,4 +1,4 @@
-//! The parts of the collector that the API uses.
+//! Parts of the collector that the API uses.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The API's own metrics, which the collector adds to its page.
+//! Metrics of the API itself, which the collector adds to its page.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

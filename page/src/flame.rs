@@ -1,4 +1,4 @@
-//! The page of a flame graph: its script and style.
+//! Page of a flame graph: its script and style.
 
 use crate::modules;
 

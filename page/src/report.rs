@@ -1,4 +1,4 @@
-//! The page of a report: its script and style, and the policy that permits only them.
+//! Page of a report: its script and style, and the policy that permits only them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! The pages that a server sends: documents, modules and a style, all in the binary.
+//! Pages that a server sends: documents, modules and a style, all in the binary.
 //!
 //! The documents have no data. Their scripts ask the HTTP API of the same server for it; each contains the
 //! modules of its page, which are served one by one, too. The path of everything else contains a digest of

@@ -1,4 +1,4 @@
-//! The tokens of the HTTP API: `polymeter_ID_SECRET`, both parts in hexadecimal digits.
+//! Tokens of the HTTP API: `polymeter_ID_SECRET`, both parts in hexadecimal digits.
 //!
 //! The command makes the secret and tells the collector only its digest: the secret passes no network before
 //! its use, and no store has it.

@@ -1,4 +1,4 @@
-//! The mounts of control groups.
+//! Mounts of control groups.
 
 use std::collections::BTreeMap;
 use std::io;

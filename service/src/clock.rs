@@ -1,4 +1,4 @@
-//! The clocks. No other module of the programs reads the system's clocks.
+//! Clocks. No other module of the programs reads the system's clocks.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The faults of a configuration, from its file and its command line.
+//! Faults of a configuration, from its file and its command line.
 
 use std::fmt;
 use std::str::FromStr;

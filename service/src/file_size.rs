@@ -1,4 +1,4 @@
-//! The limit of the size of files that a process may write (RLIMIT_FSIZE). A file that reaches it is treated
+//! Limit of the size of files that a process may write (RLIMIT_FSIZE). A file that reaches it is treated
 //! like a full disk.
 
 /// Signal of a write beyond the limit. It would end the process; when it is caught, the write fails instead.

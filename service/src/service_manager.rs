@@ -1,4 +1,4 @@
-//! The service manager: systemd's notifications, through the socket that `NOTIFY_SOCKET` names. Without that
+//! Service manager: systemd's notifications, through the socket that `NOTIFY_SOCKET` names. Without that
 //! variable nothing is sent.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The rules and the facts as a page of the documents. Pure.
+//! Rules and facts as a page of the documents. Pure.
 
 use super::facts::FACTS;
 use super::rule::Rule;

@@ -1,4 +1,4 @@
-//! The verdict on a job: its end, its use of resources and the number of findings. Pure.
+//! Verdict on a job: its end, its use of resources and the number of findings. Pure.
 
 use polymeter_proto::units;
 

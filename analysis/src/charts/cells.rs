@@ -1,4 +1,4 @@
-//! The values of one node in equal parts of a time.
+//! Values of one node in equal parts of a time.
 
 use polymeter_proto::units;
 

@@ -1,4 +1,4 @@
-//! The rows of heat maps.
+//! Rows of heat maps.
 
 use std::borrow::Cow;
 use std::ops::Range;

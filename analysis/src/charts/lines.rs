@@ -1,4 +1,4 @@
-//! The minimum, the median and the maximum over nodes.
+//! Minimum, median and maximum over nodes.
 
 use polymeter_proto::units;
 

@@ -1,4 +1,4 @@
-//! The courses of a job's quantities over its time, for charts, heat maps and distributions. Pure, except for
+//! Courses of a job's quantities over its time, for charts, heat maps and distributions. Pure, except for
 //! [`refine`].
 //!
 //! The size is bounded, whatever the number of nodes and metrics: many nodes share rows of a heat map, and

@@ -1,4 +1,4 @@
-//! The contents of charts.
+//! Contents of charts.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The compact form of charts: a JSON object, and the values in 16 bits.
+//! Compact form of charts: a JSON object, and the values in 16 bits.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The quantities of a job that are drawn, and the series from which they are computed.
+//! Quantities of a job that are drawn, and the series from which they are computed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! The names in the expressions of formulas, and the metrics that they stand for. Pure.
+//! Names in the expressions of formulas, and the metrics that they stand for. Pure.
 
 use polymeter_proto::catalogue::derived::{Formula, Input, Quantity};
 

@@ -1,4 +1,4 @@
-//! The roofline of a job: its operations and bytes, by phase, against the roofs of its nodes. Pure.
+//! Roofline of a job: its operations and bytes, by phase, against the roofs of its nodes. Pure.
 //!
 //! The counters of a node's memory do not tell jobs apart. Therefore only nodes count that the job had alone,
 //! with all of their cores.

@@ -1,4 +1,4 @@
-//! The value of a syntax tree. Pure.
+//! Value of a syntax tree. Pure.
 
 use std::cmp::Ordering;
 

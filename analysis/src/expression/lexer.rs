@@ -1,4 +1,4 @@
-//! The tokens of an expression. Pure.
+//! Tokens of an expression. Pure.
 
 use super::syntax::{EXPRESSION_BYTES_MAX, ExpressionError};
 

@@ -1,4 +1,4 @@
-//! The syntax tree of an expression, by recursive descent. Pure.
+//! Syntax tree of an expression, by recursive descent. Pure.
 //!
 //! ```text
 //! or         := and ("or" and)*

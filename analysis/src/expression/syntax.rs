@@ -1,4 +1,4 @@
-//! The types of expressions. Pure.
+//! Types of expressions. Pure.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The energy of a job.
+//! Energy of a job.
 
 use std::ops::Range;
 

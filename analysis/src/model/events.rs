@@ -1,4 +1,4 @@
-//! The events of a job in a report: marks, changes of the plan, refused requests, losses.
+//! Events of a job in a report: marks, changes of the plan, refused requests, losses.
 
 use serde::Serialize;
 

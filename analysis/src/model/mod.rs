@@ -1,4 +1,4 @@
-//! The contents of a report, and its JSON form.
+//! Contents of a report, and its JSON form.
 
 mod derived;
 mod energy;

@@ -1,4 +1,4 @@
-//! The parts of a report by node, step and task.
+//! Parts of a report by node, step and task.
 
 use polymeter_proto::series::Roofs;
 use polymeter_proto::units;

@@ -1,4 +1,4 @@
-//! The regions of instrumented programs in a report.
+//! Regions of instrumented programs in a report.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The roofline of a job.
+//! Roofline of a job.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The summary of one series in a report.
+//! Summary of one series in a report.
 
 use polymeter_proto::units;
 use serde::Serialize;

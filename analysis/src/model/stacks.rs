@@ -1,4 +1,4 @@
-//! The call stacks of a job in a report.
+//! Call stacks of a job in a report.
 
 use serde::Serialize;
 

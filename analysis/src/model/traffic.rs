@@ -1,4 +1,4 @@
-//! The traffic of a job's nodes with networks and file systems.
+//! Traffic of a job's nodes with networks and file systems.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The verdict on a job in a sentence.
+//! Verdict on a job in a sentence.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The difference of two trees: of two times, processes, nodes or jobs.
+//! Difference of two trees: of two times, processes, nodes or jobs.
 
 use std::collections::BTreeMap;
 

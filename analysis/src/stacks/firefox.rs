@@ -1,4 +1,4 @@
-//! The processed format of the Firefox profiler, which <https://profiler.firefox.com> opens:
+//! Processed format of the Firefox profiler, which <https://profiler.firefox.com> opens:
 //! `docs-developer/processed-profile-format` of github.com/firefox-devtools/profiler, version 48.
 
 use std::collections::HashMap;

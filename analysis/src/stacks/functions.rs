@@ -1,4 +1,4 @@
-//! The time of functions, wherever they were called.
+//! Time of functions, wherever they were called.
 
 use super::stack_names::Function;
 use super::tree::{Node, Tree, Weight};

@@ -1,4 +1,4 @@
-//! The function whose time differs most between the processes of a program. Pure.
+//! Function whose time differs most between the processes of a program. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! The data of the flame graph of a page: `page/assets/shared/flame.js` draws it.
+//! Data of the flame graph of a page: `page/assets/shared/flame.js` draws it.
 
 use std::collections::HashMap;
 

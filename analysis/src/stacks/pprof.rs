@@ -1,4 +1,4 @@
-//! The format of pprof: `proto/profile.proto` of github.com/google/pprof, compressed by gzip. The messages
+//! Format of pprof: `proto/profile.proto` of github.com/google/pprof, compressed by gzip. The messages
 //! are written by hand, with the fields that are used.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The part of a report about call stacks: where the time went.
+//! Part of a report about call stacks: where the time went.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

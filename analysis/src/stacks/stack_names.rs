@@ -1,4 +1,4 @@
-//! The stacks of a job by the ids of the store.
+//! Stacks of a job by the ids of the store.
 
 use std::collections::HashMap;
 

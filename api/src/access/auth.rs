@@ -1,4 +1,4 @@
-//! The authentication of requests.
+//! Authentication of requests.
 //!
 //! ```text
 //! Authorization: Bearer   -> the user of the token

@@ -1,4 +1,4 @@
-//! The names by which clients address the API.
+//! Names by which clients address the API.
 //!
 //! A site can let its own name resolve to an address of the user's machine or network (DNS rebinding), such
 //! as that of a forwarded port. To a browser, its pages and the API then have the same origin. Their requests

@@ -1,4 +1,4 @@
-//! The other end of a connection, and the user of a request.
+//! Other end of a connection, and the user of a request.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

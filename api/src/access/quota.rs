@@ -1,4 +1,4 @@
-//! The use of the API by each principal: requests in progress, live streams, requests a second, bytes a
+//! Use of the API by each principal: requests in progress, live streams, requests a second, bytes a
 //! second.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The body of an answer, which is written by a thread that reads the store and sent as the client reads.
+//! Body of an answer, which is written by a thread that reads the store and sent as the client reads.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

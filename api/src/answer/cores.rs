@@ -1,4 +1,4 @@
-//! The cores that ended jobs used, which do not change any more: lists of jobs ask for them again and again.
+//! Cores that ended jobs used, which do not change any more: lists of jobs ask for them again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

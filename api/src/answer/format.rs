@@ -1,4 +1,4 @@
-//! The formats of answers, and their choice by the client.
+//! Formats of answers, and their choice by the client.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 

@@ -1,4 +1,4 @@
-//! The rows of a job's series and events, as several resources list them.
+//! Rows of a job's series and events, as several resources list them.
 
 use polymeter_analysis::plan_fold::FoldedChange;
 use polymeter_proto::series::{Role, role_of};

@@ -1,4 +1,4 @@
-//! The health of Polymeter: the agents, their versions and clocks, and what they did not deliver.
+//! Health of Polymeter: the agents, their versions and clocks, and what they did not deliver.
 
 use std::collections::HashMap;
 

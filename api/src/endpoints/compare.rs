@@ -1,4 +1,4 @@
-//! The comparison of jobs.
+//! Comparison of jobs.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The sampling plan of a running job, through the coordinator: same rights, limits and answers as the
+//! Sampling plan of a running job, through the coordinator: same rights, limits and answers as the
 //! command.
 
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! The cores in use of several jobs over their time, in a few points each: a list of jobs asks once for all
+//! Cores in use of several jobs over their time, in a few points each: a list of jobs asks once for all
 //! of its rows.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The list of jobs.
+//! List of jobs.
 
 use polymeter_store::reader::{JobFilter, JobOrder};
 use serde_json::{Value, json};

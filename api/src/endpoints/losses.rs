@@ -1,4 +1,4 @@
-//! The samples that were lost over the last days, for administrators.
+//! Samples that were lost over the last days, for administrators.
 
 use polymeter_proto::units;
 use serde_json::json;

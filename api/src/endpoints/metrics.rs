@@ -1,4 +1,4 @@
-//! The metrics of a job: one row for each metric and level, whatever the number of nodes.
+//! Metrics of a job: one row for each metric and level, whatever the number of nodes.
 
 use polymeter_analysis::derived::known;
 use polymeter_proto::catalogue::derived::Derived;

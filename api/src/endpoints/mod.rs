@@ -1,4 +1,4 @@
-//! The endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
+//! Endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
 
 mod agents;
 mod compare;

@@ -1,4 +1,4 @@
-//! The user of a request, and the connected agents.
+//! User of a request, and the connected agents.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The notices that were sent about jobs.
+//! Notices that were sent about jobs.
 
 use polymeter_store::reader::NoticeRow;
 use serde_json::json;

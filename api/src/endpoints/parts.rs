@@ -1,4 +1,4 @@
-//! The values of series in equal parts of a time, from samples or from a rollup.
+//! Values of series in equal parts of a time, from samples or from a rollup.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

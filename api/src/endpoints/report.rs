@@ -1,4 +1,4 @@
-//! The report of a job, and parts of it.
+//! Report of a job, and parts of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

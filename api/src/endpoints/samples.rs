@@ -1,4 +1,4 @@
-//! The samples of a job's series: as they are stored, or in equal parts of the time.
+//! Samples of a job's series: as they are stored, or in equal parts of the time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The sampling of a job by metric and level over all of its nodes: bounded, whatever their number.
+//! Sampling of a job by metric and level over all of its nodes: bounded, whatever their number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

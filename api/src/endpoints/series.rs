@@ -1,4 +1,4 @@
-//! The series of a job, of its nodes, or of a node.
+//! Series of a job, of its nodes, or of a node.
 
 use std::collections::BTreeSet;
 

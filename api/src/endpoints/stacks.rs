@@ -1,4 +1,4 @@
-//! The call stacks of a job: a tree of functions with their times, for flame graphs. The answer is bounded,
+//! Call stacks of a job: a tree of functions with their times, for flame graphs. The answer is bounded,
 //! whatever the number of samples.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The trend of the runs of one name.
+//! Trend of the runs of one name.
 
 use axum::http::StatusCode;
 use polymeter_analysis::trend::{Choice, QUANTITIES, trend};

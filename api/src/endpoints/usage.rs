@@ -1,4 +1,4 @@
-//! The efficiency of ended jobs, of each or summed by user, account, queue or array.
+//! Efficiency of ended jobs, of each or summed by user, account, queue or array.
 
 use std::ops::Range;
 

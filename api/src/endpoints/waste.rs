@@ -1,4 +1,4 @@
-//! The figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours
+//! Figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours
 //! that those of the last day requested and did not use.
 
 use std::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! The encoding of events (`text/event-stream`).
+//! Encoding of events (`text/event-stream`).
 
 use bytes::Bytes;
 use serde_json::{Value, to_writer};

@@ -1,4 +1,4 @@
-//! The series that a request is about.
+//! Series that a request is about.
 
 use polymeter_proto::name::Selector;
 use polymeter_store::reader::SeriesRow;

@@ -1,4 +1,4 @@
-//! The events that wait for one stream: bounded, and never a reason to wait.
+//! Events that wait for one stream: bounded, and never a reason to wait.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The descriptions of series, with the periods that the plan gives them.
+//! Descriptions of series, with the periods that the plan gives them.
 
 use std::collections::HashMap;
 

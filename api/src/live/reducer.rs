@@ -1,4 +1,4 @@
-//! The reduction of a series to a bounded number of points a second. Pure.
+//! Reduction of a series to a bounded number of points a second. Pure.
 
 use polymeter_analysis::downsample::{Extent, Increases, Part};
 use polymeter_analysis::rates::window_ns;

@@ -1,4 +1,4 @@
-//! The values of running jobs: taken from the writers, given to the feeds of those jobs that are watched.
+//! Values of running jobs: taken from the writers, given to the feeds of those jobs that are watched.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

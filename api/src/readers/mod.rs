@@ -1,4 +1,4 @@
-//! The threads and connections that read the store: a bounded number, apart from those of the writers.
+//! Threads and connections that read the store: a bounded number, apart from those of the writers.
 //!
 //! A read is cancelled when its handle is dropped, since the client is gone, and when it takes too long.
 

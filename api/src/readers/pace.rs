@@ -1,4 +1,4 @@
-//! The pace of reads: while ingest is behind, all reads together get a part of one core, so that they wait
+//! Pace of reads: while ingest is behind, all reads together get a part of one core, so that they wait
 //! rather than samples.
 //!
 //! A database server knows no priorities: its processes for readers compete with those for writers. So a read

@@ -1,4 +1,4 @@
-//! The places of reads: as many as there are readers. One user gets all but one of them, so that another one
+//! Places of reads: as many as there are readers. One user gets all but one of them, so that another one
 //! does not wait for long reads. Administrators have another place, which ordinary users never take.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The means to stop one read, and its pauses.
+//! Means to stop one read, and its pauses.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

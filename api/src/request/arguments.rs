@@ -1,4 +1,4 @@
-//! The parameters of a request. They are declared as data, from which the parser and the document of the API
+//! Parameters of a request. They are declared as data, from which the parser and the document of the API
 //! follow.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The declaration of an endpoint, from which routes and the document of the API follow.
+//! Declaration of an endpoint, from which routes and the document of the API follow.
 
 use std::pin::Pin;
 

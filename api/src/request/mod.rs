@@ -1,4 +1,4 @@
-//! The declaration of a resource, a request for it after its parameters were checked, and the means to answer
+//! Declaration of a resource, a request for it after its parameters were checked, and the means to answer
 //! it.
 
 mod arguments;

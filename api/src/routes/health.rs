@@ -1,4 +1,4 @@
-//! The state of the API, for load balancers: without authentication and without details.
+//! State of the API, for load balancers: without authentication and without details.
 
 use axum::response::Response;
 use polymeter_service::clock;

@@ -1,4 +1,4 @@
-//! The way of a request to its endpoint and back.
+//! Way of a request to its endpoint and back.
 //!
 //! A request is refused by the first of these that it does not satisfy: the name by which it addresses the
 //! API, its path, the authentication, the quota of its user, its parameters, its format, its body.

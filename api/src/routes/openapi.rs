@@ -1,4 +1,4 @@
-//! The document of the API (OpenAPI 3.1), which follows from the declarations of the endpoints.
+//! Document of the API (OpenAPI 3.1), which follows from the declarations of the endpoints.
 
 use axum::response::Response;
 use polymeter_proto::limits::NAME_BYTES;

@@ -1,4 +1,4 @@
-//! The pages: documents and the files that they load. They contain no data, and need no authentication.
+//! Pages: documents and the files that they load. They contain no data, and need no authentication.
 
 use std::future::ready;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The opening of the socket.
+//! Opening of the socket.
 
 use std::io;
 use std::net::TcpListener;

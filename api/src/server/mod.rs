@@ -1,4 +1,4 @@
-//! The thread of the API: its socket, and the connections on it.
+//! Thread of the API: its socket, and the connections on it.
 
 mod connection;
 mod listener;

@@ -1,4 +1,4 @@
-//! The places of connections: their number is bounded, and nobody keeps others out.
+//! Places of connections: their number is bounded, and nobody keeps others out.
 //!
 //! Where no place is free, a new connection takes that of another one, in this order:
 //!

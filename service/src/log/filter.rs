@@ -1,4 +1,4 @@
-//! The log filter: a level, and levels of single modules.
+//! Log filter: a level, and levels of single modules.
 
 use std::fmt;
 use std::str::FromStr;

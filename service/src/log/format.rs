@@ -1,4 +1,4 @@
-//! The format of a log event on one line. Pure.
+//! Format of a log event on one line. Pure.
 
 use std::fmt::Write;
 use std::str::FromStr;

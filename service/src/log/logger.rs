@@ -1,4 +1,4 @@
-//! The subscriber that writes log lines, and its settings.
+//! Subscriber that writes log lines, and its settings.
 
 use std::io::Write;
 use std::sync::{PoisonError, RwLock};

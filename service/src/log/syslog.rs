@@ -1,4 +1,4 @@
-//! The system's log, for programs with a closed stderr.
+//! Syslog, for programs with a closed stderr.
 
 use std::os::unix::net::UnixDatagram;
 

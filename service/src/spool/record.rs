@@ -1,4 +1,4 @@
-//! The records of a segment: pure, and total for any bytes.
+//! Records of a segment: pure, and total for any bytes.
 //!
 //! A segment is a sequence of records. All numbers are little-endian, and checksums CRC-32.
 //!

@@ -1,4 +1,4 @@
-//! The facts about the distribution of work over nodes and tasks. Pure.
+//! Facts about the distribution of work over nodes and tasks. Pure.
 
 use std::collections::BTreeMap;
 

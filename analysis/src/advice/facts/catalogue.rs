@@ -1,4 +1,4 @@
-//! The definitions of all facts. Pure.
+//! Definitions of all facts. Pure.
 
 use crate::expression::Type;
 

@@ -1,4 +1,4 @@
-//! The computation of the facts of a report. Pure.
+//! Computation of the facts of a report. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The cores of a job and those in use, where a scheduler counts hardware threads as cores. Pure.
+//! Cores of a job and those in use, where a scheduler counts hardware threads as cores. Pure.
 //!
 //! A core is in use while any of its hardware threads is. Which of them are is not known: `n` busy threads
 //! count as `n` cores, and at most as those that the job has on the node. Threads beyond the job's own run on

@@ -1,4 +1,4 @@
-//! The facts about the course of a job over time. Pure.
+//! Facts about the course of a job over time. Pure.
 
 use polymeter_proto::units::to_f64;
 

@@ -1,4 +1,4 @@
-//! The GPUs of a job, as its series show them. Pure.
+//! GPUs of a job, as its series show them. Pure.
 
 use std::collections::BTreeSet;
 

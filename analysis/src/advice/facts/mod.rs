@@ -1,4 +1,4 @@
-//! The facts about a job that the conditions of rules use. Pure.
+//! Facts about a job that the conditions of rules use. Pure.
 
 mod balance;
 mod catalogue;

@@ -1,4 +1,4 @@
-//! The values of the facts. Pure.
+//! Values of the facts. Pure.
 
 use std::collections::BTreeMap;
 

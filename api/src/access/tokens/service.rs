@@ -1,4 +1,4 @@
-//! The thread with the connection to the table of tokens, and the tokens that were found lately.
+//! Thread with the connection to the table of tokens, and the tokens that were found lately.
 
 use std::collections::HashMap;
 use std::fmt;

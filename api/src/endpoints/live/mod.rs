@@ -1,4 +1,4 @@
-//! The values of a running job, as a stream of events.
+//! Values of a running job, as a stream of events.
 
 mod snapshot;
 mod stream;

@@ -1,4 +1,4 @@
-//! The part of a stream that is read from the store: the job and its series.
+//! Part of a stream that is read from the store: the job and its series.
 
 use bytes::Bytes;
 use polymeter_service::clock;

@@ -1,4 +1,4 @@
-//! The task of one stream: passes events on while the client reads, and notices the end of the job.
+//! Task of one stream: passes events on while the client reads, and notices the end of the job.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
