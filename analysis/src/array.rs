@@ -97,7 +97,6 @@ pub fn summarise(reader: &mut dyn Read, array: &str, jobs: &[JobRow]) -> Result<
         let state = job.state.clone();
         let state =
             state.unwrap_or_else(|| if job.ended_ns.is_none() { "running" } else { "ended" }.to_owned());
-        let now_ns = || clock::realtime_us().saturating_mul(1000);
         tasks.push(ArrayTask {
             job: shown_id(job).to_owned(),
             job_id: job.job_id.clone(),
@@ -106,7 +105,10 @@ pub fn summarise(reader: &mut dyn Read, array: &str, jobs: &[JobRow]) -> Result<
             state,
             started_us: job.started_ns.div_euclid(1000),
             ended_us: job.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
-            elapsed_s: units::seconds_between(job.started_ns, job.ended_ns.unwrap_or_else(now_ns)),
+            elapsed_s: units::seconds_between(
+                job.started_ns,
+                job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000)),
+            ),
             cores: job.cores,
             cpu_s: used.as_ref().and_then(|used| used.cpu_s),
             peak_memory_bytes: used.and_then(|used| used.peak_memory_bytes),
@@ -163,9 +165,8 @@ mod tests {
         assert_eq!(last, [("8_9", 4, 1), ("8_10", 7, 3)]);
     }
 
-    #[test]
-    fn figures_are_those_of_all_tasks() {
-        let task = |state: &str, elapsed_s: f64, cores: Option<i64>, cpu_s: Option<f64>| ArrayTask {
+    fn task(state: &str, elapsed_s: f64, cores: Option<i64>, cpu_s: Option<f64>) -> ArrayTask {
+        ArrayTask {
             job: "8_1".to_owned(),
             job_id: "9".to_owned(),
             key: 1,
@@ -177,7 +178,11 @@ mod tests {
             cores,
             cpu_s,
             peak_memory_bytes: cpu_s,
-        };
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_all_tasks() {
         let report = of_tasks(
             "8",
             vec![

@@ -114,10 +114,9 @@ mod tests {
 
     #[test]
     fn steps_and_tasks_are_sorted_and_counted() {
-        let usage = |labels: &str| labelled(counter("cpu.usage", &[1.0, 1.0]), labels);
         let series: Vec<SeriesReport> =
             ["step=10", "step=10,task=0", "step=2", "step=batch", "step=10,task=10", "step=10,task=9"]
-                .map(usage)
+                .map(|labels| labelled(counter("cpu.usage", &[1.0, 1.0]), labels))
                 .into();
         let (steps, tasks) = steps(&series);
         let names: Vec<_> = steps.iter().map(|step| (step.step.as_str(), step.nodes, step.tasks)).collect();

@@ -164,16 +164,17 @@ mod tests {
         }
     }
 
+    fn stored(totals: CommandTotals) -> (Option<CommandTotals>, Vec<String>) {
+        let values = totals.values().into_iter();
+        let mut series: Vec<SeriesReport> =
+            values.map(|(metric, _, value)| gauge(metric, &[value])).collect();
+        series.extend([gauge("cpu.usage", &[1.0]), gauge(CPUS, &[2.0])]);
+        let taken = CommandTotals::take(&mut series);
+        (taken, series.into_iter().map(|series| series.metric).collect::<Vec<_>>())
+    }
+
     #[test]
     fn stored_values_give_the_same_totals() {
-        let stored = |totals: CommandTotals| {
-            let values = totals.values().into_iter();
-            let mut series: Vec<SeriesReport> =
-                values.map(|(metric, _, value)| gauge(metric, &[value])).collect();
-            series.extend([gauge("cpu.usage", &[1.0]), gauge(CPUS, &[2.0])]);
-            let taken = CommandTotals::take(&mut series);
-            (taken, series.into_iter().map(|series| series.metric).collect::<Vec<_>>())
-        };
         for totals in [totals(), CommandTotals { peak_memory_bytes: None, ..totals() }] {
             assert_eq!(stored(totals), (Some(totals), vec!["cpu.usage".to_owned()]));
         }

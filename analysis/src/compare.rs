@@ -16,7 +16,7 @@ use crate::advice::facts::Facts;
 use crate::charts;
 use crate::curve::Interval;
 use crate::derived::{self, Computable};
-use crate::model::{Phase, Report, SeriesReport};
+use crate::model::{Report, SeriesReport};
 use crate::phases;
 use crate::runs::KEY;
 use crate::statistics::Estimate;
@@ -152,12 +152,15 @@ pub fn compare(a: &[Subject], b: &[Subject]) -> Comparison {
     let mut rows: Vec<Difference> = keys.into_iter().map(|key| difference(key, basis, a, b)).collect();
     rows.sort_by(|one, other| one.rank().cmp(&other.rank()));
     // Two runs of one job.
-    let both = |id: &str| a.iter().any(|one| one.id == id) && b.iter().any(|one| one.id == id);
-    let id = |job: &Subject| {
-        if both(&job.id) { format!("{} ({KEY}{})", job.id, job.key) } else { job.id.clone() }
-    };
-    let ids = |jobs: &[Subject]| jobs.iter().map(id).collect();
-    Comparison { a: ids(a), b: ids(b), basis, rows }
+    let [a, b] = [(a, b), (b, a)].map(|(jobs, others)| {
+        jobs.iter()
+            .map(|job| {
+                let is_in_both = others.iter().any(|other| other.id == job.id);
+                if is_in_both { format!("{} ({KEY}{})", job.id, job.key) } else { job.id.clone() }
+            })
+            .collect()
+    });
+    Comparison { a, b, basis, rows }
 }
 
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
@@ -186,13 +189,15 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     for (metric, series) in &series {
         found.extend(quantity(series, |_, _| true).map(|quantity| ((None, metric.clone()), quantity)));
         for (name, times) in &phases {
-            let is_inside = |node: &str, time_ns: i64| {
-                times.iter().any(|(of, _, begin_us, end_us)| {
-                    *of == node && (begin_us * 1000..end_us * 1000).contains(&time_ns)
-                })
-            };
             let key = (Some((*name).to_owned()), metric.clone());
-            found.extend(quantity(series, is_inside).map(|quantity| (key, quantity)));
+            found.extend(
+                quantity(series, |node: &str, time_ns: i64| {
+                    times.iter().any(|(of, _, begin_us, end_us)| {
+                        *of == node && (begin_us * 1000..end_us * 1000).contains(&time_ns)
+                    })
+                })
+                .map(|quantity| (key, quantity)),
+            );
         }
     }
     add_derived(&mut found, report);
@@ -208,14 +213,16 @@ fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     }
     let phases: BTreeSet<&str> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
     for (metric, of_nodes) in by_metric {
-        let whole = |one: &Computable| one.value(std::slice::from_ref(&one.span_ns));
-        if let Some(quantity) = derived_quantity(&of_nodes, whole) {
+        if let Some(quantity) =
+            derived_quantity(&of_nodes, |one: &Computable| one.value(std::slice::from_ref(&one.span_ns)))
+        {
             let parts = derived_parts(&of_nodes);
             found.insert((None, metric.to_owned()), Quantity { parts, ..quantity });
         }
         for name in &phases {
-            let of_phase = |one: &Computable| one.value_within(&spans_of(report, name, &one.node));
-            if let Some(quantity) = derived_quantity(&of_nodes, of_phase) {
+            if let Some(quantity) = derived_quantity(&of_nodes, |one: &Computable| {
+                one.value_within(&spans_of(report, name, &one.node))
+            }) {
                 found.insert((Some((*name).to_owned()), metric.to_owned()), quantity);
             }
         }
@@ -223,9 +230,12 @@ fn add_derived(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
 }
 
 fn spans_of(report: &Report, phase: &str, node: &str) -> Vec<Range<i64>> {
-    let is_of_node = |one: &&Phase| one.name == phase && one.node == node;
-    let span = |one: &Phase| Some(one.begin_us? * 1000..one.end_us? * 1000);
-    report.phases.iter().filter(is_of_node).filter_map(span).collect()
+    report
+        .phases
+        .iter()
+        .filter(|one| one.name == phase && one.node == node)
+        .filter_map(|one| Some(one.begin_us? * 1000..one.end_us? * 1000))
+        .collect()
 }
 
 /// Mean over the nodes on which the derived metric is known.
@@ -243,16 +253,19 @@ fn derived_quantity(
 fn derived_parts(of_nodes: &[&Computable]) -> Vec<f64> {
     let points = of_nodes.iter().map(|one| one.times_ns().len().saturating_sub(1)).min();
     let count = i64::try_from(points.unwrap_or_default().min(PARTS_MAX)).unwrap_or_default();
-    let part = |number: i64| {
-        let of_node = |one: &&Computable| {
-            let Range { start, end } = one.span_ns;
-            let at = |number: i64| start + (end - start) / count * number;
-            one.value(std::slice::from_ref(&(at(number)..at(number + 1))))
-        };
-        let values: Vec<f64> = of_nodes.iter().map(of_node).collect::<Option<_>>()?;
-        Some(values.iter().sum::<f64>() / units::to_f64(values.len() as u64))
-    };
-    (0..count).filter_map(part).collect()
+    (0..count)
+        .filter_map(|number: i64| {
+            let values: Vec<f64> = of_nodes
+                .iter()
+                .map(|one| {
+                    let Range { start, end } = one.span_ns;
+                    let at = |number: i64| start + (end - start) / count * number;
+                    one.value(std::slice::from_ref(&(at(number)..at(number + 1))))
+                })
+                .collect::<Option<_>>()?;
+            Some(values.iter().sum::<f64>() / units::to_f64(values.len() as u64))
+        })
+        .collect()
 }
 
 /// Adds the energy of a job on all its nodes together, and that of its phases.
@@ -295,16 +308,19 @@ fn parts(of_nodes: &[Vec<Interval>]) -> Vec<f64> {
         let after_s = units::seconds_between(begin_ns, interval.time_ns);
         units::part(if length_s > 0.0 { after_s / length_s } else { 0.0 }, count)
     };
-    let part = |wanted: usize| {
-        let of_node = |intervals: &Vec<Interval>| {
-            let inside = intervals.iter().filter(|interval| number(interval) == wanted);
-            let inside: Vec<Interval> = inside.copied().collect();
-            (!inside.is_empty()).then(|| mean_of(&inside))
-        };
-        let means: Vec<f64> = of_nodes.iter().map(of_node).collect::<Option<_>>()?;
-        Some(means.iter().sum::<f64>() / units::to_f64(means.len() as u64))
-    };
-    (0..count).filter_map(part).collect()
+    (0..count)
+        .filter_map(|wanted: usize| {
+            let means: Vec<f64> = of_nodes
+                .iter()
+                .map(|intervals| {
+                    let inside = intervals.iter().filter(|interval| number(interval) == wanted);
+                    let inside: Vec<Interval> = inside.copied().collect();
+                    (!inside.is_empty()).then(|| mean_of(&inside))
+                })
+                .collect::<Option<_>>()?;
+            Some(means.iter().sum::<f64>() / units::to_f64(means.len() as u64))
+        })
+        .collect()
 }
 
 fn mean_of(intervals: &[Interval]) -> f64 {
@@ -313,23 +329,20 @@ fn mean_of(intervals: &[Interval]) -> f64 {
     sum / units::to_f64(weight_ns.max(1))
 }
 
+fn mean(of: &[Quantity]) -> Option<f64> {
+    let sum: f64 = of.iter().map(|quantity| quantity.mean).sum();
+    (!of.is_empty()).then(|| sum / units::to_f64(of.len() as u64))
+}
+
 fn difference(key: &Key, basis: Basis, a: &[Subject], b: &[Subject]) -> Difference {
-    let of = |jobs: &[Subject]| -> Vec<Quantity> {
-        jobs.iter().filter_map(|job| job.quantities.get(key).cloned()).collect()
-    };
-    let (of_a, of_b) = (of(a), of(b));
-    let mean = |of: &[Quantity]| {
-        let sum: f64 = of.iter().map(|quantity| quantity.mean).sum();
-        (!of.is_empty()).then(|| sum / units::to_f64(of.len() as u64))
-    };
+    let [of_a, of_b]: [Vec<Quantity>; 2] =
+        [a, b].map(|jobs| jobs.iter().filter_map(|job| job.quantities.get(key).cloned()).collect());
     let (a, b) = (mean(&of_a), mean(&of_b));
-    let values = |of: &[Quantity]| -> Vec<f64> {
-        match basis {
-            Basis::Jobs => of.iter().map(|quantity| quantity.mean).collect(),
-            Basis::PartsOfJobs => of.iter().flat_map(|quantity| quantity.parts.clone()).collect(),
-        }
-    };
-    let estimate = Estimate::difference(&values(&of_b), &values(&of_a));
+    let [values_a, values_b]: [Vec<f64>; 2] = [&of_a, &of_b].map(|of| match basis {
+        Basis::Jobs => of.iter().map(|quantity| quantity.mean).collect(),
+        Basis::PartsOfJobs => of.iter().flat_map(|quantity| quantity.parts.clone()).collect(),
+    });
+    let estimate = Estimate::difference(&values_b, &values_a);
     let difference = a.zip(b).map(|(a, b)| b - a);
     let half = Some(estimate.half).filter(|half| half.is_finite());
     let interval = difference.zip(half).map(|(difference, half)| [difference - half, difference + half]);
@@ -372,20 +385,23 @@ mod tests {
         compare(&subjects(a), &subjects(b))
     }
 
+    fn job_with(cores: f64, reads: f64, faults: f64, noise: f64) -> Report {
+        let series = vec![
+            gauge("a.same", &[3.0; 60]),
+            gauge(
+                "b.unclear",
+                &around(faults / 2.0).into_iter().map(|value| value * noise).collect::<Vec<_>>(),
+            ),
+            gauge("c.clear", &around(faults)),
+            gauge("io.read.bytes", &around(reads)),
+            busy("n1", &around(cores)),
+        ];
+        report(60, 8, series)
+    }
+
     #[test]
     fn important_and_clear_differences_come_first() {
-        let with = |cores: f64, reads: f64, faults: f64, noise: f64| {
-            let values = |mean: f64| around(mean).into_iter().map(|value| value * noise).collect::<Vec<_>>();
-            let series = vec![
-                gauge("a.same", &[3.0; 60]),
-                gauge("b.unclear", &values(faults / 2.0)),
-                gauge("c.clear", &around(faults)),
-                gauge("io.read.bytes", &around(reads)),
-                busy("n1", &around(cores)),
-            ];
-            report(60, 8, series)
-        };
-        let comparison = compared(&[with(1.0, 5.0, 10.0, 1.0)], &[with(2.0, 9.0, 12.0, 1.0)]);
+        let comparison = compared(&[job_with(1.0, 5.0, 10.0, 1.0)], &[job_with(2.0, 9.0, 12.0, 1.0)]);
         let metrics: Vec<&str> = comparison.rows.iter().map(|row| row.metric.as_str()).collect();
         assert_eq!(
             metrics,
@@ -431,22 +447,25 @@ mod tests {
         );
     }
 
+    // One core in the first half, three in the second; the other job was sampled each 10 ms for 10 s.
+    fn sampled_fast(id: &str, fast: Range<f64>) -> Report {
+        let mut points = Vec::new();
+        let mut time_ms = 0;
+        while time_ms < 600_000 {
+            let time_s = units::seconds_between(0, time_ms * 1_000_000);
+            points.push((
+                START_S * 1_000_000_000 + time_ms * 1_000_000,
+                if time_s < 300.0 { 1.0 } else { 3.0 },
+            ));
+            time_ms += if fast.contains(&time_s) { 10 } else { 1000 };
+        }
+        let series = SeriesReport { curve: Curve::of(&points), ..gauge("cpu.threads.busy", &[1.0]) };
+        Report { job: id.to_owned(), ..report(10, 8, vec![series]) }
+    }
+
     #[test]
     fn jobs_that_behave_alike_do_not_differ_by_their_periods() {
-        // One core in the first half, three in the second; the other job was sampled each 10 ms for 10 s.
-        let cores = |time_s: f64| if time_s < 300.0 { 1.0 } else { 3.0 };
-        let sampled = |id: &str, fast: Range<f64>| {
-            let mut points = Vec::new();
-            let mut time_ms = 0;
-            while time_ms < 600_000 {
-                let time_s = units::seconds_between(0, time_ms * 1_000_000);
-                points.push((START_S * 1_000_000_000 + time_ms * 1_000_000, cores(time_s)));
-                time_ms += if fast.contains(&time_s) { 10 } else { 1000 };
-            }
-            let series = SeriesReport { curve: Curve::of(&points), ..gauge("cpu.threads.busy", &[1.0]) };
-            Report { job: id.to_owned(), ..report(10, 8, vec![series]) }
-        };
-        let comparison = compared(&[sampled("1", 0.0..0.0)], &[sampled("2", 400.0..410.0)]);
+        let comparison = compared(&[sampled_fast("1", 0.0..0.0)], &[sampled_fast("2", 400.0..410.0)]);
         let busy = row(&comparison, None, "cpu.threads.busy");
         assert!((busy.a.unwrap() - 2.0).abs() < 1e-9 && busy.difference.unwrap().abs() < 1e-9, "{busy:?}");
         assert_eq!(busy.verdict, Verdict::NoDifferenceShown);
@@ -454,22 +473,20 @@ mod tests {
 
     #[test]
     fn phases_are_compared_and_steps_are_not() {
-        let phase = |begin: i64, end: i64| Phase {
-            name: "solve".to_owned(),
-            node: "n1".to_owned(),
-            begin_s: None,
-            begin_us: Some((START_S + begin) * 1_000_000),
-            end_s: None,
-            end_us: Some((START_S + end) * 1_000_000),
-            actor: None,
-        };
-        let with_phase = |cores: f64| {
+        let [a, b] = [0.0, 4.0].map(|cores| {
             let mut values = around(1.0);
             values.iter_mut().take(30).for_each(|value| *value += cores);
             let step = labelled(gauge("memory.current", &[1.0; 60]), "step=0");
-            Report { phases: vec![phase(0, 1800)], ..report(60, 8, vec![busy("n1", &values), step]) }
-        };
-        let comparison = compared(&[with_phase(0.0)], &[with_phase(4.0)]);
+            let solve = Phase {
+                name: "solve".to_owned(),
+                node: "n1".to_owned(),
+                begin_us: Some(START_S * 1_000_000),
+                end_us: Some((START_S + 1800) * 1_000_000),
+                ..Phase::default()
+            };
+            Report { phases: vec![solve], ..report(60, 8, vec![busy("n1", &values), step]) }
+        });
+        let comparison = compared(&[a], &[b]);
         let solve = row(&comparison, Some("solve"), "cpu.usage");
         assert!((solve.difference.unwrap() - 4.0).abs() < 1e-9, "{solve:?}");
         assert_eq!(solve.verdict, Verdict::Higher);
@@ -479,33 +496,37 @@ mod tests {
         assert!(comparison.rows.iter().all(|row| row.metric != "memory.current"));
     }
 
+    fn time_ns(second: i64) -> i64 {
+        (START_S + second) * 1_000_000_000
+    }
+
+    fn with_power(watts: f64, is_estimate: bool) -> Report {
+        let mut counter = Cumulative::default();
+        (0..=60).for_each(|minute| {
+            counter.add(time_ns(minute * 60), if minute > 0 { watts * 60.0 } else { 0.0 });
+        });
+        let solve = Phase {
+            name: "solve".to_owned(),
+            node: "n1".to_owned(),
+            begin_us: Some(time_ns(0) / 1000),
+            end_us: Some(time_ns(600) / 1000),
+            ..Phase::default()
+        };
+        let mut report = Report { phases: vec![solve], ..job("1", 2.0) };
+        let row = JobNodeRow {
+            node: "n1".to_owned(),
+            started_ns: time_ns(0),
+            ended_ns: Some(time_ns(3600)),
+            is_shared: is_estimate,
+            clock_offset_us: None,
+        };
+        let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate };
+        energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
+        report
+    }
+
     #[test]
     fn energy_is_compared_by_job_and_phase() {
-        let time_ns = |second: i64| (START_S + second) * 1_000_000_000;
-        let with_power = |watts: f64, is_estimate: bool| {
-            let mut counter = Cumulative::default();
-            (0..=60).for_each(|minute| {
-                counter.add(time_ns(minute * 60), if minute > 0 { watts * 60.0 } else { 0.0 });
-            });
-            let solve = Phase {
-                name: "solve".to_owned(),
-                node: "n1".to_owned(),
-                begin_us: Some(time_ns(0) / 1000),
-                end_us: Some(time_ns(600) / 1000),
-                ..Phase::default()
-            };
-            let mut report = Report { phases: vec![solve], ..job("1", 2.0) };
-            let row = JobNodeRow {
-                node: "n1".to_owned(),
-                started_ns: time_ns(0),
-                ended_ns: Some(time_ns(3600)),
-                is_shared: is_estimate,
-                clock_offset_us: None,
-            };
-            let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate };
-            energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
-            report
-        };
         let comparison = compared(&[with_power(100.0, false)], &[with_power(150.0, true)]);
         let energy = row(&comparison, None, "energy");
         assert_eq!((energy.a, energy.b, energy.unit.as_str()), (Some(360_000.0), Some(540_000.0), "joules"));

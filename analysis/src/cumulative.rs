@@ -143,13 +143,14 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
+    fn increase_of(values: &[f64]) -> f64 {
+        let points: Vec<(i64, f64)> = (0..).zip(values.iter().copied()).collect();
+        steps(&points).map(|(_, increase)| increase).sum::<f64>()
+    }
+
     #[test]
     fn counters_increase_over_restarts() {
-        let of = |values: &[f64]| {
-            let points: Vec<(i64, f64)> = (0..).zip(values.iter().copied()).collect();
-            steps(&points).map(|(_, increase)| increase).sum::<f64>()
-        };
-        let near = |values: &[f64], expected: f64| (of(values) - expected).abs() < 1e-9;
+        let near = |values: &[f64], expected: f64| (increase_of(values) - expected).abs() < 1e-9;
         assert!(near(&[5.0, 7.0, 10.0], 5.0));
         assert!(near(&[5.0, 10.0, 1.0, 3.0], 8.0), "another agent began at 0");
         assert!(near(&[100.0, 97.0, 99.0, 101.0], 1.0), "a count of several CPUs may lag behind");
@@ -178,9 +179,8 @@ mod tests {
         assert_eq!(Cumulative::default().increase(&(0..S)), None);
     }
 
-    #[test]
-    fn intervals_and_rates_are_like_samples() {
-        let bucket = |minute: i64, first: f64, last: f64| BucketRow {
+    fn bucket(minute: i64, first: f64, last: f64) -> BucketRow {
+        BucketRow {
             series_id: 1,
             time_ns: minute * 60 * S,
             count: 6,
@@ -190,7 +190,11 @@ mod tests {
             first,
             last,
             increase: last - first,
-        };
+        }
+    }
+
+    #[test]
+    fn intervals_and_rates_are_like_samples() {
         // 1 per second, with samples every 10 s.
         let counter = Cumulative::of_buckets(
             &[bucket(0, 5.0, 55.0), bucket(1, 65.0, 115.0), bucket(2, 125.0, 175.0)],

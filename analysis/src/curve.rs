@@ -117,12 +117,13 @@ impl Curve {
     /// Takes the rates of a counter, sorted by time: each is that since the one before, and the first that
     /// since `begin_ns`.
     pub(crate) fn of_rates(points: &[(i64, f64)], begin_ns: i64) -> Self {
-        let since = |position: usize| position.checked_sub(1).and_then(|before| points.get(before));
-        let rate = |(position, point): (usize, &(i64, f64))| {
-            let since_ns = since(position).map_or(begin_ns, |(time_ns, _)| *time_ns);
+        Self::of_intervals(points.iter().enumerate().map(|(position, point): (usize, &(i64, f64))| {
+            let since_ns = position
+                .checked_sub(1)
+                .and_then(|before| points.get(before))
+                .map_or(begin_ns, |(time_ns, _)| *time_ns);
             Interval::of(*point, point.0.saturating_sub(since_ns))
-        };
-        Self::of_intervals(points.iter().enumerate().map(rate))
+        }))
     }
 
     /// Takes intervals sorted by time.
@@ -194,8 +195,7 @@ mod tests {
         assert_eq!((curve.intervals().len(), curve.ends_ns()), (INTERVALS_MAX, Some((0, 99_999 * 7))));
         assert_eq!(curve.intervals().iter().map(|interval| interval.weight_ns).sum::<u64>(), 700_000);
         assert_eq!(curve.intervals().iter().map(|interval| interval.sum).sum::<f64>(), 7.0 * 4_999_950_000.0);
-        let is_adjacent = |pair: &[Interval]| pair[0].max + 1.0 == pair[1].min;
-        assert!(curve.intervals().windows(2).all(is_adjacent));
+        assert!(curve.intervals().windows(2).all(|pair| pair[0].max + 1.0 == pair[1].min));
     }
 
     #[test]

@@ -102,8 +102,10 @@ impl Counter {
 /// Time that all spans have in common; none without any, or if one is none.
 fn common(spans: impl Iterator<Item = Option<Range<i64>>>) -> Option<Range<i64>> {
     let spans: Option<Vec<Range<i64>>> = spans.collect();
-    let both = |one: Range<i64>, other: Range<i64>| one.start.max(other.start)..one.end.min(other.end);
-    spans?.into_iter().reduce(both).filter(|span| span.start < span.end)
+    spans?
+        .into_iter()
+        .reduce(|one: Range<i64>, other: Range<i64>| one.start.max(other.start)..one.end.min(other.end))
+        .filter(|span| span.start < span.end)
 }
 
 /// Derived metric of a node, or of the whole job, whose inputs were sampled.
@@ -129,8 +131,10 @@ impl Computable {
 
     /// Value over the part of a time in which the inputs are known.
     pub(crate) fn value_within(&self, spans_ns: &[Range<i64>]) -> Option<f64> {
-        let inside = |span: &Range<i64>| common([Some(span.clone()), Some(self.span_ns.clone())].into_iter());
-        let known: Vec<Range<i64>> = spans_ns.iter().filter_map(inside).collect();
+        let known: Vec<Range<i64>> = spans_ns
+            .iter()
+            .filter_map(|span| common([Some(span.clone()), Some(self.span_ns.clone())].into_iter()))
+            .collect();
         if known.is_empty() { None } else { self.value(&known) }
     }
 
@@ -139,8 +143,11 @@ impl Computable {
     pub(crate) fn times_ns(&self) -> Vec<i64> {
         let counters = self.inputs.iter().flat_map(|(_, counters)| &counters.0);
         let times = counters.map(|counter| {
-            let inside = |time_ns: &i64| (self.span_ns.start..=self.span_ns.end).contains(time_ns);
-            counter.count.times_ns().filter(inside).collect::<Vec<i64>>()
+            counter
+                .count
+                .times_ns()
+                .filter(|time_ns| (self.span_ns.start..=self.span_ns.end).contains(time_ns))
+                .collect::<Vec<i64>>()
         });
         times.min_by_key(Vec::len).unwrap_or_default()
     }
@@ -245,8 +252,9 @@ fn shared_note(nodes: &BTreeMap<&str, Vec<&SeriesReport>>) -> Option<String> {
             for times in of_node.iter().filter(|series| series.metric == enabled && !series.is_of_step) {
                 let same =
                     |series: &&&SeriesReport| series.metric == running && series.labels == times.labels;
-                let growth = |series: &SeriesReport| series.growth.filter(|growth| *growth > 0.0);
-                let (Some(running), Some(enabled)) = (of_node.iter().find(same), growth(times)) else {
+                let (Some(running), Some(enabled)) =
+                    (of_node.iter().find(same), times.growth.filter(|growth| *growth > 0.0))
+                else {
                     continue;
                 };
                 let share = running.growth.unwrap_or_default() / enabled;
@@ -364,14 +372,18 @@ fn cumulative(series: &SeriesReport) -> Cumulative {
 
 /// Leaves out series of steps and of devices that contain others.
 fn counters(metric: &str, series: &[&SeriesReport]) -> Counters {
-    let is_counted = |series: &&&SeriesReport| {
-        series.metric == metric && !series.is_of_step && !series.is_contained && series.samples > 1
-    };
-    let counter = |counted: &&SeriesReport| Counter {
-        count: cumulative(counted),
-        times: group_times(metric, counted, series),
-    };
-    Counters(series.iter().filter(is_counted).map(counter).collect())
+    Counters(
+        series
+            .iter()
+            .filter(|series| {
+                series.metric == metric && !series.is_of_step && !series.is_contained && series.samples > 1
+            })
+            .map(|counted| Counter {
+                count: cumulative(counted),
+                times: group_times(metric, counted, series),
+            })
+            .collect(),
+    )
 }
 
 /// Times of the group in which an event was counted; none if they are not known.
@@ -383,16 +395,17 @@ fn group_times(
     let definition = catalogue::find(metric).filter(Definition::is_of_hardware)?;
     let [enabled, running] = times_of(definition.metric.scope);
     let of_group = |name: &str| {
-        let is_of_group = |series: &&&SeriesReport| {
-            let has_same = |label: &str| {
-                label.starts_with("group=") || counted.labels.split(',').any(|own| own == label)
-            };
-            series.metric == name
-                && !series.is_of_step
-                && series.labels.split(',').all(has_same)
-                && group_of(series).any(|event| event == metric)
-        };
-        series.iter().find(is_of_group).map(|series| cumulative(series))
+        series
+            .iter()
+            .find(|series| {
+                series.metric == name
+                    && !series.is_of_step
+                    && series.labels.split(',').all(|label| {
+                        label.starts_with("group=") || counted.labels.split(',').any(|own| own == label)
+                    })
+                    && group_of(series).any(|event| event == metric)
+            })
+            .map(|series| cumulative(series))
     };
     of_group(enabled).zip(of_group(running))
 }

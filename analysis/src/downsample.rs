@@ -314,8 +314,10 @@ mod tests {
     const SECOND_NS: i64 = 1_000_000_000;
 
     fn parts(of: &mut Downsampler) -> Vec<(i64, u64, f64, f64, f64)> {
-        let part = |part: Part| (part.time_ns / SECOND_NS, part.count, part.min, part.max, part.mean);
-        of.finish().into_iter().map(part).collect()
+        of.finish()
+            .into_iter()
+            .map(|part: Part| (part.time_ns / SECOND_NS, part.count, part.min, part.max, part.mean))
+            .collect()
     }
 
     fn interval(at_s: i64, first: f64, last: f64) -> BucketRow {
@@ -470,8 +472,9 @@ mod tests {
             (0..42_i32).map(|number| (begin_ms + 50_000 + i64::from(number) * 1_700, f64::from(number % 5))),
         );
         // Millisecond by millisecond.
-        let at = |ms: i64| samples.iter().rev().find(|(time_ms, _)| *time_ms <= ms).unwrap().1;
-        let values: Vec<f64> = (begin_ms..end_ms).map(at).collect();
+        let values: Vec<f64> = (begin_ms..end_ms)
+            .map(|ms: i64| samples.iter().rev().find(|(time_ms, _)| *time_ms <= ms).unwrap().1)
+            .collect();
         let of_values = |from_ms: i64, until_ms: i64| {
             let [from, until] =
                 [from_ms, until_ms].map(|ms| usize::try_from(ms.min(end_ms) - begin_ms).unwrap());

@@ -159,12 +159,14 @@ mod tests {
     /// Has this increase per second, with a sample every 10 s from a minute before the start of the job on.
     fn counter(seconds: i64, per_second: impl Fn(i64) -> f64) -> Cumulative {
         let mut total = 1e6;
-        let sample = |second: i64| {
-            total += per_second(second) * 10.0;
-            (time_ns(second), total)
-        };
         Cumulative::of_samples(
-            &(-6..=seconds / 10 + 6).map(|number| number * 10).map(sample).collect::<Vec<_>>(),
+            &(-6..=seconds / 10 + 6)
+                .map(|number| number * 10)
+                .map(|second: i64| {
+                    total += per_second(second) * 10.0;
+                    (time_ns(second), total)
+                })
+                .collect::<Vec<_>>(),
         )
     }
 
@@ -185,6 +187,16 @@ mod tests {
         value.is_some_and(|value| (value - expected).abs() < 0.01 * expected.max(1.0))
     }
 
+    fn phase(name: &str, begin: i64, end: i64) -> Phase {
+        Phase {
+            name: name.to_owned(),
+            node: "n1".to_owned(),
+            begin_us: Some(time_ns(begin) / 1000),
+            end_us: Some(time_ns(end) / 1000),
+            ..Phase::default()
+        }
+    }
+
     #[test]
     fn a_job_has_the_energy_of_its_own_node() {
         let mut report = report(60, 8, vec![busy("n1", &[4.0; 60])]);
@@ -195,13 +207,6 @@ mod tests {
         ]);
         let series: Vec<&SeriesReport> = report.series.iter().collect();
         let energy = of_node(&row("n1", false), &node, &series).unwrap();
-        let phase = |name: &str, begin: i64, end: i64| Phase {
-            name: name.to_owned(),
-            node: "n1".to_owned(),
-            begin_us: Some(time_ns(begin) / 1000),
-            end_us: Some(time_ns(end) / 1000),
-            ..Phase::default()
-        };
         report.phases =
             vec![phase("solve", 600, 1203), phase("solve", 1800, 1803), phase("late", 9000, 9010)];
         add_to(&mut report, &[row("n1", false)], BTreeMap::from([("n1".to_owned(), energy)]));
@@ -243,12 +248,13 @@ mod tests {
         assert!(of_node(&row("n1", false), &energy_only, &series).is_some());
     }
 
+    fn gpus(node: &str) -> SeriesReport {
+        let series = busy(node, &[300.0; 60]);
+        on(node, SeriesReport { metric: "gpu.energy".to_owned(), ..series })
+    }
+
     #[test]
     fn the_counter_of_a_whole_node_replaces_those_of_its_parts() {
-        let gpus = |node: &str| {
-            let series = busy(node, &[300.0; 60]);
-            on(node, SeriesReport { metric: "gpu.energy".to_owned(), ..series })
-        };
         let report = report(60, 8, vec![busy("n1", &[4.0; 60]), gpus("n1")]);
         let series: Vec<&SeriesReport> = report.series.iter().collect();
         let whole = counters(vec![

@@ -182,8 +182,11 @@ fn summaries(
         rows.iter().partition(|row| has_course(row));
     let mut with_course = all(&with_course, course)?.into_iter();
     let mut without = all(&without, others)?.into_iter();
-    let next = |row| if has_course(row) { with_course.next() } else { without.next() };
-    Ok(rows.iter().map(next).map(Option::flatten).collect())
+    Ok(rows
+        .iter()
+        .map(|row| if has_course(row) { with_course.next() } else { without.next() })
+        .map(Option::flatten)
+        .collect())
 }
 
 fn summaries_of_samples(
@@ -193,8 +196,9 @@ fn summaries_of_samples(
     hardware: &Hardware,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
-    let summarise = |row: &SeriesRow, values: &[_]| Summary::of_samples(row, values, hardware.limit(row));
-    let mut grouping = Grouping::new(rows, summarise);
+    let mut grouping = Grouping::new(rows, |row: &SeriesRow, values: &[_]| {
+        Summary::of_samples(row, values, hardware.limit(row))
+    });
     reader.samples(SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |sample| {
         grouping.add(sample.series_id, (sample.time_ns, sample.value));
         Ok::<_, StoreError>(())
@@ -211,10 +215,9 @@ pub(crate) fn summaries_of_buckets(
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
     let job_ns = job.started_ns..job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
-    let summarise = |row: &SeriesRow, buckets: &[_]| {
+    let mut grouping = Grouping::new(rows, |row: &SeriesRow, buckets: &[_]| {
         Summary::of_buckets(row, buckets, rollup.length_ns(), &job_ns, hardware.limit(row))
-    };
-    let mut grouping = Grouping::new(rows, summarise);
+    });
     reader.buckets(rollup, SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |bucket| {
         grouping.add(bucket.series_id, bucket);
         Ok::<_, StoreError>(())
@@ -320,8 +323,8 @@ fn total(ledger: &[LedgerRow]) -> Tally {
 
 fn loss(row: LossRow, started_ns: i64) -> LossReport {
     let LossRow { node, source, samples, reason, first_time_ns, last_time_ns, .. } = row;
-    let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
-    let (first_s, last_s) = (since_start(first_time_ns), since_start(last_time_ns));
+    let [first_s, last_s] =
+        [first_time_ns, last_time_ns].map(|time_ns| units::seconds_between(started_ns, time_ns));
     let (first_us, last_us) = (first_time_ns.div_euclid(1000), last_time_ns.div_euclid(1000));
     LossReport { node, source, samples, reason, first_s, last_s, first_us, last_us }
 }
@@ -330,13 +333,15 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
 fn usage(series: &[SeriesReport]) -> Usage {
     let of_job: Vec<&SeriesReport> = series.iter().filter(|series| !series.is_of_step).collect();
     let growth = |names: &[&str]| resources::first_growth(&of_job, names);
-    let max = |names: &[&str]| resources::highest(&of_job, names);
     let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
     Usage {
         cpu_s: seconds(growth(&["cpu.usage", "process.cpu.usage", "perf.task_clock"])),
         user_s: seconds(growth(&["cpu.user", "process.cpu.user"])),
         system_s: seconds(growth(&["cpu.system", "process.cpu.system"])),
-        peak_memory_bytes: max(&["memory.peak", "memory.current", "process.memory.resident"]),
+        peak_memory_bytes: resources::highest(
+            &of_job,
+            &["memory.peak", "memory.current", "process.memory.resident"],
+        ),
         read_bytes: growth(&["io.read.bytes", "process.io.read.bytes"]),
         written_bytes: growth(&["io.write.bytes", "process.io.write.bytes"]),
         page_faults: growth(&["perf.page_faults", "memory.pgfault", "process.faults.minor"]),

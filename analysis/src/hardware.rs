@@ -75,8 +75,9 @@ impl Hardware {
     /// GPUs that the scheduler gave to the job on all nodes; none if it reported none, or if a node's script
     /// reported nothing.
     pub(crate) fn gpus(&self) -> Option<u64> {
-        let has_reported = |row: &CpusRow| row.job_cores.is_some() || row.job_gpus.is_some();
-        let is_known = self.rows.iter().filter(|row| has_reported(row)).count() == self.nodes;
+        let is_known =
+            self.rows.iter().filter(|row| row.job_cores.is_some() || row.job_gpus.is_some()).count()
+                == self.nodes;
         let sum: u64 = self.rows.iter().filter_map(|row| count_of(row.job_gpus)).sum();
         (is_known && sum > 0).then_some(sum)
     }

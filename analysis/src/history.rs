@@ -13,7 +13,6 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
     let (mut phases, mut instants): (Vec<Phase>, Vec<MarkedInstant>) = (Vec::new(), Vec::new());
     for MarkRow { time_ns, node, name, kind, actor } in rows {
         let (at_s, at_us) = (units::seconds_between(started_ns, time_ns), time_ns.div_euclid(1000));
-        let is_open = |phase: &&mut Phase| phase.end_s.is_none() && phase.name == name && phase.node == node;
         match kind.as_str() {
             "begin" => phases.push(Phase {
                 name,
@@ -24,18 +23,24 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
                 end_us: None,
                 actor,
             }),
-            "end" => match phases.iter_mut().rev().find(is_open) {
-                Some(phase) => (phase.end_s, phase.end_us) = (Some(at_s), Some(at_us)),
-                None => phases.push(Phase {
-                    name,
-                    node,
-                    begin_s: None,
-                    begin_us: None,
-                    end_s: Some(at_s),
-                    end_us: Some(at_us),
-                    actor,
-                }),
-            },
+            "end" => {
+                match phases
+                    .iter_mut()
+                    .rev()
+                    .find(|phase| phase.end_s.is_none() && phase.name == name && phase.node == node)
+                {
+                    Some(phase) => (phase.end_s, phase.end_us) = (Some(at_s), Some(at_us)),
+                    None => phases.push(Phase {
+                        name,
+                        node,
+                        begin_s: None,
+                        begin_us: None,
+                        end_s: Some(at_s),
+                        end_us: Some(at_us),
+                        actor,
+                    }),
+                }
+            }
             _ => instants.push(MarkedInstant { name, node, at_s, at_us, actor }),
         }
     }
@@ -152,9 +157,8 @@ mod tests {
         assert_eq!(instants.iter().map(|instant| instant.at_s).collect::<Vec<_>>(), [2.0]);
     }
 
-    #[test]
-    fn each_period_has_the_time_for_which_it_was_in_force() {
-        let change = |seconds: i64, old: Option<i64>, new: Option<i64>| PlanChangeRow {
+    fn change(seconds: i64, old: Option<i64>, new: Option<i64>) -> PlanChangeRow {
+        PlanChangeRow {
             time_ns: seconds * 1_000_000_000,
             node: "n1".to_owned(),
             metric: "cpu.usage".to_owned(),
@@ -164,7 +168,11 @@ mod tests {
             actor: None,
             until_ns: None,
             level: None,
-        };
+        }
+    }
+
+    #[test]
+    fn each_period_has_the_time_for_which_it_was_in_force() {
         let (second, fast) = (Some(1_000_000), Some(10_000));
         let changes = [
             change(99, None, second),

@@ -156,24 +156,25 @@ mod tests {
         );
     }
 
+    fn cpus_and_time(report: &Report) -> [(serde_json::Value, serde_json::Value); 2] {
+        let nodes = decoded(&summary(report).unwrap())["nodes"].clone();
+        ["n1", "n2"].map(|node| (nodes[node]["cpus"].clone(), nodes[node]["total_time"].clone()))
+    }
+
     #[test]
     fn each_node_has_its_own_cores_and_threads_count_as_cores() {
         let gauge = |node: &str| SeriesReport { node: node.to_owned(), ..gauge("memory.anon", &[5e9]) };
         let series = vec![busy("n1", &[7.5; 60]), busy("n2", &[4.0; 60]), gauge("n1"), gauge("n2")];
         let mut report = report(60, 12, series);
         report.submission.memory_bytes = Some(32_000_000_000);
-        let of = |report: &Report| {
-            let nodes = decoded(&summary(report).unwrap())["nodes"].clone();
-            ["n1", "n2"].map(|node| (nodes[node]["cpus"].clone(), nodes[node]["total_time"].clone()))
-        };
         for (node, cores) in report.by_node.iter_mut().zip([8, 4]) {
             (node.cpus, node.cores, node.job_cores) = (Some(cores), Some(cores), Some(cores));
         }
-        assert_eq!(of(&report), [(json!(8), json!(27_000.0)), (json!(4), json!(14_400.0))]);
+        assert_eq!(cpus_and_time(&report), [(json!(8), json!(27_000.0)), (json!(4), json!(14_400.0))]);
         // The first node has two threads for each core.
         (report.by_node[0].cpus, report.by_node[0].cores) = (Some(16), Some(8));
         report.submission.scheduler = Some("slurm".to_owned());
-        assert_eq!(of(&report), [(json!(4), json!(14_400.0)), (json!(4), json!(14_400.0))]);
+        assert_eq!(cpus_and_time(&report), [(json!(4), json!(14_400.0)), (json!(4), json!(14_400.0))]);
     }
 
     #[test]

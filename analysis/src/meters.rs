@@ -168,7 +168,7 @@ mod tests {
         const MIB: f64 = 1_048_576.0;
         let sampled =
             [("memory.anon", 3.0 * MIB), ("memory.peak", 300.0 * MIB), ("memory.limit", 300.0 * MIB)];
-        let killed = |labels: &str| {
+        for labels in ["", "step=0"] {
             let kill = crate::model::SeriesReport {
                 growth: Some(1.0),
                 ..crate::testing::counter("memory.events.oom_kill", &[0.0])
@@ -177,10 +177,7 @@ mod tests {
             let series = job(&sampled).series.into_iter().chain([kill]).collect();
             let mut killed = report(60, 8, series);
             killed.submission.memory_bytes = Some(300 << 20);
-            meter(killed, "memory")
-        };
-        for labels in ["", "step=0"] {
-            let meter = killed(labels);
+            let meter = meter(killed, "memory");
             assert_eq!((meter.share, meter.level, meter.word), (Some(1.0), Level::Critical, "very high"));
             assert_eq!(meter.text, "300 MiB of 300 MiB, peak of the cgroup");
         }
@@ -191,18 +188,21 @@ mod tests {
         assert_eq!((meter.level, meter.word), (Level::Critical, "see the findings"));
     }
 
+    const GIB: f64 = 1_073_741_824.0;
+
+    fn in_gib(node: &str, metric: &str, gib: &[f64]) -> crate::model::SeriesReport {
+        let bytes: Vec<f64> = gib.iter().map(|gib| gib * GIB).collect();
+        on(node, gauge(metric, &bytes))
+    }
+
+    fn memory_meter(gauges: &[(&str, &str, Vec<f64>)]) -> Meter {
+        let mut series = vec![busy("n1", &[7.8; 60])];
+        series.extend(gauges.iter().map(|(node, metric, gib)| in_gib(node, metric, gib)));
+        meter(report(60, 8, series), "memory")
+    }
+
     #[test]
     fn memory_is_measured_by_the_limit_that_held_for_it() {
-        const GIB: f64 = 1_073_741_824.0;
-        let of = |gauges: &[(&str, &str, Vec<f64>)]| {
-            let values = |node: &str, metric: &str, gib: &[f64]| {
-                let bytes: Vec<f64> = gib.iter().map(|gib| gib * GIB).collect();
-                on(node, gauge(metric, &bytes))
-            };
-            let mut series = vec![busy("n1", &[7.8; 60])];
-            series.extend(gauges.iter().map(|(node, metric, gib)| values(node, metric, gib)));
-            meter(report(60, 8, series), "memory")
-        };
         let all = |gib: f64| vec![gib; 60];
         // The node that is nearest to its limit, and not the one that uses most.
         let nodes = [
@@ -211,12 +211,12 @@ mod tests {
             ("n2", "memory.anon", all(50.0)),
             ("n2", "memory.limit", all(100.0)),
         ];
-        let found = of(&nodes);
+        let found = memory_meter(&nodes);
         assert_eq!((found.share, found.text.as_str()), (Some(0.75), "3 GiB of 4 GiB a node, anon + shmem"));
         // A limit that changes: 1, then 4, then 3.5 GiB.
         let limits = [vec![1.0; 20], vec![4.0; 20], vec![3.5; 20]].concat();
         let used = [vec![0.5; 20], vec![3.8; 20], vec![2.0; 20]].concat();
-        let found = of(&[("n1", "memory.anon", used), ("n1", "memory.limit", limits)]);
+        let found = memory_meter(&[("n1", "memory.anon", used), ("n1", "memory.limit", limits)]);
         assert_eq!((found.share, found.text.as_str()), (Some(0.95), "3.80 GiB of 4 GiB, anon + shmem"));
         // Huge pages that the limit does not count.
         let beside = [
@@ -225,25 +225,26 @@ mod tests {
             ("n1", "memory.peak", all(0.5)),
             ("n1", "memory.limit", all(64.0)),
         ];
-        let found = of(&beside);
+        let found = memory_meter(&beside);
         assert_eq!(found.share, Some(0.5 / 64.0));
         assert_eq!(found.text, "512 MiB of 64 GiB, and huge pages: 50.5 GiB in all");
     }
 
+    fn findings(limit: f64) -> Vec<(String, String)> {
+        let kill = crate::model::SeriesReport {
+            growth: Some(2.0),
+            ..crate::testing::counter("memory.events.oom_kill", &[0.0])
+        };
+        let of_step = [kill, gauge("memory.limit", &[limit; 60]), gauge("memory.peak", &[limit; 60])];
+        let mut job = job(&[("memory.anon", 1e9), ("memory.limit", 8e9), ("memory.peak", 2e9)]);
+        job.series.extend(of_step.map(|series| crate::testing::labelled(series, "step=3")));
+        let mut job = report(60, 8, job.series);
+        Advice::built_in().advise(&mut job);
+        job.findings.into_iter().map(|finding| (finding.id, finding.evidence)).collect::<Vec<_>>()
+    }
+
     #[test]
     fn a_step_that_ran_out_of_a_limit_of_its_own_is_named() {
-        let findings = |limit: f64| {
-            let kill = crate::model::SeriesReport {
-                growth: Some(2.0),
-                ..crate::testing::counter("memory.events.oom_kill", &[0.0])
-            };
-            let of_step = [kill, gauge("memory.limit", &[limit; 60]), gauge("memory.peak", &[limit; 60])];
-            let mut job = job(&[("memory.anon", 1e9), ("memory.limit", 8e9), ("memory.peak", 2e9)]);
-            job.series.extend(of_step.map(|series| crate::testing::labelled(series, "step=3")));
-            let mut job = report(60, 8, job.series);
-            Advice::built_in().advise(&mut job);
-            job.findings.into_iter().map(|finding| (finding.id, finding.evidence)).collect::<Vec<_>>()
-        };
         let found = findings(2e9);
         assert_eq!(found[0].0, "step-out-of-memory", "{found:?}");
         assert!(found[0].1.contains("step 3 on n1 had 1.86 GiB, the job 7.45 GiB"), "{found:?}");
@@ -251,19 +252,18 @@ mod tests {
         assert_eq!(findings(8e9)[0].0, "out-of-memory");
     }
 
+    fn throttled(name: &str, growth: f64) -> crate::model::SeriesReport {
+        crate::model::SeriesReport { growth: Some(growth), ..crate::testing::counter(name, &[0.0]) }
+    }
+
     #[test]
     fn no_figure_is_good_beside_a_finding_about_it() {
-        const GIB: f64 = 1_073_741_824.0;
         let level = |gauges: &[(&str, f64)]| meter(job(gauges), "memory").level;
         assert_eq!(level(&[("memory.anon", 80.0 * GIB)]), Level::Good);
         assert_eq!(level(&[("memory.anon", 30.0 * GIB)]), Level::Warning, "much less than requested");
         assert_eq!(level(&[("memory.anon", 80.0 * GIB), ("memory.swap.current", GIB)]), Level::Warning);
         let unseen = [("memory.anon", 2.0 * GIB), ("memory.file", GIB), ("memory.peak", 96.0 * GIB)];
         assert_eq!(level(&unseen), Level::Plain, "what was used between two samples");
-        let throttled = |name: &str, growth: f64| crate::model::SeriesReport {
-            growth: Some(growth),
-            ..crate::testing::counter(name, &[0.0])
-        };
         let mut slowed = job(&[]);
         slowed.series.extend([throttled("cpu.periods", 1e4), throttled("cpu.throttled.periods", 500.0)]);
         assert_eq!([meter(job(&[]), "CPU").level, meter(slowed, "CPU").level], [Level::Good, Level::Warning]);
@@ -272,12 +272,14 @@ mod tests {
     #[test]
     fn cores_are_not_judged_beside_gpus() {
         let idle = || report(60, 8, vec![busy("n1", &[0.9; 60])]);
-        let level = |gpus| {
-            let mut report = idle();
-            report.submission.gpus = gpus;
-            meter(report, "CPU").level
-        };
-        assert_eq!([None, Some(0), Some(1)].map(level), [Level::Critical, Level::Critical, Level::Plain]);
+        assert_eq!(
+            [None, Some(0), Some(1)].map(|gpus| {
+                let mut report = idle();
+                report.submission.gpus = gpus;
+                meter(report, "CPU").level
+            }),
+            [Level::Critical, Level::Critical, Level::Plain]
+        );
         let mut sampled = idle();
         sampled.series.push(crate::model::SeriesReport {
             labels: "gpu=1,uuid=GPU-a".to_owned(),

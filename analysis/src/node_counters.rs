@@ -30,8 +30,8 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     let of_traffic: Vec<&str> = traffic::metrics().into_iter().chain(derived::metrics_of_nodes()).collect();
     let metrics: Vec<&str> = of_energy.iter().chain(&of_traffic).copied().collect();
     let mut rows = reader.node_series(job.job_key, &metrics)?;
-    let is_energy = |row: &SeriesRow| energy::energy_metrics().any(|metric| metric == row.metric);
-    let has_energy = rows.iter().any(is_energy) || report.series.iter().any(energy::is_of_gpus);
+    let has_energy = rows.iter().any(|row| energy::energy_metrics().any(|metric| metric == row.metric))
+        || report.series.iter().any(energy::is_of_gpus);
     // CPU time of nodes is only needed to divide their energy.
     rows.retain(|row| has_energy || !of_energy.contains(&row.metric.as_str()));
     if rows.is_empty() && !has_energy {
@@ -95,11 +95,15 @@ fn values(
 /// Finest rollup of `series` series over a time that has few enough values; none if the samples have.
 fn rollup(span_ns: &Range<i64>, series: usize) -> Option<Rollup> {
     let seconds = units::seconds_between(span_ns.start, span_ns.end) * units::to_f64(series as u64);
-    let has_few = |length_ns: i64| seconds / units::seconds_between(0, length_ns) <= VALUES_MAX;
     if seconds <= VALUES_MAX {
         return None;
     }
-    Some(Rollup::ALL.into_iter().find(|rollup| has_few(rollup.length_ns())).unwrap_or(Rollup::Hour))
+    Some(
+        Rollup::ALL
+            .into_iter()
+            .find(|rollup| seconds / units::seconds_between(0, rollup.length_ns()) <= VALUES_MAX)
+            .unwrap_or(Rollup::Hour),
+    )
 }
 
 /// Adds the series of networks and file systems to the report, in the time of the job on their node.

@@ -83,11 +83,13 @@ pub fn totals(report: &Report) -> Vec<PhaseTotals> {
             *entry.0.energy_joules.get_or_insert_default() += joules;
         }
     }
-    let finish = |(name, (totals, known_s)): (&str, (PhaseTotals, f64))| {
-        let cores_mean = totals.cpu_s.filter(|_| known_s > 0.0).map(|cpu_s| cpu_s / known_s);
-        PhaseTotals { name: name.to_owned(), cores_mean, ..totals }
-    };
-    let mut totals: Vec<PhaseTotals> = totals.into_iter().map(finish).collect();
+    let mut totals: Vec<PhaseTotals> = totals
+        .into_iter()
+        .map(|(name, (totals, known_s))| {
+            let cores_mean = totals.cpu_s.filter(|_| known_s > 0.0).map(|cpu_s| cpu_s / known_s);
+            PhaseTotals { name: name.to_owned(), cores_mean, ..totals }
+        })
+        .collect();
     totals.sort_by(|one, other| other.duration_s.total_cmp(&one.duration_s));
     totals
 }
@@ -121,12 +123,8 @@ mod tests {
     use super::*;
     use crate::testing::{START_S, busy, gauge, report};
 
-    #[test]
-    fn phases_of_one_name_are_added() {
-        let cores: Vec<f64> = (0..60).map(|minute| if minute < 30 { 2.0 } else { 6.0 }).collect();
-        let memory: Vec<f64> = (0..60).map(f64::from).collect();
-        let mut report = report(60, 8, vec![busy("n1", &cores), gauge("memory.anon", &memory)]);
-        let phase = |name: &str, begin_s: f64, end_s: f64, begin: i64, end: i64| Phase {
+    fn phase(name: &str, begin_s: f64, end_s: f64, begin: i64, end: i64) -> Phase {
+        Phase {
             name: name.to_owned(),
             node: "n1".to_owned(),
             begin_s: Some(begin_s),
@@ -134,7 +132,14 @@ mod tests {
             end_s: Some(end_s),
             end_us: Some((START_S + end) * 1_000_000),
             actor: None,
-        };
+        }
+    }
+
+    #[test]
+    fn phases_of_one_name_are_added() {
+        let cores: Vec<f64> = (0..60).map(|minute| if minute < 30 { 2.0 } else { 6.0 }).collect();
+        let memory: Vec<f64> = (0..60).map(f64::from).collect();
+        let mut report = report(60, 8, vec![busy("n1", &cores), gauge("memory.anon", &memory)]);
         report.phases = vec![
             phase("solve", 0.0, 600.0, 0, 600),
             phase("write", 1200.0, 1260.0, 1200, 1260),

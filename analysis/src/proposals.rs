@@ -111,33 +111,38 @@ fn family(name: &str) -> String {
         .to_owned()
 }
 
+/// Whether two values may be the same, as far as they are known.
+fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
 /// Chooses the `jobs` that are like a request: they have its name, and as far as enough of them do also its
 /// account, queue, cores and GPUs. A name that differs in numbers only counts if no other does.
 pub fn like<'a>(jobs: &'a [JobRow], request: &Request) -> Like<'a> {
-    let same_name = |job: &&JobRow| job.name.is_some() && job.name == request.name;
-    let same_family = |job: &&JobRow| {
-        let of = |name: &Option<String>| name.as_deref().map(family).filter(|name| !name.is_empty());
-        of(&job.name).is_some() && of(&job.name) == of(&request.name)
-    };
-    let same_size = |job: &&JobRow| {
-        let of = Request::of(job);
-        let agree = |one: Option<f64>, other: Option<f64>| one.is_none() || other.is_none() || one == other;
-        agree(of.cores, request.cores) && agree(of.gpus, request.gpus)
-    };
-    let same_place = |job: &&JobRow| {
-        let agree =
-            |one: &Option<String>, other: &Option<String>| one.is_none() || other.is_none() || one == other;
-        agree(&job.account, &request.account) && agree(&job.queue, &request.queue)
-    };
+    let family_of = |name: &Option<String>| name.as_deref().map(family).filter(|name| !name.is_empty());
     let finished = |jobs: &[&JobRow]| jobs.iter().filter(|job| has_finished(job)).count();
-    let named: Vec<&JobRow> = jobs.iter().filter(same_name).collect();
+    let named: Vec<&JobRow> =
+        jobs.iter().filter(|job| job.name.is_some() && job.name == request.name).collect();
     let (by, named) = if finished(&named) >= JOBS_MIN {
         ("name", named)
     } else {
-        ("name without its numbers", jobs.iter().filter(same_family).collect())
+        let wanted = family_of(&request.name);
+        let like_it = jobs.iter().filter(|job| wanted.is_some() && family_of(&job.name) == wanted);
+        ("name without its numbers", like_it.collect())
     };
-    let sized: Vec<&JobRow> = named.iter().copied().filter(same_size).collect();
-    let placed: Vec<&JobRow> = sized.iter().copied().filter(same_place).collect();
+    let sized: Vec<&JobRow> = named
+        .iter()
+        .copied()
+        .filter(|job| {
+            let of = Request::of(job);
+            agree(&of.cores, &request.cores) && agree(&of.gpus, &request.gpus)
+        })
+        .collect();
+    let placed: Vec<&JobRow> = sized
+        .iter()
+        .copied()
+        .filter(|job| agree(&job.account, &request.account) && agree(&job.queue, &request.queue))
+        .collect();
     match (by, finished(&sized) >= JOBS_MIN, finished(&placed) >= JOBS_MIN) {
         ("name", _, true) => Like { by: "name, size, account and queue", jobs: placed },
         ("name", true, false) => Like { by: "name and size", jobs: sized },
@@ -205,14 +210,14 @@ pub fn propose(jobs: &[&JobRow], request: &Request) -> Vec<Proposal> {
     if finished < JOBS_MIN {
         return Vec::new();
     }
-    let requested = |resource| match resource {
-        Resource::Time => request.time_limit_s,
-        Resource::Memory => request.memory_bytes,
-        Resource::Cpu => request.cores,
-        Resource::Gpu => request.gpus,
-    };
-    let resources = [Resource::Time, Resource::Memory, Resource::Cpu, Resource::Gpu];
-    resources.into_iter().filter_map(|resource| of_resource(jobs, resource, requested(resource))).collect()
+
+    let requested = [
+        (Resource::Time, request.time_limit_s),
+        (Resource::Memory, request.memory_bytes),
+        (Resource::Cpu, request.cores),
+        (Resource::Gpu, request.gpus),
+    ];
+    requested.into_iter().filter_map(|(resource, requested)| of_resource(jobs, resource, requested)).collect()
 }
 
 fn of_resource(jobs: &[&JobRow], resource: Resource, requested: Option<f64>) -> Option<Proposal> {

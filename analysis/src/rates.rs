@@ -187,8 +187,7 @@ mod tests {
 
     /// Two busy CPUs at 1 ms, whose counter advances every 4 ms by the ticks of both.
     fn ticks(count: i64) -> Vec<(i64, f64)> {
-        let charged = |ms: i64| units::to_f64(8_000_000 * u64::try_from(ms / 4).unwrap());
-        (0..count).map(|ms| (ms * MS, charged(ms))).collect()
+        (0..count).map(|ms| (ms * MS, units::to_f64(8_000_000 * u64::try_from(ms / 4).unwrap()))).collect()
     }
 
     fn max(rates: &Rates) -> f64 {
@@ -325,9 +324,8 @@ mod tests {
 
     #[test]
     fn a_late_sample_widens_two_windows_only() {
-        let second = |number: i64| number * 1000 * MS;
         let mut samples: Vec<(i64, f64)> =
-            (0..20_i32).map(|at| (second(at.into()), 3e9 * f64::from(at))).collect();
+            (0..20_i32).map(|at| (i64::from(at) * 1000 * MS, 3e9 * f64::from(at))).collect();
         // The counter of 3 busy cores of 4 was read half a second after the time of its sample.
         samples[9].1 += 1.5e9;
         let found = rates(&samples, 100 * MS, hard(4e9));

@@ -85,8 +85,10 @@ pub(crate) fn regions(series: &[SeriesReport], wall_s: f64) -> Vec<RegionReport>
             _ => {}
         }
     }
-    let report = |(region, sums): (&&str, &Sums<'_>)| report(region, sums, &places, wall_s);
-    let mut regions: Vec<RegionReport> = by_region.iter().map(report).collect();
+    let mut regions: Vec<RegionReport> = by_region
+        .iter()
+        .map(|(region, sums): (&&str, &Sums<'_>)| report(region, sums, &places, wall_s))
+        .collect();
     regions.sort_by(|one, other| other.self_s.total_cmp(&one.self_s));
     regions
 }
@@ -94,10 +96,6 @@ pub(crate) fn regions(series: &[SeriesReport], wall_s: f64) -> Vec<RegionReport>
 fn report(region: &str, sums: &Sums<'_>, places: &BTreeSet<Place<'_>>, wall_s: f64) -> RegionReport {
     let sum = |value: fn(&InProcess) -> f64| sums.processes.values().map(value).sum::<f64>();
     let (time_s, threads) = (sum(|process| process.time_ns) / 1e9, sum(|process| process.threads));
-    let imbalance = |process: &InProcess| {
-        let mean_ns = process.time_ns / process.threads;
-        (process.threads > 1.0 && mean_ns > 0.0).then(|| process.thread_ns / mean_ns)
-    };
     RegionReport {
         region: region.to_owned(),
         entries: units::whole(sum(|process| process.entries)),
@@ -106,7 +104,14 @@ fn report(region: &str, sums: &Sums<'_>, places: &BTreeSet<Place<'_>>, wall_s: f
         run_percent: (wall_s > 0.0 && threads > 0.0).then(|| 100.0 * time_s / (wall_s * threads)),
         processes: sums.processes.len() as u64,
         threads: units::whole(threads),
-        thread_imbalance: sums.processes.values().filter_map(imbalance).max_by(f64::total_cmp),
+        thread_imbalance: sums
+            .processes
+            .values()
+            .filter_map(|process| {
+                let mean_ns = process.time_ns / process.threads;
+                (process.threads > 1.0 && mean_ns > 0.0).then(|| process.thread_ns / mean_ns)
+            })
+            .max_by(f64::total_cmp),
         ranks: spread(&sums.self_s, places),
     }
 }

@@ -80,8 +80,9 @@ fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
     }
     let intervals = |rollup: &Rollup| u64::try_from(wall_ns / rollup.length_ns()).unwrap_or_default();
     let sufficient = || Rollup::ALL.into_iter().filter(|rollup| intervals(rollup) >= INTERVALS_MIN);
-    let has_few = |rollup: &Rollup| intervals(rollup).saturating_mul(series as u64) <= INTERVALS_MAX;
-    sufficient().find(has_few).or_else(|| sufficient().next_back())
+    sufficient()
+        .find(|rollup| intervals(rollup).saturating_mul(series as u64) <= INTERVALS_MAX)
+        .or_else(|| sufficient().next_back())
 }
 
 /// None stands for the samples.
@@ -126,9 +127,8 @@ mod tests {
         assert_eq!(of(43_000_000, 0, 0), None);
     }
 
-    #[test]
-    fn a_wide_job_is_read_at_the_coarsest_resolution_except_for_its_course() {
-        let row = |metric: &str, labels: &[(&str, &str)]| SeriesRow {
+    fn row(metric: &str, labels: &[(&str, &str)]) -> SeriesRow {
+        SeriesRow {
             series_id: 1,
             node: "n1".to_owned(),
             metric: metric.to_owned(),
@@ -136,7 +136,11 @@ mod tests {
             kind: "gauge".to_owned(),
             labels: Labels::new(labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect())
                 .unwrap(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_wide_job_is_read_at_the_coarsest_resolution_except_for_its_course() {
         assert!(has_course(&row("memory.anon", &[])) && has_course(&row("cpu.usage", &[])));
         assert!(!has_course(&row("memory.file", &[])) && !has_course(&row("cpu.usage", &[("step", "0")])));
         let mut rows = vec![row("memory.file", &[]); 58_000];

@@ -27,18 +27,19 @@ pub fn of(series: &[&SeriesReport]) -> Resources {
     }
 }
 
+fn add_known(one: &mut Option<f64>, other: Option<f64>) {
+    *one = one.zip(other).map(|(one, other)| one + other).or(*one).or(other);
+}
+
 /// Adds the resources of another node: peaks are summed, as they may coincide; the lower limit counts.
 pub fn add(total: &mut Resources, other: &Resources) {
-    let sum = |one: &mut Option<f64>, other: Option<f64>| {
-        *one = one.zip(other).map(|(one, other)| one + other).or(*one).or(other);
-    };
-    sum(&mut total.cpu_s, other.cpu_s);
-    sum(&mut total.cores_max, other.cores_max);
-    sum(&mut total.memory_bytes, other.memory_bytes);
-    sum(&mut total.cache_bytes, other.cache_bytes);
-    sum(&mut total.cgroup_peak_bytes, other.cgroup_peak_bytes);
-    sum(&mut total.read_bytes, other.read_bytes);
-    sum(&mut total.written_bytes, other.written_bytes);
+    add_known(&mut total.cpu_s, other.cpu_s);
+    add_known(&mut total.cores_max, other.cores_max);
+    add_known(&mut total.memory_bytes, other.memory_bytes);
+    add_known(&mut total.cache_bytes, other.cache_bytes);
+    add_known(&mut total.cgroup_peak_bytes, other.cgroup_peak_bytes);
+    add_known(&mut total.read_bytes, other.read_bytes);
+    add_known(&mut total.written_bytes, other.written_bytes);
     total.memory_kind = total.memory_kind.or(other.memory_kind);
     let limits = total.memory_limit_bytes.into_iter().chain(other.memory_limit_bytes);
     total.memory_limit_bytes = limits.reduce(f64::min);
@@ -102,11 +103,10 @@ fn memory_limit(series: &[&SeriesReport]) -> Option<f64> {
 
 /// Huge pages that were in use: those that are accounted as memory, or those of each size, if these are more.
 fn huge_pages<'a>(series: &'a [&'a SeriesReport]) -> Vec<&'a SeriesReport> {
-    let in_use = |metric| -> Vec<&SeriesReport> {
-        of_metric(series, metric).filter(|series| series.max.is_some_and(|max| max > 0.0)).collect()
-    };
     let peak = |series: &[&SeriesReport]| series.iter().filter_map(|series| series.max).sum::<f64>();
-    let (accounted, by_size) = (in_use("memory.hugetlb"), in_use("hugetlb.current"));
+    let [accounted, by_size]: [Vec<&SeriesReport>; 2] = ["memory.hugetlb", "hugetlb.current"].map(|metric| {
+        of_metric(series, metric).filter(|series| series.max.is_some_and(|max| max > 0.0)).collect()
+    });
     if peak(&accounted) > peak(&by_size) { accounted } else { by_size }
 }
 
@@ -122,12 +122,13 @@ fn cache(series: &[&SeriesReport]) -> Option<f64> {
 fn peak_of_sum(parts: &[&SeriesReport]) -> Option<f64> {
     let (first, others) = parts.split_first()?;
     let intervals = first.curve.intervals();
-    let is_aligned = |other: &&SeriesReport| {
-        let other = other.curve.intervals();
-        intervals.len() == other.len()
-            && intervals.iter().zip(other).all(|(first, second)| first.time_ns == second.time_ns)
-    };
-    if intervals.is_empty() || !others.iter().all(is_aligned) {
+    if intervals.is_empty()
+        || !others.iter().all(|other| {
+            let other = other.curve.intervals();
+            intervals.len() == other.len()
+                && intervals.iter().zip(other).all(|(first, second)| first.time_ns == second.time_ns)
+        })
+    {
         return parts.iter().map(|series| series.max).sum();
     }
     let mut sums: Vec<f64> = intervals.iter().map(|interval| interval.max).collect();
@@ -198,18 +199,19 @@ mod tests {
         assert_eq!(of(&[]), Resources::default());
     }
 
+    fn sized(size: &str, values: &[f64]) -> SeriesReport {
+        SeriesReport { labels: format!("size={size}"), ..gauge("hugetlb.current", values) }
+    }
+
+    fn used(huge: Vec<SeriesReport>) -> Option<(f64, MemoryKind)> {
+        let mut series = vec![gauge("memory.anon", &[1.0, 4.0]), gauge("memory.shmem", &[2.0, 1.0])];
+        series.extend(huge);
+        let resources = of(&series.iter().collect::<Vec<_>>());
+        resources.memory_bytes.zip(resources.memory_kind)
+    }
+
     #[test]
     fn huge_pages_are_used_memory() {
-        let sized = |size: &str, values: &[f64]| SeriesReport {
-            labels: format!("size={size}"),
-            ..gauge("hugetlb.current", values)
-        };
-        let used = |huge: Vec<SeriesReport>| {
-            let mut series = vec![gauge("memory.anon", &[1.0, 4.0]), gauge("memory.shmem", &[2.0, 1.0])];
-            series.extend(huge);
-            let resources = of(&series.iter().collect::<Vec<_>>());
-            resources.memory_bytes.zip(resources.memory_kind)
-        };
         let (plain, huge) = (MemoryKind::AnonymousAndShared, MemoryKind::WithHugePages);
         assert_eq!(used(vec![sized("2MB", &[0.0, 0.0])]), Some((5.0, plain)));
         assert_eq!(used(vec![sized("2MB", &[70.0, 0.0]), sized("1GB", &[30.0, 90.0])]), Some((103.0, huge)));

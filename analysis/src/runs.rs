@@ -67,13 +67,15 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     }
     report.notes.splice(0..0, notes);
     if runs.len() > 1 {
-        let run = |run: &JobRow| RunReport {
-            key: run.job_key,
-            started_us: run.started_ns.div_euclid(1000),
-            ended_us: run.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
-            state: run.state.clone(),
-        };
-        report.runs = runs.iter().map(run).collect();
+        report.runs = runs
+            .iter()
+            .map(|run| RunReport {
+                key: run.job_key,
+                started_us: run.started_ns.div_euclid(1000),
+                ended_us: run.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
+                state: run.state.clone(),
+            })
+            .collect();
     }
     Ok(())
 }
@@ -103,14 +105,17 @@ mod tests {
     use super::*;
     use crate::testing::job_row;
 
-    #[test]
-    fn a_note_says_which_run_it_is_and_selects_the_others() {
-        let run = |key: i64, state: Option<&str>| JobRow {
+    fn run(key: i64, state: Option<&str>) -> JobRow {
+        JobRow {
             job_key: key,
             started_ns: key * 1_000_000_000,
             state: state.map(str::to_owned),
             ..job_row("7")
-        };
+        }
+    }
+
+    #[test]
+    fn a_note_says_which_run_it_is_and_selects_the_others() {
         let runs = [run(1, Some("PREEMPTED")), run(2, Some("NODE_FAIL")), run(3, None)];
         let note = note_on_runs(&runs[1], &runs).unwrap();
         assert_eq!(
@@ -123,16 +128,15 @@ mod tests {
         assert!(note_on_runs(&many[8], &many).unwrap().ends_with(" and 3 more"));
     }
 
+    fn owned(cluster: Option<&str>, uid: Option<i64>) -> JobRow {
+        JobRow { cluster: cluster.map(str::to_owned), owner_uid: uid, ..job_row("7") }
+    }
+
     #[test]
     fn jobs_of_two_clusters_or_users_are_no_runs() {
-        let of = |cluster: Option<&str>, uid: Option<i64>| JobRow {
-            cluster: cluster.map(str::to_owned),
-            owner_uid: uid,
-            ..job_row("7")
-        };
-        assert!(are_of_one_job(&of(None, Some(1)), &of(Some("a"), None)));
-        assert!(!are_of_one_job(&of(Some("b"), None), &of(Some("a"), None)));
-        assert!(!are_of_one_job(&of(None, Some(1)), &of(None, Some(2))));
+        assert!(are_of_one_job(&owned(None, Some(1)), &owned(Some("a"), None)));
+        assert!(!are_of_one_job(&owned(Some("b"), None), &owned(Some("a"), None)));
+        assert!(!are_of_one_job(&owned(None, Some(1)), &owned(None, Some(2))));
     }
 
     #[test]

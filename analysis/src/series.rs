@@ -144,8 +144,7 @@ impl Summary {
             return Some(Self { mean: curve.mean(), range, curve, ..base });
         }
         let increase = buckets::increase(buckets);
-        let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
-        let is_clamped = limit.is_some_and(is_impossible);
+        let is_clamped = limit.is_some_and(|limit: Limit| limit.is_hard && increase > limit.rate * span_s);
         let most = limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate);
         let mut rates = buckets::rates(buckets, length_ns, span_s);
         rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
@@ -223,9 +222,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_periods_of_a_step_are_those_of_the_plan_of_steps_while_it_ran() {
-        let change = |seconds: i64, level: Option<&str>, new_period_us: i64| PlanChangeRow {
+    fn change(seconds: i64, level: Option<&str>, new_period_us: i64) -> PlanChangeRow {
+        PlanChangeRow {
             time_ns: seconds * 1_000_000_000,
             node: "n1".to_owned(),
             metric: "cpu.usage".to_owned(),
@@ -235,7 +233,11 @@ mod tests {
             actor: None,
             until_ns: None,
             level: level.map(str::to_owned),
-        };
+        }
+    }
+
+    #[test]
+    fn the_periods_of_a_step_are_those_of_the_plan_of_steps_while_it_ran() {
         let changes = [
             change(0, None, 1_000_000),
             change(10, Some("step"), 5_000_000),
@@ -245,14 +247,19 @@ mod tests {
         let changes = by_series(&changes);
         let seconds = |(from, until): (i64, i64)| (from * 1_000_000_000, until * 1_000_000_000);
         let of = |labels: &[(&str, &str)], of_series| {
-            let label = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
             let row = SeriesRow {
                 series_id: 1,
                 node: "n1".to_owned(),
                 metric: "cpu.usage".to_owned(),
                 unit: "nanoseconds".to_owned(),
                 kind: "counter".to_owned(),
-                labels: Labels::new(labels.iter().map(label).collect()).unwrap(),
+                labels: Labels::new(
+                    labels
+                        .iter()
+                        .map(|(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned()))
+                        .collect(),
+                )
+                .unwrap(),
             };
             let Periods { last, uses } = periods(&row, &changes, seconds((0, 100)), seconds(of_series));
             (last, uses.into_iter().map(|used| (used.period, used.seconds)).collect::<Vec<_>>())

@@ -62,8 +62,10 @@ pub(crate) fn job_row(id: &str) -> JobRow {
 
 /// From the start of a job on.
 fn points(values: &[f64]) -> Vec<(i64, f64)> {
-    let time_ns = |number: i64| (START_S + number * PERIOD_S) * 1_000_000_000;
-    (0..).map(time_ns).zip(values.iter().copied()).collect()
+    (0..)
+        .map(|number: i64| (START_S + number * PERIOD_S) * 1_000_000_000)
+        .zip(values.iter().copied())
+        .collect()
 }
 
 fn series(metric: &str, kind: &str, values: &[f64]) -> SeriesReport {
@@ -103,8 +105,8 @@ pub(crate) fn on(node: &str, series: SeriesReport) -> SeriesReport {
 }
 
 pub(crate) fn labelled(series: SeriesReport, labels: &str) -> SeriesReport {
-    let label = |key: &str| labels.split(',').find_map(|label| label.strip_prefix(key)).map(str::to_owned);
-    let (step, task) = (label("step="), label("task="));
+    let [step, task] = ["step=", "task="]
+        .map(|key| labels.split(',').find_map(|label| label.strip_prefix(key)).map(str::to_owned));
     SeriesReport { labels: labels.to_owned(), step, task, is_of_step: true, ..series }
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use polymeter_store::reader::JobNodeRow;
 
-use crate::cumulative::Cumulative;
 use crate::energy::NodeCounters;
 use crate::model::{Report, Traffic};
 
@@ -83,13 +82,10 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: &BTreeMap<
                 row.started_ns.max(start_ns)..row.ended_ns.map_or(end_ns, |ended_ns| ended_ns.min(end_ns));
             // A device or file system without values until the end was not there all the time: the others
             // count.
-            let increase = |metric: &str| {
+            let [received, sent] = [source.received, source.sent].map(|metric| {
                 let counters = nodes.get(&row.node)?.get(metric)?.iter();
-                counters
-                    .filter_map(|counter: &Cumulative| counter.increase(&span_ns))
-                    .reduce(|sum, more| sum + more)
-            };
-            let (received, sent) = (increase(source.received), increase(source.sent));
+                counters.filter_map(|counter| counter.increase(&span_ns)).reduce(|sum, more| sum + more)
+            });
             if received.is_some() || sent.is_some() {
                 traffic.received_bytes += received.unwrap_or_default();
                 traffic.sent_bytes += sent.unwrap_or_default();
@@ -105,6 +101,7 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: &BTreeMap<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cumulative::Cumulative;
     use crate::testing::{START_S, busy, report};
 
     const S: i64 = 1_000_000_000;
@@ -128,16 +125,18 @@ mod tests {
     #[test]
     fn a_job_has_the_traffic_of_its_own_nodes() {
         let mut report = report(60, 8, ["n1", "n2", "n3"].map(|node| busy(node, &[4.0; 60])).into());
-        let ports = || vec![counter(100.0, 3660), counter(50.0, 3660)];
-        let counters = |name: &str, counters: Vec<Cumulative>| (name.to_owned(), counters);
-        let node = || {
-            NodeCounters::from([
-                counters("node.infiniband.receive.bytes", ports()),
-                counters("node.infiniband.transmit.bytes", vec![counter(10.0, 3660)]),
-                counters("node.lustre.write.bytes", vec![counter(1.0, 3660), counter(7.0, 600)]),
-            ])
-        };
-        let nodes = ["n1", "n2", "n3"].map(|name| (name.to_owned(), node())).into();
+        let nodes = ["n1", "n2", "n3"].map(|node| {
+            let counters = [
+                ("node.infiniband.receive.bytes", vec![counter(100.0, 3660), counter(50.0, 3660)]),
+                ("node.infiniband.transmit.bytes", vec![counter(10.0, 3660)]),
+                ("node.lustre.write.bytes", vec![counter(1.0, 3660), counter(7.0, 600)]),
+            ];
+            (
+                node.to_owned(),
+                NodeCounters::from(counters.map(|(name, counters)| (name.to_owned(), counters))),
+            )
+        });
+        let nodes = nodes.into();
         add_to(&mut report, &[row("n1", false), row("n2", true), row("n3", false), row("n4", false)], &nodes);
         let [infiniband, lustre] = &report.traffic[..] else { panic!("{:?}", report.traffic) };
         let near = |value: f64, expected: f64| (value - expected).abs() < 0.001 * expected;

@@ -188,8 +188,11 @@ pub fn trend(reader: &mut dyn Read, choice: &Choice) -> Result<Option<Trend>, St
 impl Trend {
     /// Level since the last change; none without values.
     pub fn level(&self, quantity: &Quantity) -> Option<f64> {
-        let is_of_quantity = |change: &&Change| change.levels.iter().any(|of| of.quantity == quantity.key);
-        let last = self.changes.iter().rev().find(is_of_quantity);
+        let last = self
+            .changes
+            .iter()
+            .rev()
+            .find(|change| change.levels.iter().any(|of| of.quantity == quantity.key));
         let since = self.runs.iter().skip_while(|run| last.is_some_and(|last| run.key != last.key));
         let values: Vec<f64> = since.filter_map(|run| (quantity.value)(&run.figures)).collect();
         (!values.is_empty()).then(|| median(Some(&values)))
@@ -240,11 +243,11 @@ fn add_levels(changes: &mut BTreeMap<usize, Vec<Level>>, quantity: &Quantity, ru
     };
     let found = change_points(&values);
     let levels: Vec<f64> = (0..=found.len()).map(|number| level(&found, number)).collect();
-    let is_large = |levels: &[f64]| match levels {
+
+    let large = found.iter().zip(levels.windows(2)).filter(|(_, levels)| match levels {
         [before, after] => (after - before).abs() >= CHANGE_MIN * before.abs().max(after.abs()),
         _ => false,
-    };
-    let large = found.iter().zip(levels.windows(2)).filter(|(_, levels)| is_large(levels));
+    });
     // The number of the run and the position of its value.
     let mut places: Vec<(usize, usize)> = Vec::new();
     for (point, _) in large {
@@ -331,14 +334,15 @@ impl Values {
     }
 }
 
+fn is_unusual(value: Option<&Option<String>>, others: &Values) -> bool {
+    value.is_some_and(|value| others.share(value) <= UNUSUAL_MAX)
+}
+
 /// Attributes of which a value is usual on one side and not on the other.
 fn changed_attributes(before: &[&JobRow], after: &[&JobRow]) -> Vec<Attribute> {
     let mut changed = Vec::new();
     for (attribute, text) in ATTRIBUTES {
         let (before, after) = (Values::of(before, text), Values::of(after, text));
-        let is_unusual = |value: Option<&Option<String>>, others: &Values| {
-            value.is_some_and(|value| others.share(value) <= UNUSUAL_MAX)
-        };
         if is_unusual(before.usual(), &after) || is_unusual(after.usual(), &before) {
             let (before, after) = (before.usual_text(), after.usual_text());
             changed.push(Attribute { attribute, before, after });
@@ -383,6 +387,10 @@ mod tests {
         values[values.len() / 2]
     }
 
+    fn attribute(attribute: &'static str, before: &str, after: &str) -> Attribute {
+        Attribute { attribute, before: before.to_owned(), after: after.to_owned() }
+    }
+
     #[test]
     fn a_change_is_found_at_its_run_with_its_levels_and_what_else_changed() {
         let mut random = Random(1);
@@ -413,14 +421,12 @@ mod tests {
         let level = &change.levels[0];
         assert!((level.before - elapsed(false)).abs() < 0.5 && (level.after - elapsed(true)).abs() < 0.5);
         assert!((level.percent.unwrap() - 18.0).abs() < 2.0, "{level:?}");
-        let with = |attribute, before: &str, after: &str| Attribute {
-            attribute,
-            before: before.to_owned(),
-            after: after.to_owned(),
-        };
         assert_eq!(
             change.with,
-            [with("nodes", "various", "n9"), with("command", "./solve --size=1", "./solve --size=2")]
+            [
+                attribute("nodes", "various", "n9"),
+                attribute("command", "./solve --size=1", "./solve --size=2")
+            ]
         );
     }
 

@@ -61,13 +61,16 @@ pub enum Proxy {
     User(String),
 }
 
+fn bits_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
 impl Proxy {
     pub fn contains(&self, address: IpAddr) -> bool {
         let Self::Network(network, bits) = self else { return false };
-        let bits_of = |address: IpAddr| match address {
-            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-            IpAddr::V6(address) => address.to_bits(),
-        };
         let mask = u128::MAX.checked_shl(128 - u32::from(*bits)).unwrap_or(0);
         network.is_ipv4() == address.is_ipv4() && (bits_of(*network) ^ bits_of(address)) & mask == 0
     }

@@ -128,13 +128,13 @@ const MODULES: &[(&str, &str)] = modules![
 pub fn files(quantities: &str) -> Vec<File> {
     let modules = all_modules(quantities);
     let style = format!("{}\n{}\n{}\n{STYLE}", crate::UPLOT_STYLE, crate::SHARED_STYLE, crate::flame::STYLE);
-    let script_of = |path: &str, text: &str| {
-        let is_page = DOCUMENTS.iter().any(|(_, _, entry)| *entry == path);
-        if is_page { bundle::bundle(path, &modules) } else { text.to_owned() }
-    };
     let mut everything: Vec<(String, &'static str, String)> = modules
         .iter()
-        .map(|(path, text)| (path.clone(), "text/javascript; charset=utf-8", script_of(path, text)))
+        .map(|(path, text)| {
+            let is_page = DOCUMENTS.iter().any(|(_, _, entry)| *entry == path);
+            let script = if is_page { bundle::bundle(path, &modules) } else { text.clone() };
+            (path.clone(), "text/javascript; charset=utf-8", script)
+        })
         .collect();
     everything.push(("style.css".to_owned(), "text/css; charset=utf-8", style));
     everything.push(("icon.svg".to_owned(), "image/svg+xml", ICON.to_owned()));

@@ -12,35 +12,30 @@ use rustix::fs::{Access, access};
 pub enum BecomeUserError {
     /// The name service failed.
     #[error("cannot look up the user `{name}`: {errno}")]
-    Lookup {
-        name: String,
-        errno: Errno,
-    },
+    Lookup { name: String, errno: Errno },
     #[error("cannot check as user `{0}`: this system has no such user")]
     Unknown(String),
     /// The process has no permission to become the user.
     #[error("cannot check as user `{name}`: {errno}; run the check as root")]
-    Denied {
-        name: String,
-        errno: Errno,
-    },
+    Denied { name: String, errno: Errno },
 }
 
 /// Becomes the user `name`, with its groups, for the rest of the process's life.
 pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
-    let lookup = |errno| BecomeUserError::Lookup { name: name.to_owned(), errno };
-    let user = User::from_name(name).map_err(lookup)?;
+    let user =
+        User::from_name(name).map_err(|errno| BecomeUserError::Lookup { name: name.to_owned(), errno })?;
     let user = user.ok_or_else(|| BecomeUserError::Unknown(name.to_owned()))?;
     if user.uid == geteuid() && !geteuid().is_root() {
         return Ok(());
     }
-    let switch = || {
-        let c_name = CString::new(name).map_err(|_nul| Errno::EINVAL)?;
-        initgroups(&c_name, user.gid)?;
-        setgid(user.gid)?;
-        setuid(user.uid)
-    };
-    switch().map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
+    switch_to(&user, name).map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
+}
+
+fn switch_to(user: &User, name: &str) -> Result<(), Errno> {
+    let name = CString::new(name).map_err(|_nul| Errno::EINVAL)?;
+    initgroups(&name, user.gid)?;
+    setgid(user.gid)?;
+    setuid(user.uid)
 }
 
 /// Returns a fault unless this user can create files in `directory`. A missing directory is no fault: systemd
@@ -81,12 +76,15 @@ mod tests {
     /// Runs `check` as a user that owns no files.
     fn as_nobody<T: Send>(check: impl FnOnce() -> T + Send) -> T {
         let nobody = rustix::process::Uid::from_raw(65_534);
-        let as_nobody = || {
-            // Changes this thread only. Without the right to do so, the process does not run as root.
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok();
-            check()
-        };
-        std::thread::scope(|scope| scope.spawn(as_nobody).join()).unwrap()
+        std::thread::scope(|scope| {
+            let checked = scope.spawn(|| {
+                // Changes this thread only. Without the right to do so, the process does not run as root.
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok();
+                check()
+            });
+            checked.join()
+        })
+        .unwrap()
     }
 
     #[test]

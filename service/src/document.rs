@@ -18,19 +18,20 @@ pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Fails if the file cannot be read, is not UTF-8, or has more than [`DOCUMENT_BYTES_MAX`] bytes.
 pub fn read_text(path: &Path) -> Result<String, Faults> {
-    let read = || {
-        let mut text = String::new();
-        let bytes = File::open(path)?.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text)?;
-        if bytes as u64 > DOCUMENT_BYTES_MAX {
-            return Err(std::io::Error::other(format!("it has more than {DOCUMENT_BYTES_MAX} bytes")));
-        }
-        Ok(text)
-    };
-    read().map_err(|error| {
+    read_bounded(path).map_err(|error| {
         let mut faults = Faults::default();
         faults.add(path.display().to_string(), format_args!("cannot read the configuration: {error}"));
         faults
     })
+}
+
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let bytes = File::open(path)?.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if bytes as u64 > DOCUMENT_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it has more than {DOCUMENT_BYTES_MAX} bytes")));
+    }
+    Ok(text)
 }
 
 /// Position of a key or value in a document, in bytes.
@@ -186,8 +187,11 @@ impl<'i> Section<'i> {
         reporter: &mut Reporter<'_>,
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Option<Vec<T>> {
-        let is_list = |value: &DeValue<'_>| value.as_array().is_some();
-        if !self.table.iter().any(|(name, value)| name.get_ref() == key && is_list(value.get_ref())) {
+        if !self
+            .table
+            .iter()
+            .any(|(name, value)| name.get_ref() == key && value.get_ref().as_array().is_some())
+        {
             return self.parse(key, reporter, parse).map(|one| vec![one]);
         }
         let list = self.span(key);
@@ -196,10 +200,12 @@ impl<'i> Section<'i> {
             reporter.fault(&list, format_args!("`{key}`: the list is empty"));
             return None;
         }
-        let mut parse_each = |(text, span): (String, Span)| {
-            parse(&text).map_err(|error| reporter.fault(&span, format_args!("`{key}`: {error}"))).ok()
-        };
-        strings.into_iter().map(&mut parse_each).collect()
+        strings
+            .into_iter()
+            .map(|(text, span)| {
+                parse(&text).map_err(|error| reporter.fault(&span, format_args!("`{key}`: {error}"))).ok()
+            })
+            .collect()
     }
 
     /// Returns the remaining entries in the order of the file, for tables with arbitrary keys.

@@ -58,8 +58,9 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
 
 /// Replaces a file that may exist by an empty private one. Follows a link that this user or root has made.
 pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
-    let is_trusted = |owner: u32| owner == 0 || owner == geteuid().as_raw();
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && is_trusted(found.uid())) {
+    if fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_symlink() && (found.uid() == 0 || found.uid() == geteuid().as_raw()))
+    {
         return OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path);
     }
     match fs::remove_file(path) {

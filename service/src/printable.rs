@@ -5,12 +5,15 @@ use polymeter_proto::text::Unprintable;
 /// Puts the first `chars_max` characters of `text` on one line: line breaks become spaces, and deceptive
 /// characters become `?`.
 pub fn printable(text: &str, chars_max: usize) -> String {
-    let replace = |c| match c {
-        '\n' => ' ',
-        c if Unprintable::of(c).is_some() => '?',
-        c => c,
-    };
-    text.trim_end().chars().take(chars_max).map(replace).collect()
+    text.trim_end()
+        .chars()
+        .take(chars_max)
+        .map(|c| match c {
+            '\n' => ' ',
+            c if Unprintable::of(c).is_some() => '?',
+            c => c,
+        })
+        .collect()
 }
 
 #[cfg(test)]

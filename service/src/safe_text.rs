@@ -22,14 +22,15 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     })
 }
 
+fn escape_utf16(character: char) -> String {
+    let units = &mut [0; 2];
+    character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+}
+
 /// Escapes as `\u202e`, which a JSON reader decodes to the same characters. They occur in strings only; line
 /// ends occur between values only.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
-    let escape = |character: char| {
-        let units = &mut [0; 2];
-        character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
-    };
-    escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
+    escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape_utf16(character)))
 }
 
 /// Formats a field of comma-separated values (RFC 4180) that is safe in a spreadsheet: text that begins like

@@ -291,14 +291,13 @@ fn number(value: &Spanned<DeValue<'_>>) -> Result<f64, InvalidValue> {
 }
 
 fn is_id(id: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_allowed)
+    (1..=ID_BYTES_MAX).contains(&id.len())
+        && id.bytes().all(|byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 fn is_threshold(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=ID_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(is_allowed)
+        && name.bytes().all(|byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 

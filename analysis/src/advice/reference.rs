@@ -4,7 +4,7 @@ use super::facts::FACTS;
 use super::rule::Rule;
 use crate::expression::{QUANTITY_UNITS, Statistic};
 use crate::model::{Scheduler, Severity};
-use crate::stacks::activities::{ACTIVITIES, Pattern};
+use crate::stacks::activities::ACTIVITIES;
 
 const HEAD: &str = include_str!("reference.txt");
 
@@ -36,15 +36,17 @@ pub fn reference(rules: &[Rule]) -> String {
 fn activities() -> String {
     let mut text = include_str!("activities.txt").to_owned();
     for activity in &ACTIVITIES {
-        let patterns = |patterns: &[Pattern]| {
-            let of_module = |pattern: &Pattern| {
-                let functions: Vec<String> =
-                    pattern.functions.iter().map(|function| format!("`{function}`")).collect();
-                format!("{} in `{}`", functions.join(" "), pattern.module)
-            };
-            patterns.iter().map(of_module).collect::<Vec<_>>().join("; ")
-        };
-        let (total, own) = (patterns(activity.total), patterns(activity.own));
+        let [total, own] = [activity.total, activity.own].map(|patterns| {
+            patterns
+                .iter()
+                .map(|pattern| {
+                    let functions: Vec<String> =
+                        pattern.functions.iter().map(|function| format!("`{function}`")).collect();
+                    format!("{} in `{}`", functions.join(" "), pattern.module)
+                })
+                .collect::<Vec<_>>()
+                .join("; ")
+        });
         text.push_str(&format!("| `{}` | {} | {total} | {own} |\n", activity.name, activity.text));
     }
     text

@@ -228,16 +228,17 @@ mod tests {
         assert_eq!(template.names().collect::<Vec<_>>(), ["cores", "nodes"]);
     }
 
+    fn error_of(text: &str) -> (usize, String) {
+        let error = Template::parse(text, &FactScope).unwrap_err();
+        (error.position, error.message)
+    }
+
     #[test]
     fn errors_name_the_position() {
-        let error = |text: &str| {
-            let error = Template::parse(text, &FactScope).unwrap_err();
-            (error.position, error.message)
-        };
-        assert_eq!(error("a {cores"), (3, "`{` without `}`".to_owned()));
-        assert_eq!(error("a { core }"), (4, "unknown fact `core`; did you mean `cores`?".to_owned()));
-        assert!(error("{cores | x}").1.starts_with("unknown format `x`: expected number, percent"));
-        assert_eq!(error("{state | bytes}").1, "the format `bytes` needs a number, found a text");
-        assert!(error(&"x".repeat(1001)).1.starts_with("the text has more"));
+        assert_eq!(error_of("a {cores"), (3, "`{` without `}`".to_owned()));
+        assert_eq!(error_of("a { core }"), (4, "unknown fact `core`; did you mean `cores`?".to_owned()));
+        assert!(error_of("{cores | x}").1.starts_with("unknown format `x`: expected number, percent"));
+        assert_eq!(error_of("{state | bytes}").1, "the format `bytes` needs a number, found a text");
+        assert!(error_of(&"x".repeat(1001)).1.starts_with("the text has more"));
     }
 }

@@ -37,11 +37,15 @@ fn facts(case: &Case, edge: &Edge, number: f64) -> Facts {
     let mut facts = Facts::default();
     facts.set("elapsed", Some(Value::Number(3600.0)));
     for (name, value) in case.facts.iter().chain(&edge.with) {
-        let whole = || value.as_integer().map(|whole| to_f64(whole.try_into().unwrap()));
         let value = match (value.as_bool(), value.as_str()) {
             (Some(truth), _) => Value::Truth(truth),
             (None, Some(text)) => Value::Text(text.to_owned()),
-            (None, None) => Value::Number(value.as_float().or_else(whole).unwrap()),
+            (None, None) => Value::Number(
+                value
+                    .as_float()
+                    .or_else(|| value.as_integer().map(|whole| to_f64(whole.try_into().unwrap())))
+                    .unwrap(),
+            ),
         };
         assert!(facts.set(name, Some(value)), "unknown fact {name}");
     }
@@ -217,10 +221,9 @@ fn a_file_with_a_fault_is_rejected_as_a_whole() {
     );
     let (advice, faults) = Advice::load(directory.path());
     assert!(advice.rules().iter().any(|rule| rule.id == "stragglers"), "the file was applied in part");
-    let place = |name: &str| directory.path().join(name).display().to_string();
     let lines: Vec<String> = faults.0.iter().map(ToString::to_string).collect();
     let has = |name: &str, text: &str| {
-        let line = format!("{}{text}", place(name));
+        let line = format!("{}{text}", directory.path().join(name).display());
         assert!(lines.iter().any(|found| found.starts_with(&line)), "no `{text}` in {lines:#?}");
     };
     has("a.toml", ":6: `when` of `own`, character 17: unknown fact `core`; did you mean `cores`?");

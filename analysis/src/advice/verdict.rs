@@ -83,6 +83,20 @@ mod tests {
         verdict(report).3
     }
 
+    fn full() -> Report {
+        report(60, 8, vec![busy("n1", &[7.9; 60])])
+    }
+
+    fn of_end(state: Option<&str>, exit_code: Option<i64>, exit_signal: Option<i64>) -> String {
+        let outcome = Outcome { state: state.map(str::to_owned), exit_code, exit_signal };
+        text(Report { outcome, ..full() }).split(" - ").next().unwrap().to_owned()
+    }
+
+    fn lost(lost_nodes: &[&str]) -> String {
+        let lost_nodes = lost_nodes.iter().map(|node| (*node).to_owned()).collect();
+        text(Report { lost_nodes, outcome: Outcome::default(), ..full() })
+    }
+
     #[test]
     fn a_verdict_has_the_end_the_use_and_the_number_of_findings() {
         let serial = report(60, 2, vec![busy("n1", &[0.88; 60])]);
@@ -90,12 +104,7 @@ mod tests {
         let found = verdict(serial);
         assert_eq!((found.0, found.1, found.2), expected);
         assert_eq!(found.3, "COMPLETED - used 0.88 of 2 cores - 1 thing to change");
-        let full = || report(60, 8, vec![busy("n1", &[7.9; 60])]);
         assert_eq!(text(full()), "COMPLETED - used 7.90 of 8 cores - nothing to change");
-        let of_end = |state: Option<&str>, exit_code, exit_signal| {
-            let outcome = Outcome { state: state.map(str::to_owned), exit_code, exit_signal };
-            text(Report { outcome, ..full() }).split(" - ").next().unwrap().to_owned()
-        };
         assert_eq!(of_end(Some("FAILED"), Some(3), None), "FAILED, exit status 3");
         assert_eq!(of_end(Some("FAILED"), Some(0), Some(9)), "FAILED, killed by signal 9 (SIGKILL)");
         assert_eq!(of_end(Some("OUT_OF_MEMORY"), Some(0), Some(125)), "OUT_OF_MEMORY");
@@ -104,10 +113,6 @@ mod tests {
         assert_eq!(of_end(Some("COMPLETED"), Some(0), Some(0)), "COMPLETED");
         assert_eq!(of_end(None, None, None), "ENDED");
         assert!(text(Report { ended: false, ..full() }).starts_with("RUNNING - used 7.90"));
-        let lost = |lost_nodes: &[&str]| {
-            let lost_nodes = lost_nodes.iter().map(|node| (*node).to_owned()).collect();
-            text(Report { lost_nodes, outcome: Outcome::default(), ..full() })
-        };
         assert!(lost(&["n1"]).starts_with("ENDED, lost contact with n1 - "), "{}", lost(&["n1"]));
         assert!(lost(&["n1", "n2"]).starts_with("ENDED, lost contact with 2 nodes - "));
     }

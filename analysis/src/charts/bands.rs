@@ -32,8 +32,7 @@ pub(super) fn of_phases(report: &Report, span: Span) -> (Vec<Band>, usize) {
                 Some(_) | None => joined.push((begin_s, end_s)),
             }
         }
-        let band = |(begin_s, end_s)| Band { name: shown(name), begin_s, end_s };
-        bands.extend(joined.into_iter().map(band));
+        bands.extend(joined.into_iter().map(|(begin_s, end_s)| Band { name: shown(name), begin_s, end_s }));
     }
     bands.sort_by(|one, other| (other.end_s - other.begin_s).total_cmp(&(one.end_s - one.begin_s)));
     let left_out = bands.len().saturating_sub(BANDS_MAX);

@@ -143,11 +143,9 @@ fn cells_of(parts: &[Part], grid: Grid) -> (NodeCells, usize) {
     let mut cells = NodeCells::empty(grid.parts);
     for (number, (part, position)) in parts.iter().zip(&positions).enumerate() {
         let distance = distances.get(number).copied().unwrap_or(1);
-        let around = || {
-            let end = distances.len().min(number + AROUND + 1);
-            distances.get(number.saturating_sub(AROUND)..end).unwrap_or_default()
-        };
-        let is_gap = distance > GAP_DISTANCES && distance > GAP_DISTANCES * median(around());
+        let end = distances.len().min(number + AROUND + 1);
+        let around = distances.get(number.saturating_sub(AROUND)..end).unwrap_or_default();
+        let is_gap = distance > GAP_DISTANCES && distance > GAP_DISTANCES * median(around);
         let held = if is_gap { 1 } else { distance };
         let columns = [(&mut cells.min, part.min), (&mut cells.mean, part.mean), (&mut cells.max, part.max)];
         for (values, value) in columns {
@@ -178,14 +176,16 @@ mod tests {
     const GRID: Grid = Grid { begin_ns: 0, part_ns: 1_000_000_000, parts: 24 };
 
     fn parts(values: &[(i64, f64)]) -> Vec<Part> {
-        let part = |(second, value): &(i64, f64)| Part {
-            time_ns: second * 1_000_000_000,
-            count: 1,
-            min: value - 0.5,
-            max: value + 0.5,
-            mean: *value,
-        };
-        values.iter().map(part).collect()
+        values
+            .iter()
+            .map(|(second, value): &(i64, f64)| Part {
+                time_ns: second * 1_000_000_000,
+                count: 1,
+                min: value - 0.5,
+                max: value + 0.5,
+                mean: *value,
+            })
+            .collect()
     }
 
     fn known(values: &[f64]) -> Vec<Option<f64>> {

@@ -141,10 +141,9 @@ pub const MAIN: &[Main] = &[
 
 /// Most important first.
 pub(crate) fn main_metrics() -> impl Iterator<Item = &'static str> {
-    let of = |choice: &'static Choice| {
+    MAIN.iter().flat_map(|main| main.choices).flat_map(|choice| {
         std::iter::once(choice.metric).chain(choice.plus.iter().copied()).chain(choice.minus.iter().copied())
-    };
-    MAIN.iter().flat_map(move |main| main.choices.iter().flat_map(of))
+    })
 }
 
 /// Series of a node, each with its factor: 1 for one that is added, -1 for one that is subtracted.
@@ -213,8 +212,9 @@ pub(super) fn of<'a>(report: &'a Report, nodes: &[&str]) -> Vec<Quantity<'a>> {
     let mut quantities = Vec::new();
     let mut drawn: BTreeSet<&str> = BTreeSet::new();
     for main in MAIN {
-        let is_sampled = |choice: &&Choice| by_metric.contains_key(choice.metric);
-        let Some(choice) = main.choices.iter().find(is_sampled) else { continue };
+        let Some(choice) = main.choices.iter().find(|choice| by_metric.contains_key(choice.metric)) else {
+            continue;
+        };
         if choice.plus.is_empty() && choice.minus.is_empty() {
             drawn.insert(choice.metric);
         }
@@ -274,17 +274,20 @@ fn quantity<'a>(
     Quantity { unit, nodes: by_node, ..base }
 }
 
+fn level(series: &SeriesReport) -> u8 {
+    match (&series.task, series.is_of_step) {
+        (Some(_), _) => 2,
+        (None, true) => 1,
+        (None, false) => 0,
+    }
+}
+
 /// Sorts the series by metric. The series of steps are contained in those of the job, and the series of tasks
 /// in those of their step: they count only for a metric without the former. Devices that contain others do
 /// not count.
 fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     let positions: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(position, node)| (*node, position)).collect();
-    let level = |series: &SeriesReport| match (&series.task, series.is_of_step) {
-        (Some(_), _) => 2,
-        (None, true) => 1,
-        (None, false) => 0,
-    };
     let mut levels: HashMap<&str, u8> = HashMap::new();
     for series in &report.series {
         let known = levels.entry(&series.metric).or_insert(u8::MAX);
@@ -304,8 +307,11 @@ fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
 /// was in force.
 fn spacing_of(series: &SeriesReport) -> Spacing {
     let intervals = series.curve.intervals();
-    let between = |(one, next): (&Interval, &Interval)| next.time_ns.saturating_sub(one.time_ns);
-    let mut spacings: Vec<i64> = intervals.iter().zip(intervals.iter().skip(1)).map(between).collect();
+    let mut spacings: Vec<i64> = intervals
+        .iter()
+        .zip(intervals.iter().skip(1))
+        .map(|(one, next): (&Interval, &Interval)| next.time_ns.saturating_sub(one.time_ns))
+        .collect();
     spacings.sort_unstable();
     let quantile = |part: usize| spacings.get(spacings.len() / part).map(|spacing| (*spacing).max(1));
     let periods = series.periods.iter().filter_map(|using| period_ns(&using.period));

@@ -57,8 +57,10 @@ fn sufficient(present_s: f64, left: Option<Rollup>, length_ns: i64) -> Option<Ro
     if intervals(*present, length_ns) >= INTERVALS_SUFFICIENT {
         return None;
     }
-    let is_left = |rollup: &Rollup| left.is_none_or(|left| rollup.length_ns() >= left.length_ns());
-    let finer = rollups.into_iter().filter(|rollup| seconds(rollup) < present_s).filter(is_left);
+    let finer = rollups
+        .into_iter()
+        .filter(|rollup| seconds(rollup) < present_s)
+        .filter(|rollup| left.is_none_or(|left| rollup.length_ns() >= left.length_ns()));
     // Without a sufficient one, the finest is better than none.
     let mut finest = None;
     for rollup in finer {
@@ -86,11 +88,14 @@ fn chosen(all: Vec<SeriesRow>, room: usize) -> Vec<SeriesRow> {
     let mut sampled: Vec<(&str, usize)> = counts.into_iter().collect();
     sampled.sort_by_key(|(metric, _)| ranks.get(metric).copied());
     let mut used = 0;
-    let fits = |(_, count): &(&str, usize)| {
-        used += count;
-        used <= room
-    };
-    let metrics: Vec<&str> = sampled.into_iter().take_while(fits).map(|(metric, _)| metric).collect();
+    let metrics: Vec<&str> = sampled
+        .into_iter()
+        .take_while(|(_, count): &(&str, usize)| {
+            used += count;
+            used <= room
+        })
+        .map(|(metric, _)| metric)
+        .collect();
     all.into_iter().filter(|row| is_of_job(row) && metrics.contains(&row.metric.as_str())).collect()
 }
 
@@ -126,9 +131,17 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_most_important_quantities_are_read() {
-        let row = |metric: &str, labels: &[(&str, &str)]| SeriesRow {
+    fn all() -> Vec<SeriesRow> {
+        vec![
+            row("io.read.bytes", &[]),
+            row("memory.limit", &[]),
+            row("cpu.usage", &[]),
+            row("cpu.usage", &[("step", "0")]),
+        ]
+    }
+
+    fn row(metric: &str, labels: &[(&str, &str)]) -> SeriesRow {
+        SeriesRow {
             series_id: 1,
             node: "n1".to_owned(),
             metric: metric.to_owned(),
@@ -138,15 +151,11 @@ mod tests {
                 labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             )
             .unwrap(),
-        };
-        let all = || {
-            vec![
-                row("io.read.bytes", &[]),
-                row("memory.limit", &[]),
-                row("cpu.usage", &[]),
-                row("cpu.usage", &[("step", "0")]),
-            ]
-        };
+        }
+    }
+
+    #[test]
+    fn the_most_important_quantities_are_read() {
         let names = |room| -> Vec<String> { chosen(all(), room).into_iter().map(|row| row.metric).collect() };
         assert_eq!(names(9), ["io.read.bytes", "cpu.usage"]);
         assert_eq!(names(1), ["cpu.usage"]);
@@ -180,25 +189,41 @@ mod tests {
             } else if let Query::Buckets { rollup, series, .. } = query {
                 self.read.push(*rollup);
                 let count = 24 * HOUR_NS / rollup.length_ns();
-                let bucket = |series_id, number: i64| BucketRow {
-                    series_id,
-                    time_ns: number * rollup.length_ns(),
-                    count: 2,
-                    min: 1.0,
-                    max: 3.0,
-                    mean: 2.0,
-                    first: 1.0,
-                    last: 3.0,
-                    increase: 2.0,
-                };
-                let of = |series_id| (0..count).map(move |number| bucket(series_id, number));
-                RowBlock::Buckets(series.ids().flat_map(of).collect())
+                RowBlock::Buckets(
+                    series
+                        .ids()
+                        .flat_map(|series_id| {
+                            (0..count).map(move |number| BucketRow {
+                                series_id,
+                                time_ns: number * rollup.length_ns(),
+                                count: 2,
+                                min: 1.0,
+                                max: 3.0,
+                                mean: 2.0,
+                                first: 1.0,
+                                last: 3.0,
+                                increase: 2.0,
+                            })
+                        })
+                        .collect(),
+                )
             } else {
                 RowBlock::Cpus(Vec::new())
             };
             // The receiver wants all rows.
             let _wanted = each(block);
             Ok(())
+        }
+    }
+
+    fn stored_row(series_id: i64, metric: &str) -> SeriesRow {
+        SeriesRow {
+            series_id,
+            node: "n1".to_owned(),
+            metric: metric.to_owned(),
+            unit: "bytes".to_owned(),
+            kind: "gauge".to_owned(),
+            labels: Labels::default(),
         }
     }
 
@@ -209,21 +234,13 @@ mod tests {
             metric: metric.to_owned(),
             ..SeriesReport::default()
         };
-        let row = |series_id, metric: &str| SeriesRow {
-            series_id,
-            node: "n1".to_owned(),
-            metric: metric.to_owned(),
-            unit: "bytes".to_owned(),
-            kind: "gauge".to_owned(),
-            labels: Labels::default(),
-        };
         let mut report = Report {
             series: vec![series("memory.anon"), series("memory.limit")],
             ended_us: Some(24 * HOUR_NS / 1000),
             rollup_s: Some(3600.0),
             ..Report::default()
         };
-        let rows = vec![row(4, "memory.anon"), row(5, "memory.limit")];
+        let rows = vec![stored_row(4, "memory.anon"), stored_row(5, "memory.limit")];
         let mut store = Store { rows, left: None, read: Vec::new() };
         refine(&mut store, &job_row("7"), &mut report).unwrap();
         assert_eq!(store.read, [Rollup::Minute]);

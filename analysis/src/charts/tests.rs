@@ -150,15 +150,12 @@ fn the_last_sample_of_a_job_does_not_determine_the_resolution() {
     assert_eq!(chart_of(&of(&job), "memory").lines.middle, [1.0; 10]);
 }
 
+fn phase(node: &str, name: &str, begin_s: Option<f64>, end_s: Option<f64>) -> Phase {
+    Phase { node: node.to_owned(), name: name.to_owned(), begin_s, end_s, ..Phase::default() }
+}
+
 #[test]
 fn phases_of_several_nodes_are_one_band() {
-    let phase = |node: &str, name: &str, begin_s: Option<f64>, end_s: Option<f64>| Phase {
-        node: node.to_owned(),
-        name: name.to_owned(),
-        begin_s,
-        end_s,
-        ..Phase::default()
-    };
     let mut job = report(1, 8, vec![cores("n1", &[1.0])]);
     job.phases = vec![
         phase("n1", "solve", Some(10.0), Some(20.0)),

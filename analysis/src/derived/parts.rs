@@ -81,9 +81,11 @@ impl DerivedParts {
     }
 
     fn of_node(&self, series: &[Rates]) -> Option<Vec<Part>> {
-        let has = |metric: &str| series.iter().any(|rates| rates.metric == metric);
         let mut formulas = self.derived.formulas.iter();
-        let formula = formulas.find(|formula| formula.inputs.iter().filter_map(metric_of).all(has))?;
+        let formula = formulas.find(|formula| {
+            let mut metrics = formula.inputs.iter().filter_map(metric_of);
+            metrics.all(|metric| series.iter().any(|rates| rates.metric == metric))
+        })?;
         // A test shows that all expressions are valid.
         let expression = Expression::parse(formula.expression, &Names(formula)).ok()?;
         let metrics: Vec<&'static str> = formula.inputs.iter().filter_map(metric_of).collect();
@@ -123,14 +125,16 @@ fn rate(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
 /// Share of a part for which the group of a hardware event counted; none if it is unknown.
 fn counted(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     let definition = catalogue::find(metric).filter(Definition::is_of_hardware)?;
-    let of_time = |name: &str| -> Option<f64> {
-        let has_event = |rates: &&Rates| {
-            let mut events = rates.group.iter().flat_map(|group| group.split('+'));
-            rates.metric == name && events.any(|event| event == metric)
-        };
-        series.iter().filter(has_event).map(|rates| Some(rates.by_time.get(&time_ns)?.0)).sum()
-    };
-    let [enabled, running] = times_of(definition.metric.scope).map(of_time);
+    let [enabled, running] = times_of(definition.metric.scope).map(|name| -> Option<f64> {
+        series
+            .iter()
+            .filter(|rates| {
+                let mut events = rates.group.iter().flat_map(|group| group.split('+'));
+                rates.metric == name && events.any(|event| event == metric)
+            })
+            .map(|rates| Some(rates.by_time.get(&time_ns)?.0))
+            .sum()
+    });
     enabled.filter(|enabled| *enabled > 0.0).zip(running).map(|(enabled, running)| running / enabled)
 }
 
@@ -142,11 +146,13 @@ fn is_of_series(derived: &Derived) -> bool {
 
 /// Derived metrics that can be computed from series of a job on which these metrics were sampled.
 pub fn known(is_sampled: impl Fn(&str) -> bool) -> Vec<&'static Derived> {
-    let has_all = |formula: &&'static Formula| {
-        let mut metrics = formula.inputs.iter().filter_map(metric_of);
-        metrics.all(&is_sampled)
-    };
     derived::all()
-        .filter(|derived| is_of_series(derived) && derived.formulas.iter().any(|one| has_all(&one)))
+        .filter(|derived| {
+            is_of_series(derived)
+                && derived
+                    .formulas
+                    .iter()
+                    .any(|formula| formula.inputs.iter().filter_map(metric_of).all(&is_sampled))
+        })
         .collect()
 }

@@ -120,15 +120,17 @@ fn phases(report: &Report, measured: &[Measured<'_>]) -> Vec<RooflinePart> {
             by_name.entry(&phase.name).or_default().push((&phase.node, begin_us..end_us));
         }
     }
-    let part = |(name, spans)| {
-        let spans: Vec<(String, Range<i64>)> = joined(spans);
-        let of_node = |node: &Measured<'_>| {
-            let own = spans.iter().filter(|(of, _)| of == node.node).map(|(_, span)| Some(span.clone()));
-            own.filter_map(|span| common([span, Some(node.span_ns.clone())].into_iter())).collect()
-        };
-        Sums::of(measured, of_node).part(Some(name))
-    };
-    by_name.into_iter().filter_map(part).collect()
+    by_name
+        .into_iter()
+        .filter_map(|(name, spans)| {
+            let spans: Vec<(String, Range<i64>)> = joined(spans);
+            Sums::of(measured, |node: &Measured<'_>| {
+                let own = spans.iter().filter(|(of, _)| of == node.node).map(|(_, span)| Some(span.clone()));
+                own.filter_map(|span| common([span, Some(node.span_ns.clone())].into_iter())).collect()
+            })
+            .part(Some(name))
+        })
+        .collect()
 }
 
 impl Sums {

@@ -127,16 +127,17 @@ fn floating_point_operations_are_weighted_by_their_width() {
     assert!(near(derived_of(&with_derived(grace.into()), "perf.flops").value, 30.0));
 }
 
+fn memory_commands(event: &str, cpu: &str, total: f64) -> SeriesReport {
+    sampled(&format!("node.pmu.uncore_imc.cas_count_{event}"), cpu, "n1", &[(0.0, 0.0), (4.0, total)])
+}
+
 #[test]
 fn the_memory_bandwidth_is_the_sum_over_the_sockets() {
-    let of = |event: &str, cpu: &str, total: f64| {
-        sampled(&format!("node.pmu.uncore_imc.cas_count_{event}"), cpu, "n1", &[(0.0, 0.0), (4.0, total)])
-    };
     let report = with_derived(vec![
-        of("read", "cpu=0", 100.0),
-        of("read", "cpu=56", 300.0),
-        of("write", "cpu=0", 8.0),
-        of("write", "cpu=56", 0.0),
+        memory_commands("read", "cpu=0", 100.0),
+        memory_commands("read", "cpu=56", 300.0),
+        memory_commands("write", "cpu=0", 8.0),
+        memory_commands("write", "cpu=56", 0.0),
     ]);
     // The scale that the kernel states for the event, 6.103515625e-5 MiB, is 64 bytes.
     let bytes = 408.0 * 6.103_515_625e-5 * 1_048_576.0;
@@ -204,15 +205,18 @@ fn a_time_without_divisor_has_no_point_and_counts_in_the_mean() {
     assert!(near(series.mean, 200.0 / 150.0));
 }
 
+fn energy(joules: f64) -> NodeEnergy {
+    NodeEnergy {
+        parts: vec![("processors", Cumulative::of_samples(&[(0, 0.0), (10 * S, joules)]))],
+        is_estimate: false,
+    }
+}
+
 #[test]
 fn energy_is_divided_by_the_work_of_the_whole_job() {
     let iterations = sampled("user.iterations", "", "n1", &[(0.0, 0.0), (5.0, 10.0), (10.0, 20.0)]);
     let mut report =
         report(60, 8, vec![iterations, sampled("cpu.usage", "", "n2", &[(0.0, 0.0), (1.0, 1.0)])]);
-    let energy = |joules: f64| NodeEnergy {
-        parts: vec![("processors", Cumulative::of_samples(&[(0, 0.0), (10 * S, joules)]))],
-        is_estimate: false,
-    };
     report.node_energy.insert("n1".to_owned(), energy(300.0));
     add_to(&mut report);
     assert!(report.derived.is_empty(), "the energy of n2 is unknown");
@@ -222,9 +226,8 @@ fn energy_is_divided_by_the_work_of_the_whole_job() {
     assert!(near(per_iteration.value, 40.0), "{per_iteration:?}");
 }
 
-#[test]
-fn parts_of_a_time_are_those_of_the_increases_in_them() {
-    let row = |metric: &str, labels: &str, node: &str| SeriesRow {
+fn row(metric: &str, labels: &str, node: &str) -> SeriesRow {
+    SeriesRow {
         series_id: 1,
         node: node.to_owned(),
         metric: metric.to_owned(),
@@ -238,17 +241,24 @@ fn parts_of_a_time_are_those_of_the_increases_in_them() {
                 .collect(),
         )
         .unwrap(),
-    };
-    let parts = |rates: &[f64]| -> Vec<Part> {
-        let part = |(second, mean): (i64, &f64)| Part {
+    }
+}
+
+fn parts(rates: &[f64]) -> Vec<Part> {
+    (0..)
+        .zip(rates)
+        .map(|(second, mean): (i64, &f64)| Part {
             time_ns: second * S,
             count: 2,
             min: 0.0,
             max: 1e9,
             mean: *mean,
-        };
-        (0..).zip(rates).map(part).collect()
-    };
+        })
+        .collect()
+}
+
+#[test]
+fn parts_of_a_time_are_those_of_the_increases_in_them() {
     let mut ipc = DerivedParts::of("perf.ipc").unwrap();
     assert!(ipc.metrics().contains(&"perf.time_running") && ipc.unit() == "instructions/cycle");
     ipc.add(&row("perf.instructions", "", "n1"), &parts(&[30.0, 10.0, 5.0]));

@@ -333,8 +333,10 @@ impl Report {
 
     /// Start, and end or last sample, in nanoseconds since the epoch.
     pub fn time_ns(&self) -> (i64, i64) {
-        let last_us = || self.series.iter().map(|series| series.last_us).max();
-        let end_us = self.ended_us.or_else(last_us).unwrap_or(self.started_us);
+        let end_us = self
+            .ended_us
+            .or_else(|| self.series.iter().map(|series| series.last_us).max())
+            .unwrap_or(self.started_us);
         (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
     }
 

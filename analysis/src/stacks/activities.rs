@@ -315,15 +315,19 @@ fn of_program(tree: &Tree, known: &[Known], mut node: Node) -> Option<(&'static 
 fn report(name: &str, tree: &Tree, of_functions: &HashMap<usize, Weight>, all: Weight) -> ActivityReport {
     let mut sum = Weight::default();
     of_functions.values().for_each(|weight| sum += *weight);
-    let share = |(number, weight): (&usize, &Weight)| {
-        let function = tree.functions().get(*number)?;
-        let (module, self_percent) = (function.module.clone(), 100.0 * weight.share_of(all));
-        Some(FunctionShare { function: function.label(), module, self_percent })
-    };
-    let mut functions: Vec<FunctionShare> = of_functions.iter().filter_map(share).collect();
+    let mut functions: Vec<FunctionShare> = of_functions
+        .iter()
+        .filter_map(|(number, weight): (&usize, &Weight)| {
+            let function = tree.functions().get(*number)?;
+            let (module, self_percent) = (function.module.clone(), 100.0 * weight.share_of(all));
+            Some(FunctionShare { function: function.label(), module, self_percent })
+        })
+        .collect();
     functions.sort_by(|one, other| {
-        let by_name = || (&one.function, &one.module).cmp(&(&other.function, &other.module));
-        other.self_percent.total_cmp(&one.self_percent).then_with(by_name)
+        other
+            .self_percent
+            .total_cmp(&one.self_percent)
+            .then_with(|| (&one.function, &one.module).cmp(&(&other.function, &other.module)))
     });
     functions.truncate(FUNCTIONS);
     ActivityReport { activity: name.to_owned(), percent: 100.0 * sum.share_of(all), functions }
@@ -341,17 +345,20 @@ mod tests {
 
     /// Path of functions, each with its module behind an `@`.
     fn path(text: &str) -> Vec<Function> {
-        let function = |word: &str| {
-            let (name, module) = word.split_once('@').unwrap_or((word, "a.out"));
-            Function { name: name.to_owned(), module: module.to_owned() }
-        };
-        text.split(' ').map(function).collect()
+        text.split(' ')
+            .map(|word| {
+                let (name, module) = word.split_once('@').unwrap_or((word, "a.out"));
+                Function { name: name.to_owned(), module: module.to_owned() }
+            })
+            .collect()
     }
 
     /// Percentage of each activity in stacks with their times.
     fn shares(stacks: &[(&str, u64)]) -> BTreeMap<String, f64> {
-        let weight = |time_us| Weight { samples: time_us, time_us };
-        let paths: Vec<_> = stacks.iter().map(|(text, time_us)| (path(text), weight(*time_us))).collect();
+        let paths: Vec<_> = stacks
+            .iter()
+            .map(|&(text, time_us)| (path(text), Weight { samples: time_us, time_us }))
+            .collect();
         let found = activities(&tree(&paths)).into_iter();
         found.map(|activity| (activity.activity, activity.percent.round())).collect()
     }

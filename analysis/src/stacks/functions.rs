@@ -15,8 +15,11 @@ pub struct FunctionTime<'a> {
 
 /// Those with the most time of their own come first.
 pub fn functions(tree: &Tree) -> Vec<FunctionTime<'_>> {
-    let zero = |function| FunctionTime { function, own: Weight::default(), total: Weight::default() };
-    let mut times: Vec<FunctionTime<'_>> = tree.functions().iter().map(zero).collect();
+    let mut times: Vec<FunctionTime<'_>> = tree
+        .functions()
+        .iter()
+        .map(|function| FunctionTime { function, own: Weight::default(), total: Weight::default() })
+        .collect();
     let outermost = outermost_occurrences(tree);
     for (node, is_outermost) in tree.nodes().iter().zip(outermost) {
         let Some(time) = times.get_mut(node.function) else { continue };

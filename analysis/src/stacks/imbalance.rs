@@ -20,13 +20,14 @@ const DEVIATIONS: f64 = 4.0;
 
 pub(super) type OwnTimes<'a> = BTreeMap<&'a ProcessId, HashMap<&'a Function, Weight>>;
 
+fn is_compared(function: &Function) -> bool {
+    let module = function.module.as_str();
+    !module.starts_with('[') && !module.starts_with("libc.") && activity_of(function).is_none()
+}
+
 /// Finds the function of the program whose time differs most between the processes that execute the same
 /// file. Functions in which processes wait or communicate are left out: they have the time that others need.
 pub(super) fn imbalance(times: &OwnTimes<'_>, functions: &[FunctionTime<'_>]) -> Option<FunctionImbalance> {
-    let is_compared = |function: &Function| {
-        let module = function.module.as_str();
-        !module.starts_with('[') && !module.starts_with("libc.") && activity_of(function).is_none()
-    };
     let compared = functions.iter().map(|time| time.function).filter(|function| is_compared(function));
     let found = compared.take(FUNCTIONS).filter_map(|function| of_function(times, function));
     found.max_by(|one, other| one.percent.total_cmp(&other.percent))

@@ -58,6 +58,10 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
+fn length_us(spans: &[(&str, Range<i64>)]) -> i64 {
+    spans.iter().fold(0, |sum, (_, span)| sum.saturating_add(span.end.saturating_sub(span.start)))
+}
+
 /// Spans of the phases that took longest, by name.
 fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
     let mut by_name: BTreeMap<&str, Vec<(&str, Range<i64>)>> = BTreeMap::new();
@@ -66,16 +70,18 @@ fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
             by_name.entry(&phase.name).or_default().push((&phase.node, begin_us..end_us));
         }
     }
-    let length_us = |spans: &[(&str, Range<i64>)]| -> i64 {
-        spans.iter().fold(0, |sum, (_, span)| sum.saturating_add(span.end.saturating_sub(span.start)))
-    };
     let mut longest: Vec<_> = by_name.into_iter().collect();
     longest.sort_by_key(|(_, spans)| std::cmp::Reverse(length_us(spans)));
     longest.truncate(PHASES);
-    let of_name = |(name, spans): (&str, Vec<(&str, Range<i64>)>)| {
-        (name.to_owned(), joined(spans).into_iter().map(|(node, span_ns)| (Some(node), span_ns)).collect())
-    };
-    longest.into_iter().map(of_name).collect()
+    longest
+        .into_iter()
+        .map(|(name, spans): (&str, Vec<(&str, Range<i64>)>)| {
+            (
+                name.to_owned(),
+                joined(spans).into_iter().map(|(node, span_ns)| (Some(node), span_ns)).collect(),
+            )
+        })
+        .collect()
 }
 
 /// Part of a report about the samples of a profile, without phases.
@@ -135,16 +141,18 @@ fn function_reports(
         all.iter().filter(|time| !chosen.iter().any(|known| known.function == time.function)).collect();
     by_total.sort_by_key(|time| std::cmp::Reverse(time.total.time_us));
     chosen.extend(by_total.into_iter().take(CALLERS));
-    let report = |time: &FunctionTime<'_>| FunctionReport {
-        function: time.function.label(),
-        module: time.function.module.clone(),
-        self_s: time.own.seconds(),
-        self_percent: 100.0 * time.own.share_of(total),
-        total_s: time.total.seconds(),
-        total_percent: 100.0 * time.total.share_of(total),
-        processes: spread(by_process, time),
-    };
-    chosen.into_iter().map(report).collect()
+    chosen
+        .into_iter()
+        .map(|time| FunctionReport {
+            function: time.function.label(),
+            module: time.function.module.clone(),
+            self_s: time.own.seconds(),
+            self_percent: 100.0 * time.own.share_of(total),
+            total_s: time.total.seconds(),
+            total_percent: 100.0 * time.total.share_of(total),
+            processes: spread(by_process, time),
+        })
+        .collect()
 }
 
 /// Least and most time of a function itself among the processes; none with fewer than two.
@@ -166,12 +174,15 @@ fn spread(by_process: &OwnTimes<'_>, time: &FunctionTime<'_>) -> Option<Function
 /// Functions with the most time of their own in a part of the job; none without samples.
 fn part(name: &str, tree: &Tree) -> Option<StackPart> {
     let total = tree.total();
-    let share = |time: &FunctionTime<'_>| FunctionShare {
-        function: time.function.label(),
-        module: time.function.module.clone(),
-        self_percent: 100.0 * time.own.share_of(total),
-    };
-    let functions =
-        functions(tree).iter().take(OF_PART).filter(|time| time.own.samples > 0).map(share).collect();
+    let functions = functions(tree)
+        .iter()
+        .take(OF_PART)
+        .filter(|time| time.own.samples > 0)
+        .map(|time| FunctionShare {
+            function: time.function.label(),
+            module: time.function.module.clone(),
+            self_percent: 100.0 * time.own.share_of(total),
+        })
+        .collect();
     (total.samples > 0).then(|| StackPart { name: name.to_owned(), time_s: total.seconds(), functions })
 }

@@ -176,8 +176,9 @@ impl Tree {
 
     /// Places of the nodes without a caller, the one with the most time first.
     pub fn outermost(&self) -> Vec<usize> {
-        let is_outermost = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.parent.is_none());
-        let mut outermost: Vec<usize> = (0..self.nodes.len()).filter(is_outermost).collect();
+        let mut outermost: Vec<usize> = (0..self.nodes.len())
+            .filter(|number| self.nodes.get(*number).is_some_and(|node| node.parent.is_none()))
+            .collect();
         self.sort_by_time(&mut outermost);
         outermost
     }

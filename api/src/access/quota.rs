@@ -77,8 +77,9 @@ impl Quota {
         let mut uses = self.uses();
         let users = &mut uses.by_user;
         if users.len() >= limits::PRINCIPALS && !users.contains_key(&uid) {
-            let has_place = |of: &Use| of.running > 0 || of.streams > 0;
-            users.retain(|_, of| has_place(of) || !of.requests.is_full(now_ns) || !of.bytes.is_full(now_ns));
+            users.retain(|_, of| {
+                of.running > 0 || of.streams > 0 || !of.requests.is_full(now_ns) || !of.bytes.is_full(now_ns)
+            });
         }
         let of = users.entry(uid).or_insert_with(|| self.unused());
         if of.running >= self.limits.user_requests {

@@ -88,12 +88,16 @@ fn parse_range(offered: &[Format], range: &str) -> Option<(f32, Format)> {
     let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
     let quality =
         quality.map_or(Some(1.0), |quality| quality.parse::<f32>().ok().filter(|q| q.is_finite()))?;
-    let is_in = |format: &&Format| {
-        let media_type = format.media_type();
-        let group = media_type.split_once('/').map(|(group, _)| group);
-        media == "*/*" || media == media_type || media.strip_suffix("/*").is_some_and(|of| Some(of) == group)
-    };
-    offered.iter().find(is_in).map(|format| (quality, *format))
+    offered
+        .iter()
+        .find(|format| {
+            let media_type = format.media_type();
+            let group = media_type.split_once('/').map(|(group, _)| group);
+            media == "*/*"
+                || media == media_type
+                || media.strip_suffix("/*").is_some_and(|of| Some(of) == group)
+        })
+        .map(|format| (quality, *format))
 }
 
 #[cfg(test)]

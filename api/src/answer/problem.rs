@@ -108,15 +108,16 @@ impl IntoResponse for Problem {
     }
 }
 
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// Answers a problem with a page if the client is a browser that shows the answer: its header `Accept` names
 /// HTML. `path` is that of the request.
 pub(crate) fn as_page(mut response: Response, accept: &str, path: &str) -> Response {
     let wants_page = accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html"));
     let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| wants_page) else {
         return response;
-    };
-    let escaped = |text: &str| {
-        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
     };
     let title = escaped(problem.status.canonical_reason().unwrap_or("Error"));
     // Relative, since a proxy may serve the pages below any path.
@@ -183,12 +184,13 @@ mod tests {
         assert_eq!(Problem::from(refusal), Problem::unknown_job());
     }
 
+    fn answer(accept: &str, path: &str) -> Response {
+        let problem = Problem::new(StatusCode::NOT_FOUND, "x", "no <b>\"such\"</b> & more");
+        as_page(problem.into_response(), accept, path)
+    }
+
     #[test]
     fn browsers_get_a_page_and_programs_get_json() {
-        let answer = |accept: &str, path: &str| {
-            let problem = Problem::new(StatusCode::NOT_FOUND, "x", "no <b>\"such\"</b> & more");
-            as_page(problem.into_response(), accept, path)
-        };
         for accept in ["", "*/*", "application/json", "text/htmlx", "application/problem+json, */*;q=0.5"] {
             let response = answer(accept, "/nosuch");
             assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{accept}");

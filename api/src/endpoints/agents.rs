@@ -131,11 +131,10 @@ pub(super) static AGENTS: Endpoint = Endpoint {
             time_ns(&call.arguments, FROM_US.name).unwrap_or_else(|| now_ns().saturating_sub(DAY_NS));
         Box::pin(call.stream(move |reader, _, chunks| {
             let mut rows = reader.agents(since_ns)?;
-            let is_on_page = |row: &AgentRow| {
+            rows.retain(|row: &AgentRow| {
                 node.as_ref().is_none_or(|node| *node == row.node)
                     && after.as_ref().is_none_or(|after| row.node > *after)
-            };
-            rows.retain(is_on_page);
+            });
             // The order of the database may be that of a language.
             rows.sort_by(|one, other| one.node.cmp(&other.node));
             let has_more = rows.len() > limit;
@@ -144,8 +143,8 @@ pub(super) static AGENTS: Endpoint = Endpoint {
             let mut connected: HashMap<String, AgentStatus> =
                 agents().into_iter().map(|agent| (agent.node.clone(), agent)).collect();
             let agents = rows.into_iter().map(|row| {
-                let is_session = |agent: &AgentStatus| agent.started_us == micros(row.started_ns);
-                let connected = connected.remove(&row.node).filter(is_session);
+                let connected =
+                    connected.remove(&row.node).filter(|agent| agent.started_us == micros(row.started_ns));
                 Health { row, connected }
             });
             let further = [("now_us", json!(clock::realtime_us())), ("next", json!(next))];

@@ -46,11 +46,10 @@ fn subjects(
     (side, keys): &(&Parameter, Vec<i64>),
     known: &mut BTreeSet<i64>,
 ) -> Result<Vec<Subject>, Failure> {
-    let invalid = |text: String| Failure::from(Problem::invalid(side.name, text));
     let mut subjects = Vec::new();
     for key in keys {
         if !known.insert(*key) {
-            return Err(invalid(format!("the job {key} is named twice")));
+            return Err(Failure::from(Problem::invalid(side.name, format!("the job {key} is named twice"))));
         }
         let job = find_job(reader, *key)?;
         subjects.push(Subject::of(&gather(reader, &job, None)?));

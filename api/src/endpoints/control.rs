@@ -3,7 +3,6 @@
 
 use axum::http::StatusCode;
 use polymeter_proto::control::invalid;
-use polymeter_store::reader::Read;
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
@@ -90,8 +89,8 @@ fn with_body(call: Call, verb: &'static str, known: &'static [&'static str]) -> 
 fn ask(call: Call, verb: &'static str, fields: Map<String, Value>) -> Answer {
     let key = key(&call.arguments);
     Box::pin(async move {
-        let find = move |reader: &mut dyn Read, _| Ok(find_job(reader, key)?.job_id);
-        let job_id = call.services.readers.read(call.principal, find).await?;
+        let readers = &call.services.readers;
+        let job_id = readers.read(call.principal, move |reader, _| Ok(find_job(reader, key)?.job_id)).await?;
         let answer = call.ask_agents(&job_id, verb, fields).await?;
         Ok(call.reply(json!(answer).to_string()))
     })

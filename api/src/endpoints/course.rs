@@ -113,8 +113,9 @@ impl Metrics {
             return Err(Problem::invalid(QUANTITY.name, format!("expected one of {}", ids.join(", "))).into());
         };
         let sampled = reader.job_metrics(job.job_key, arguments.text(NODE.name))?;
-        let is_sampled = |metric: &str| sampled.iter().any(|row| row.metric == metric);
-        let (added, subtracted) = quantity.metrics(is_sampled).unwrap_or_default();
+        let (added, subtracted) = quantity
+            .metrics(|metric: &str| sampled.iter().any(|row| row.metric == metric))
+            .unwrap_or_default();
         let selectors = |names: Vec<&str>| names.iter().filter_map(|name| name.parse().ok()).collect();
         Ok(Self { added: Some(selectors(added)), subtracted: selectors(subtracted) })
     }
@@ -165,8 +166,9 @@ impl Request {
             None => job.nodes.iter().cloned().chain(of_series).collect(),
         };
         let span_ns = parts::span_ns(arguments, Some(job))?;
-        let usual = || i64::try_from(usual_points(nodes.len())).unwrap_or(i64::MAX);
-        let points = arguments.integer(POINTS.name).unwrap_or_else(usual);
+        let points = arguments
+            .integer(POINTS.name)
+            .unwrap_or_else(|| i64::try_from(usual_points(nodes.len())).unwrap_or(i64::MAX));
         let fitting = (limits::COURSE_CELLS / nodes.len().max(1)).max(limits::COURSE_POINTS_MIN);
         let width_ns = parts::width_ns(&span_ns, points.min(i64::try_from(fitting).unwrap_or(points)));
         let left = reader.finest_rollup(job)?;
@@ -256,29 +258,33 @@ fn common_unit(terms: &[(SeriesRow, bool)]) -> Result<String, Failure> {
     Ok(units.first().copied().unwrap_or_default().to_owned())
 }
 
+fn depth(row: &SeriesRow) -> u8 {
+    match level(row) {
+        None => 0,
+        Some("step") => 1,
+        Some(_) => 2,
+    }
+}
+
 /// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those
 /// of the job, and series of tasks in those of their step: they count only for a metric without the former.
 /// Devices that contain others do not count.
 fn terms(mut rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> {
     let mut contained = SeriesRow::contained(&rows).into_iter();
     rows.retain(|_| !contained.next().unwrap_or_default());
-    let depth = |row: &SeriesRow| match level(row) {
-        None => 0,
-        Some("step") => 1,
-        Some(_) => 2,
-    };
     let mut depths: HashMap<String, u8> = HashMap::new();
     for row in &rows {
         let known = depths.entry(row.metric.clone()).or_insert(u8::MAX);
         *known = (*known).min(depth(row));
     }
-    let is_subtracted = |row: &SeriesRow| {
-        let is_of_minus = is_selected(&row.metric, Some(&metrics.subtracted));
-        let is_wanted = is_of_minus || is_selected(&row.metric, metrics.added.as_deref());
-        is_wanted.then_some(is_of_minus)
-    };
-    let is_counted = |row: &SeriesRow| depths.get(&row.metric) == Some(&depth(row));
-    rows.into_iter().filter(is_counted).filter_map(|row| is_subtracted(&row).map(|is| (row, is))).collect()
+    rows.into_iter()
+        .filter(|row| depths.get(&row.metric) == Some(&depth(row)))
+        .filter_map(|row| {
+            let is_subtracted = is_selected(&row.metric, Some(&metrics.subtracted));
+            let is_wanted = is_subtracted || is_selected(&row.metric, metrics.added.as_deref());
+            is_wanted.then_some((row, is_subtracted))
+        })
+        .collect()
 }
 
 fn unit_of(row: &SeriesRow) -> &str {

@@ -88,8 +88,9 @@ fn series(reader: &mut dyn Read, job_key: i64) -> Result<BTreeMap<i64, SeriesRow
     let quantity = MAIN_QUANTITIES.iter().find(|quantity| quantity.id() == "cores");
     let metrics: Vec<&str> = quantity.map(|quantity| quantity.first_metrics().collect()).unwrap_or_default();
     let rows = reader.job_series(job_key, &metrics)?;
-    let of_job = |metric: &&&str| rows.iter().any(|row| row.metric == ***metric && level(row).is_none());
-    let metric = metrics.iter().find(of_job).copied().unwrap_or_default();
+    let metric =
+        metrics.iter().find(|metric| rows.iter().any(|row| row.metric == **metric && level(row).is_none()));
+    let metric = metric.copied().unwrap_or_default();
     let wanted = rows.iter().filter(|row| row.metric == metric && level(row).is_none());
     Ok(wanted.map(|row| (row.series_id, row.clone())).collect())
 }

@@ -77,6 +77,12 @@ pub(super) static JOBS: Endpoint = Endpoint {
     },
 };
 
+fn parse_cursor(text: &str) -> Option<(i64, i64)> {
+    let (started_ns, key) = text.split_once('.')?;
+    let started_ns = started_ns.parse::<i64>().ok().filter(|started_ns| *started_ns >= 0)?;
+    Some((started_ns, key.parse::<i64>().ok().filter(|key| *key >= 0)?))
+}
+
 fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
     let state = arguments.owned("state");
     let is_ended = match state.as_deref() {
@@ -84,13 +90,8 @@ fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
         Some(state) if state.eq_ignore_ascii_case("ended") => Some(true),
         Some(_) | None => None,
     };
-    let cursor = |text: &str| {
-        let (started_ns, key) = text.split_once('.')?;
-        let started_ns = started_ns.parse::<i64>().ok().filter(|started_ns| *started_ns >= 0)?;
-        Some((started_ns, key.parse::<i64>().ok().filter(|key| *key >= 0)?))
-    };
     let before = arguments.text("cursor").map(|text| {
-        cursor(text)
+        parse_cursor(text)
             .ok_or_else(|| Problem::invalid("cursor", "expected the member `next` of the previous page"))
     });
     Ok(JobFilter {

@@ -180,10 +180,10 @@ impl Request {
         span_ns: Range<i64>,
         sources: &mut Vec<Source>,
     ) -> Result<(), Failure> {
-        let is_of_node = |row: &SeriesRow| self.nodes.is_empty() || self.nodes.contains(&row.node);
         let selectors = self.arguments.selectors(METRICS.name);
-        let is_wanted = |row: &SeriesRow| is_selected(&row.metric, selectors);
-        let rows = rows.into_iter().filter(|row| is_of_node(row) && is_wanted(row));
+        let rows = rows.into_iter().filter(|row| {
+            (self.nodes.is_empty() || self.nodes.contains(&row.node)) && is_selected(&row.metric, selectors)
+        });
         let rows: BTreeMap<i64, SeriesRow> = rows.map(|row| (row.series_id, row)).collect();
         let all = rows.len() + sources.iter().map(|source| source.rows.len()).sum::<usize>();
         check_number(all, limits::SERIES, &METRICS)?;
@@ -208,8 +208,12 @@ impl Request {
         };
         if self.is_summary {
             return reader.buckets(Rollup::Minute, SeriesScope::from(of), &ids, span_ns, |bucket| {
-                let value = |row: &SeriesRow, max, mean| if row.kind == "counter" { max } else { mean };
-                write(bucket.series_id, bucket.time_ns, value, (bucket.max, bucket.mean))
+                write(
+                    bucket.series_id,
+                    bucket.time_ns,
+                    |row: &SeriesRow, max, mean| if row.kind == "counter" { max } else { mean },
+                    (bucket.max, bucket.mean),
+                )
             });
         }
         reader.samples(SeriesScope::from(of), &ids, span_ns, |sample| {

@@ -1,7 +1,6 @@
 //! Metrics of a job: one row for each metric and level, whatever the number of nodes.
 
 use polymeter_analysis::derived::known;
-use polymeter_proto::catalogue::derived::Derived;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_store::reader::JobMetricRow;
 use serde_json::json;
@@ -31,20 +30,21 @@ static JOB_METRICS: Table<JobMetricRow> = Table {
 /// Returns the derived metrics that can be computed from those that were sampled of the whole job.
 fn derived_rows(rows: &[JobMetricRow]) -> Vec<JobMetricRow> {
     let sampled = |metric: &str| rows.iter().find(|row| row.metric == metric && row.level.is_none());
-    let row = |derived: &Derived| {
+    let mut found = Vec::new();
+    for derived in known(|metric| sampled(metric).is_some()) {
         let inputs = derived.formulas.iter().flat_map(|formula| formula.inputs);
         let of_inputs = inputs.filter_map(|input| sampled(&input.definition()?.name()));
         let nodes = of_inputs.map(|row| row.nodes).min().unwrap_or_default();
-        JobMetricRow {
+        found.push(JobMetricRow {
             metric: derived.name.to_owned(),
             level: None,
             unit: derived.unit.to_owned(),
             kind: "derived".to_owned(),
             series: nodes,
             nodes,
-        }
-    };
-    known(|metric| sampled(metric).is_some()).into_iter().map(row).collect()
+        });
+    }
+    found
 }
 
 pub(super) static METRICS: Endpoint = Endpoint {

@@ -74,13 +74,13 @@ pub(super) fn finest(
     series: usize,
 ) -> Option<Rollup> {
     let length_ns = span_ns.end.saturating_sub(span_ns.start);
-    let has_few = |finer: &Rollup| {
-        let intervals = u64::try_from(length_ns / finer.length_ns()).unwrap_or_default().saturating_add(1);
-        intervals.saturating_mul(series as u64) <= FEW_SAMPLES
-    };
     let finest = Rollup::ALL
         .into_iter()
-        .find(has_few)
+        .find(|finer| {
+            let intervals =
+                u64::try_from(length_ns / finer.length_ns()).unwrap_or_default().saturating_add(1);
+            intervals.saturating_mul(series as u64) <= FEW_SAMPLES
+        })
         .filter(|finest| rollup.is_some_and(|rollup| finest.length_ns() < rollup.length_ns()));
     finest.map_or(rollup, |finest| coarser(Some(finest), left))
 }
@@ -113,10 +113,7 @@ impl Wanted<'_> {
         let margin_ns = self.width_ns.max(self.rollup.map_or(0, |rollup| 2 * rollup.length_ns()));
         let span_ns = start.saturating_sub(margin_ns).max(0)..end;
         let ids: Vec<i64> = self.rows.keys().copied().collect();
-        let begin = |row: &SeriesRow| {
-            let factor = rate(row).map(|(_, factor)| factor);
-            Downsampler::new(start..end, self.width_ns, factor, window_ns(&row.metric))
-        };
+
         let mut current: Option<(&SeriesRow, Downsampler)> = None;
         let mut switch = |current: &mut Option<(_, Downsampler)>, id: i64| -> Result<(), Failure> {
             if current.as_ref().is_some_and(|(row, _): &(&SeriesRow, _)| row.series_id == id) {
@@ -125,7 +122,10 @@ impl Wanted<'_> {
             if let Some((row, mut parts)) = current.take() {
                 each(row, &parts.finish())?;
             }
-            *current = self.rows.get(&id).map(|row| (row, begin(row)));
+            *current = self.rows.get(&id).map(|row| {
+                let factor = rate(row).map(|(_, factor)| factor);
+                (row, Downsampler::new(start..end, self.width_ns, factor, window_ns(&row.metric)))
+            });
             Ok(())
         };
         match self.rollup {

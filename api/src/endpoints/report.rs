@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
 use crate::answer::{Failure, Problem, number};
-use crate::request::{Answer, Call, Endpoint, OBJECT};
+use crate::request::{Answer, Call, Endpoint, OBJECT, Services};
 
 pub(super) static REPORT: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/report",
@@ -67,21 +67,31 @@ pub(super) static SUMMARY: Endpoint = Endpoint {
 /// Answers with the summary of a job. That of a running job may be some seconds old.
 async fn summary(call: Call) -> Result<Response, Problem> {
     let (key, services) = (key(&call.arguments), Arc::clone(&call.services));
-    let work = move |reader: &mut dyn Read, access: Access| {
-        // Whether the user may see the job is decided anew.
-        let job = find_job(reader, key)?;
-        if let Some(text) = services.recent.get(&access, key, clock::monotonic_ns()) {
-            return Ok::<Arc<str>, Failure>(text);
-        }
-        let report = report(reader, &job, &services.links.advice)?;
-        let text: Arc<str> = summary_of(report)?.to_string().into();
-        if job.ended_ns.is_none() {
-            services.recent.put(access, key, &text, clock::monotonic_ns());
-        }
-        Ok(text)
-    };
-    let text = call.services.readers.read(call.principal, work).await?;
+    let read = call
+        .services
+        .readers
+        .read(call.principal, move |reader, access| recent_summary(reader, access, key, &services));
+    let text = read.await?;
     Ok(call.reply(text.to_string()))
+}
+
+fn recent_summary(
+    reader: &mut dyn Read,
+    access: Access,
+    key: i64,
+    services: &Services,
+) -> Result<Arc<str>, Failure> {
+    // Whether the user may see the job is decided anew.
+    let job = find_job(reader, key)?;
+    if let Some(text) = services.recent.get(&access, key, clock::monotonic_ns()) {
+        return Ok(text);
+    }
+    let report = report(reader, &job, &services.links.advice)?;
+    let text: Arc<str> = summary_of(report)?.to_string().into();
+    if job.ended_ns.is_none() {
+        services.recent.put(access, key, &text, clock::monotonic_ns());
+    }
+    Ok(text)
 }
 
 fn summary_of(mut report: Report) -> serde_json::Result<Value> {

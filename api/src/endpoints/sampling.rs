@@ -134,14 +134,14 @@ impl Sampling {
     }
 
     fn object(&self) -> Value {
-        let row = |((metric, level), row): (&(String, Option<String>), &Row)| {
-            let Row { periods, causes, reasons, until_us } = row;
-            json!({
+        let mut rows = Vec::new();
+        for ((metric, level), Row { periods, causes, reasons, until_us }) in &self.rows {
+            rows.push(json!({
                 "metric": metric, "level": level, "periods": periods, "causes": causes, "reasons": reasons, "until_us": until_us,
-            })
-        };
+            }));
+        }
         json!({
-            "metrics": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "metrics": rows,
             "unavailable": self.unavailable,
             "silent_nodes": self.silent_nodes,
             "silent": self.silent,
@@ -161,13 +161,14 @@ mod tests {
         NodeAnswer { node: name.to_owned(), answer }
     }
 
+    fn plan(period: &str, more: Value) -> Option<Value> {
+        let mut line = json!({"metric": "cpu.usage", "period": period, "cause": "baseline"});
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Some(json!({"answer": "plan", "plan": [line], "unavailable": [["gpu.power", "there is no GPU"]]}))
+    }
+
     #[test]
     fn nodes_with_the_same_sampling_are_one_row() {
-        let plan = |period: &str, more: Value| {
-            let mut line = json!({"metric": "cpu.usage", "period": period, "cause": "baseline"});
-            line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            Some(json!({"answer": "plan", "plan": [line], "unavailable": [["gpu.power", "there is no GPU"]]}))
-        };
         let mut nodes: Vec<NodeAnswer> =
             (0..500).map(|number| node(&format!("n{number}"), plan("1s", json!({})))).collect();
         nodes.push(node("x", plan("200ms", json!({"cause": "lease", "actor": "uid 5", "until_us": 9}))));
@@ -185,9 +186,13 @@ mod tests {
         assert_eq!(sampling["silent_nodes"].as_array().unwrap().len(), limits::LISTED_TEXTS);
     }
 
-    #[test]
-    fn the_last_periods_of_an_ended_job_follow_from_the_changes() {
-        let change = |node: &str, old_period_us, new_period_us, cause: &str| PlanChangeRow {
+    fn change(
+        node: &str,
+        old_period_us: Option<i64>,
+        new_period_us: Option<i64>,
+        cause: &str,
+    ) -> PlanChangeRow {
+        PlanChangeRow {
             time_ns: 0,
             node: node.to_owned(),
             metric: "cpu.usage".to_owned(),
@@ -197,7 +202,11 @@ mod tests {
             actor: (cause == "lease").then(|| "uid 5".to_owned()),
             until_ns: None,
             level: None,
-        };
+        }
+    }
+
+    #[test]
+    fn the_last_periods_of_an_ended_job_follow_from_the_changes() {
         let changes = [
             change("a", None, Some(1_000_000), "baseline"),
             change("b", None, Some(1_000_000), "baseline"),

@@ -169,6 +169,7 @@ fn spans(
     let Some(phase) = arguments.text(PHASE.name) else { return Ok(vec![(node, span_ns.clone())]) };
     let phases = spans_of(reader.marks(job.job_key)?, phase, job).into_iter();
     let wanted = phases.filter(|(of, _)| node.as_ref().is_none_or(|node| node == of));
-    let within = |of: Range<i64>| of.start.max(span_ns.start)..of.end.min(span_ns.end);
-    Ok(wanted.map(|(of, span_ns)| (Some(of), within(span_ns))).collect())
+    let within = wanted
+        .map(|(of, phase_ns)| (Some(of), phase_ns.start.max(span_ns.start)..phase_ns.end.min(span_ns.end)));
+    Ok(within.collect())
 }

@@ -35,10 +35,9 @@ pub(super) static TREND: Endpoint = Endpoint {
         };
         Box::pin(call.object(move |reader, _| {
             // Nothing tells a name of others from one that no job has.
-            let unknown = || {
+            Ok(serde_json::to_value(trend(reader, &choice)?.ok_or_else(|| {
                 Problem::new(StatusCode::NOT_FOUND, "unknown_name", "no ended job of this name, or not yours")
-            };
-            Ok(serde_json::to_value(trend(reader, &choice)?.ok_or_else(unknown)?)?)
+            })?)?)
         }))
     },
 };

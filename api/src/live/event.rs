@@ -77,9 +77,12 @@ mod tests {
 
     #[test]
     fn extents_are_sent_only_where_points_join_several_values() {
-        let part = |count, value: f64| Part { time_ns: 0, count, min: value - 1.0, max: value, mean: value };
-        let point =
-            |series_id, count, value| Point { series_id, time_us: 5, value, extent: part(count, value) };
+        let point = |series_id, count, value| Point {
+            series_id,
+            time_us: 5,
+            value,
+            extent: Part { time_ns: 0, count, min: value - 1.0, max: value, mean: value },
+        };
         let single = data(&values(&[point(1, 1, 2.0), point(2, 1, f64::NAN)]));
         assert_eq!(single, json!({"id": [1, 2], "time_us": [5, 5], "value": [2.0, null]}));
         let joined = data(&values(&[point(1, 1, 2.0), point(2, 3, 4.0)]));

@@ -121,8 +121,10 @@ impl Feed {
         if is_wanted && self.described.insert(series_id) {
             self.new.push(describe(&row, &self.periods));
         }
-        let reducer = || self.request.per_second.map(|per_second| Reducer::new(&row, per_second));
-        let course = is_wanted.then(|| Course { newest_us: i64::MIN, reducer: reducer() });
+        let course = is_wanted.then(|| Course {
+            newest_us: i64::MIN,
+            reducer: self.request.per_second.map(|per_second| Reducer::new(&row, per_second)),
+        });
         self.courses.insert(series_id, course);
     }
 

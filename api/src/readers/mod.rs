@@ -191,9 +191,9 @@ impl Shared {
         let now_ns = clock::monotonic_ns();
         let (idle, old) = {
             let mut state = self.state();
-            let is_old = |opened_ns: &u64| now_ns.saturating_sub(*opened_ns) > limits::READER_AGE_NS;
-            let (old, mut recent): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut state.idle).into_iter().partition(|(_, opened_ns)| is_old(opened_ns));
+            let (old, mut recent): (Vec<_>, Vec<_>) = std::mem::take(&mut state.idle)
+                .into_iter()
+                .partition(|(_, opened_ns)| now_ns.saturating_sub(*opened_ns) > limits::READER_AGE_NS);
             let idle = recent.pop();
             state.idle = recent;
             (idle, old)

@@ -161,13 +161,12 @@ impl Kind {
             Self::Choice(choices) => Err(format!("expected one of {}", choices.join(", "))),
             Self::Integer(min, max) => integer(text, min, max).map(Argument::Integer),
             Self::Integers(max) => {
-                let parse = |text: &str| integer(text, 0, i64::MAX);
-                list(text, "integers", max, parse).map(Argument::Integers)
+                list(text, "integers", max, |text: &str| integer(text, 0, i64::MAX)).map(Argument::Integers)
             }
-            Self::Selectors => {
-                let parse = |text: &str| text.parse().map_err(|error: InvalidName| error.to_string());
-                list(text, "selectors", limits::SELECTORS, parse).map(Argument::Selectors)
-            }
+            Self::Selectors => list(text, "selectors", limits::SELECTORS, |text: &str| {
+                text.parse().map_err(|error: InvalidName| error.to_string())
+            })
+            .map(Argument::Selectors),
         }
     }
 }
@@ -216,12 +215,13 @@ mod tests {
         assert_eq!(arguments.text("limit"), None, "it has another type");
     }
 
+    fn split(query: Option<&str>) -> Result<(Option<String>, Option<String>, Option<i64>), Problem> {
+        let arguments = Arguments::parse(DECLARED, [], query)?;
+        Ok((arguments.owned("format"), arguments.owned("user"), arguments.integer("limit")))
+    }
+
     #[test]
     fn the_format_is_a_parameter_of_every_endpoint() {
-        let split = |query: Option<&str>| {
-            let arguments = Arguments::parse(DECLARED, [], query)?;
-            Ok::<_, Problem>((arguments.owned("format"), arguments.owned("user"), arguments.integer("limit")))
-        };
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(split(None), Ok((None, None, None)));
         assert_eq!(split(Some("user=a&format=csv&limit=1")), Ok((text("csv"), text("a"), Some(1))));

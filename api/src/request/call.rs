@@ -59,11 +59,11 @@ impl Call {
     ) -> Result<Response, Problem> {
         let Self { services, principal, format, permit, close, .. } = self;
         let (mut writer, mut chunks) = Chunks::new(format, close);
-        let write = move |reader: &mut dyn Read, access: Access| {
+        let started = services.readers.start(principal, move |reader, access| {
             work(reader, access, &mut writer)?;
             writer.flush()
-        };
-        let mut running = services.readers.start(principal, write).await?;
+        });
+        let mut running = started.await?;
         if (&mut chunks.started).await.is_err() {
             // It ended before anything was sent, so that the status is free.
             running.result().await?;

@@ -28,9 +28,8 @@ pub(super) async fn ready(readers: &Readers, last: &Readiness) -> Result<Respons
 
 async fn is_ready(readers: &Readers, last: &Readiness) -> bool {
     let mut last = last.lock().await;
-    let is_recent = |read_ns: u64| clock::monotonic_ns().saturating_sub(read_ns) < limits::READY_AGE_NS;
     if let Some((is_ready, read_ns)) = *last
-        && is_recent(read_ns)
+        && clock::monotonic_ns().saturating_sub(read_ns) < limits::READY_AGE_NS
     {
         return is_ready;
     }

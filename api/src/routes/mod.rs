@@ -179,13 +179,23 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let is_cross_site = text(HeaderName::from_static("sec-fetch-site"))
         .is_some_and(|site| site != "same-origin" && site != "none");
     let host = text(header::HOST).unwrap_or_default();
-    let of_host = |origin: &str| origin.split_once("://").is_some_and(|(_, authority)| authority == host);
-    let is_other = text(header::ORIGIN).is_some_and(|origin| !of_host(origin));
+    let is_other = text(header::ORIGIN)
+        .is_some_and(|origin| origin.split_once("://").is_none_or(|(_, authority)| authority != host));
     if is_cross_site || is_other {
         let detail = "a page of another origin cannot change anything";
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross_origin", detail));
     }
     Ok(())
+}
+
+fn too_large() -> Problem {
+    let detail = format!("the body is longer than {} bytes", limits::BODY_BYTES);
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+}
+
+fn late(after: Duration) -> Problem {
+    let detail = format!("the body did not arrive within {} s", after.as_secs());
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail)
 }
 
 /// Reads the body of a request, which must be JSON: a form of another page cannot send that.
@@ -197,18 +207,10 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
         let detail = "expected a body with `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", detail));
     }
-    let too_large = || {
-        let detail = format!("the body is longer than {} bytes", limits::BODY_BYTES);
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
-    };
     if body.size_hint().lower() > limits::BODY_BYTES as u64 {
         return Err(too_large());
     }
     let collected = timeout(limits::BODY_TIMEOUT, Limited::new(body, limits::BODY_BYTES).collect()).await;
-    let late = |after: Duration| {
-        let detail = format!("the body did not arrive within {} s", after.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail)
-    };
     match collected.map_err(|_elapsed| late(limits::BODY_TIMEOUT))? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
@@ -220,17 +222,18 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
 mod tests {
     use super::*;
 
+    fn checked(headers: &[(&'static str, &'static str)]) -> Result<(), u16> {
+        let mut map = HeaderMap::new();
+        map.insert(header::HOST, HeaderValue::from_static("meter.example:8443"));
+        headers.iter().for_each(|(name, value)| drop(map.insert(*name, HeaderValue::from_static(value))));
+        check_origin(&map).map_err(|problem| problem.status().as_u16())
+    }
+
     #[test]
     fn pages_of_other_origins_change_nothing() {
-        let check = |headers: &[(&'static str, &'static str)]| {
-            let mut map = HeaderMap::new();
-            map.insert(header::HOST, HeaderValue::from_static("meter.example:8443"));
-            headers.iter().for_each(|(name, value)| drop(map.insert(*name, HeaderValue::from_static(value))));
-            check_origin(&map).map_err(|problem| problem.status().as_u16())
-        };
-        assert_eq!(check(&[]), Ok(()), "a program");
+        assert_eq!(checked(&[]), Ok(()), "a program");
         assert_eq!(
-            check(&[("origin", "https://meter.example:8443"), ("sec-fetch-site", "same-origin")]),
+            checked(&[("origin", "https://meter.example:8443"), ("sec-fetch-site", "same-origin")]),
             Ok(())
         );
         for headers in [
@@ -240,7 +243,7 @@ mod tests {
             [("sec-fetch-site", "cross-site")],
             [("sec-fetch-site", "same-site")],
         ] {
-            assert_eq!(check(&headers), Err(403), "{headers:?}");
+            assert_eq!(checked(&headers), Err(403), "{headers:?}");
         }
     }
 

@@ -180,10 +180,13 @@ mod tests {
 
     fn sources(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        let of = |path: std::path::PathBuf| {
-            if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] }
-        };
-        entries.flat_map(of).collect()
+        entries
+            .flat_map(
+                |path| {
+                    if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] }
+                },
+            )
+            .collect()
     }
 
     #[test]

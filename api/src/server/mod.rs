@@ -50,11 +50,10 @@ impl Api {
         let shared = Arc::new(Shared::new(config, links, readers.clone()));
         let ApiListener { socket, address } = listener;
         let (stop, stopped) = oneshot::channel();
-        let work = move || {
+        let thread = std::thread::Builder::new().name("api".to_owned()).spawn(move || {
             lower_priority();
             serve(runtime, socket, shared, stopped);
-        };
-        let thread = std::thread::Builder::new().name("api".to_owned()).spawn(work)?;
+        })?;
         Ok(Self { address, thread, readers, live, stop })
     }
 

@@ -49,11 +49,7 @@ pub enum SpoolError {
         directory: PathBuf,
     },
     #[error("cannot {doing} {}: {source}{}", path.display(), remedy(path, source))]
-    Disk {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Disk { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl SpoolError {
@@ -200,11 +196,8 @@ impl Spool {
     /// rest.
     pub fn resume(&mut self, key: Key, bytes: u64) -> Result<(), SpoolError> {
         let path = key.path(&self.directory);
-        let open = || {
-            let file = OpenOptions::new().write(true).custom_flags(place::FLAGS).open(&path)?;
-            file.set_len(bytes).map(|()| file)
-        };
-        let file = open().map_err(disk("open", &path))?;
+        let opened = OpenOptions::new().write(true).custom_flags(place::FLAGS).open(&path);
+        let file = opened.and_then(|file| file.set_len(bytes).map(|()| file)).map_err(disk("open", &path))?;
         self.segments.insert(key, bytes);
         self.open = Some((key, file));
         Ok(())
@@ -263,20 +256,21 @@ impl Spool {
     /// Moves a damaged segment aside for examination, and removes the oldest such ones beyond a few.
     pub fn set_aside(&mut self, key: Key) -> Result<(), SpoolError> {
         let path = self.forget(key);
-        let set_aside = || {
-            fs::rename(&path, path.with_extension(DAMAGED))?;
-            let mut damaged = Vec::new();
-            for entry in fs::read_dir(&self.directory)? {
-                let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == DAMAGED) {
-                    damaged.push(path);
-                }
+        self.move_aside(&path).map_err(disk("set aside", &path))
+    }
+
+    fn move_aside(&self, path: &Path) -> io::Result<()> {
+        fs::rename(path, path.with_extension(DAMAGED))?;
+        let mut damaged = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == DAMAGED) {
+                damaged.push(path);
             }
-            damaged.sort();
-            let excess = damaged.len().saturating_sub(DAMAGED_MAX);
-            damaged.iter().take(excess).try_for_each(fs::remove_file)
-        };
-        set_aside().map_err(disk("set aside", &path))
+        }
+        damaged.sort();
+        let excess = damaged.len().saturating_sub(DAMAGED_MAX);
+        damaged.iter().take(excess).try_for_each(fs::remove_file)
     }
 
     /// Returns the path of a segment that is no longer part of the spool.

@@ -19,9 +19,11 @@ pub(super) fn add(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &No
 
 fn add_nodes(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
     // A node whose CPU time is unknown is not idle.
-    let of_node = |(place, node): (usize, &NodeReport)| used_s(place, node).filter(|_| !node.is_lost);
     let by_node = report.by_node.iter().enumerate();
-    let known = by_node.map(|(place, node)| Some((of_node((place, node))?, node.node.as_str())));
+    let known = by_node.map(|(place, node)| {
+        let of_node = used_s(place, node).filter(|_| !node.is_lost)?;
+        Some((of_node, node.node.as_str()))
+    });
     let Some(mut nodes) = known.collect::<Option<Vec<_>>>() else { return };
     nodes.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let (Some((idlest_s, idlest)), Some((busiest_s, busiest))) =

@@ -73,9 +73,9 @@ fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport], cores: 
     let nodes = || report.by_node.iter().enumerate();
     // The CPU time of a job is unknown if that of a node is, and if a lost agent may have missed a part of
     // it.
-    let is_incomplete = |node: &NodeReport| node.is_lost || node.used.cpu_s.is_none();
     let has_nodes = report.by_node.iter().any(|node| node.used.cpu_s.is_some());
-    let is_known = !(has_nodes && report.by_node.iter().any(is_incomplete));
+    let is_known =
+        !(has_nodes && report.by_node.iter().any(|node| node.is_lost || node.used.cpu_s.is_none()));
     let cpu_s = report.used.cpu_s.filter(|_| is_known);
     let counted_s = on_all(nodes().map(|(place, node)| cores.used_s(place, node, series)).collect());
     let all_s = on_all(nodes().map(|(_, node)| node.used.cpu_s).collect());
@@ -139,22 +139,24 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
 /// Adds the limit, and what it counts, of the node that came nearest to its limit. Without limits the request
 /// stands for them.
 fn add_memory_limit(facts: &mut Facts, report: &Report) {
-    let of_node = |node: &NodeReport| {
+    let share = |(counted, limit, _): &(f64, f64, String)| counted / limit;
+    let limited = report.by_node.iter().filter_map(|node| {
         let limit = node.used.memory_limit_bytes.filter(|limit| *limit > 0.0)?;
         // Not all kernels count huge pages for the limit; the cgroup's peak has what they count.
         let counted = node.used.memory_bytes?.min(node.used.cgroup_peak_bytes.unwrap_or(f64::INFINITY));
         Some((counted, limit, node.node.clone()))
-    };
-    let share = |(counted, limit, _): &(f64, f64, String)| counted / limit;
-    let limited = report.by_node.iter().filter_map(of_node);
+    });
     let nearest = limited.max_by(|one, other| share(one).total_cmp(&share(other)));
-    let known = || facts.number("memory_used").zip(facts.text("memory_used_node"));
     let (counted, limit, node) = match nearest {
         Some((counted, limit, node)) => (Some(counted), Some(limit), Some(node)),
         None => {
             let lowest = report.by_node.iter().filter_map(|node| node.used.memory_limit_bytes);
             let limit = lowest.reduce(f64::min).or(available_memory(report));
-            let (used, node) = known().map(|(used, node)| (used, node.to_owned())).unzip();
+            let (used, node) = facts
+                .number("memory_used")
+                .zip(facts.text("memory_used_node"))
+                .map(|(used, node)| (used, node.to_owned()))
+                .unzip();
             (used, limit, node)
         }
     };
@@ -193,12 +195,12 @@ fn add_pressure(facts: &mut Facts, series: &[&SeriesReport]) {
     facts.set_number("cpu_pressure", share("pressure.cpu.full.total"));
     facts.set_number("memory_pressure", share("pressure.memory.full.total"));
     facts.set_number("io_pressure", share("pressure.io.full.total"));
-    let by_node = |metric: &str| -> BTreeMap<String, f64> {
-        let growth =
-            of_metric(series, metric).filter_map(|series| Some((series.node.clone(), series.growth?)));
-        growth.collect()
-    };
-    let (throttled, periods) = (by_node("cpu.throttled.periods"), by_node("cpu.periods"));
+    let [throttled, periods]: [BTreeMap<String, f64>; 2] =
+        ["cpu.throttled.periods", "cpu.periods"].map(|metric| {
+            of_metric(series, metric)
+                .filter_map(|series| Some((series.node.clone(), series.growth?)))
+                .collect()
+        });
     let throttled = throttled.iter().map(|(node, count)| ratio(Some(*count), periods.get(node).copied()));
     facts.set_number("throttled", most(throttled));
 }
@@ -217,12 +219,11 @@ fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
     let metadata = series.iter().filter(|series| series.metric.ends_with(".metadata.operations"));
     let operations = metadata.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
     facts.set_number("metadata_rate", ratio(operations, facts.number("elapsed")));
-    let is_thermal = |series: &&&SeriesReport| {
+    let thermal = series.iter().filter(|series| {
         let of_gpu = series.metric == "gpu.throttled.time";
         let is_reason = of_gpu && series.labels.split(',').any(|label| label == "reason=thermal");
         is_reason || series.metric.ends_with(".throttled.thermal.time")
-    };
-    let thermal = series.iter().filter(is_thermal);
+    });
     facts.set_number("thermal_throttling", thermal.filter_map(|series| series.mean).reduce(f64::max));
 }
 
@@ -238,8 +239,10 @@ fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
         let means: Vec<f64> = utilization.iter().filter_map(|series| series.mean).collect();
         let count = to_f64(means.len() as u64);
         facts.set_number("gpu_utilization", ratio(Some(means.iter().sum::<f64>() / 100.0), Some(count)));
-        let is_unused = |series: &&&SeriesReport| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT);
-        let unused = utilization.iter().filter(is_unused).count();
+        let unused = utilization
+            .iter()
+            .filter(|series| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT))
+            .count();
         facts.set_number("unused_gpus", Some(to_f64(unused as u64)));
         let idle = utilization.iter().filter_map(|series| gpus::idle_s(series, UNUSED_GPU_PERCENT));
         facts.set_number("gpu_idle_time", idle.reduce(f64::max));

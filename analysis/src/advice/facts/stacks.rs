@@ -3,7 +3,7 @@
 use polymeter_proto::units::to_f64;
 
 use super::values::Facts;
-use crate::model::{ActivityReport, FunctionShare, Report, StackReport};
+use crate::model::{ActivityReport, Report, StackReport};
 use crate::stacks::activities::NO_SYMBOL;
 use crate::stacks::profile::{CPU, WAIT};
 
@@ -60,8 +60,12 @@ fn add_activities(facts: &mut Facts, stacks: &StackReport, activities: &[Activit
 
 /// With their shares.
 fn names(activity: &ActivityReport) -> String {
-    let name = |share: &FunctionShare| format!("{} {:.1} %", share.function, share.self_percent);
-    activity.functions.iter().map(name).collect::<Vec<_>>().join(", ")
+    activity
+        .functions
+        .iter()
+        .map(|share| format!("{} {:.1} %", share.function, share.self_percent))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn add_imbalance(facts: &mut Facts, stacks: &StackReport) {

@@ -6,6 +6,8 @@ use crate::model::{
 };
 use crate::testing::{busy, counter, gauge, labelled, on, report};
 
+const GIB: f64 = 1_073_741_824.0;
+
 fn ids(report: &Report) -> Vec<String> {
     Advice::built_in().findings(&Facts::of(report)).into_iter().map(|finding| finding.id).collect()
 }
@@ -65,18 +67,19 @@ fn serial_code_and_idle_cores_are_told_apart() {
     assert_eq!(ids(&report(4, 16, vec![busy("n1", &[0.99; 4])])), [""; 0], "too short");
 }
 
+fn by_minute(cores: &dyn Fn(usize) -> f64) -> Report {
+    report(60, 8, vec![busy("n1", &(0..60).map(cores).collect::<Vec<f64>>())])
+}
+
 #[test]
 fn the_course_shows_collapse_and_stragglers() {
-    let course = |cores: &dyn Fn(usize) -> f64| {
-        report(60, 8, vec![busy("n1", &(0..60).map(cores).collect::<Vec<f64>>())])
-    };
-    let collapse = course(&|minute| if minute < 30 { 8.0 } else { 0.1 });
+    let collapse = by_minute(&|minute| if minute < 30 { 8.0 } else { 0.1 });
     assert_eq!(ids(&collapse), ["collapse"]);
     assert_eq!(number(&collapse, "collapse_time"), Some(1800.0));
-    let straggler = course(&|minute| if minute < 54 { 8.0 } else { 1.0 });
+    let straggler = by_minute(&|minute| if minute < 54 { 8.0 } else { 1.0 });
     assert_eq!(ids(&straggler), ["stragglers"]);
     assert_eq!(number(&straggler, "tail_ratio"), Some(0.125));
-    let mut gap = course(&|_| 8.0);
+    let mut gap = by_minute(&|_| 8.0);
     gap.ended_us = gap.ended_us.map(|end_us| end_us + 3_600_000_000);
     assert_eq!(number(&gap, "tail_ratio"), None, "a part of the time has no sample");
 }
@@ -105,30 +108,33 @@ fn memory_excludes_the_cache() {
     assert_eq!(ids(&cached), [""; 0]);
 }
 
+fn memory_remedy(gauges: &[(&str, f64)]) -> Option<String> {
+    let mut series = vec![busy("n1", &hour(8.0))];
+    series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &hour(*value * GIB))));
+    let mut job = report(60, 8, series);
+    job.submission.memory_bytes = Some(200 << 30);
+    let findings = Advice::built_in().findings(&Facts::of(&job));
+    findings.first().map(|finding| finding.remedies[&crate::model::Scheduler::Slurm].clone())
+}
+
 #[test]
 fn a_smaller_request_has_room_for_all_that_was_used() {
-    const GIB: f64 = 1_073_741_824.0;
-    let remedy = |gauges: &[(&str, f64)]| {
-        let mut series = vec![busy("n1", &hour(8.0))];
-        series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &hour(*value * GIB))));
-        let mut job = report(60, 8, series);
-        job.submission.memory_bytes = Some(200 << 30);
-        let findings = Advice::built_in().findings(&Facts::of(&job));
-        findings.first().map(|finding| finding.remedies[&crate::model::Scheduler::Slurm].clone())
-    };
     let anonymous = ("memory.anon", 0.5);
-    assert_eq!(remedy(&[anonymous]).as_deref(), Some("#SBATCH --mem=615M"));
+    assert_eq!(memory_remedy(&[anonymous]).as_deref(), Some("#SBATCH --mem=615M"));
     for huge in ["hugetlb.current", "memory.hugetlb"] {
-        assert_eq!(remedy(&[anonymous, (huge, 80.0)]).as_deref(), Some("#SBATCH --mem=97G"), "{huge}");
-        assert_eq!(remedy(&[anonymous, (huge, 150.0)]), None, "{huge}");
+        assert_eq!(memory_remedy(&[anonymous, (huge, 80.0)]).as_deref(), Some("#SBATCH --mem=97G"), "{huge}");
+        assert_eq!(memory_remedy(&[anonymous, (huge, 150.0)]), None, "{huge}");
     }
     // Used between two samples: with the cache that is known, and without.
     let cache = ("memory.file", 10.0);
-    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 50.0)]).as_deref(), Some("#SBATCH --mem=40G"));
-    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 190.0)]), None);
+    assert_eq!(
+        memory_remedy(&[anonymous, cache, ("memory.peak", 50.0)]).as_deref(),
+        Some("#SBATCH --mem=40G")
+    );
+    assert_eq!(memory_remedy(&[anonymous, cache, ("memory.peak", 190.0)]), None);
     // Huge pages beyond a limit that does not count them are no reason to raise it.
     let limited = [anonymous, ("hugetlb.current", 190.0), ("memory.limit", 16.0), ("memory.peak", 1.0)];
-    assert_eq!(remedy(&limited), None);
+    assert_eq!(memory_remedy(&limited), None);
 }
 
 #[test]
@@ -145,29 +151,27 @@ fn a_leak_and_oom_kills_are_found() {
         assert!((number(&leak, "memory_growth").unwrap() - growth).abs() < 1e-9, "{growth}");
     }
     // The results are written in the last tenth; memory that does not grow before it is no leak.
-    let written_at_the_end = |minutes: usize| -> Vec<f64> {
-        rising.iter().copied().take(minutes).chain(vec![rising[minutes]; 60 - minutes]).collect()
-    };
-    let at_the_end = |minutes| {
-        let used = gauge("memory.anon", &written_at_the_end(minutes));
-        ids(&report(60, 8, vec![busy("n1", &hour(8.0)), used]))
-    };
-    assert_eq!(at_the_end(53), ["memory-growth"]);
-    assert_eq!(at_the_end(47), [""; 0]);
+    for (minutes, found) in [(53, &["memory-growth"][..]), (47, &[][..])] {
+        let rest = vec![rising[minutes]; 60 - minutes];
+        let used: Vec<f64> = rising.iter().copied().take(minutes).chain(rest).collect();
+        let writes = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &used)]);
+        assert_eq!(ids(&writes), found, "{minutes}");
+    }
     let kill = SeriesReport { growth: Some(1.0), ..counter("memory.events.oom_kill", &[0.0, 0.0]) };
     let step = report(60, 8, vec![busy("n1", &hour(8.0)), labelled(kill, "step=0")]);
     assert_eq!(ids(&step), ["out-of-memory"]);
 }
 
+fn bound_to(cpus: f64, threads: f64) -> Report {
+    let of_threads = [("cpu.allowed", 16.0), ("cpu.bound", cpus), ("cpu.threads.busy", threads)];
+    let gauges = of_threads.map(|(metric, value)| on("n1", gauge(metric, &hour(value))));
+    let mut series = vec![busy("n1", &hour(0.99))];
+    series.extend(gauges);
+    report(60, 16, series)
+}
+
 #[test]
 fn threads_that_share_few_cpus_are_no_serial_code() {
-    let bound_to = |cpus: f64, threads: f64| {
-        let of_threads = [("cpu.allowed", 16.0), ("cpu.bound", cpus), ("cpu.threads.busy", threads)];
-        let gauges = of_threads.map(|(metric, value)| on("n1", gauge(metric, &hour(value))));
-        let mut series = vec![busy("n1", &hour(0.99))];
-        series.extend(gauges);
-        report(60, 16, series)
-    };
     assert_eq!(ids(&bound_to(1.0, 16.0)), ["narrow-binding"]);
     assert_eq!(ids(&bound_to(16.0, 16.0)), ["serial-code"]);
     assert_eq!(ids(&bound_to(1.0, 1.0)), ["serial-code"]);
@@ -175,9 +179,10 @@ fn threads_that_share_few_cpus_are_no_serial_code() {
 
 #[test]
 fn ranks_of_the_largest_step_are_compared() {
-    let rank = |task: u32, cores: f64| labelled(busy("n1", &hour(cores)), &format!("step=0,task={task}"));
     let mut series = vec![busy("n1", &hour(8.0)), labelled(busy("n1", &hour(0.1)), "step=1,task=0")];
-    series.extend((0..8).map(|task| rank(task, if task == 3 { 3.0 } else { 0.7 })));
+    series.extend((0..8).map(|task| {
+        labelled(busy("n1", &hour(if task == 3 { 3.0 } else { 0.7 })), &format!("step=0,task={task}"))
+    }));
     let unbalanced = report(60, 8, series);
     assert_eq!(
         (number(&unbalanced, "ranks"), ids(&unbalanced)),
@@ -186,25 +191,31 @@ fn ranks_of_the_largest_step_are_compared() {
     assert_eq!(Facts::of(&unbalanced).text("busiest_rank"), Some("3"));
 }
 
-#[test]
-fn the_region_in_which_one_rank_stays_longest_beyond_the_mean_is_found() {
-    let region = |name: &str, most_s| RegionReport {
+fn region(name: &str, most_s: f64) -> RegionReport {
+    RegionReport {
         region: name.to_owned(),
         ranks: Some(RegionSpread { count: 4, least_s: 0.0, mean_s: 60.0, most_s, most: "rank 3".to_owned() }),
         ..RegionReport::default()
-    };
-    let with = |most_s| Report {
+    }
+}
+
+fn with_regions(most_s: f64) -> Report {
+    Report {
         regions: vec![region("solve", 60.0), region("io", most_s)],
         ..report(60, 8, vec![busy("n1", &hour(8.0))])
-    };
-    let uneven = with(300.0);
+    }
+}
+
+#[test]
+fn the_region_in_which_one_rank_stays_longest_beyond_the_mean_is_found() {
+    let uneven = with_regions(300.0);
     assert_eq!(ids(&uneven), ["region-imbalance"]);
     assert_eq!(Facts::of(&uneven).text("uneven_region"), Some("io"));
     assert_eq!(
         (number(&uneven, "region_imbalance"), number(&uneven, "region_excess")),
         (Some(5.0), Some(4.0 / 60.0))
     );
-    assert_eq!(ids(&with(90.0)), [""; 0]);
+    assert_eq!(ids(&with_regions(90.0)), [""; 0]);
 }
 
 #[test]
@@ -234,21 +245,25 @@ fn pressure_throttling_and_io_are_shares_and_sizes() {
     assert_eq!(ids(&report), ["cpu-throttled", "io-pressure", "small-writes", "many-metadata-operations"]);
 }
 
-#[test]
-fn gpus_are_judged_by_their_series() {
-    let gpu = |number: u32, percent: f64| SeriesReport {
-        labels: format!("gpu={number}"),
-        ..gauge("gpu.utilization", &hour(percent))
-    };
-    let mut used = report(60, 8, vec![gpu(0, 90.0), gpu(1, 0.5), gauge("gpu.temperature", &[93.0])]);
-    used.submission.gpus = Some(2);
-    assert_eq!(ids(&used), ["unused-gpu", "thermal-throttling"]);
-    assert_eq!(number(&used, "gpu_utilization"), Some(0.4525));
-    let throttled = |reason: &str, share: f64| SeriesReport {
+fn used_gpu(number: u32, percent: f64) -> SeriesReport {
+    SeriesReport { labels: format!("gpu={number}"), ..gauge("gpu.utilization", &hour(percent)) }
+}
+
+fn throttled(reason: &str, share: f64) -> SeriesReport {
+    SeriesReport {
         labels: format!("gpu=0,reason={reason},uuid=GPU-a"),
         mean: Some(share),
         ..gauge("gpu.throttled.time", &[share])
-    };
+    }
+}
+
+#[test]
+fn gpus_are_judged_by_their_series() {
+    let mut used =
+        report(60, 8, vec![used_gpu(0, 90.0), used_gpu(1, 0.5), gauge("gpu.temperature", &[93.0])]);
+    used.submission.gpus = Some(2);
+    assert_eq!(ids(&used), ["unused-gpu", "thermal-throttling"]);
+    assert_eq!(number(&used, "gpu_utilization"), Some(0.4525));
     let slow = report(60, 8, vec![throttled("power", 0.5), throttled("thermal", 0.02)]);
     assert_eq!(
         (number(&slow, "thermal_throttling"), ids(&slow)),
@@ -260,20 +275,19 @@ fn gpu(metric: &str, node: &str, labels: &str, percent: &[f64]) -> SeriesReport 
     SeriesReport { labels: labels.to_owned(), ..on(node, gauge(metric, percent)) }
 }
 
+fn until(minutes: usize, last: f64) -> Vec<f64> {
+    (0..60).map(|minute: usize| if minute < minutes { 7.9 } else { last }).collect::<Vec<f64>>()
+}
+
 /// Cores in use, of 8, by minute: few all the time, few after some minutes, at the end, on a node, by a task.
 fn few_cores() -> [(&'static str, Vec<SeriesReport>); 6] {
-    let until = |minutes: usize, last: f64| {
-        let at = |minute: usize| if minute < minutes { 7.9 } else { last };
-        (0..60).map(at).collect::<Vec<f64>>()
-    };
     let task = |number: u32, cores: f64| labelled(busy("n1", &hour(cores)), &format!("step=0,task={number}"));
-    let two_nodes = |other: f64| vec![busy("n1", &hour(3.9)), busy("n2", &hour(other))];
     [
         ("serial-code", vec![busy("n1", &hour(1.0))]),
         ("idle-cores", vec![busy("n1", &hour(3.0))]),
         ("collapse", vec![busy("n1", &until(20, 0.05))]),
         ("stragglers", vec![busy("n1", &until(54, 0.5))]),
-        ("idle-node", two_nodes(0.0)),
+        ("idle-node", vec![busy("n1", &hour(3.9)), busy("n2", &hour(0.0))]),
         ("rank-imbalance", vec![busy("n1", &hour(7.9)), task(0, 6.0), task(1, 1.5)]),
     ]
 }
@@ -293,25 +307,28 @@ fn a_job_that_works_on_gpus_needs_few_cores() {
     }
 }
 
+fn two_parts(full: f64, rest: f64) -> Vec<f64> {
+    (0..60).map(|minute| if minute < 24 { full } else { rest }).collect()
+}
+
+fn hangs(percent: f64) -> Report {
+    let of_gpu = gpu("gpu.utilization", "n1", "gpu=3,uuid=GPU-d", &two_parts(90.0, percent));
+    report(60, 8, vec![busy("n1", &two_parts(2.0, 0.01)), of_gpu])
+}
+
 #[test]
 fn gpus_that_stop_with_the_cores_are_no_excuse() {
-    let course = |full: f64, rest: f64| -> Vec<f64> {
-        (0..60).map(|minute| if minute < 24 { full } else { rest }).collect()
-    };
-    let hangs = |percent: f64| {
-        let of_gpu = gpu("gpu.utilization", "n1", "gpu=3,uuid=GPU-d", &course(90.0, percent));
-        report(60, 8, vec![busy("n1", &course(2.0, 0.01)), of_gpu])
-    };
     assert_eq!(ids(&hangs(2.0)), ["collapse"]);
     assert!((number(&hangs(2.0), "collapse_ratio").unwrap() - 2.0 / 90.0).abs() < 1e-9);
     assert_eq!(ids(&hangs(85.0)), [""; 0]);
 }
 
+fn slice(number: u32, percent: f64) -> SeriesReport {
+    gpu("gpu.gpm.sm.active", "n1", &format!("gpu=0,mig={number},uuid=MIG-{number}"), &hour(percent))
+}
+
 #[test]
 fn devices_of_a_gpu_are_told_apart() {
-    let slice = |number: u32, percent: f64| {
-        gpu("gpu.gpm.sm.active", "n1", &format!("gpu=0,mig={number},uuid=MIG-{number}"), &hour(percent))
-    };
     let whole = |metric: &str, percent: f64| gpu(metric, "n2", "gpu=0,uuid=GPU-a", &hour(percent));
     // The activity of the multiprocessors of a whole GPU is another quantity than its utilization.
     let series = vec![
@@ -327,12 +344,13 @@ fn devices_of_a_gpu_are_told_apart() {
     assert!((number(&mixed, "gpu_utilization").unwrap() - 0.7).abs() < 1e-9);
 }
 
+// Six samples a minute for an hour: 12 cores in use but for the stretches.
+fn standing_still(is_still: &dyn Fn(usize) -> bool) -> Vec<f64> {
+    (0..360).map(|sample| if is_still(sample) { 0.0001 } else { 11.9 }).collect()
+}
+
 #[test]
 fn suspended_time_is_not_idle() {
-    // Six samples a minute for an hour: 12 cores in use but for the stretches.
-    let course = |is_still: &dyn Fn(usize) -> bool| -> Vec<f64> {
-        (0..360).map(|sample| if is_still(sample) { 0.0001 } else { 11.9 }).collect()
-    };
     let job = |cores: &[f64]| {
         let mut series = busy("n1", cores);
         let points =
@@ -341,15 +359,15 @@ fn suspended_time_is_not_idle() {
         series.growth = Some(cores.iter().sum::<f64>() * 10.0 * 1e9);
         report(60, 12, vec![series])
     };
-    let at_once = job(&course(&|sample| (60..240).contains(&sample)));
+    let at_once = job(&standing_still(&|sample| (60..240).contains(&sample)));
     assert!((number(&at_once, "standstill_share").unwrap() - 0.5).abs() < 0.02);
     assert!((number(&at_once, "cores_active").unwrap() - 11.9).abs() < 0.5);
     assert_eq!(ids(&at_once), ["standstill"]);
-    let in_slices = job(&course(&|sample| sample % 24 >= 12));
+    let in_slices = job(&standing_still(&|sample| sample % 24 >= 12));
     assert!((number(&in_slices, "active_efficiency").unwrap() - 1.0).abs() < 0.1);
     assert_eq!(ids(&in_slices), ["standstill"]);
     // A program that waits now and then needs fewer cores.
-    let waits = job(&course(&|sample| sample % 2 == 1));
+    let waits = job(&standing_still(&|sample| sample % 2 == 1));
     assert_eq!(
         (number(&waits, "standstill_share"), ids(&waits)),
         (Some(0.0), vec!["low-cpu-efficiency".to_owned()])
@@ -371,12 +389,10 @@ fn more_cores_than_requested_are_found() {
 #[test]
 fn advice_about_cores_is_no_more_precise_than_the_figures() {
     let slurm = crate::model::Scheduler::Slurm;
-    let remedy = |used: f64| {
-        let idle = report(60, 16, vec![busy("n1", &hour(used))]);
-        Advice::built_in().findings(&Facts::of(&idle))[0].remedy(Some(slurm)).unwrap()
-    };
     for (used, cores) in [(8.03, 8), (8.3, 8), (4.0, 4), (5.5, 6)] {
-        assert_eq!(remedy(used), format!("#SBATCH --cpus-per-task={cores}"), "{used}");
+        let idle = report(60, 16, vec![busy("n1", &hour(used))]);
+        let remedy = Advice::built_in().findings(&Facts::of(&idle))[0].remedy(Some(slurm)).unwrap();
+        assert_eq!(remedy, format!("#SBATCH --cpus-per-task={cores}"), "{used}");
     }
 }
 
@@ -397,23 +413,24 @@ fn first_remedy(report: &Report) -> Option<String> {
     findings.first().and_then(|finding| finding.remedy(report.likely_scheduler()))
 }
 
+fn assert_near(report: &Report, name: &str, expected: f64) {
+    let found = number(report, name).unwrap();
+    assert!((found - expected).abs() < 1e-9, "{name}: {found}, not {expected}");
+}
+
 #[test]
 fn hardware_threads_count_as_their_cores() {
-    let near = |report: &Report, name, expected: f64| {
-        let found = number(report, name).unwrap();
-        assert!((found - expected).abs() < 1e-9, "{name}: {found}, not {expected}");
-    };
     // Each core has a busy thread: all of them are in use.
     let one_each = on_threads(&[(64, 32, 16, hour(8.0))]);
     assert_eq!(ids(&one_each), [""; 0]);
-    near(&one_each, "cores", 8.0);
-    near(&one_each, "cpus", 16.0);
-    near(&one_each, "cpu_efficiency", 1.0);
+    assert_near(&one_each, "cores", 8.0);
+    assert_near(&one_each, "cpus", 16.0);
+    assert_near(&one_each, "cpu_efficiency", 1.0);
     // All threads are: not more than all cores, and nothing that was not requested.
     let both = on_threads(&[(64, 32, 16, hour(15.9))]);
     assert_eq!(ids(&both), [""; 0]);
-    near(&both, "cpu_efficiency", 1.0);
-    near(&both, "cpus_used", 15.9);
+    assert_near(&both, "cpu_efficiency", 1.0);
+    assert_near(&both, "cpus_used", 15.9);
     assert_eq!(ids(&on_threads(&[(64, 32, 16, hour(19.0))])), ["more-cores-than-requested"]);
     // A part of the cores: advice is in the unit of the scheduler.
     let few = on_threads(&[(64, 32, 16, hour(5.0))]);
@@ -426,9 +443,9 @@ fn hardware_threads_count_as_their_cores() {
     // Full threads for a part of the time do not make up for idle cores in the rest.
     let course: Vec<f64> = (0..60).map(|minute| if minute % 2 == 0 { 16.0 } else { 2.0 }).collect();
     let waves = on_threads(&[(64, 32, 16, course)]);
-    near(&waves, "cores_used", (8.0 + 2.0) / 2.0);
-    near(&waves, "cores_peak", 8.0);
-    near(&waves, "wasted_core_hours", 8.0 - 5.0);
+    assert_near(&waves, "cores_used", (8.0 + 2.0) / 2.0);
+    assert_near(&waves, "cores_peak", 8.0);
+    assert_near(&waves, "wasted_core_hours", 8.0 - 5.0);
     assert_eq!(ids(&waves), ["low-cpu-efficiency"]);
 }
 
@@ -447,29 +464,31 @@ fn each_node_has_its_own_threads_per_core() {
     assert_eq!((number(&hybrid, "cores"), ids(&hybrid)), (Some(24.0), vec![]));
 }
 
+fn counted_cores(scheduler: Option<&str>, given: u64, allowed: Option<f64>) -> f64 {
+    let mut job = on_threads(&[(64, 32, given, hour(4.0))]);
+    job.submission.scheduler = scheduler.map(str::to_owned);
+    job.series.extend(allowed.map(|allowed| gauge("cpu.allowed", &hour(allowed))));
+    number(&job, "cores").unwrap()
+}
+
 #[test]
 fn what_a_scheduler_counts_is_told_by_what_the_job_may_use() {
-    let cores = |scheduler: Option<&str>, given: u64, allowed: Option<f64>| {
-        let mut job = on_threads(&[(64, 32, given, hour(4.0))]);
-        job.submission.scheduler = scheduler.map(str::to_owned);
-        job.series.extend(allowed.map(|allowed| gauge("cpu.allowed", &hour(allowed))));
-        number(&job, "cores").unwrap()
-    };
-    assert_eq!(cores(Some("slurm"), 8, None), 4.0, "as it is configured by default");
-    assert_eq!(cores(Some("slurm"), 8, Some(8.0)), 4.0);
-    assert_eq!(cores(Some("slurm"), 8, Some(16.0)), 8.0, "configured with CPUs that are cores");
-    assert_eq!(cores(Some("slurm"), 8, Some(64.0)), 4.0, "not confined");
-    assert_eq!((cores(Some("oar"), 8, None), cores(None, 8, None)), (8.0, 8.0));
-    assert_eq!((cores(None, 8, Some(8.0)), cores(None, 64, None)), (4.0, 32.0));
+    assert_eq!(counted_cores(Some("slurm"), 8, None), 4.0, "as it is configured by default");
+    assert_eq!(counted_cores(Some("slurm"), 8, Some(8.0)), 4.0);
+    assert_eq!(counted_cores(Some("slurm"), 8, Some(16.0)), 8.0, "configured with CPUs that are cores");
+    assert_eq!(counted_cores(Some("slurm"), 8, Some(64.0)), 4.0, "not confined");
+    assert_eq!((counted_cores(Some("oar"), 8, None), counted_cores(None, 8, None)), (8.0, 8.0));
+    assert_eq!((counted_cores(None, 8, Some(8.0)), counted_cores(None, 64, None)), (4.0, 32.0));
+}
+
+fn advised(minutes: u32, cores: f64) -> (usize, String) {
+    let mut report = report(minutes, 16, vec![busy("n1", &vec![cores; minutes as usize])]);
+    Advice::built_in().advise(&mut report);
+    (report.findings.len(), report.no_findings())
 }
 
 #[test]
 fn a_job_that_is_too_short_for_advice_says_so() {
-    let advised = |minutes: u32, cores: f64| {
-        let mut report = report(minutes, 16, vec![busy("n1", &vec![cores; minutes as usize])]);
-        Advice::built_in().advise(&mut report);
-        (report.findings.len(), report.no_findings())
-    };
     let short = "none: too short for advice, which needs 5 min or more".to_owned();
     assert_eq!(advised(3, 1.9), (0, short));
     assert_eq!(advised(3, 15.9), (0, "none".to_owned()));
@@ -552,13 +571,14 @@ fn names_of_metrics() -> Vec<&'static str> {
         include_str!("../../gather.rs"),
     ];
     let strings = sources.into_iter().flat_map(|source| source.split('"').skip(1).step_by(2));
-    let is_name = |text: &&str| {
-        text.contains('.')
-            && !text.starts_with('.')
-            && !text.ends_with('.')
-            && text.chars().all(|letter| letter.is_ascii_lowercase() || "._".contains(letter))
-    };
-    strings.filter(is_name).collect()
+    strings
+        .filter(|text| {
+            text.contains('.')
+                && !text.starts_with('.')
+                && !text.ends_with('.')
+                && text.chars().all(|letter| letter.is_ascii_lowercase() || "._".contains(letter))
+        })
+        .collect()
 }
 
 #[test]
@@ -582,13 +602,14 @@ fn the_packaged_plan_has_the_metrics_of_the_facts() {
         })
     };
     // These are used where there is no cgroup.
-    let is_of_processes = |name: &str| name.starts_with("process.") || name.starts_with("perf.");
+
     // The driver of GPUs is loaded only where an administrator wants it.
     let alternatives = ["memory.pgfault", "gpu."];
     // These are read from each thread, which an administrator decides.
     let of_threads = ["cpu.allowed", "cpu.bound", "cpu.threads.busy"];
     for name in names_of_metrics() {
-        let is_optional = is_of_processes(name)
+        let is_optional = name.starts_with("process.")
+            || name.starts_with("perf.")
             || of_threads.contains(&name)
             || alternatives.iter().any(|start| name.starts_with(start));
         assert!(is_optional || is_sampled(name), "{name} is not in the baseline");
@@ -603,16 +624,16 @@ fn notices(report: &Report, owner_wasted: Option<f64>) -> Vec<String> {
     rules.findings(&facts).into_iter().map(|finding| finding.id).collect()
 }
 
+fn gpu_until(number: u32, busy_minutes: usize) -> SeriesReport {
+    let values: Vec<f64> = (0..240).map(|minute| if minute < busy_minutes { 80.0 } else { 0.0 }).collect();
+    SeriesReport { labels: format!("gpu={number}"), ..gauge("gpu.utilization", &values) }
+}
+
 #[test]
 fn notices_are_about_what_a_user_can_still_change() {
     let running = |series| Report { ended: false, ..report(240, 8, series) };
-    let gpu = |number: u32, busy_minutes: usize| {
-        let values: Vec<f64> =
-            (0..240).map(|minute| if minute < busy_minutes { 80.0 } else { 0.0 }).collect();
-        SeriesReport { labels: format!("gpu={number}"), ..gauge("gpu.utilization", &values) }
-    };
     for (busy, idle_s) in [(0, 239.0 * 60.0), (100, 139.0 * 60.0), (181, 58.0 * 60.0), (240, 0.0)] {
-        let report = running(vec![gpu(0, 240), gpu(1, busy)]);
+        let report = running(vec![gpu_until(0, 240), gpu_until(1, busy)]);
         assert_eq!(number(&report, "gpu_idle_time"), Some(idle_s), "{busy}");
         let expected: &[&str] = if idle_s >= 3600.0 { &["idle-gpu"] } else { &[] };
         assert_eq!(notices(&report, None), expected, "{busy}");

@@ -61,9 +61,12 @@ impl TokenService {
     /// if the token was not found lately: behind the same address others may have valid ones.
     pub(crate) async fn verify(&self, token: &ApiToken, is_suspect: bool) -> Result<Principal, Unverified> {
         let found = self.known.get(&token.id);
-        let is_recent = |found_ns: u64| clock::monotonic_ns().saturating_sub(found_ns) < limits::TOKEN_AGE_NS;
         let stored = match found {
-            Some((stored, found_ns)) if is_recent(found_ns) => Some(stored),
+            Some((stored, found_ns))
+                if clock::monotonic_ns().saturating_sub(found_ns) < limits::TOKEN_AGE_NS =>
+            {
+                Some(stored)
+            }
             // The secret is checked here, too, so that only its holder has a look-up in any case.
             Some((stored, _)) if token.secret.matches(&stored.digest) => self.look_up(token).await?,
             Some(_) | None if is_suspect => self.look_up_in_turn(token).await?,

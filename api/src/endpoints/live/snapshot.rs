@@ -31,9 +31,10 @@ impl Snapshot {
         if find_job(reader, request.job_key)?.ended_ns.is_some() {
             return Ok(None);
         }
-        let stopping = || Problem::busy("the collector stops; try again later", 5);
         // First: what is committed from now on is sent as events, so that nothing is missed in between.
-        let subscription = live.subscribe(request.clone()).ok_or_else(stopping)?;
+        let subscription = live
+            .subscribe(request.clone())
+            .ok_or_else(|| Problem::busy("the collector stops; try again later", 5))?;
         Ok(Some((Self::read(reader, &request)?, subscription)))
     }
 
@@ -55,16 +56,12 @@ impl Snapshot {
             "nodes": nodes.collect::<Vec<_>>(), "per_second": per_second,
         });
         let mut events = vec![event("job", &job)];
-        let described = |rows: &[SeriesRow]| -> Vec<Value> {
-            rows.iter().map(|row| describe(row, &self.periods)).collect()
-        };
-        match self.series.is_empty() {
-            true => events.push(event("series", &json!({"series": []}))),
-            false => events.extend(
-                self.series
-                    .chunks(limits::EVENT_SERIES)
-                    .map(|rows| event("series", &json!({"series": described(rows)}))),
-            ),
+        if self.series.is_empty() {
+            events.push(event("series", &json!({"series": []})));
+        }
+        for rows in self.series.chunks(limits::EVENT_SERIES) {
+            let described: Vec<Value> = rows.iter().map(|row| describe(row, &self.periods)).collect();
+            events.push(event("series", &json!({"series": described})));
         }
         events
     }

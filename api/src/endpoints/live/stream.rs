@@ -155,8 +155,8 @@ impl Stream {
     /// Repeats what [`Self::describe`] sends, after events were missed.
     async fn describe_anew(&self, lost: &mut BTreeSet<String>) -> Result<(), End> {
         let request = self.request.clone();
-        let read = move |reader: &mut dyn polymeter_store::reader::Read, _| Snapshot::read(reader, &request);
-        match self.services.readers.read(self.principal, read).await {
+        let readers = &self.services.readers;
+        match readers.read(self.principal, move |reader, _| Snapshot::read(reader, &request)).await {
             Ok(snapshot) => {
                 self.describe(snapshot, lost).await?;
                 self.check(lost).await
@@ -180,9 +180,9 @@ impl Stream {
     /// Reads whether the job has ended, whether the user may still see it, and whether nodes were lost.
     async fn check(&self, lost: &mut BTreeSet<String>) -> Result<(), End> {
         let key = self.request.job_key;
-        let read = move |reader: &mut dyn polymeter_store::reader::Read, _| find_job(reader, key);
-        let JobRow { ended_ns, lost_nodes, .. } = match self.services.readers.read(self.principal, read).await
-        {
+        let readers = &self.services.readers;
+        let read = readers.read(self.principal, move |reader, _| find_job(reader, key)).await;
+        let JobRow { ended_ns, lost_nodes, .. } = match read {
             Ok(job) => job,
             Err(problem) if problem == Problem::unknown_job() => return Err(End::Gone),
             // The store is busy or away. The next check decides.
