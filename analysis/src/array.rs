@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::units;
-use polymeter_service::clock;
+
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 use serde::Serialize;
 
-use crate::gather::gather;
+use crate::gather::{end_or_now_ns, gather};
 use crate::model::SCHEMA_VERSION;
 
 /// Samples are read of at most so many tasks. The other figures are those of all tasks.
@@ -81,12 +81,11 @@ pub fn last_runs(jobs: &[JobRow]) -> Vec<(&JobRow, usize)> {
     for job in jobs {
         tasks.entry(order(shown_id(job))).or_default().push(job);
     }
-    tasks.into_values().filter_map(last_run).collect()
-}
-
-fn last_run(runs: Vec<&JobRow>) -> Option<(&JobRow, usize)> {
-    let count = runs.len();
-    runs.into_iter().max_by_key(|run| (run.started_ns, run.job_key)).map(|run| (run, count))
+    let last = tasks.into_values().filter_map(|runs| {
+        let count = runs.len();
+        runs.into_iter().max_by_key(|run| (run.started_ns, run.job_key)).map(|run| (run, count))
+    });
+    last.collect()
 }
 
 /// Summarises the array `array` over `jobs`, the runs of its tasks.
@@ -105,10 +104,7 @@ pub fn summarise(reader: &mut dyn Read, array: &str, jobs: &[JobRow]) -> Result<
             state,
             started_us: job.started_ns.div_euclid(1000),
             ended_us: job.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
-            elapsed_s: units::seconds_between(
-                job.started_ns,
-                job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000)),
-            ),
+            elapsed_s: units::seconds_between(job.started_ns, end_or_now_ns(job)),
             cores: job.cores,
             cpu_s: used.as_ref().and_then(|used| used.cpu_s),
             peak_memory_bytes: used.and_then(|used| used.peak_memory_bytes),

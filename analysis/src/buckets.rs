@@ -23,25 +23,22 @@ pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
     inside + between
 }
 
-fn rate_between((before, next): (&BucketRow, &BucketRow)) -> (i64, f64) {
-    let increase = before.increase + gap(before, next);
-    (next.time_ns, increase / units::seconds_between(before.time_ns, next.time_ns))
-}
-
 /// Increase of a counter per second in each interval, dated at its end. Samples fill only a part of the first
 /// and the last interval: these are left out, unless there are no others. Then there is one rate over all
 /// `span_s` seconds.
 pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(i64, f64)> {
     let inner = buckets.get(1..).filter(|inner| inner.len() > 1);
     match (inner, buckets) {
-        (Some(inner), _) => pairs(inner).map(rate_between).collect(),
+        (Some(inner), _) => {
+            let rates = pairs(inner).map(|(before, next)| {
+                let increase = before.increase + gap(before, next);
+                (next.time_ns, increase / units::seconds_between(before.time_ns, next.time_ns))
+            });
+            rates.collect()
+        }
         (None, [.., last]) => {
-            let rate_between = increase(buckets) / span_s;
-            if span_s > 0.0 {
-                vec![(last.time_ns.saturating_add(length_ns), rate_between)]
-            } else {
-                Vec::new()
-            }
+            let rate = increase(buckets) / span_s;
+            if span_s > 0.0 { vec![(last.time_ns.saturating_add(length_ns), rate)] } else { Vec::new() }
         }
         (None, []) => Vec::new(),
     }

@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    // The logarithms of run times are about normal; some runs hang.
+    /// The logarithms of run times are about normal; some runs hang.
     fn run_time(random: &mut Random) -> f64 {
         let sum: f64 = (0..4).map(|_| random.noise()).sum();
         (0.1 * sum).exp() * if random.noise() > 0.96 { 10.0 } else { 1.0 }

@@ -51,7 +51,8 @@ impl CommandTotals {
     /// Removes the metrics of `polymeter run` from the series of a job, and returns the totals; none for
     /// other jobs, and for a run that was killed.
     pub(crate) fn take(series: &mut Vec<SeriesReport>) -> Option<Self> {
-        let of_run: Vec<SeriesReport> = series.extract_if(.., |series| is_of_run(&series.metric)).collect();
+        let of_run: Vec<SeriesReport> =
+            series.extract_if(.., |series| series.metric.starts_with("run.")).collect();
         let value = |metric| of_run.iter().find(|series| series.metric == metric)?.max;
         Some(Self {
             user_ns: value(USER)?,
@@ -122,10 +123,6 @@ impl CommandTotals {
         report.set_measuring_cost(self.measuring_ns / 1e9);
         has_left
     }
-}
-
-fn is_of_run(metric: &str) -> bool {
-    metric.starts_with("run.")
 }
 
 /// Only a job with a cgroup has such a metric.

@@ -190,14 +190,12 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
         found.extend(quantity(series, |_, _| true).map(|quantity| ((None, metric.clone()), quantity)));
         for (name, times) in &phases {
             let key = (Some((*name).to_owned()), metric.clone());
-            found.extend(
-                quantity(series, |node: &str, time_ns: i64| {
-                    times.iter().any(|(of, _, begin_us, end_us)| {
-                        *of == node && (begin_us * 1000..end_us * 1000).contains(&time_ns)
-                    })
+            let of_phase = quantity(series, |node, time_ns| {
+                times.iter().any(|(of, _, begin_us, end_us)| {
+                    *of == node && (begin_us * 1000..end_us * 1000).contains(&time_ns)
                 })
-                .map(|quantity| (key, quantity)),
-            );
+            });
+            found.extend(of_phase.map(|quantity| (key, quantity)));
         }
     }
     add_derived(&mut found, report);

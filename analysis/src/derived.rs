@@ -412,8 +412,7 @@ fn group_times(
 
 /// Events of the group that the label of a series of times names.
 fn group_of(series: &SeriesReport) -> impl Iterator<Item = &str> {
-    let group = series.labels.split(',').find_map(|label| label.strip_prefix("group="));
-    group.into_iter().flat_map(|group| group.split('+'))
+    series.label("group=").into_iter().flat_map(|group| group.split('+'))
 }
 
 fn pushed(report: &Report) -> BTreeSet<&str> {

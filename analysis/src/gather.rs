@@ -87,7 +87,9 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
             .note(wanted)
             .into_iter()
             .chain(skewed)
-            .chain(job.unread.as_deref().map(of_unread))
+            .chain(job.unread.as_ref().map(|texts| {
+                format!("what the scheduler said could not be read and counts as unknown: {texts}")
+            }))
             .chain(changes.note())
             .collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
@@ -157,10 +159,13 @@ fn series_reports(
     reports
 }
 
-/// From the start of a job to its end, or until now.
+/// End of a job, or now while it runs.
+pub(crate) fn end_or_now_ns(job: &JobRow) -> i64 {
+    job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
+}
+
 fn elapsed_ns(job: &JobRow) -> i64 {
-    let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
-    end_ns.saturating_sub(job.started_ns)
+    end_or_now_ns(job).saturating_sub(job.started_ns)
 }
 
 /// In the order of `rows`; none for a series without samples.
@@ -214,7 +219,7 @@ pub(crate) fn summaries_of_buckets(
     rollup: Rollup,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
-    let job_ns = job.started_ns..job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
+    let job_ns = job.started_ns..end_or_now_ns(job);
     let mut grouping = Grouping::new(rows, |row: &SeriesRow, buckets: &[_]| {
         Summary::of_buckets(row, buckets, rollup.length_ns(), &job_ns, hardware.limit(row))
     });
@@ -290,11 +295,6 @@ fn clock_note(nodes: &[JobNodeRow]) -> Option<String> {
         "the clocks of nodes differed from the collector's ({}{more}): times on these nodes are corrected by it",
         named.join(", ")
     ))
-}
-
-/// Remark on what the scheduler said and could not be read.
-fn of_unread(texts: &str) -> String {
-    format!("what the scheduler said could not be read and counts as unknown: {texts}")
 }
 
 fn submission(job: &JobRow, hardware: &Hardware) -> Submission {

@@ -24,11 +24,8 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
                 actor,
             }),
             "end" => {
-                match phases
-                    .iter_mut()
-                    .rev()
-                    .find(|phase| phase.end_s.is_none() && phase.name == name && phase.node == node)
-                {
+                let mut open = phases.iter_mut().rev().filter(|phase| phase.end_s.is_none());
+                match open.find(|phase| phase.name == name && phase.node == node) {
                     Some(phase) => (phase.end_s, phase.end_us) = (Some(at_s), Some(at_us)),
                     None => phases.push(Phase {
                         name,

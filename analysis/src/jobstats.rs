@@ -96,11 +96,8 @@ fn by_gpu<'a, T>(
     metric: &str,
     value: fn(&SeriesReport) -> Option<T>,
 ) -> BTreeMap<&'a str, T> {
-    let series: Vec<&'a SeriesReport> =
-        series.iter().copied().filter(|series| series.metric == metric).collect();
-    let gpu =
-        |series: &'a SeriesReport| series.labels.split(',').find_map(|label| label.strip_prefix("gpu="));
-    series.into_iter().filter_map(|series| Some((gpu(series)?, value(series)?))).collect()
+    let series = series.iter().copied().filter(|series| series.metric == metric);
+    series.filter_map(|series| Some((series.label("gpu=")?, value(series)?))).collect()
 }
 
 #[cfg(test)]

@@ -272,14 +272,11 @@ mod tests {
     #[test]
     fn cores_are_not_judged_beside_gpus() {
         let idle = || report(60, 8, vec![busy("n1", &[0.9; 60])]);
-        assert_eq!(
-            [None, Some(0), Some(1)].map(|gpus| {
-                let mut report = idle();
-                report.submission.gpus = gpus;
-                meter(report, "CPU").level
-            }),
-            [Level::Critical, Level::Critical, Level::Plain]
-        );
+        for (gpus, level) in [(None, Level::Critical), (Some(0), Level::Critical), (Some(1), Level::Plain)] {
+            let mut report = idle();
+            report.submission.gpus = gpus;
+            assert_eq!(meter(report, "CPU").level, level, "{gpus:?}");
+        }
         let mut sampled = idle();
         sampled.series.push(crate::model::SeriesReport {
             labels: "gpu=1,uuid=GPU-a".to_owned(),

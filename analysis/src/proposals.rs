@@ -210,7 +210,6 @@ pub fn propose(jobs: &[&JobRow], request: &Request) -> Vec<Proposal> {
     if finished < JOBS_MIN {
         return Vec::new();
     }
-
     let requested = [
         (Resource::Time, request.time_limit_s),
         (Resource::Memory, request.memory_bytes),

@@ -7,7 +7,7 @@ use polymeter_proto::units;
 use crate::resources::CPU_TIME;
 
 /// Most samples from which a report is computed; of more, rollups are read.
-pub(crate) const SAMPLES_MAX: u64 = 2_000_000;
+const SAMPLES_MAX: u64 = 2_000_000;
 
 /// Fewer intervals in the time of a job do not show its course.
 const INTERVALS_MIN: u64 = 20;

@@ -10,7 +10,7 @@ use crate::model::{Report, SeriesReport, Submission};
 /// Since the epoch.
 pub(crate) const START_S: i64 = 1_000_000;
 
-pub(crate) const PERIOD_S: i64 = 60;
+const PERIOD_S: i64 = 60;
 
 /// Pseudo-random numbers (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);

@@ -15,7 +15,7 @@ use crate::change_points::{PART_MIN, change_points, median};
 use crate::proposals::has_finished;
 
 /// Runs that are read, those that started last.
-pub const RUNS_MAX: u32 = 10_000;
+const RUNS_MAX: u32 = 10_000;
 
 /// Runs with a value from which on a change can be told from chance.
 pub const RUNS_MIN: usize = 14;
@@ -243,7 +243,6 @@ fn add_levels(changes: &mut BTreeMap<usize, Vec<Level>>, quantity: &Quantity, ru
     };
     let found = change_points(&values);
     let levels: Vec<f64> = (0..=found.len()).map(|number| level(&found, number)).collect();
-
     let large = found.iter().zip(levels.windows(2)).filter(|(_, levels)| match levels {
         [before, after] => (after - before).abs() >= CHANGE_MIN * before.abs().max(after.abs()),
         _ => false,

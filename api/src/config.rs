@@ -106,7 +106,7 @@ pub struct ApiConfig {
 }
 
 /// Used if none is configured.
-pub(crate) const USER_HEADER: &str = "X-Remote-User";
+const USER_HEADER: &str = "X-Remote-User";
 
 impl ApiConfig {
     pub fn new(listen: Listen) -> Self {

@@ -208,7 +208,7 @@ pub(crate) const STREAM_SECONDS: i64 = 600;
 
 /// How often a stream reads whether its job has ended, whether the user may still see it, and whether its
 /// token is valid.
-pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
+const STREAM_REFRESH: Duration = Duration::from_secs(30);
 
 /// Silence after which a stream sends a comment: proxies give up after a minute, and pages after 15 s
 /// (page/assets/site/live.js).

@@ -5,7 +5,7 @@ use polymeter_proto::units;
 use super::facts::{FactUnit, definition};
 use crate::expression::{Expression, ExpressionError, Lookup, Scope, Type, Value};
 
-pub(super) const TEMPLATE_BYTES_MAX: usize = 1000;
+const TEMPLATE_BYTES_MAX: usize = 1000;
 
 const FORMATS: [(&str, Format); 10] = [
     ("number", Format::Unit(FactUnit::Number)),
@@ -141,11 +141,6 @@ fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, 
             Err(InvalidFormat::NeedsNumber { name: name.to_owned(), found })
         }
     }
-}
-
-/// None if the value is of another type than the unit.
-pub fn fact_text(value: &Value, unit: FactUnit) -> Option<String> {
-    formatted(value, Format::Unit(unit))
 }
 
 fn formatted(value: &Value, format: Format) -> Option<String> {

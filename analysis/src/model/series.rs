@@ -69,6 +69,11 @@ impl SeriesReport {
         format!("{node}{}{labels}", self.metric)
     }
 
+    /// Value of the label that begins with `prefix`, such as `gpu=`.
+    pub(crate) fn label(&self, prefix: &str) -> Option<&str> {
+        self.labels.split(',').find_map(|label| label.strip_prefix(prefix))
+    }
+
     pub fn point_text(&self, value: Option<f64>) -> String {
         let unit = self.rate_unit.unwrap_or(&self.unit);
         value.map_or_else(|| "-".to_owned(), |value| units::value(unit, value))

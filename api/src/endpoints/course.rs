@@ -251,7 +251,8 @@ fn derived_of(metrics: &Metrics) -> Option<DerivedParts> {
 }
 
 fn common_unit(terms: &[(SeriesRow, bool)]) -> Result<String, Failure> {
-    let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
+    let of_series = terms.iter().map(|(row, _)| rate(row).map_or(row.unit.as_str(), |(unit, _)| unit));
+    let units: BTreeSet<&str> = of_series.collect();
     if units.len() > 1 {
         return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
     }
@@ -285,10 +286,6 @@ fn terms(mut rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> 
             is_wanted.then_some((row, is_subtracted))
         })
         .collect()
-}
-
-fn unit_of(row: &SeriesRow) -> &str {
-    rate(row).map_or(row.unit.as_str(), |(unit, _)| unit)
 }
 
 /// Returns a length of the parts, at least `width_ns`, and a rollup of which not too many intervals are read.

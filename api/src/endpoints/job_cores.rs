@@ -69,7 +69,7 @@ fn object(job: &JobRow, cores: &Cores) -> Value {
 }
 
 /// The user must be permitted to see the job.
-pub(super) fn cores_of(reader: &mut dyn Read, kept: &KeptCores, job: &JobRow) -> Result<Arc<Cores>, Failure> {
+fn cores_of(reader: &mut dyn Read, kept: &KeptCores, job: &JobRow) -> Result<Arc<Cores>, Failure> {
     // The last samples of a job may arrive after its end.
     let settled_ns = now_ns().saturating_sub(limits::SETTLED_NS);
     let is_settled = job.ended_ns.is_some_and(|ended_ns| ended_ns < settled_ns);

@@ -113,7 +113,6 @@ impl Wanted<'_> {
         let margin_ns = self.width_ns.max(self.rollup.map_or(0, |rollup| 2 * rollup.length_ns()));
         let span_ns = start.saturating_sub(margin_ns).max(0)..end;
         let ids: Vec<i64> = self.rows.keys().copied().collect();
-
         let mut current: Option<(&SeriesRow, Downsampler)> = None;
         let mut switch = |current: &mut Option<(_, Downsampler)>, id: i64| -> Result<(), Failure> {
             if current.as_ref().is_some_and(|(row, _): &(&SeriesRow, _)| row.series_id == id) {

@@ -100,7 +100,9 @@ fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     clear_long(&mut report);
     let mut value = serde_json::to_value(report)?;
     if let Value::Object(members) = &mut value {
-        without_long(members);
+        for name in LONG {
+            members.remove(name);
+        }
         members.insert("meters".to_owned(), meters);
         members.insert("extents".to_owned(), extents);
         members.insert("no_findings".to_owned(), no_findings.into());
@@ -139,10 +141,6 @@ fn clear_long(report: &mut Report) {
     report.marks.clear();
     report.plan_changes.clear();
     report.refused_requests.clear();
-}
-
-fn without_long(members: &mut Map<String, Value>) {
-    LONG.iter().for_each(|name| drop(members.remove(*name)));
 }
 
 pub(super) static FINDINGS: Endpoint = Endpoint {

@@ -215,7 +215,9 @@ mod tests {
         assert_eq!(arguments.text("limit"), None, "it has another type");
     }
 
-    fn split(query: Option<&str>) -> Result<(Option<String>, Option<String>, Option<i64>), Problem> {
+    type FormatUserLimit = (Option<String>, Option<String>, Option<i64>);
+
+    fn split(query: Option<&str>) -> Result<FormatUserLimit, Problem> {
         let arguments = Arguments::parse(DECLARED, [], query)?;
         Ok((arguments.owned("format"), arguments.owned("user"), arguments.integer("limit")))
     }

@@ -11,8 +11,7 @@ use crate::resources::of_metric;
 type Gpu<'a> = (&'a str, &'a str, Option<&'a str>);
 
 fn gpu(series: &SeriesReport) -> Option<Gpu<'_>> {
-    let label = |key: &str| series.labels.split(',').find_map(|label| label.strip_prefix(key));
-    Some((&series.node, label("gpu=")?, label("mig=")))
+    Some((&series.node, series.label("gpu=")?, series.label("mig=")))
 }
 
 /// GPUs of which a series has a value other than 0; none without any.

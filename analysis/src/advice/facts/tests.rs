@@ -344,7 +344,7 @@ fn devices_of_a_gpu_are_told_apart() {
     assert!((number(&mixed, "gpu_utilization").unwrap() - 0.7).abs() < 1e-9);
 }
 
-// Six samples a minute for an hour: 12 cores in use but for the stretches.
+/// Six samples a minute for an hour: 12 cores in use but for the stretches.
 fn standing_still(is_still: &dyn Fn(usize) -> bool) -> Vec<f64> {
     (0..360).map(|sample| if is_still(sample) { 0.0001 } else { 11.9 }).collect()
 }
@@ -601,13 +601,12 @@ fn the_packaged_plan_has_the_metrics_of_the_facts() {
             None => selector == name,
         })
     };
-    // These are used where there is no cgroup.
-
     // The driver of GPUs is loaded only where an administrator wants it.
     let alternatives = ["memory.pgfault", "gpu."];
     // These are read from each thread, which an administrator decides.
     let of_threads = ["cpu.allowed", "cpu.bound", "cpu.threads.busy"];
     for name in names_of_metrics() {
+        // Metrics of processes are used where there is no cgroup.
         let is_optional = name.starts_with("process.")
             || name.starts_with("perf.")
             || of_threads.contains(&name)
