@@ -21,9 +21,9 @@ pub struct ArrayReport {
     /// In the order of their numbers; of several runs of a task the last.
     pub tasks: Vec<ArrayTask>,
     pub states: BTreeMap<String, usize>,
-    /// Of the tasks that have ended.
+    /// Spread over the tasks that have ended.
     pub elapsed_s: Option<Spread>,
-    /// Of the tasks whose samples were read.
+    /// Sum over the tasks whose samples were read.
     pub cpu_s: Option<f64>,
     /// Share of the CPU time of the cores of these tasks.
     pub cpu_share: Option<f64>,
@@ -35,7 +35,7 @@ pub struct ArrayReport {
 #[derive(Debug, Serialize)]
 pub struct ArrayTask {
     pub job: String,
-    /// Of the task itself.
+    /// The task's own, without the array's.
     pub job_id: String,
     pub key: i64,
     pub runs: usize,

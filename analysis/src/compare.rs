@@ -65,9 +65,9 @@ pub struct Difference {
     pub a: Option<f64>,
     /// Mean of the second side; none if it is unknown.
     pub b: Option<f64>,
-    /// Of the second side minus the first.
+    /// Second side minus first.
     pub difference: Option<f64>,
-    /// Of the mean of the first side; none if that is 0.
+    /// Relative to the first side; none if that is 0.
     pub percent: Option<f64>,
     /// Spans 95 %; none if there are too few values.
     pub interval: Option<[f64; 2]>,

@@ -31,7 +31,7 @@ impl Spacings {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Of the first point, since the epoch.
+    /// Time of the first point, since the epoch.
     pub time_ns: i64,
     pub min: f64,
     pub max: f64,
@@ -102,7 +102,7 @@ impl Holding {
 pub struct Curve {
     /// Intervals that contain points, in the order of their times.
     intervals: Vec<Interval>,
-    /// Of the last point, since the epoch.
+    /// Time of the last point, since the epoch.
     end_ns: i64,
 }
 

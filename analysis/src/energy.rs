@@ -28,7 +28,7 @@ const PARTS: [Source; 2] = [
     Source { metric: "node.energy.memory", part: "memory" },
 ];
 
-/// Of the job's GPUs, which are not shared.
+/// The job's GPUs are not shared.
 const GPUS: Source = Source { metric: "gpu.energy", part: "gpus" };
 
 /// CPU time of a node in which it is not idle, by kind.

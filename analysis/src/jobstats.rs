@@ -28,7 +28,7 @@ struct Summary<'a> {
 /// Jobstats omits the maps of a node without GPUs.
 #[derive(Debug, Serialize)]
 struct Node<'a> {
-    /// Of the job on the node, as its report counts them.
+    /// Cores of the job on the node, as its report counts them.
     cpus: u64,
     total_memory: u64,
     used_memory: u64,

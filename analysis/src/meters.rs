@@ -33,7 +33,7 @@ const UNJUDGED: Judgement = (Level::Plain, "");
 #[derive(Debug, Serialize)]
 pub struct Meter {
     pub label: &'static str,
-    /// Of what was available; none if it is unknown.
+    /// Part of what was available; none if it is unknown.
     pub share: Option<f64>,
     pub level: Level,
     /// Meaning of the share; empty without a judgement.

@@ -21,7 +21,7 @@ use crate::traffic;
 /// node do not begin with a job.
 const MARGIN_NS: i64 = 60 * 1_000_000_000;
 
-/// Of more values, a coarser rollup is read. Samples are taken to be a second apart.
+/// More values are read from a coarser rollup. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
 
 /// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it

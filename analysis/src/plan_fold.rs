@@ -13,7 +13,7 @@ pub struct FoldedChange {
     /// First of its changes. The metric of several is named `cpu.usage and 3 more`.
     pub row: PlanChangeRow,
     pub changes: u64,
-    /// Of the last change, since the epoch, if they were not all at once.
+    /// Time of the last change, since the epoch, if they were not all at once.
     pub last_ns: Option<i64>,
 }
 

@@ -91,7 +91,6 @@ pub struct Proposal {
     pub requested: Option<f64>,
     /// Jobs whose need is known.
     pub jobs: usize,
-    /// Of their needs.
     pub median: f64,
     /// Contains the median with a probability of 95 % or more; none for too few jobs.
     pub median_interval: Option<(f64, f64)>,

@@ -25,7 +25,7 @@ const MEMORY: [&str; 3] = ["memory.anon", "memory.shmem", "process.memory.reside
 /// Resolutions of a report; none stands for the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolution {
-    /// Of the series whose course over time is needed.
+    /// Series whose course over time is needed.
     pub(crate) course: Option<Rollup>,
     pub(crate) others: Option<Rollup>,
 }

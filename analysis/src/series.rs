@@ -70,7 +70,7 @@ pub(crate) struct Summary {
     span_s: f64,
     /// Increase of a counter since its first sample, and since 0.
     increase: Option<(f64, f64)>,
-    /// Of a gauge.
+    /// None for a counter.
     mean: Option<f64>,
     range: (Option<f64>, Option<f64>),
     window_ns: Option<i64>,

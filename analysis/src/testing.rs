@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// Of a job that took a day.
+/// The job took a day.
 pub(crate) fn job_row(id: &str) -> JobRow {
     let day_ns = 24 * 3_600_000_000_000;
     JobRow {

@@ -126,7 +126,7 @@ pub struct Level {
     pub quantity: &'static str,
     pub before: f64,
     pub after: f64,
-    /// Of the level before; none if that is 0.
+    /// Relative to the level before; none if that is 0.
     pub percent: Option<f64>,
 }
 

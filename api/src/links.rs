@@ -34,7 +34,7 @@ pub struct ClockOffset {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentStatus {
     pub node: String,
-    /// Of its session, since the epoch.
+    /// Start of its session, since the epoch.
     pub started_us: i64,
     /// Each with the numeric id of its owner, if known.
     pub jobs: Vec<(String, Option<u32>)>,

@@ -6,7 +6,7 @@ use super::cells::Span;
 use super::model::{Band, MarkedTime};
 use crate::model::Report;
 
-/// Of bands, and of marks: more cannot be told apart.
+/// More bands, or marks, cannot be told apart.
 const BANDS_MAX: usize = 400;
 const MARKS_MAX: usize = 200;
 

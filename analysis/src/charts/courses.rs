@@ -23,7 +23,7 @@ const ENDS: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Of the first part, since the epoch.
+    /// Begin of the first part, since the epoch.
     pub begin_ns: i64,
     pub part_ns: i64,
     pub parts: usize,
@@ -56,7 +56,7 @@ struct NodeSum {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
     pub lines: Lines,
-    /// Of all values; none without values.
+    /// None without values.
     pub extent: Option<Extent>,
     pub rows: Vec<HeatRow>,
     /// Means of these rows.

@@ -48,7 +48,7 @@ const OTHER_POINTS_RANGE: (usize, usize) = (60, 300);
 const OTHER_CELLS: usize = 120_000;
 const OTHER_PARTS_RANGE: (usize, usize) = (10, 120);
 
-/// Of other quantities. The names of metrics that users send are arbitrary.
+/// The names of metrics that users send are arbitrary.
 const OTHERS_MAX: usize = 400;
 
 pub fn of(report: &Report) -> Charts {

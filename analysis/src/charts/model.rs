@@ -4,9 +4,9 @@ use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Charts {
-    /// Of the start, since the epoch.
+    /// Start of the job, since the epoch.
     pub begin_us: i64,
-    /// Of the time axis.
+    /// Length of the time axis.
     pub span_s: f64,
     /// True if lines show the range of one node's values, not the range over nodes.
     pub is_of_one_node: bool,
@@ -31,13 +31,13 @@ pub struct HeatRow {
 pub struct Chart {
     pub id: String,
     pub title: String,
-    /// Of a gauge, or of the rates of a counter.
+    /// Unit of a gauge, or of the rates of a counter.
     pub unit: String,
     pub metrics: Vec<String>,
     /// True for one of the important quantities.
     pub is_main: bool,
     pub extent: Extent,
-    /// Of the nodes' means; none for one node.
+    /// None for one node.
     pub over_nodes: Option<Spread>,
     pub over_time: Option<Spread>,
     pub lines: Lines,

@@ -15,7 +15,7 @@ pub struct Packed<'a> {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PackedCharts<'a> {
-    /// Of the start, since the epoch.
+    /// Start of the job, since the epoch.
     pub begin_us: i64,
     pub span_s: f64,
     pub is_of_one_node: bool,

@@ -33,13 +33,13 @@ pub enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     Mean,
-    /// Of values, or of rates of a counter.
+    /// Smallest value, or rate of a counter.
     Lowest,
-    /// Of values, or of rates of a counter.
+    /// Largest value, or rate of a counter.
     Highest,
-    /// Of a counter, summed over all series.
+    /// Increase of a counter, summed over all series.
     Growth,
-    /// Of a counter, per second, summed over all series.
+    /// Increase of a counter per second, summed over all series.
     Rate,
 }
 

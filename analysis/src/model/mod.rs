@@ -38,7 +38,7 @@ pub use verdict::Verdict;
 pub struct Report {
     pub schema_version: u32,
     pub job: String,
-    /// Of the store, for this run.
+    /// The store's key of this run.
     pub key: i64,
     #[serde(flatten)]
     pub submission: Submission,
@@ -155,7 +155,7 @@ impl Submission {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunReport {
-    /// Of the store.
+    /// The store's.
     pub key: i64,
     pub started_us: i64,
     /// None while it runs.

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
-    /// Of the cgroup, without the page cache.
+    /// Memory of the cgroup without the page cache.
     AnonymousAndShared,
     /// The same with the pages of hugetlbfs.
     WithHugePages,
@@ -104,7 +104,7 @@ pub struct StepReport {
     pub step: String,
     pub nodes: u64,
     pub tasks: u64,
-    /// Of the first sample, since the epoch.
+    /// Time of the first sample, since the epoch.
     pub first_us: i64,
     pub last_us: i64,
     /// Summed over the nodes.

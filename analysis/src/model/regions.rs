@@ -19,7 +19,7 @@ pub struct RegionReport {
     /// Largest time of a thread over the mean of its process, in the process where it is largest; none
     /// without a process of several threads.
     pub thread_imbalance: Option<f64>,
-    /// Of `self_s` among the ranks; none for a single one.
+    /// Spread of `self_s`; none for a single rank.
     pub ranks: Option<RegionSpread>,
 }
 

@@ -20,7 +20,7 @@ pub struct SeriesReport {
     pub unit: String,
     /// `counter` or `gauge`.
     pub kind: String,
-    /// Of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
+    /// Unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<&'static str>,
     /// Shortest window of a counter's rates; none if each lies between two samples.
@@ -33,16 +33,16 @@ pub struct SeriesReport {
     /// True if it was not sampled, but computed from others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_derived: bool,
-    /// Of a derived metric, the times for which it was computed.
+    /// For a derived metric, the times for which it was computed.
     pub samples: u64,
     /// Last one in force.
     pub period: Option<String>,
     /// Each period that was in force and for how long, in the order of their begin.
     pub periods: Vec<PeriodUse>,
-    /// Of the first sample, since the epoch.
+    /// Time of the first sample, since the epoch.
     pub first_us: i64,
     pub last_us: i64,
-    /// Of the values of a gauge, or of the rates of a counter in `rate_unit`. So are `mean` and `max`.
+    /// Values of a gauge, or rates of a counter in `rate_unit`, as in `mean` and `max`.
     pub min: Option<f64>,
     pub mean: Option<f64>,
     pub max: Option<f64>,

@@ -40,7 +40,7 @@ pub struct StackReport {
 pub struct ActivityReport {
     /// Such as `locks`.
     pub activity: String,
-    /// Of all samples.
+    /// Share of all samples.
     pub percent: f64,
     /// Functions by whose names the activity is known, with their shares of all samples; those with the most
     /// time.
@@ -70,7 +70,7 @@ pub struct FunctionReport {
     pub module: String,
     /// In the function itself.
     pub self_s: f64,
-    /// Of all samples.
+    /// Share of all samples.
     pub self_percent: f64,
     /// With what it called.
     pub total_s: f64,

@@ -58,7 +58,7 @@ pub(super) static JOB_CORES: Endpoint = Endpoint {
 fn object(job: &JobRow, cores: &Cores) -> Value {
     let rounded =
         |value: &f64| if value.is_finite() { number((value * 1e4).round() / 1e4) } else { Value::Null };
-    // That of an ended job is the one of its report.
+    // An ended job has the mean of its report.
     let mean = job.usage.as_ref().and_then(JobUsage::cores_used).unwrap_or_else(|| cores.mean());
     json!({
         "key": job.job_key,

@@ -20,7 +20,7 @@ use crate::limits;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FeedRequest {
-    /// Of the store.
+    /// The store's.
     pub(crate) job_key: i64,
     pub(crate) filter: SeriesFilter,
     /// Points a second and series; none for all values as they are stored.

@@ -13,7 +13,7 @@ pub struct MetricFacts {
     pub lowest: Option<f64>,
     /// Largest value or rate.
     pub highest: Option<f64>,
-    /// Of a counter, summed over all series.
+    /// Increase of a counter, summed over all series.
     pub growth: Option<f64>,
     /// Increase of a counter per second, summed over all series.
     pub rate: Option<f64>,
