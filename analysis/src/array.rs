@@ -35,7 +35,7 @@ pub struct ArrayReport {
 #[derive(Debug, Serialize)]
 pub struct ArrayTask {
     pub job: String,
-    /// The task's own, without the array's.
+    /// Id that the scheduler gave to the task itself.
     pub job_id: String,
     pub key: i64,
     pub runs: usize,

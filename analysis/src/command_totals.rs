@@ -26,7 +26,7 @@ pub struct CommandTotals {
     /// executed the command.
     pub peak_memory_bytes: Option<f64>,
     pub page_faults: f64,
-    /// Required I/O.
+    /// Faults that required I/O.
     pub page_faults_major: f64,
     pub context_switches: f64,
     /// CPU time of `polymeter run` itself until the command ended.

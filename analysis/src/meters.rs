@@ -38,7 +38,7 @@ pub struct Meter {
     pub level: Level,
     /// Meaning of the share; empty without a judgement.
     pub word: &'static str,
-    /// Names the used amount.
+    /// Used amount, in words.
     pub text: String,
 }
 

@@ -21,7 +21,7 @@ pub struct FoldedChange {
 pub struct FoldedChanges {
     /// In the order of their first changes.
     pub lines: Vec<FoldedChange>,
-    /// Have no line.
+    /// Changes without a line.
     pub left_out: u64,
 }
 

@@ -81,7 +81,7 @@ impl Estimate {
         Self { mean: self.mean / unit, half: (self.half / unit).abs() }
     }
 
-    /// If so, the value does not differ significantly from 0.
+    /// True if the value does not differ significantly from 0.
     pub fn contains_zero(self) -> bool {
         self.mean.abs() <= self.half
     }

@@ -34,9 +34,9 @@ pub struct Choice {
     pub name: String,
     /// Owner, by name or numeric id; none for the owner of the run that started last.
     pub user: Option<String>,
-    /// Runs that ended before are left out. Since the epoch.
+    /// Since the epoch. Runs that ended before it are left out.
     pub since_ns: Option<i64>,
-    /// Runs that started later are left out. Since the epoch.
+    /// Since the epoch. Runs that started after it are left out.
     pub until_ns: Option<i64>,
 }
 
@@ -52,7 +52,7 @@ pub struct Trend {
     pub left_out: usize,
     /// In the order of time.
     pub changes: Vec<Change>,
-    /// Other runs, the one that started first first.
+    /// In the order of their starts, without those that are left out.
     pub runs: Vec<Run>,
 }
 

@@ -10,7 +10,7 @@ use crate::model::{Finding, Resource, Scheduler, Severity};
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub id: String,
-    /// Its findings are about this one, if they are about one.
+    /// None if the findings are not about a single resource.
     pub resource: Option<Resource>,
     pub severity: Severity,
     /// As it was written.
@@ -23,7 +23,6 @@ pub struct Rule {
     /// Final states of jobs to which it does not apply.
     pub except_states: Vec<String>,
     pub suppressed_by: Vec<String>,
-    /// Finding.
     pub sentence: Template,
     /// Figures on which the finding is based.
     pub evidence: Template,

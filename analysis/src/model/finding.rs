@@ -49,7 +49,7 @@ impl Scheduler {
     }
 }
 
-/// Shown by a meter. A rule may be about one.
+/// Resource that a meter shows, and that a rule may be about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {

@@ -72,7 +72,7 @@ pub struct Report {
     /// Shortest time of a job from which on a rule would have a finding for which this job is too short; none
     /// if there is no such rule.
     pub advice_from_s: Option<f64>,
-    /// The site asked for directives of this one.
+    /// Scheduler for whose directives the site asked.
     #[serde(skip)]
     pub scheduler: Option<Scheduler>,
     /// In the order of `nodes`.
@@ -257,7 +257,7 @@ pub struct Usage {
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
     pub page_faults: Option<f64>,
-    /// Required I/O.
+    /// Faults that required I/O.
     pub page_faults_major: Option<f64>,
     pub context_switches: Option<f64>,
     /// Moves of a task to another CPU.

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum MemoryKind {
     /// Memory of the cgroup without the page cache.
     AnonymousAndShared,
-    /// The same with the pages of hugetlbfs.
+    /// Also the pages of hugetlbfs.
     WithHugePages,
     /// Peak of the cgroup, which ran out of memory: there was no page cache left to reclaim.
     CgroupPeak,

@@ -42,7 +42,8 @@ pub struct SeriesReport {
     /// Time of the first sample, since the epoch.
     pub first_us: i64,
     pub last_us: i64,
-    /// Values of a gauge, or rates of a counter in `rate_unit`, as in `mean` and `max`.
+    /// Least value of a gauge, or least rate of a counter in `rate_unit`. The unit of `mean` and `max` is the
+    /// same.
     pub min: Option<f64>,
     pub mean: Option<f64>,
     pub max: Option<f64>,
