@@ -9,10 +9,8 @@ use crate::series::{
     ShapeId,
 };
 
-/// The job that a shape refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its id within the session.
     pub handle: JobHandle,
     pub descriptor: JobDescriptor,
 }
@@ -25,23 +23,20 @@ pub struct Column {
     pub labels: Labels,
 }
 
-/// The series that are sampled together: one source, one job, one period.
+/// Series that are sampled together: one source, one job, one period.
 #[derive(Debug, Clone)]
 pub struct Shape {
-    /// Its id within the session.
     pub id: ShapeId,
-    /// The job whose series these are; none for the node's own.
+    /// None for the node's own series.
     pub job: Option<Arc<Job>>,
-    /// The source, under the name that it has in tallies.
+    /// Name of the source in tallies.
     pub source: Identifier,
-    /// The period of the deadlines.
+    /// Period of the deadlines.
     pub period: Period,
-    /// The series.
     pub columns: Vec<Column>,
 }
 
 impl Shape {
-    /// The shape as the dictionary announces it.
     pub fn descriptor(&self) -> ShapeDescriptor {
         ShapeDescriptor {
             source: self.source.clone(),
@@ -50,17 +45,17 @@ impl Shape {
     }
 }
 
-/// The time at which a row's values were read.
+/// Time at which a row's values were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
-    /// The deadline of the read: its number on the grid of the period. None for a read outside of the grid,
-    /// such as a job's last one.
+    /// Number of the read on the grid of the period; none for a read outside of the grid, such as a job's
+    /// last one.
     pub deadline: Option<u64>,
-    /// The time of the read, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub time_us: i64,
 }
 
-/// One row: the values of one shape at one instant.
+/// Values of one shape at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) shape: u32,
@@ -74,40 +69,39 @@ pub struct Batch {
     pub(crate) shapes: Vec<Arc<Shape>>,
     pub(crate) rows: Vec<Row>,
     pub(crate) values: Vec<u64>,
-    /// The row and the column of each absent value, in the order of the rows.
+    /// Row and column of each absent value, in the order of the rows.
     pub(crate) absent: Vec<(u32, u32)>,
 }
 
 /// A view of one row.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
-    /// The index of its shape in [`Batch::shapes`].
+    /// Index of its shape in [`Batch::shapes`].
     pub shape: usize,
-    /// The time of the read, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub time_us: i64,
     values: &'a [u64],
     absent: &'a [(u32, u32)],
 }
 
 impl Recorded<'_> {
-    /// Returns the bits of the value in one column of the shape; none where it was absent.
+    /// Returns the bits of a value; none where it was absent.
     pub fn value(&self, column: usize) -> Option<u64> {
         let absent = self.absent.binary_search_by_key(&column, |(_, absent)| *absent as usize);
         self.values.get(column).copied().filter(|_| absent.is_err())
     }
 }
 
-/// The error for a batch without room for another row: it must be flushed first.
+/// Error of a batch without room for another row: flush it first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the batch is full")]
 pub struct Full;
 
-/// The index of a shape in one batch; valid until that batch is cleared.
+/// Index of a shape in one batch; valid until that batch is cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShapeIndex(u32);
 
 impl Batch {
-    /// Returns an empty batch whose buffers are allocated for `values` values.
     pub fn with_capacity(values: usize) -> Self {
         Self {
             shapes: Vec::new(),
@@ -117,7 +111,6 @@ impl Batch {
         }
     }
 
-    /// Adds `shape` to this batch.
     pub fn add_shape(&mut self, shape: &Arc<Shape>) -> ShapeIndex {
         let index = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
         self.shapes.push(Arc::clone(shape));
@@ -125,10 +118,7 @@ impl Batch {
     }
 
     /// Appends a row: one value for each column of the shape, none where it was absent. Returns the number of
-    /// present values.
-    ///
-    /// # Errors
-    /// Returns [`Full`] if the batch holds [`limits::BATCH_VALUES`] values. Nothing is appended then.
+    /// present values. Appends nothing if the batch holds [`limits::BATCH_VALUES`] values.
     pub fn push(
         &mut self,
         shape: ShapeIndex,
@@ -152,9 +142,6 @@ impl Batch {
     }
 
     /// Appends a row without absent values, like [`Batch::push`] but by a plain copy.
-    ///
-    /// # Errors
-    /// Returns [`Full`] as [`Batch::push`] does.
     pub fn push_whole(&mut self, shape: ShapeIndex, instant: Instant, values: &[u64]) -> Result<u64, Full> {
         self.check_room()?;
         let values_at = u32::try_from(self.values.len()).map_err(|_too_many| Full)?;
@@ -171,12 +158,11 @@ impl Batch {
         }
     }
 
-    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Returns the number of samples. Absent values do not count.
+    /// Returns the number of samples, absent values not counted.
     pub fn samples(&self) -> usize {
         self.values.len() - self.absent.len()
     }
@@ -199,18 +185,16 @@ impl Batch {
         samples
     }
 
-    /// Returns the earliest and the latest time of its rows, in microseconds since the epoch.
+    /// Returns the earliest and the latest time of the rows, in microseconds since the epoch.
     pub fn span_us(&self) -> Option<(i64, i64)> {
         let times = || self.rows.iter().map(|row| row.instant.time_us);
         times().min().zip(times().max())
     }
 
-    /// Returns the shapes of its rows.
     pub fn shapes(&self) -> &[Arc<Shape>] {
         &self.shapes
     }
 
-    /// Returns its rows in the order in which they were recorded.
     pub fn recorded(&self) -> impl Iterator<Item = Recorded<'_>> {
         let mut absent_left = self.absent.as_slice();
         (0..).zip(&self.rows).map(move |(number, row): (u32, &Row)| {
@@ -225,7 +209,7 @@ impl Batch {
         })
     }
 
-    /// Empties the batch. Its buffers are kept.
+    /// Empties the batch, but keeps its buffers.
     pub fn clear(&mut self) {
         self.shapes.clear();
         self.rows.clear();

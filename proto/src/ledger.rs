@@ -9,26 +9,25 @@ use crate::series::{Identifier, JobHandle};
 use crate::step_level::StepLevel;
 use crate::text::Text;
 
-/// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so
-/// that lost and repeated entries are harmless.
+/// Counts of samples of one source and job since the session began. Later tallies replace earlier ones, so
+/// lost and repeated ones are harmless.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Samples that were due.
+    /// Samples that should have been taken.
     pub due: u64,
     /// Samples that were read, late ones included.
     pub taken: u64,
-    /// Samples that were taken late, by more than a tenth of their period.
+    /// Samples that were taken more than a tenth of their period after the deadline.
     pub late: u64,
-    /// Samples that were not taken, because the next one was already due.
+    /// Samples that were not taken because the next one was already due.
     pub missed: u64,
-    /// Samples that the source did not have when it was read: the file or the line did not exist.
+    /// Samples that the source did not have: the file or the line did not exist.
     pub absent: u64,
-    /// Samples that were read, and dropped because a queue before the outbox was full.
+    /// Samples that were read, then dropped because a queue before the outbox was full.
     pub dropped: u64,
 }
 
 impl Tally {
-    /// Adds the counts of another tally.
     pub const fn add(&mut self, other: &Self) {
         self.due += other.due;
         self.taken += other.taken;
@@ -38,12 +37,11 @@ impl Tally {
         self.dropped += other.dropped;
     }
 
-    /// Returns the number of samples that were due and that no frame has.
+    /// Returns the number of due samples that no frame has.
     pub const fn lost(&self) -> u64 {
         self.missed + self.absent + self.dropped
     }
 
-    /// Returns the counts since an earlier tally of the same source.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             due: self.due.saturating_sub(earlier.due),
@@ -56,14 +54,12 @@ impl Tally {
     }
 }
 
-/// The tally of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// The job of the source; none for the node's own.
+    /// None for the node's own sources.
     pub job: Option<JobHandle>,
-    /// The source: a file's name such as `memory.stat`, or `perf.software`.
+    /// Name of a file such as `memory.stat`, or `perf.software`.
     pub source: Identifier,
-    /// The counts.
     pub tally: Tally,
 }
 
@@ -72,32 +68,28 @@ pub struct LedgerEntry {
 pub enum Event {
     /// A metric is sampled at another period.
     PlanChange(PlanChange),
-    /// The last sample of a job has been taken.
+    /// All samples of a job have been taken.
     JobEnded {
         job: JobHandle,
-        /// The time, in microseconds since the epoch.
         at_us: i64,
     },
-    /// A user marked an instant, or the begin or end of a phase.
     Mark(Mark),
     /// The scheduler reported facts of a job.
     JobFacts(JobFactsUpdate),
     /// The owner of a job became known after the job was announced.
     JobOwner(JobOwner),
-    /// A sampling request at submission was refused.
+    /// A sampling request at the submission of a job was refused.
     RequestRefused(RequestRefused),
-    /// The agent stopped normally: all samples were sent. A session without this event ended in an unknown
-    /// state.
+    /// The agent stopped normally and all samples were sent. The fate of a session without this event is
+    /// unknown.
     SessionEnded {
-        /// The time, in microseconds since the epoch.
+        /// Microseconds since the epoch.
         at_us: i64,
     },
-    /// The scheduler reported details of a job.
     JobDetails(JobDetailsUpdate),
 }
 
 impl Event {
-    /// Returns the job of the event; none for the node.
     pub const fn job(&self) -> Option<JobHandle> {
         match self {
             Self::PlanChange(change) => change.job,
@@ -112,29 +104,26 @@ impl Event {
     }
 }
 
-/// The owner of a job, if it became known after the job was announced: from its processes, from the owner's
-/// name, or from a late prolog. It adds to the known owner and never replaces it.
+/// Owner of a job that became known after the job was announced: from its processes, from the owner's name,
+/// or from a late prolog. It adds to the known owner and never replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOwner {
     pub job: JobHandle,
-    /// The numeric id.
     pub uid: Option<u32>,
     pub name: Option<Identifier>,
 }
 
-/// A sampling request at submission that was refused.
+/// Refused sampling request at the submission of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRefused {
-    /// The time of the refusal, in microseconds since the epoch.
     pub at_us: i64,
     pub job: JobHandle,
-    /// The selector, or the original text of a request that cannot be parsed.
+    /// Selector, or the original text of a request that cannot be parsed.
     pub request: Text,
-    /// The requested period, if it can be parsed.
+    /// Requested period; none if it cannot be parsed.
     pub period: Option<Period>,
-    /// The user of the request, if known.
+    /// User who made the request, if known.
     pub by: Option<Identifier>,
-    /// The reason of the refusal.
     pub reason: Text,
 }
 
@@ -142,109 +131,96 @@ pub struct RequestRefused {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFactsUpdate {
     pub job: JobHandle,
-    /// True if no later event concerns the job, because it had ended before.
+    /// True if the job had ended before, so that no later event concerns it.
     pub is_over: bool,
     pub facts: JobFacts,
 }
 
-/// Facts of a job that only its scheduler knows; each is optional. Later facts add to earlier ones.
+/// What only the scheduler of a job knows; later facts add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
-    /// The account or project that it is charged to.
+    /// Account or project that the job is charged to.
     pub account: Option<Identifier>,
-    /// The queue or partition that it was submitted to.
+    /// Queue or partition that the job was submitted to.
     pub queue: Option<Identifier>,
-    /// Its nodes, in the scheduler's notation: `n[1-4]`.
+    /// Nodes in the scheduler's notation: `n[1-4]`.
     pub nodes: Option<Identifier>,
-    /// The number of its cores on all nodes.
+    /// Cores on all nodes.
     pub cores: Option<u32>,
-    /// The final state in the scheduler's terms: `COMPLETED`.
+    /// Final state in the scheduler's terms: `COMPLETED`.
     pub state: Option<Identifier>,
-    /// The exit status of its script.
+    /// Exit status of the job's script.
     pub exit_code: Option<u32>,
-    /// The signal that ended its script.
+    /// Signal that ended the job's script.
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.
     pub unread: Option<Text>,
 }
 
 impl JobFacts {
-    /// True if no fact is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Details that a scheduler reported when a job began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobDetailsUpdate {
     pub job: JobHandle,
     pub details: JobDetails,
 }
 
-/// The name of a job, the resources that its owner requested and the command of a run, which only its
-/// scheduler knows; each is optional. Later details add to earlier ones.
+/// Name, requested resources and command of a job, which only its scheduler knows. Later details add to
+/// earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobDetails {
-    /// The name that its owner gave it.
     pub name: Option<Text>,
-    /// Its id as the scheduler prints it, where that differs from the job's id: `4009_1` for a task of an
-    /// array, `4009+1` for a component of a heterogeneous job.
+    /// Job id as the scheduler prints it, where that differs: `4009_1` for a task of an array, `4009+1` for a
+    /// component of a heterogeneous job.
     pub display_id: Option<Identifier>,
-    /// The time limit, in seconds.
     pub time_limit_s: Option<u64>,
-    /// The memory that was requested on each node, in bytes.
+    /// Requested memory on each node, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The number of GPUs on all nodes.
+    /// GPUs on all nodes.
     pub gpus: Option<u32>,
-    /// The number of times that the scheduler started it again.
+    /// How often the scheduler started the job again.
     pub restarts: Option<u32>,
-    /// The command, if `polymeter run` is its scheduler.
+    /// Command, if `polymeter run` is the scheduler.
     pub run: Option<Box<Run>>,
-    /// The scheduler: `slurm` or `oar`.
+    /// `slurm` or `oar`.
     pub scheduler: Option<Identifier>,
-    /// The number of its cores on the reporting node, in the unit of the scheduler, which may count hardware
-    /// threads.
+    /// Cores on the reporting node, in the unit of the scheduler, which may count hardware threads.
     pub node_cores: Option<u32>,
-    /// The number of its GPUs on the reporting node.
+    /// GPUs on the reporting node.
     pub node_gpus: Option<u32>,
 }
 
 impl JobDetails {
-    /// True if no detail is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A named instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The time, in microseconds since the epoch.
     pub at_us: i64,
-    /// The job; none for the node.
+    /// None for the node.
     pub job: Option<JobHandle>,
-    /// The name of the instant or phase.
     pub name: Identifier,
-    /// An instant, or the begin or end of a phase.
     pub kind: MarkKind,
-    /// The user that marked it.
+    /// User who made the mark.
     pub by: Option<Identifier>,
 }
 
-/// The meaning of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkKind {
     Instant,
-    /// A phase of this name began.
     Begin,
-    /// The phase of this name ended.
     End,
 }
 
 impl MarkKind {
-    /// Returns the name of the kind in requests and in the database.
+    /// Returns the name in requests and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Instant => "instant",
@@ -253,7 +229,6 @@ impl MarkKind {
         }
     }
 
-    /// Returns the kind with this name.
     pub fn of(text: &str) -> Option<Self> {
         [Self::Instant, Self::Begin, Self::End].into_iter().find(|kind| kind.as_str() == text)
     }
@@ -261,37 +236,32 @@ impl MarkKind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanChange {
-    /// The time at which it takes effect, in microseconds since the epoch.
     pub at_us: i64,
-    /// The job of the metric; none for the node's own.
+    /// None for the node's own metrics.
     pub job: Option<JobHandle>,
-    /// The level, if the change is of all steps, or of all tasks, of the job; none for the job as a whole.
+    /// Set if the change concerns all steps, or all tasks, of the job; none for the job as a whole.
     pub level: Option<StepLevel>,
     pub metric: MetricName,
-    /// The previous period; none if it was not sampled.
+    /// None if the metric was not sampled.
     pub old: Option<Period>,
-    /// The new period; none if it is no longer sampled.
+    /// None if the metric is no longer sampled.
     pub new: Option<Period>,
     pub cause: Cause,
-    /// The user that requested it, if any.
+    /// User who requested it.
     pub by: Option<Identifier>,
-    /// The time at which it ends, in microseconds since the epoch.
+    /// Expiry of the change, in microseconds since the epoch.
     pub until_us: Option<i64>,
 }
 
-/// The cause of a change of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// The administrator's baseline.
     Baseline,
-    /// The request at the job's registration.
+    /// Request at the job's registration.
     Registration,
     JobEnd,
-    /// The configuration was reloaded.
     Reload,
-    /// A user's lease.
     Lease,
-    /// A user's lease ended: it expired, or was reset.
+    /// A lease expired or was reset.
     LeaseEnd,
     /// The governor stretched leases because sampling exceeded its CPU budget, or restored them.
     Governor,
@@ -300,7 +270,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the name of the cause in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",

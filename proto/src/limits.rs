@@ -42,8 +42,8 @@ pub const STACK_COUNTS: usize = 8 * 1024;
 /// Counts of all intervals of call stacks in a frame: 1 MiB of memory.
 pub const FRAME_STACK_COUNTS: usize = 64 * 1024;
 
-/// Functions that an agent announces for one job, and in a session. The names of all take at most 32 MiB of
-/// the memory that a collector has for the dictionary of a session, and 1 MiB as they are in practice.
+/// Functions that an agent announces for one job, and in a session. Their names take at most 32 MiB of a
+/// collector's memory for the dictionary of a session, in practice 1 MiB.
 pub const JOB_FUNCTIONS: usize = 8 * 1024;
 /// See [`JOB_FUNCTIONS`].
 pub const SESSION_FUNCTIONS: usize = 32 * 1024;
@@ -79,8 +79,8 @@ pub const CONTROL_LINE_BYTES: usize = 256 * 1024;
 /// Bytes of a free text, such as the reason of a refusal.
 pub const TEXT_BYTES: usize = 1024;
 
-/// Bytes of the command line of a run; with the others of a run so few that a page of [`QUERY_JOBS`] jobs
-/// fits [`READ_FRAME_BYTES`].
+/// Bytes of the command line of a run. With the other texts of a run, a page of [`QUERY_JOBS`] jobs fits
+/// [`READ_FRAME_BYTES`].
 pub const RUN_COMMAND_BYTES: usize = 4096;
 
 /// Bytes of the chosen environment variables of a run, with their names.
@@ -103,10 +103,10 @@ pub const QUERY_JOBS: u32 = 100;
 
 pub const QUERY_LOSSES: u32 = 10_000;
 
-/// The maximum number of notices in the answer to one query.
+/// Notices in the answer to one query.
 pub const QUERY_NOTICES: u32 = 10_000;
 
-/// The maximum number of groups of jobs in the answer to one query.
+/// Groups of jobs in the answer to one query.
 pub const QUERY_GROUPS: u32 = 10_000;
 
 pub const QUERY_METRICS: usize = 100;
@@ -114,6 +114,6 @@ pub const QUERY_METRICS: usize = 100;
 /// Bytes of a frame with rows, without its length. A job with the names of 16,000 nodes has half of it.
 pub const READ_FRAME_BYTES: usize = 1024 * 1024;
 
-/// Bytes that the content of a frame may claim: its integers count at their full width, eight times their
-/// encoded length.
+/// Bytes that the content of a frame may claim. Integers count at their full width, eight times their encoded
+/// length.
 pub const READ_FRAME_MEMORY_BYTES: usize = 8 * READ_FRAME_BYTES;

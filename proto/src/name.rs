@@ -9,21 +9,20 @@ use serde::{Deserialize, Serialize};
 use crate::limits;
 use crate::text::describe;
 
-/// The canonical name of a metric: lower-case words of `a-z 0-9 _`, joined by dots, such as `memory.anon`.
+/// Canonical name of a metric: lower-case words of `a-z 0-9 _`, joined by dots, such as `memory.anon`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MetricName(Cow<'static, str>);
 
-/// The reason for which a text is not a name or a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// It is empty, or has an empty word between two dots.
+    /// Nothing, or an empty word between two dots.
     #[error("expected words of a-z, 0-9 and _, joined by single dots")]
     Empty,
-    /// It is longer than [`limits::NAME_BYTES`].
+    /// Longer than [`limits::NAME_BYTES`].
     #[error("a name has at most {} bytes", limits::NAME_BYTES)]
     TooLong,
-    /// It has a character that is not allowed in names.
+    /// A character that is not allowed in names.
     #[error("it contains {}; only a-z, 0-9, _ and dots are allowed", describe(*.0))]
     Character(char),
 }
@@ -34,17 +33,13 @@ impl MetricName {
         Self(Cow::Borrowed(name))
     }
 
-    /// Creates a name from any text.
-    ///
-    /// # Errors
-    /// Returns an error if the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
+    /// Creates a name from words of `a-z 0-9 _`, joined by dots.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidName> {
         let name = name.into();
         check(&name, |c| c == '_')?;
         Ok(Self(name))
     }
 
-    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -92,13 +87,12 @@ impl fmt::Debug for MetricName {
     }
 }
 
-/// A glob over metric names: `*` stands for any text, dots included, and `?` for one character.
+/// Glob over metric names: `*` stands for any text, dots included, and `?` for one character.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selector(String);
 
 impl Selector {
-    /// Returns the pattern as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -108,15 +102,13 @@ impl Selector {
         !self.0.contains(['*', '?'])
     }
 
-    /// Returns true if the pattern matches `name`. Takes at most pattern length x name length steps, for any
-    /// pattern.
     pub fn matches(&self, name: &str) -> bool {
         matches_glob(&self.0, name)
     }
 }
 
-/// Returns true if `pattern`, in which `*` stands for any text and `?` for one byte, matches `name`. Takes at
-/// most pattern length x name length steps, for any pattern.
+/// Returns true if `pattern` matches `name`: `*` stands for any text and `?` for one byte. Takes at most
+/// pattern length x name length steps.
 pub fn matches_glob(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);

@@ -1,10 +1,10 @@
 //! The nodes of a job as the scheduler writes them: `n[1-4,7],login1`. Pure.
 
-/// The maximum number of nodes of a list; a longer list is unknown.
+/// Longest list that is read; a longer one counts as unknown.
 const NODES_MAX: usize = 100_000;
 
 /// Returns the nodes on which a job was tracked and those of the scheduler's list on which it was not,
-/// sorted. The list is ignored if it cannot be read, or if the scheduler and the agents use different names.
+/// sorted. Ignores the list if it cannot be read, or if the scheduler and the agents use different names.
 pub fn with_silent(tracked: &[String], list: Option<&str>) -> Vec<String> {
     let mut nodes = tracked.to_vec();
     let listed = list.and_then(expanded).unwrap_or_default();
@@ -47,7 +47,7 @@ fn parts(list: &str) -> Option<Vec<&str>> {
     (depth == 0 && parts.iter().all(|part| !part.is_empty())).then_some(parts)
 }
 
-/// Returns the names of `PREFIX[RANGES]REST`, where the rest may have brackets, too.
+/// Returns the names of `PREFIX[RANGES]REST`, whose rest may have brackets too.
 fn expanded_part(part: &str, most: usize) -> Option<Vec<String>> {
     let Some((prefix, rest)) = part.split_once('[') else { return (most > 0).then(|| vec![part.to_owned()]) };
     let (ranges, rest) = rest.split_once(']')?;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The time between two samples, from 100 µs to one day, in whole microseconds.
+/// Time between two samples, from 100 µs to one day, in whole microseconds.
 ///
 /// Written as a whole number and a unit, without a space: `100us`, `10ms`, `1s`, `5min`, `2h`, `1d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -14,7 +14,6 @@ pub struct Period {
     micros: u64,
 }
 
-/// A text or number that is not a period.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid period `{given}`: expected a whole number of us, ms, s, min, h or d, from 100us to 1d, such as 10ms or 5min"
@@ -33,11 +32,10 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl Period {
-    /// The shortest period. Below it, reading takes most of the time.
+    /// Below this, reading takes most of the time.
     pub const MIN: Self = Self { micros: 100 };
-    /// The longest period.
     pub const MAX: Self = Self { micros: 86_400_000_000 };
-    /// One second, the default period of a baseline.
+    /// Default period of a baseline.
     pub const SECOND: Self = Self { micros: 1_000_000 };
 
     pub const MILLISECOND: Self = Self { micros: 1_000 };
@@ -47,14 +45,9 @@ impl Period {
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
-    /// 10 min.
     pub const TEN_MINUTES: Self = Self { micros: 600_000_000 };
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 
-    /// Creates a period of `micros` microseconds.
-    ///
-    /// # Errors
-    /// Returns an error if it is outside of [`Period::MIN`]..=[`Period::MAX`].
     pub fn from_micros(micros: u64) -> Result<Self, InvalidPeriod> {
         let period = Self { micros };
         if (Self::MIN..=Self::MAX).contains(&period) {
@@ -64,7 +57,6 @@ impl Period {
         }
     }
 
-    /// Returns the period in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }

@@ -7,20 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::limits;
 use crate::text::{Unprintable, escape, starts_with_escape};
 
-/// What was run, where, and in which environment. All texts are printable: they are [`escape`]d, so that
-/// replacing each `\xNN` by its byte gives the original bytes.
+/// What was run, where, and in which environment. All texts are [`escape`]d: replacing each `\xNN` by its
+/// byte gives the original bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stated")]
 pub struct Run {
-    /// The command and its arguments; empty if its user asked not to store it.
+    /// Command and arguments; empty if the user asked not to store them.
     pub command: Vec<String>,
-    /// True if a text was longer than its limit, and what is beyond is left out.
+    /// True if a text was longer than its limit and was cut.
     pub is_cut: bool,
-    /// The working directory.
     pub directory: Option<String>,
-    /// The name of the host.
     pub host: Option<String>,
-    /// The environment variables that its user chose, by name. Those that were not set are left out.
+    /// Environment variables that the user chose, by name, without those that were not set.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -52,17 +50,17 @@ impl From<Stated> for Run {
     }
 }
 
-/// The bytes that further texts may take.
+/// Bytes that further texts may take.
 struct Room {
     bytes: usize,
     is_cut: bool,
 }
 
 impl Room {
-    /// Returns the text, or as much of it as there is room for; none if there is no room at all. Characters
-    /// that are not printable become `?`.
+    /// Returns as much of the text as there is room for; none without any room. Characters that are not
+    /// printable become `?`.
     fn take(&mut self, text: &str) -> Option<String> {
-        /// The bytes that count for each text beside its own, so that the number of empty ones is limited.
+        /// Bytes that count for each text beside its own, which limits the number of empty texts.
         const EACH: usize = 8;
         let Some(room) = self.bytes.checked_sub(EACH) else {
             self.is_cut = true;
@@ -89,7 +87,7 @@ impl Room {
 }
 
 impl Run {
-    /// Returns the identity of a command that runs in `directory` on `host`, from the bytes of the system.
+    /// Describes a command that runs in `directory` on `host`, from the bytes of the system.
     pub fn of<'a>(
         command: impl Iterator<Item = &'a [u8]>,
         directory: Option<&[u8]>,
@@ -106,19 +104,19 @@ impl Run {
         stated.into()
     }
 
-    /// Returns the command as a line that a shell reads as the same arguments; none if it is not stored.
+    /// Returns a line that a shell reads as the same arguments; none if the command is not stored.
     pub fn command_line(&self) -> Option<String> {
         let line = self.command.iter().map(|argument| shell_word(argument)).collect::<Vec<_>>().join(" ");
         (!line.is_empty()).then_some(line)
     }
 
-    /// Returns the environment variables as assignments that a shell reads as the same values.
+    /// Returns assignments that a shell reads as the same values.
     pub fn assignments(&self) -> Vec<String> {
         self.environment.iter().map(|(name, value)| shell_word(&format!("{name}={value}"))).collect()
     }
 }
 
-/// Returns an escaped text as a word that bash, ksh and zsh read as the original bytes.
+/// Returns a word that bash, ksh and zsh read as the original bytes of an escaped text.
 pub fn shell_word(escaped: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-^".contains(&byte);
     if !escaped.is_empty() && escaped.bytes().all(is_plain) {

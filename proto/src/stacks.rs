@@ -10,34 +10,31 @@ use crate::period::Period;
 use crate::series::{Identifier, JobHandle, MetricId};
 use crate::text::{Unprintable, escape, shorten};
 
-/// The compact id of a function within one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FunctionId(pub u32);
 
-/// The compact id of a stack within one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StackId(pub u32);
 
-/// The demangled name of a function: at most [`limits::FUNCTION_NAME_BYTES`], not empty, without
-/// [`Unprintable`] characters.
+/// Demangled name of a function: at most [`limits::FUNCTION_NAME_BYTES`], not empty, without [`Unprintable`]
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FunctionName(String);
 
 impl FunctionName {
-    /// Returns the name for any text of a symbol table, [escaped](escape), and shortened where it must be;
-    /// none for an empty one.
+    /// Returns the name for any text of a symbol table, [escaped](escape) and shortened where it must be;
+    /// none for an empty text.
     pub fn escaped(raw: &[u8]) -> Option<Self> {
         (!raw.is_empty()).then(|| Self(shorten(escape(raw), limits::FUNCTION_NAME_BYTES)))
     }
 
-    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl<'de> Deserialize<'de> for FunctionName {
-    /// Makes any text valid: each character that is refused becomes `?`, and so does an empty text.
+    /// Makes any text valid: each refused character becomes `?`, and so does an empty text.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let is_refused = |c: char| Unprintable::of(c).is_some();
@@ -46,56 +43,53 @@ impl<'de> Deserialize<'de> for FunctionName {
     }
 }
 
-/// The dictionary entry of a function. The addresses of a module that have no symbol are one function.
+/// Dictionary entry of a function. All addresses of a module that have no symbol are one function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionDescriptor {
     pub job: JobHandle,
-    /// Its name; none if there is no symbol.
+    /// None if there is no symbol.
     pub name: Option<FunctionName>,
-    /// The file's name without its directory, `[kernel]` or `[jit]`; none if the address belongs to no file.
+    /// Name of the file without its directory, `[kernel]` or `[jit]`; none if the address belongs to no file.
     pub module: Option<Identifier>,
 }
 
-/// The dictionary entry of a stack: a node of a tree. Its job is that of its function.
+/// Dictionary entry of a stack: a node of a tree. Its job is that of its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StackDescriptor {
-    /// The stack of the caller; none for the outermost function.
+    /// Stack of the caller; none for the outermost function.
     pub parent: Option<StackId>,
-    /// The function that is called.
     pub function: FunctionId,
 }
 
-/// The number of samples of one process in one stack.
+/// Samples of one process in one stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackCount {
-    /// The process (thread group) id on the node.
+    /// Process (thread group) id on the node.
     pub process: u32,
     pub stack: StackId,
-    /// The number of samples whose innermost function is that of the stack.
+    /// Samples whose innermost function is that of the stack.
     pub count: u64,
 }
 
-/// The samples of one job on this node during an interval. An interval with more than
-/// [`limits::STACK_COUNTS`] counts is divided into several with the same times, of which the first has the
-/// numbers of what was lost.
+/// Samples of one job on this node during an interval. An interval with more than [`limits::STACK_COUNTS`]
+/// counts is divided into several with the same times; the first has the numbers of what was lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackInterval {
-    /// The metric, such as `stacks.cpu`.
+    /// A metric such as `stacks.cpu`.
     pub metric: MetricId,
     pub job: JobHandle,
-    /// The begin, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub begin_us: i64,
-    /// The end, in microseconds since the epoch.
     pub end_us: i64,
-    /// The CPU time between two samples of a CPU: the time of a stack is its count times this.
+    /// CPU time between two samples of a CPU: the time of a stack is its count times this.
     pub period: Period,
-    /// The counts. A process and a stack may occur several times: counts are added.
+    /// Counts to be added up: a process and a stack may occur several times.
     pub counts: Vec<StackCount>,
     /// Samples that the kernel took and could not deliver, or that found no room in the agent.
     pub lost: u64,
-    /// The number of times that the kernel paused sampling since it took too long.
+    /// How often the kernel paused sampling since it took too long.
     pub throttled: u64,
-    /// Samples whose outermost functions are missing: the stack was deeper than the limit, could not be
+    /// Samples whose outermost functions are missing: the stack was deeper than the limit or could not be
     /// unwound, or the table of stacks was full.
     pub cut: u64,
     /// Samples whose innermost function has no symbol.
@@ -103,7 +97,6 @@ pub struct StackInterval {
 }
 
 impl StackInterval {
-    /// Returns the number of its samples.
     pub fn samples(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(count.count))
     }

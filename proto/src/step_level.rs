@@ -4,20 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::counted;
 
-/// The level of a part of a job to which the scheduler gives cgroups of its own.
+/// Part of a job to which the scheduler gives cgroups of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepLevel {
-    /// A step of a job.
     Step,
     Task,
 }
 
 impl StepLevel {
-    /// Both levels, from the outside to the inside.
     pub const ALL: [Self; 2] = [Self::Step, Self::Task];
 
-    /// Returns the name in requests, answers and the database, which is the label of its series as well.
+    /// Returns the name in requests, answers and the database, which is also the label of its series.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -25,7 +23,7 @@ impl StepLevel {
         }
     }
 
-    /// Returns the prefix of the selectors of this level in a sampling request at submission.
+    /// Returns the prefix of this level's selectors in a sampling request at submission.
     pub const fn selector_prefix(self) -> &'static str {
         match self {
             Self::Step => "steps:",
@@ -33,8 +31,7 @@ impl StepLevel {
         }
     }
 
-    /// Returns the level of a series, given whether it has a label; none for a series of a whole job or of a
-    /// node.
+    /// Returns the level of a series, given whether it has a label; none for a whole job or a node.
     pub fn of_labels(has_label: impl Fn(&str) -> bool) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|level| has_label(level.as_str()))
     }

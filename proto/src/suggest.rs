@@ -1,10 +1,9 @@
 //! The search for known words similar to an unknown one.
 
-/// The number of characters of a word of which one may differ from a similar word, beside one more.
+/// Similar words may differ in one character, and in one more for each so many characters.
 const CHARACTERS_PER_DIFFERENCE: usize = 3;
 
-/// The maximum length of a word with suggestions, in characters: the time of the search grows with its
-/// square.
+/// Longest word with suggestions, in characters: the time of the search grows with its square.
 const CHARACTERS_MAX: usize = 256;
 
 /// Returns the candidates similar to `word`, each once, the most similar first.
@@ -28,7 +27,6 @@ pub fn similar<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Returns the candidate most similar to `word`, if any is similar enough.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     similar(word, candidates).into_iter().next()
 }

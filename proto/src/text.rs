@@ -10,23 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// The reason for which a character is refused.
+/// Reason for which a character is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unprintable {
-    /// A control character.
     Control,
-    /// It changes the direction of the surrounding text.
+    /// Changes the direction of the surrounding text.
     Direction,
-    /// It has no width, or is invisible.
+    /// Has no width, or is invisible.
     Invisible,
-    /// It separates lines or paragraphs.
+    /// Separates lines or paragraphs.
     Separator,
-    /// It has no defined meaning: private use, or not a character.
+    /// Has no defined meaning: private use, or not a character.
     Unassigned,
 }
 
 impl Unprintable {
-    /// Returns the reason for which `c` is refused; none if it is allowed in a name.
+    /// Returns none for a character that is allowed in names.
     pub const fn of(c: char) -> Option<Self> {
         Some(match c {
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Self::Control,
@@ -83,8 +82,8 @@ impl fmt::Display for Unprintable {
     }
 }
 
-/// Describes a refused character by its number, since the character itself would affect the message in the
-/// same way.
+/// Describes a refused character by its number: the character itself would affect the message in the same
+/// way.
 pub(crate) fn describe(c: char) -> String {
     match Unprintable::of(c) {
         Some(why) => format!("the character U+{:04X}, {why}", u32::from(c)),
@@ -92,10 +91,9 @@ pub(crate) fn describe(c: char) -> String {
     }
 }
 
-/// Makes any bytes printable, so that the bytes can be told from the result: each byte of an [`Unprintable`]
-/// character, and of what is not UTF-8, is written `\xNN`, as is a backslash that would read as such an
-/// escape. A text of spaces only is escaped throughout. Replacing each `\xNN` by its byte gives the bytes
-/// back.
+/// Makes any bytes printable and reversible: each byte of an [`Unprintable`] character or of what is not
+/// UTF-8 becomes `\xNN`, as does a backslash that would read as such an escape. A text of spaces only is
+/// escaped throughout.
 pub fn escape(raw: &[u8]) -> String {
     let mut escaped = String::with_capacity(raw.len());
     let mut behind = raw;
@@ -130,8 +128,8 @@ pub(crate) fn starts_with_escape(text: &[u8]) -> bool {
     matches!(text, [b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
-/// Shortens a printable text to `limit_bytes`: the end of a longer one is replaced by `~` and a checksum of
-/// the whole, so that different texts stay different.
+/// Shortens a printable text to `limit_bytes`. The end becomes `~` and a checksum of the whole, so that
+/// different texts stay different.
 pub(crate) fn shorten(text: String, limit_bytes: usize) -> String {
     if text.len() <= limit_bytes {
         return text;
@@ -162,18 +160,18 @@ pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// One line of text for the user, such as a reason: never blank, at most [`limits::TEXT_BYTES`] long, without
-/// [`Unprintable`] characters.
+/// One line of text for the user: never blank, at most [`limits::TEXT_BYTES`] long, without [`Unprintable`]
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Text(String);
 
-/// The replacement for a blank text.
+/// Replaces a blank text.
 const NOTHING: &str = "not stated";
 
 impl Text {
-    /// Makes a text printable: [`Unprintable`] characters become `?`, text beyond the limit is cut off, and
-    /// blank text becomes "not stated".
+    /// Makes a text valid: [`Unprintable`] characters become `?`, text beyond the limit is cut off, and blank
+    /// text becomes "not stated".
     pub fn of(text: &str) -> Self {
         let mut printable = String::with_capacity(text.len().min(limits::TEXT_BYTES));
         for c in text.trim().chars().map(|c| if Unprintable::of(c).is_some() { '?' } else { c }) {
@@ -325,7 +323,6 @@ mod tests {
 pub(crate) mod strategy {
     use proptest::prelude::*;
 
-    /// Returns any text, with many deceptive characters.
     pub(crate) fn hostile() -> impl Strategy<Value = String> {
         let deceiving = prop::sample::select(vec![
             '\u{202e}',

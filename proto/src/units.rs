@@ -24,7 +24,6 @@ pub fn duration(ns: u64) -> String {
     seconds_f64(to_f64(ns) / 1e9)
 }
 
-/// Formats a measured duration with a fitting unit.
 pub fn duration_f64(ns: f64) -> String {
     seconds_f64(ns / 1e9)
 }
@@ -40,8 +39,8 @@ fn seconds_f64(seconds: f64) -> String {
     }
 }
 
-/// Formats a length of time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three
-/// significant digits.
+/// Formats a time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three significant
+/// digits.
 pub fn elapsed(seconds: f64) -> String {
     if !(59.5..1e15).contains(&seconds) {
         return seconds_f64(seconds);
@@ -121,8 +120,8 @@ pub fn value(unit: &str, value: f64) -> String {
     }
 }
 
-/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per
-/// second is `cores`, and energy per second is `watts`.
+/// Returns the unit of a counter's rate, and the factor by which its increase per second is multiplied. CPU
+/// time per second is `cores`, energy per second is `watts`.
 pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     match unit {
         "bytes" => ("bytes/s", 1.0),
@@ -133,25 +132,23 @@ pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     }
 }
 
-/// Formats the increase per second of a counter as a rate.
 pub fn rate(metric: &str, unit: &str, per_second: f64) -> String {
     let (rate_unit, factor) = rate_unit(metric, unit);
     value(rate_unit, per_second * factor)
 }
 
-/// Returns true if a counter of nanoseconds is CPU time, so that its rate is a number of cores.
+/// Returns true for a counter of CPU time, whose rate is a number of cores.
 pub fn is_cpu_time(metric: &str) -> bool {
     let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
     of_cpu && !metric.contains("pressure") && !metric.contains("throttled")
 }
 
-/// Converts to the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "these numbers are rounded to three digits")]
 pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// Converts to the nearest whole number; 0 for negative ones.
+/// Converts to the nearest whole number; 0 for negative values.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
 pub fn whole(value: f64) -> u64 {
     value.round() as u64
@@ -168,19 +165,18 @@ pub fn counted(number: impl ToString, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
-/// Returns the one of `count` equal parts into which a fraction of the whole, from 0 to 1, falls.
+/// Returns which of `count` equal parts a fraction from 0 to 1 falls into.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the parts")]
 pub fn part(fraction: f64, count: usize) -> usize {
     ((fraction.clamp(0.0, 1.0) * to_f64(count as u64)) as usize).min(count.saturating_sub(1))
 }
 
-/// Returns the difference of two times, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "a difference of times has far less than 53 bits")]
 pub const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// Formats the approximate time until `until_us`. Both times are in microseconds since the epoch.
+/// Formats the approximate time until `until_us`. Both times are microseconds since the epoch.
 pub fn remaining(now_us: i64, until_us: i64) -> String {
     let rounded = |value: i64, unit: i64| value.saturating_add(unit / 2) / unit;
     match rounded(until_us.saturating_sub(now_us).max(0), 1_000_000) {

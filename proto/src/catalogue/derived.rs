@@ -50,8 +50,7 @@ impl Input {
     }
 }
 
-/// Returns the names of the times for which the groups of hardware events of targets were enabled and
-/// counted.
+/// Returns the names of the times for which the groups of hardware events were enabled and counted.
 pub const fn times_of(scope: Scope) -> [&'static str; 2] {
     match scope {
         Scope::Job | Scope::Agent => ["perf.time_enabled", "perf.time_running"],
@@ -59,17 +58,15 @@ pub const fn times_of(scope: Scope) -> [&'static str; 2] {
     }
 }
 
-/// Returns all derived metrics, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Derived> {
     tables::DERIVED.iter()
 }
 
-/// Returns the derived metric with this name, which may be an instance of a family.
+/// Finds a derived metric by its name, which may be an instance of a family.
 pub fn find(name: &str) -> Option<&'static Derived> {
     all().find(|derived| derived.instance(name).is_some())
 }
 
-/// Returns the derived metrics that a selector selects.
 pub fn select(selector: &Selector) -> impl Iterator<Item = &'static Derived> {
     all().filter(move |derived| derived.is_selected(selector))
 }

@@ -3,60 +3,54 @@
 use super::metric::Scope;
 use crate::name::{MetricName, Selector};
 
-/// A metric that is computed from others.
+/// Metric that is computed from others.
 #[derive(Debug)]
 pub struct Derived {
-    /// The name. A family's ends in `*`, which stands for the name of a user's own metric.
+    /// A family's name ends in `*`, which stands for the name of a user's own metric.
     pub name: &'static str,
-    /// The unit of its values, as readers show it.
     pub unit: &'static str,
-    /// The targets that have it.
     pub scope: Scope,
-    /// A description of one sentence.
+    /// One sentence.
     pub help: &'static str,
-    /// The ways to compute it, one for each kind of machine.
+    /// One formula for each kind of machine.
     pub formulas: &'static [Formula],
 }
 
-/// A way to compute a derived metric.
+/// Way to compute a derived metric.
 #[derive(Debug)]
 pub struct Formula {
-    /// The machines for which it holds.
+    /// Machines for which it holds.
     pub machine: Machine,
-    /// The quantities that the expression names.
+    /// Quantities that the expression names.
     pub inputs: &'static [Input],
-    /// An expression in the language of the rules of advice. A name stands for the increase of its input in
-    /// a time, and `seconds` for the length of that time.
+    /// Expression in the language of the rules of advice. A name stands for the increase of its input in a
+    /// time, `seconds` for the length of that time.
     pub expression: &'static str,
 }
 
-/// An input of a formula.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The name in the expression.
     pub name: &'static str,
     pub quantity: Quantity,
 }
 
-/// A quantity that formulas use.
+/// Quantity that formulas use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// The increase of a counter, summed over its series.
+    /// Increase of a counter, summed over its series.
     Metric(&'static str),
-    /// The energy of the job, in joules.
+    /// Energy of the job, in joules.
     Energy,
-    /// The growth of the user's own metric that the family's `*` stands for.
+    /// Growth of the user's own metric that the family's `*` stands for.
     Pushed,
 }
 
-/// The kinds of machines whose counters differ.
+/// Kind of machine, by its counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Machine {
     #[default]
     Any,
-    /// Intel processors.
     Intel,
-    /// AMD processors.
     Amd,
     /// Processors with the core Neoverse V2, such as NVIDIA Grace.
     NeoverseV2,
@@ -80,7 +74,6 @@ impl Machine {
 }
 
 impl Derived {
-    /// Returns the formula that holds on a machine.
     pub fn formula(&self, machine: Machine) -> Option<&'static Formula> {
         self.formulas.iter().find(|formula| formula.machine.includes(machine))
     }
@@ -96,8 +89,8 @@ impl Derived {
         }
     }
 
-    /// Returns true if a selector selects it. A glob does so only if it has at least the begin of the name,
-    /// up to the last dot, so that `*` opens no counters that nobody named.
+    /// Returns true if a selector selects it. A glob must have at least the begin of the name, up to the last
+    /// dot, so that `*` opens no counters that nobody named.
     pub fn is_selected(&self, selector: &Selector) -> bool {
         if selector.is_exact() {
             return self.instance(selector.as_str()).is_some();
@@ -109,7 +102,6 @@ impl Derived {
 }
 
 impl Formula {
-    /// Returns the input with this name in the expression.
     pub fn input(&self, name: &str) -> Option<&'static Input> {
         self.inputs.iter().find(|input| input.name == name)
     }

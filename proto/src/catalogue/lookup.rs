@@ -9,7 +9,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
     tables::ALL.iter().copied().flatten()
 }
 
-/// Returns the metric with exactly this name, which may be an instance of a family.
+/// Finds a metric by exactly this name, which may be an instance of a family.
 pub fn find(name: &str) -> Option<Definition> {
     if let Some(metric) = all().find(|metric| metric.name == name && metric.family_prefix().is_none()) {
         return Some(Definition::of(metric));

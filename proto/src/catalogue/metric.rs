@@ -11,36 +11,32 @@ use crate::series::{Kind, MetricDescriptor, Number, Unit};
 /// A metric, or a family of metrics whose names end in an instance that only the machine knows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// The canonical name. A family's ends in `*`, which stands for the instance.
+    /// A family's name ends in `*`, which stands for the instance.
     pub name: &'static str,
-    /// The unit of its values.
     pub unit: Unit,
-    /// Counter or gauge.
     pub kind: Kind,
-    /// The type of its values.
     pub number: Number,
-    /// The targets that have it.
+    /// Targets that have the metric.
     pub scope: Scope,
-    /// The ways to read it, the best first.
+    /// Ways to read it, the best first.
     pub origins: &'static [Origin],
-    /// A description of one sentence.
+    /// One sentence.
     pub help: &'static str,
-    /// The longest lag of its values behind the counted quantity, if it differs from that of the origins.
+    /// Longest lag of its values behind the counted quantity, if it differs from that of the origins.
     granularity: Option<Period>,
     /// True for a perf event with a series for each CPU, instead of their sum.
     pub is_per_cpu: bool,
-    /// The value at which the kernel's counter begins at 0 again, in the unit of the metric; none for
-    /// counters of 64 bits.
+    /// Value at which the kernel's counter begins at 0 again, in the unit of the metric; none for counters of
+    /// 64 bits.
     pub wraps_at: Option<u64>,
 }
 
-/// The targets for which a metric exists.
+/// Targets for which a metric exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Jobs: read from their cgroups, perf groups or processes.
+    /// Read from cgroups, perf groups or processes of jobs.
     Job,
     Node,
-    /// The agent itself.
     Agent,
 }
 
@@ -67,10 +63,9 @@ impl Metric {
         }
     }
 
-    /// Returns the time within which a counter is accurate: its increase over a window is that of the
-    /// window's length, give or take the events within this time. A rate over a shorter window is
-    /// meaningless. Of several origins the coarsest counts. None if every read is exact, and for gauges that
-    /// the kernel computes at every read.
+    /// Returns the time within which a counter is accurate: its increase over a window may include or miss
+    /// the events within this time. A rate over a shorter window is meaningless. The coarsest of several
+    /// origins counts. None if every read is exact, and for gauges that the kernel computes at every read.
     pub fn granularity(&self) -> Option<Period> {
         self.granularity.or_else(|| self.origins.iter().filter_map(Origin::granularity).max())
     }
@@ -93,28 +88,26 @@ impl Metric {
         Self::new(name, unit, Kind::Gauge, Scope::Job, origins, help)
     }
 
-    /// Returns the same metric with the node as its scope.
     pub(crate) const fn of_node(self) -> Self {
         Self { scope: Scope::Node, ..self }
     }
 
-    /// Returns the same metric with values that lag behind by up to `granularity`, which overrides the
-    /// granularity of its origins.
+    /// Sets how far values may lag behind, which overrides the granularity of the origins.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Returns the same counter, which the kernel shows with 32 bits in units of `factor`.
+    /// Marks a counter that the kernel shows with 32 bits in units of `factor`.
     pub(crate) const fn of_32_bits(self, factor: u64) -> Self {
         Self { wraps_at: Some((1 << 32) * factor), ..self }
     }
 
-    /// Returns the same metric with a series for each CPU.
+    /// Gives each CPU a series.
     pub(crate) const fn per_cpu(self) -> Self {
         Self { is_per_cpu: true, ..self }
     }
 
-    /// Returns the same metric with doubles as values.
+    /// Makes the values doubles.
     pub(crate) const fn float(self) -> Self {
         Self { number: Number::Float, ..self }
     }
@@ -124,7 +117,7 @@ impl Metric {
         self.origins.iter().any(|origin| origin.kind() == kind)
     }
 
-    /// Returns the field that the source kind with this name reads for it; none if another kind reads it.
+    /// Returns the field that the source kind with this name reads; none if another kind reads the metric.
     pub fn field_of(&self, kind: &str) -> Option<&'static str> {
         self.origins.iter().find_map(|origin| origin.field_of(kind))
     }
@@ -147,17 +140,16 @@ impl Metric {
     }
 }
 
-/// A wanted metric: one of the catalogue, or one instance of a family of it.
+/// Wanted metric: one of the catalogue, or one instance of a family.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// The entry of the catalogue.
     pub metric: &'static Metric,
-    /// The text that the family's `*` stands for. None for a plain metric, and for a whole family.
+    /// Text that the family's `*` stands for. None for a plain metric, and for a whole family.
     pub instance: Option<Box<str>>,
 }
 
 impl Definition {
-    /// Creates the definition of a plain metric, or of a whole family.
+    /// Selects a plain metric, or a whole family.
     pub const fn of(metric: &'static Metric) -> Self {
         Self { metric, instance: None }
     }
@@ -167,17 +159,15 @@ impl Definition {
         self.instance.is_none() && self.metric.family_prefix().is_some()
     }
 
-    /// Returns true if it is read from a kernel text file.
     pub fn is_of_file(&self) -> bool {
         self.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
     }
 
-    /// Returns true if it is a perf event.
     pub fn is_perf(&self) -> bool {
         self.metric.origins.iter().any(|origin| matches!(origin, Origin::Perf(_)))
     }
 
-    /// Returns true if it is a perf event that takes a counter of the hardware.
+    /// Returns true for a perf event that takes a counter of the hardware.
     pub fn is_of_hardware(&self) -> bool {
         let mut origins = self.metric.origins.iter();
         origins.any(|origin| matches!(origin, Origin::Perf(event) if event.is_of_hardware()))
@@ -191,7 +181,7 @@ impl Definition {
         }
     }
 
-    /// Returns its entry in the dictionary of a session; none for a whole family.
+    /// Returns the dictionary entry; none for a whole family.
     pub fn descriptor(&self) -> Option<MetricDescriptor> {
         let name = match &self.instance {
             None if self.is_family() => return None,

@@ -28,12 +28,12 @@ pub use text_file::{
     pattern_match,
 };
 
-/// perf events: their numbers, and the instance names of families.
+/// Numbers of perf events, and the instance names of families.
 pub mod perf {
     pub use super::perf_event::{PerfEvent, raw_config, tracepoint};
 }
 
-/// The kinds whose samples are call stacks.
+/// Kinds whose samples are call stacks.
 const STACKS_KINDS: [&str; 3] = [STACKS_KIND, STACKS_DWARF_KIND, STACKS_WAIT_KIND];
 
 /// Returns the source under which the ledger counts the samples of a metric of call stacks.
@@ -48,7 +48,7 @@ pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
 }
 
-/// Returns true if a selector selects a metric, or one that is derived from others.
+/// Returns true if a selector selects a metric, sampled or derived.
 pub fn is_known(selector: &Selector) -> bool {
     !select(selector).is_empty() || derived::select(selector).next().is_some()
 }

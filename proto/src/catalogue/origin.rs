@@ -4,54 +4,53 @@ use super::perf_event::PerfEvent;
 use super::text_file::{Cell, Field, Row, Scale, TICK_NS, TextFile, V1_UNLIMITED};
 use crate::period::Period;
 
-/// The longest time between two updates of the CPU time of a running task: one scheduler tick with the lowest
-/// `HZ` of the kernel, 100. It is 4 ms with 250 and 1 ms with 1000. Values in ticks of `USER_HZ` are equally
-/// coarse.
+/// Longest time between two updates of the CPU time of a running task: one scheduler tick with the kernel's
+/// lowest `HZ`, 100. It is 4 ms with 250 and 1 ms with 1000. Values in ticks of `USER_HZ` are equally coarse.
 pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
 
 /// One way to read a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A field of a kernel text file.
+    /// Field of a kernel text file.
     Text {
         file: &'static TextFile,
         field: Field,
     },
     Perf(PerfEvent),
-    /// A field of a source kind with its own implementation. New kinds use this.
+    /// Field of a source kind with its own implementation. New kinds use this.
     Source(SourceField),
 }
 
-/// A quantity of a source kind with its own implementation.
+/// Quantity of a source kind with its own implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceField {
-    /// The name under which the agent registers the kind: `filesystem`.
+    /// Name under which the agent registers the kind: `filesystem`.
     pub kind: &'static str,
-    /// The name of the quantity within the kind: `size`.
+    /// Name of the quantity within the kind: `size`.
     pub field: &'static str,
-    /// The origin in one phrase, for documents: "`statvfs` of each mount".
+    /// Origin in one phrase, for documents: "`statvfs` of each mount".
     pub place: &'static str,
-    /// The longest lag of values behind the counted quantity; none if they are exact at every read.
+    /// Longest lag of values behind the counted quantity; none if they are exact at every read.
     pub granularity: Option<Period>,
 }
 
-/// The kind that reads [`Origin::Text`].
+/// Reads [`Origin::Text`].
 pub const TEXT_FILE_KIND: &str = "text_file";
 
-/// The kind that reads [`Origin::Text`] where the file is [`TextFile::is_blocking`].
+/// Reads [`Origin::Text`] where the file is [`TextFile::is_blocking`].
 pub const BLOCKING_FILE_KIND: &str = "blocking_file";
 
-/// The kind that samples call stacks. The kernel samples at the period of its metrics, and a read, which
-/// takes all samples since the last one, is due once a second at most.
+/// Samples call stacks. The kernel samples at the period of the metrics. A read takes all samples since the
+/// last one, and is due once a second at most.
 pub const STACKS_KIND: &str = "stacks";
 
-/// The kind that samples call stacks as [`STACKS_KIND`] does, and unwinds them itself.
+/// Samples call stacks as [`STACKS_KIND`] does, and unwinds them itself.
 pub const STACKS_DWARF_KIND: &str = "stacks_dwarf";
 
-/// The kind that samples the waits of threads by call stack.
+/// Samples the waits of threads by call stack.
 pub const STACKS_WAIT_KIND: &str = "stacks_wait";
 
-/// The kind that reads [`Origin::Perf`].
+/// Reads [`Origin::Perf`].
 pub const PERF_KIND: &str = "perf";
 
 impl Origin {
@@ -70,7 +69,6 @@ impl Origin {
         Self::Source(SourceField { kind, field, place, granularity: Some(granularity) })
     }
 
-    /// Returns the name of the source kind that reads it.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Text { file, .. } if file.is_blocking => BLOCKING_FILE_KIND,
@@ -80,7 +78,7 @@ impl Origin {
         }
     }
 
-    /// Returns its field, if `kind` is the source kind that reads it.
+    /// Returns the field if `kind` is the source kind that reads it.
     pub fn field_of(&self, kind: &str) -> Option<&'static str> {
         match self {
             Self::Source(field) if field.kind == kind => Some(field.field),
@@ -88,7 +86,7 @@ impl Origin {
         }
     }
 
-    /// Returns the longest lag of its values behind the counted quantity.
+    /// Returns the longest lag of values behind the counted quantity.
     pub(crate) fn granularity(&self) -> Option<Period> {
         match self {
             Self::Text { field: Field { scale: Scale::Times(TICK_NS), .. }, .. } => Some(TICK),
@@ -105,32 +103,31 @@ impl TextFile {
         Origin::Text { file: self, field: Field { row, cell, scale } }
     }
 
-    /// The first value of the only line.
+    /// First value of the only line.
     pub(crate) const fn only(&'static self) -> Origin {
         self.word(Row::Only, 0)
     }
 
-    /// The first value of the only line, at this scale.
+    /// First value of the only line, at this scale.
     pub(crate) const fn only_scaled(&'static self, scale: Scale) -> Origin {
         self.at(Row::Only, Cell::Word(0), scale)
     }
 
-    /// The first value of the only line, which may be `max` or `unlimited`.
+    /// First value of the only line, which may be `max` or `unlimited`.
     pub(crate) const fn limit(&'static self, unlimited: u64) -> Origin {
         self.only_scaled(Scale::Limit(unlimited))
     }
 
-    /// The value of a key.
     pub(crate) const fn key(&'static self, key: &'static str) -> Origin {
         self.word(Row::Key(key), 1)
     }
 
-    /// The value of a key, multiplied by a factor.
+    /// Value of a key, multiplied by a factor.
     pub(crate) const fn scaled(&'static self, key: &'static str, factor: u64) -> Origin {
         self.at(Row::Key(key), Cell::Word(1), Scale::Times(factor))
     }
 
-    /// The value of a key, absent without a limit.
+    /// Value of a key, absent without a limit.
     pub(crate) const fn key_limit(&'static self, key: &'static str) -> Origin {
         self.at(Row::Key(key), Cell::Word(1), Scale::Limit(V1_UNLIMITED))
     }
@@ -145,7 +142,6 @@ impl TextFile {
         self.at(row, Cell::Word(word), Scale::Times(TICK_NS))
     }
 
-    /// A named value of a line.
     pub(crate) const fn named(&'static self, row: Row, name: &'static str, scale: Scale) -> Origin {
         self.at(row, Cell::Named(name), scale)
     }

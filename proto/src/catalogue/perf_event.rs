@@ -12,11 +12,11 @@ pub enum PerfEvent {
     Cache(u64),
     /// `PERF_TYPE_RAW`; the instance is `r` and the config in hexadecimal.
     Raw,
-    /// An event of the CPU's own counters; the instance is its name, as the kernel or the agent's table of
-    /// CPU models has it.
+    /// Event of the CPU's own counters; the instance is its name in the kernel or in the agent's table of CPU
+    /// models.
     Named,
-    /// An event of a PMU outside of the cores, of the whole node; the instance is the name of the PMU
-    /// without the number of a unit, and that of the event, joined by a dot.
+    /// Event of a PMU outside of the cores, of the whole node. The instance is the name of the PMU without
+    /// the number of a unit, a dot, and the name of the event.
     Unit,
     /// `PERF_TYPE_TRACEPOINT`; the instance is subsystem and name, joined by a dot.
     Tracepoint,
@@ -45,7 +45,7 @@ impl PerfEvent {
     }
 }
 
-/// Returns the config of a raw event's instance: `r01c2` is 0x1c2.
+/// Returns the config of a raw event's instance: 0x1c2 of `r01c2`.
 pub fn raw_config(instance: &str) -> Option<u64> {
     let digits = instance.strip_prefix('r')?;
     let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());

@@ -3,7 +3,7 @@
 use super::metric::Metric;
 use crate::series::Unit::{Count, Nanoseconds};
 
-/// The metrics of the regions of instrumented programs, in the order of the values of a region. Each has the
+/// Metrics of the regions of instrumented programs, in the order of the values of a region. Each has the
 /// labels `region`, `process`, and `rank` where a launcher numbers processes.
 pub static REGIONS: [Metric; 5] = [
     Metric::counter("region.entries", Count, &[], "Entries into a region."),
@@ -28,8 +28,8 @@ pub static REGIONS: [Metric; 5] = [
     Metric::gauge("region.threads", Count, &[], "Threads of the process that have entered a region."),
 ];
 
-/// The rank of a process, by the labels `process` and `rank`. Each process whose call stacks are sampled, and
-/// that a launcher has numbered, has one value.
+/// Rank of a process, by the labels `process` and `rank`: one value for each process whose call stacks are
+/// sampled and that a launcher has numbered.
 pub static PROCESS_RANK: Metric =
     Metric::gauge("process.rank", Count, &[], "Rank of a process whose call stacks are sampled.");
 

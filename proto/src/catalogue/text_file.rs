@@ -5,53 +5,51 @@ use crate::period::Period;
 /// A kernel file that holds metrics.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextFile {
-    /// The directory that the path is relative to.
+    /// Directory that the path is relative to.
     pub hierarchy: Hierarchy,
-    /// The path below that directory. Each of its components may have one `*`, which matches any text without
-    /// `/`; in a component that contains a `.`, it matches no text with a `.`.
+    /// Path below that directory. Each component may have one `*`, which matches any text without `/`; in a
+    /// component that contains a `.`, it matches no text with a `.`.
     pub path: &'static str,
-    /// The labels whose values are the matches of the path's `*`s, in their order.
+    /// Labels whose values are the matches of the path's `*`s, in their order.
     pub path_labels: &'static [&'static str],
-    /// The devices that have this file, by the value of the first label.
+    /// Devices that have this file, by the value of the first label.
     pub devices: Devices,
-    /// The form of its lines.
     pub form: Form,
-    /// The longest lag of its values behind the counted quantity; none if they are exact at every read.
+    /// Longest lag of its values behind the counted quantity; none if they are exact at every read.
     pub granularity: Option<Period>,
     /// True if the file excludes descendants of the cgroup, so that a job's value is the sum over its cgroup
     /// and all descendants.
     pub is_local: bool,
-    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is
+    /// True where a read may wait for a device, so that the file is read in the slow lane. Requires
     /// [`Form::Values`].
     pub is_blocking: bool,
-    /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and
-    /// devices are not watched for. Otherwise each directory has a thread.
+    /// True if one thread reads this blocking file for all devices, of which there may be hundreds; new
+    /// devices are not noticed then. Otherwise each directory has a thread.
     pub is_joined: bool,
     /// Labels whose values are the texts of other files of the same directory.
     pub label_files: &'static [LabelFile],
-    /// The file of the same directory that states how often the hardware updates the values of a blocking
-    /// file. Shorter periods are granted at that interval.
+    /// File of the same directory that states how often the hardware updates the values of a blocking file.
+    /// Shorter periods are granted at that interval.
     pub refresh_file: Option<RefreshFile>,
-    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose
-    /// driver adds up a hardware counter at each read. Its thread reads in between where deadlines are
-    /// further apart.
+    /// Longest time between two reads of a blocking file that loses no counts, such as a counter whose driver
+    /// adds up a hardware counter at each read. Its thread reads in between where deadlines are further
+    /// apart.
     pub longest_gap: Option<Period>,
 }
 
-/// A file that states how often hardware updates its values. The source's thread reads it once. A file that
-/// is missing or has no positive number limits nothing.
+/// File that states how often hardware updates its values. The source's thread reads it once. A file that is
+/// missing or has no positive number limits nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefreshFile {
-    /// The file's name.
     pub name: &'static str,
-    /// The unit of its number.
+    /// Unit of its number.
     pub unit: RefreshUnit,
 }
 
-/// The unit in which a [`RefreshFile`] states how often values are updated.
+/// Unit in which a [`RefreshFile`] states how often values are updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshUnit {
-    /// The time between two updates, in milliseconds.
+    /// Milliseconds between two updates.
     Milliseconds,
     /// Updates per second.
     Hertz,
@@ -61,7 +59,6 @@ pub enum RefreshUnit {
 /// that they fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
-    /// All of them.
     All,
     /// Those whose name begins with this.
     Named(&'static str),
@@ -79,17 +76,16 @@ impl Devices {
     }
 }
 
-/// A label whose value is the text of a file, as of the name of a chip. The file is read when its source is
+/// Label whose value is the text of a file, such as the name of a chip. The file is read when its source is
 /// opened. The label is left out where the file is missing, empty, or no valid label.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LabelFile {
-    /// The label's key.
     pub label: &'static str,
-    /// The file's name; a `*` stands for the match of the path's last `*`.
+    /// A `*` stands for the match of the path's last `*`.
     pub name: &'static str,
 }
 
-/// The directory that a file's path is relative to.
+/// Directory that a file's path is relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hierarchy {
     /// A job's cgroup of this version 1 controller.
@@ -102,7 +98,7 @@ pub enum Hierarchy {
     Sys,
 }
 
-/// The form of a file's lines.
+/// Form of a file's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One line of values: `memory.current`, `loadavg`, `cpuacct.usage_percpu`.
@@ -117,54 +113,48 @@ pub enum Form {
     Operations,
 }
 
-/// The address of a value in a file's text, and its scale.
+/// Address of a value in a file's text, and its scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// The line.
     pub row: Row,
-    /// The word of the line.
     pub cell: Cell,
-    /// The conversion of the text to the value.
     pub scale: Scale,
 }
 
-/// The line, or lines, of a value.
+/// Line, or lines, of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
-    /// The only line.
     Only,
-    /// The line with this key.
+    /// Line with this key.
     Key(&'static str),
-    /// The line whose key is this text followed by the instance of the metric's family.
+    /// Line whose key is this text followed by the instance of the metric's family.
     Instance(&'static str),
-    /// Every line whose key is `prefix` followed by the value of a label. Each line is a series.
+    /// Every line whose key is `prefix` followed by the value of a label, each a series.
     Each {
-        /// The label's key.
         label: &'static str,
-        /// The text before the label's value.
         prefix: &'static str,
         /// True if only numbers are valid values of the label.
         numeric: bool,
     },
 }
 
-/// The position of a value in its line.
+/// Position of a value in its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// The n-th word of the line, counted from 0, keys included.
     Word(usize),
-    /// The value after this name: `total=123`, or `Read 123`.
+    /// Value after this name: `total=123`, or `Read 123`.
     Named(&'static str),
-    /// Every word, each a series; the word's number is the value of this label.
+    /// Every word, each a series; the label's value is the word's number.
     Each(&'static str),
 }
 
-/// The conversion of a text to a value.
+/// Conversion of a text to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// A whole number, multiplied by this: 4 for octets in units of four.
     Times(u64),
-    /// A whole number; absent if it is this or more, or `max`, both of which mean that there is no limit.
+    /// A whole number; absent if it is this or more, or `max`, which both mean no limit.
     Limit(u64),
     /// A decimal fraction; the value is a double.
     Decimal,
@@ -180,8 +170,8 @@ pub enum Scale {
     Per(u32),
 }
 
-/// The smallest value that version 1 of cgroups writes without a limit: the largest number of whole pages in
-/// an i64, with pages of 64 KiB, the largest of Linux.
+/// Smallest value that version 1 of cgroups writes without a limit: the largest number of whole pages in an
+/// i64, with pages of 64 KiB, the largest of Linux.
 pub(crate) const V1_UNLIMITED: u64 = 0x7fff_ffff_ffff_0000;
 
 /// Nanoseconds in a tick of `USER_HZ`, which is 100 Hz on every architecture that Linux is used on in HPC.
@@ -221,53 +211,52 @@ impl TextFile {
         Self::new(Hierarchy::Sys, path, form)
     }
 
-    /// Returns the same file with labels for the `*`s of its path.
     pub(crate) const fn labelled(self, path_labels: &'static [&'static str]) -> Self {
         Self { path_labels, ..self }
     }
 
-    /// Returns the same file for some devices only.
+    /// Restricts the file to some devices.
     pub(crate) const fn of_devices(self, devices: Devices) -> Self {
         Self { devices, ..self }
     }
 
-    /// Returns the same file with values that lag behind by up to `granularity`.
+    /// Sets how far values may lag behind.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Returns the same file, marked as excluding descendants of the cgroup.
+    /// Marks the file as excluding descendants of the cgroup.
     pub(crate) const fn local(self) -> Self {
         Self { is_local: true, ..self }
     }
 
-    /// Returns the same file, whose reads may wait for a device.
+    /// Marks the file as one whose reads may wait for a device.
     pub(crate) const fn blocking(self) -> Self {
         Self { is_blocking: true, ..self }
     }
 
-    /// Returns the same file, whose reads may wait for a device, and which one thread reads for all devices.
+    /// Marks the file as one whose reads may wait for a device, and which one thread reads for all devices.
     pub(crate) const fn blocking_together(self) -> Self {
         Self { is_blocking: true, is_joined: true, ..self }
     }
 
-    /// Returns the same file with labels from other files of its directory.
+    /// Adds labels from other files of its directory.
     pub(crate) const fn named_by(self, label_files: &'static [LabelFile]) -> Self {
         Self { label_files, ..self }
     }
 
-    /// Returns the same file with a file of its directory that states how often the values are updated.
+    /// Names the file of its directory that states how often the values are updated.
     pub(crate) const fn refreshed_by(self, name: &'static str, unit: RefreshUnit) -> Self {
         Self { refresh_file: Some(RefreshFile { name, unit }), ..self }
     }
 
-    /// Returns the same file with a counter that loses counts when it is not read for longer than this.
+    /// Sets the time after which an unread counter loses counts.
     pub(crate) const fn read_within(self, longest_gap: Period) -> Self {
         Self { longest_gap: Some(longest_gap), ..self }
     }
 
-    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where
-    /// the file's path does not match it.
+    /// Returns the labels of the path `relative`, which is relative to the file's directory; none where it
+    /// does not match the file's path.
     pub fn path_labels_of(&self, relative: &str) -> Option<Vec<(String, String)>> {
         let mut found = relative.split('/');
         let mut keys = self.path_labels.iter();
@@ -285,7 +274,7 @@ impl TextFile {
     }
 }
 
-/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and
+/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ,
 /// otherwise the text that the `*` stands for, if there is one.
 pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
     let Some((before, after)) = pattern.split_once('*') else {

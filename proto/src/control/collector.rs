@@ -21,44 +21,40 @@ use crate::series::Identifier;
 use crate::text::Text;
 use crate::wire::control::ControlLine;
 
-/// The level of releases of hardware events among the leases that wait for nodes that are away.
+/// Level of the leases that release hardware events, while they wait for nodes that are away.
 const PMU_LEVEL: &str = "pmu";
 
-/// The verb of [`StateRequest`].
 const STATE: &str = "state";
-/// A valid [`StateRequest`].
 const STATE_EXAMPLE: &str = r#"{"verb":"state","job":"4242","state":"TIMEOUT"}"#;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CollectorAnswer {
-    /// The answers of the job's agents.
     Nodes(JobAnswer),
-    /// The request was executed by the collector itself.
+    /// The collector has executed the request itself.
     Done {},
-    /// A session of reading begins: queries may follow, in the form of [`crate::read`].
+    /// Queries may follow, in the form of [`crate::read`].
     Reading(ReadSession),
-    /// The tokens of the HTTP API that the request is about.
+    /// Tokens of the HTTP API that the request is about.
     Tokens(TokenList),
-    /// The request is refused by the collector, and was not sent to any agent.
+    /// The collector refused the request and sent it to no agent.
     Refused(Refusal),
 }
 
-/// The answers of a job's nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobAnswer {
     pub job: String,
-    /// The common time at which the request takes effect, in microseconds since the epoch; none for at once.
+    /// Common time at which the request takes effect, in microseconds since the epoch; none for at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_us: Option<i64>,
-    /// The nodes, sorted by name.
+    /// Sorted by name.
     pub nodes: Vec<NodeAnswer>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeAnswer {
     pub node: String,
-    /// The answer of its agent, in the form of the control socket; none where none arrived in time.
+    /// Answer in the form of the control socket; none if none arrived in time.
     pub answer: Option<Value>,
 }
 
@@ -72,23 +68,20 @@ impl CollectorAnswer {
     }
 }
 
-/// A request for the nodes of a job: the fields that the collector needs. The agents check the rest.
+/// Request for the nodes of a job: the fields that the collector needs. The agents check the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutedRequest {
     pub job: Identifier,
-    /// The remote treatment of the verb.
     pub remote: Remote,
-    /// The selectors of a lease.
     pub selectors: Vec<String>,
-    /// The level of the leases, as the request names it.
+    /// Level of the leases, as the request names it.
     pub level: Option<String>,
-    /// The duration of a lease, in microseconds, where the request has one.
+    /// Duration of a lease, where the request has one.
     pub duration_us: Option<u64>,
-    /// The request as it is forwarded.
     pub line: ControlLine,
 }
 
-/// The fields of a request that the collector reads. Agents refuse unknown fields.
+/// Fields that the collector reads. Agents refuse unknown fields.
 #[derive(Debug, Default, Deserialize)]
 struct RoutedFields {
     job: Option<String>,
@@ -100,10 +93,7 @@ struct RoutedFields {
 }
 
 impl RoutedRequest {
-    /// Parses one line.
-    ///
-    /// # Errors
-    /// Returns a refusal if it is not a request that the collector forwards.
+    /// Refuses what the collector does not forward.
     pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let malformed = |error: &dyn std::fmt::Display| Refusal::new("malformed", None, &error.to_string());
         let text = std::str::from_utf8(line.trim_ascii()).map_err(|error| malformed(&error))?;
@@ -138,57 +128,52 @@ impl RoutedRequest {
     }
 }
 
-/// The final state of a job, its name and its requested resources, from the scheduler's controller:
-/// `{"verb": "state", "job": "4242", "state": "TIMEOUT"}`. The collector executes it itself.
+/// Final state, name and requested resources of a job, from the scheduler's controller: `{"verb": "state",
+/// "job": "4242", "state": "TIMEOUT"}`. The collector executes it itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateRequest {
-    /// The job's id.
     pub job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The final state in the scheduler's terms; none while the job runs.
+    /// In the scheduler's terms; none while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The exit status of its script.
+    /// Exit status of the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
-    /// The signal that ended its script.
+    /// Signal that ended the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<Text>,
-    /// The number of its cores on all nodes; that of a prolog takes precedence.
+    /// Cores on all nodes; the number of a prolog takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// The job's name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: JobDetails,
 }
 
-/// The verb of [`NoticesRequest`].
 const NOTICES: &str = "notices";
 
 const NOTICES_EXAMPLE: &str = r#"{"verb":"notices","rule":"idle-gpu","off":true}"#;
 
-/// The request of a user who wants no notices, or wants them again:
-/// `{"verb": "notices", "rule": "idle-gpu", "off": true}`. The collector executes it itself.
+/// Request of a user who wants no notices, or wants them again: `{"verb": "notices", "rule": "idle-gpu",
+/// "off": true}`. The collector executes it itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticesRequest {
-    /// The id of the rule; none for all.
+    /// Id of a rule; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// True for no notices.
     pub off: bool,
 }
 
 impl NoticesRequest {
-    /// The longest id of a rule, in bytes.
     const RULE_BYTES: usize = 64;
 
-    /// Parses one line. Returns none if it has another verb.
+    /// Returns none if the line has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         (fields.take_verb().ok()? == NOTICES).then(|| {
@@ -206,22 +191,19 @@ impl NoticesRequest {
         })
     }
 
-    /// Encodes the request as one line, without a newline.
     pub fn to_line(&self) -> String {
         serde_json::json!({"verb": NOTICES, "rule": self.rule, "off": self.off}).to_string()
     }
 }
 
 impl StateRequest {
-    /// Parses one line. Returns none if it has another verb.
+    /// Returns none if the line has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         (fields.take_verb().ok()? == STATE).then(|| fields.into_request(STATE_EXAMPLE))
     }
 
-    /// Encodes the request as one line, without a newline.
     pub fn to_line(&self) -> String {
-        /// The request with its verb.
         #[derive(Serialize)]
         struct Tagged<'a> {
             verb: &'static str,
@@ -232,10 +214,7 @@ impl StateRequest {
         serde_json::to_string(&Tagged { verb: STATE, request: self }).unwrap_or_default()
     }
 
-    /// Returns the job, its cluster, and the facts.
-    ///
-    /// # Errors
-    /// Returns a refusal if a text is not a valid name, or if there is nothing to report.
+    /// Returns the job, its cluster, and the facts. Refuses invalid names and a request without facts.
     pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
         let state = fields::optional_identifier("state", self.state.as_deref())?;
@@ -253,37 +232,32 @@ impl StateRequest {
     }
 }
 
-/// The fixed text in front of a signed request, so that a signature that was made for another purpose is not
-/// accepted.
+/// Precedes a signed request, so that a signature that was made for another purpose is not accepted.
 const CONTEXT: &str = "polymeter control 1";
 
-/// The greeting: the first line that the collector sends on a connection.
+/// First line that the collector sends on a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
     polymeter_control: u32,
     nonce: String,
-    /// The version of the collector.
     pub version: String,
-    /// The time of the collector's clock, in microseconds since the epoch.
+    /// Time of the collector's clock, in microseconds since the epoch.
     pub now_us: i64,
 }
 
 impl Greeting {
-    /// The version of the dialogue.
     const DIALOGUE: u32 = 1;
 
-    /// Returns the greeting of a collector with a version and a clock.
     pub fn new(nonce: String, version: &str, now_us: i64) -> Self {
         Self { polymeter_control: Self::DIALOGUE, nonce, version: version.to_owned(), now_us }
     }
 
-    /// Parses a line. None if it is no greeting, or one of another dialogue.
+    /// Returns none for a line that is no greeting, or one of another dialogue.
     pub fn parse(line: &str) -> Option<Self> {
         let greeting: Self = serde_json::from_str(line).ok()?;
         (greeting.polymeter_control == Self::DIALOGUE).then_some(greeting)
     }
 
-    /// Returns the line, with its newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
@@ -294,7 +268,7 @@ impl Greeting {
     }
 }
 
-/// Returns the request in a signed text. None if it was signed for another purpose or connection.
+/// Returns the request in a signed text; none if it was signed for another purpose or connection.
 pub fn signed_request<'a>(payload: &'a [u8], nonce: &str) -> Option<&'a [u8]> {
     payload.strip_prefix(format!("{CONTEXT} {nonce}\n").as_bytes())
 }

@@ -15,19 +15,17 @@ use crate::period::Period;
 use crate::series::Identifier;
 use crate::suggest::nearest;
 
-/// The maximum number of entries of one list or object in a request. The length of a line also bounds them;
-/// this bounds their cost.
+/// Entries of one list or object in a request. The length of a line bounds them too; this bounds their cost.
 const ENTRIES: usize = 1024;
 
-/// The maximum number of characters of an unknown name that a refusal repeats.
+/// Characters of an unknown name that a refusal repeats.
 const SHOWN_CHARACTERS: usize = 64;
 
-/// The fields of one request.
 #[derive(Debug)]
 pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the object that `line` holds.
+    /// Parses the object in `line`.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(line)
             .map_err(|error| Refusal::new("malformed", None, &format!("invalid JSON: {error}")))?;
@@ -48,7 +46,7 @@ impl Fields {
         }
     }
 
-    /// Deserializes the fields. Unknown fields are refused, so that a misspelt one is noticed.
+    /// Refuses unknown fields, so that a misspelt one is noticed.
     pub(super) fn into_request<T: DeserializeOwned>(self, example: &str) -> Result<T, Refusal> {
         for (name, value) in &self.0 {
             let entries = value.as_array().map(Vec::len).or_else(|| value.as_object().map(Map::len));
@@ -61,13 +59,13 @@ impl Fields {
     }
 }
 
-/// One field. Every error contains its name.
+/// Field whose name every error contains.
 struct Field {
     name: String,
     value: Value,
 }
 
-/// The reason why a request cannot be deserialized.
+/// Reason why a request cannot be deserialized.
 #[derive(Debug, thiserror::Error)]
 enum FieldError {
     #[error("missing field")]
@@ -179,35 +177,21 @@ pub fn invalid(field: &str, error: &dyn fmt::Display) -> Refusal {
     Refusal::new("invalid", Some(field), &error.to_string())
 }
 
-/// Parses the text of a field as a name.
-///
-/// # Errors
-/// Returns a refusal if the text is not a valid name.
 pub fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
     Identifier::try_from(text).map_err(|error| invalid(field, &error))
 }
 
-/// Parses the text of an optional field as a name.
-///
-/// # Errors
-/// Returns a refusal if the text is not a valid name.
 pub fn optional_identifier(field: &str, text: Option<&str>) -> Result<Option<Identifier>, Refusal> {
     text.map(|text| identifier(field, text)).transpose()
 }
 
-/// Parses the text of an optional field as a duration, and returns it in microseconds.
-///
-/// # Errors
-/// Returns a refusal if the text is not a duration.
+/// Parses the text of an optional field as a duration.
 pub fn duration_us(field: &str, text: Option<&str>) -> Result<Option<u64>, Refusal> {
     let duration = text.map(str::parse::<Period>).transpose().map_err(|error| invalid(field, &error))?;
     Ok(duration.map(Period::as_micros))
 }
 
 /// Parses the texts of a field as selectors, at most `limit`.
-///
-/// # Errors
-/// Returns a refusal if a text is not a selector, or there are too many.
 pub fn selectors(field: &str, texts: &[String], limit: usize) -> Result<Vec<Selector>, Refusal> {
     if texts.len() > limit {
         return Err(invalid(field, &format!("more than {limit} selectors")));

@@ -5,49 +5,44 @@ use serde::{Deserialize, Serialize};
 use super::fields::Fields;
 use super::refusal::Refusal;
 
-/// The verb of [`ReadRequest`].
 const READ: &str = "read";
 
-/// A valid [`ReadRequest`].
 const EXAMPLE: &str = r#"{"verb":"read"}"#;
 
-/// The request of a session of reading: `{"verb": "read"}`. The collector executes it itself.
+/// Request of a session of reading: `{"verb": "read"}`. The collector executes it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {}
 
 impl ReadRequest {
-    /// The request as a line, without a newline.
     pub const LINE: &str = EXAMPLE;
 
-    /// Parses one line. Returns none if it has another verb.
+    /// Returns none if the line has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         (fields.take_verb().ok()? == READ).then(|| fields.into_request(EXAMPLE))
     }
 }
 
-/// The jobs that a session sees.
+/// What a session may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAccess {
-    /// The jobs of the user.
     Own,
     /// All jobs, and the metrics of nodes.
     All,
 }
 
-/// The answer to [`ReadRequest`]: queries may follow.
+/// Answer to [`ReadRequest`]: queries may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSession {
-    /// The version of the queries and their rows: [`Self::VERSION`].
+    /// Version of the queries and their rows: [`Self::VERSION`].
     pub version: u32,
-    /// The jobs that the session sees.
     pub access: ReadAccess,
 }
 
 impl ReadSession {
-    /// The version of the queries and their rows in [`crate::read`].
+    /// Version of the queries and their rows in [`crate::read`].
     pub const VERSION: u32 = 1;
 }
 

@@ -6,32 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{Text, abridged_list};
 
-/// The maximum number of metrics that are listed per reason; further ones are counted.
+/// Metrics that are listed per reason; further ones are counted.
 const LISTED: usize = 3;
 
-/// A request that was refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// A code for programs: `invalid`, `forbidden`, `unknown_job`, ...
+    /// Code for programs: `invalid`, `forbidden`, `unknown_job`, ...
     pub code: String,
-    /// The field at fault.
+    /// Field at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// A message for the user, never empty.
+    /// For the user, never empty.
     pub message: Text,
-    /// The unavailable metrics, if they are the reason.
+    /// Unavailable metrics, if they are the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Box<[UnavailableGroup]>>,
-    /// The predicted cost, if it is the reason.
+    /// Predicted cost, if it is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<PredictedCost>>,
-    /// The period or duration that would be granted.
+    /// Period or duration that would be granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
 }
 
 impl Refusal {
-    /// Returns a refusal with a code for programs, the field at fault, and a message for the user.
     pub fn new(code: &str, field: Option<&str>, message: &str) -> Self {
         Self {
             code: code.to_owned(),
@@ -44,12 +42,11 @@ impl Refusal {
     }
 }
 
-/// The predicted cost of all sampling of a job.
+/// Predicted cost of all sampling of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictedCost {
     /// CPU time, in percent of one CPU.
     pub cpu_percent: f64,
-    /// Samples per second.
     pub samples_per_s: f64,
     /// Bytes per second on the wire.
     pub bytes_per_s: f64,
@@ -63,7 +60,7 @@ pub struct UnavailableGroup {
 }
 
 impl UnavailableGroup {
-    /// Groups unavailable metrics by the reason, in the order of first occurrence of the reasons.
+    /// Groups metrics by the reason, in the order of first occurrence of the reasons.
     pub fn by_reason(unavailable: &[(String, String)]) -> Vec<Self> {
         let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
         for (metric, reason) in unavailable {
@@ -81,7 +78,7 @@ impl UnavailableGroup {
     }
 }
 
-/// The form in messages: `cpu.user, cpu.system: REASON`.
+/// Format in messages: `cpu.user, cpu.system: REASON`.
 impl fmt::Display for UnavailableGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.metrics_text(), self.reason)

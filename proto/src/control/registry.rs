@@ -11,7 +11,7 @@ macro_rules! declare {
     ($($module:ident: $variant:ident($request:ident) $(=> $($answer:ident($body:ident)),+)?;)*) => {
         $(pub use super::verbs::$module::*;)*
 
-        /// A request to an agent: `{"verb": "status"}`.
+        /// Request to an agent: `{"verb": "status"}`.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "verb", rename_all = "snake_case")]
         pub enum Request {
@@ -21,10 +21,7 @@ macro_rules! declare {
         pub const VERBS: &[VerbInfo] = &[$(VerbInfo::of::<$request>()),*];
 
         impl Request {
-            /// Parses one line.
-            ///
-            /// # Errors
-            /// Returns a refusal if it is not a request. The refusal names the field at fault.
+            /// Parses one line. The refusal names the field at fault.
             pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
                 let mut fields = Fields::parse(line)?;
                 let verb = fields.take_verb()?;
@@ -34,7 +31,6 @@ macro_rules! declare {
                 }
             }
 
-            /// Returns the properties of the request's verb.
             pub const fn info(&self) -> VerbInfo {
                 match self {
                     $(Self::$variant(_) => VerbInfo::of::<$request>(),)*
@@ -42,14 +38,13 @@ macro_rules! declare {
             }
         }
 
-        /// An answer of an agent: `{"answer": "done"}`.
+        /// Answer of an agent: `{"answer": "done"}`.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "answer", rename_all = "snake_case")]
         pub enum Answer {
             $($($(#[doc = concat!("An answer to `", stringify!($module), "`.")] $answer($body),)+)?)*
-            /// The request was executed. There is nothing else to report.
+            /// Executed, without anything else to report.
             Done {},
-            /// The request was refused.
             Refused(Refusal),
         }
     };
@@ -69,7 +64,6 @@ impl Answer {
     }
 }
 
-/// Returns the table of all verbs in `docs/reference/control.md`.
 pub fn verb_table() -> String {
     let mut table = "| verb | effect | permitted to | through the collector | example |\n".to_owned();
     table.push_str("| --- | --- | --- | --- | --- |\n");

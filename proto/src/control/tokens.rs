@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::fields::Fields;
 use super::refusal::Refusal;
 
-/// The rights of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -23,7 +22,7 @@ pub enum Scope {
 impl Scope {
     pub const ALL: [Self; 4] = [Self::Read, Self::ReadAll, Self::Control, Self::Admin];
 
-    /// Returns true if it permits to change something.
+    /// Returns true if it permits changes.
     pub const fn may_change(self) -> bool {
         matches!(self, Self::Control | Self::Admin)
     }
@@ -42,22 +41,20 @@ impl Scope {
     }
 }
 
-/// The fields of `create_token`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTokenRequest {
-    /// The SHA-256 digest of the secret, in hexadecimal digits. The secret itself stays with the user.
+    /// SHA-256 digest of the secret, in hexadecimal digits. The secret stays with the user.
     pub digest: String,
     pub scope: Scope,
-    /// A name for lists.
+    /// Name for lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The days after which it expires.
+    /// Days after which the token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
 }
 
-/// The fields of `list_tokens`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListTokensRequest {
@@ -66,19 +63,17 @@ pub struct ListTokensRequest {
     pub all_users: bool,
 }
 
-/// The fields of `revoke_tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeTokensRequest {
-    /// The id; without it, all tokens of the user.
+    /// One token; without it, all tokens of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The numeric id of another user, for root.
+    /// Another user, for root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
 }
 
-/// A request about tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum TokenRequest {
@@ -88,7 +83,7 @@ pub enum TokenRequest {
 }
 
 impl TokenRequest {
-    /// Parses one line. Returns none if it has another verb.
+    /// Returns none if the line has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         Some(match fields.take_verb().ok()?.as_str() {
@@ -105,38 +100,36 @@ impl TokenRequest {
         })
     }
 
-    /// Encodes the request as one line, without a newline.
     pub fn to_line(&self) -> String {
         // Serialising plain data into memory cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// A token, without its secret.
+/// Token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
     pub id: String,
-    /// The numeric id of the user.
     pub uid: u32,
-    /// The name of the user, if the collector's machine knows it.
+    /// Name of the user, if the collector's machine knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub scope: Scope,
-    /// The time of its creation, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub created_us: i64,
-    /// The time from which it is not accepted any more, in microseconds since the epoch.
+    /// Time from which the token is not accepted any more, in microseconds since the epoch.
     pub expires_us: i64,
-    /// A time at which it was used, at most some minutes before the last one; none if it was not.
+    /// Last use, as much as some minutes early; none if it was not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_us: Option<i64>,
 }
 
-/// The answer to a request about tokens: the created token, those of the list, or the revoked ones.
+/// Answer to a request about tokens: the created token, those of the list, or the revoked ones, the oldest
+/// first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenList {
-    /// The tokens, the oldest first.
     pub tokens: Vec<TokenInfo>,
 }
 

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The principals that may use a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Every principal, for a verb that names no job.
@@ -27,16 +26,16 @@ impl Access {
     }
 }
 
-/// The treatment of a verb that arrives through the collector.
+/// Treatment of a verb that arrives through the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
-    /// It is refused: the verb is available on the control socket of the node only.
+    /// Refused: the verb is available on the control socket of the node only.
     Refused,
-    /// Only the collector itself sends it, for no user: users use the control socket of the node.
+    /// Only the collector itself sends it: users use the control socket of the node.
     CollectorOnly,
     /// All nodes of the job execute it at once. It has no lasting effect.
     Immediate,
-    /// One node of the job executes it at once: the first by name that can be reached.
+    /// The first node of the job by name that can be reached executes it at once.
     OneNode,
     /// All nodes of the job grant leases at one common time. Disconnected nodes receive it when they
     /// reconnect.
@@ -63,37 +62,27 @@ impl Remote {
     }
 }
 
-/// A request of the control protocol: a struct whose fields are those of the JSON object, without `verb`.
+/// Request of the control protocol: a struct whose fields are those of the JSON object, without `verb`.
 pub trait Verb: Serialize + DeserializeOwned {
-    /// The value of the field `verb`.
     const NAME: &'static str;
-    /// One line for the reference, beginning with a verb.
+    /// Line of the reference, beginning with a verb.
     const HELP: &'static str;
-    /// The principals that may use it.
     const ACCESS: Access;
-    /// The treatment of a request through the collector.
     const REMOTE: Remote;
     /// A valid request, which names the job `4242` where the verb has a field `job`.
     const EXAMPLE: &'static str;
 }
 
-/// The properties of one verb, for listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerbInfo {
-    /// The value of the field `verb`.
     pub name: &'static str,
-    /// One line for the reference.
     pub help: &'static str,
-    /// The principals that may use it.
     pub access: Access,
-    /// The treatment of a request through the collector.
     pub remote: Remote,
-    /// A valid request.
     pub example: &'static str,
 }
 
 impl VerbInfo {
-    /// Returns the properties of `V`.
     pub const fn of<V: Verb>() -> Self {
         Self { name: V::NAME, help: V::HELP, access: V::ACCESS, remote: V::REMOTE, example: V::EXAMPLE }
     }

@@ -6,28 +6,23 @@ use std::path::{Path, PathBuf};
 use super::guard::{Exposed, Guard};
 use super::pair::{KeyError, KeyPair, PublicKey};
 
-/// The maximum size of a key file. Keys and a comment take a few hundred bytes.
+/// Bound on the size of a key file: keys and a comment take a few hundred bytes.
 pub const KEY_FILE_BYTES: u64 = 4096;
 
-/// The reason for which the keys in a file or directory cannot be used. It contains no secret.
+/// Why the keys in a file or directory cannot be used; never contains a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// It cannot be read.
     #[error("{path}: cannot be read: {error}", path = .0.display(), error = .1)]
     Read(PathBuf, io::Error),
     /// Other users could have read or changed it.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     Exposed(PathBuf, Exposed),
-    /// Its content is not valid.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     Content(PathBuf, KeyError),
 }
 
 impl KeyPair {
-    /// Reads the key pair in `file` at `path`, which no other user may be able to read.
-    ///
-    /// # Errors
-    /// Returns an error if other users can read it, it cannot be read, or its content is not valid.
+    /// Reads a key file, which no other user may be able to read.
     pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
         guard.keeps_secret(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
         Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))
@@ -35,10 +30,7 @@ impl KeyPair {
 }
 
 impl PublicKey {
-    /// Reads the public key in `file` at `path`, which no other user may be able to change.
-    ///
-    /// # Errors
-    /// Returns an error if other users can change it, it cannot be read, or its content is not valid.
+    /// Reads a file with a public key, which no other user may be able to change.
     pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
         guard.keeps_intact(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
         Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))

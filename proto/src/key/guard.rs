@@ -2,27 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-/// The permission bits of the group and of other users to read, write or execute.
+/// Permission bits of the group and of other users to read, write or execute.
 const OTHERS: u32 = 0o077;
 
-/// The permission bits of the group and of other users to write.
+/// Permission bits of the group and of other users to write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The owner and the mode of a file, and the user of this process.
+/// Owner and mode of a file, and the user of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
-    /// The user id of the file's owner.
     pub owner: u32,
-    /// The file's mode.
     pub mode: u32,
-    /// The user id of this process.
     pub user: u32,
-    /// The user id of [`SERVICE_USER`], if it exists. Root accepts that user's files like its own, since a
-    /// prolog starts agents as root.
+    /// User id of [`SERVICE_USER`], if it exists. Root accepts that user's files like its own, since a prolog
+    /// starts agents as root.
     pub service: Option<u32>,
 }
 
-/// The user as which the daemons run as services (`deploy/systemd`).
+/// User of the daemons when they run as services (`deploy/systemd`).
 pub const SERVICE_USER: &str = "polymeter";
 
 impl Guard {
@@ -31,18 +28,14 @@ impl Guard {
         self.user == 0 && self.owner != 0
     }
 
-    /// Checks that only root and this user can know the content of the file at `path`.
-    ///
-    /// # Errors
-    /// Returns an error if another user can. It contains the command that corrects the permissions.
+    /// Checks that only root and this user can know the content of the file at `path`. The error contains the
+    /// command that corrects the permissions.
     pub fn keeps_secret(self, path: &Path) -> Result<(), Exposed> {
         self.check(path, OTHERS, "600", "other users can read or change it")
     }
 
-    /// Checks that only root and this user can have changed the file or directory at `path`.
-    ///
-    /// # Errors
-    /// Returns an error if another user can. It contains the command that corrects the permissions.
+    /// Checks that only root and this user can have changed the file or directory at `path`. The error
+    /// contains the command that corrects the permissions.
     pub fn keeps_intact(self, path: &Path) -> Result<(), Exposed> {
         self.check(path, OTHERS_WRITE, "go-w", "other users can change it")
     }
@@ -68,7 +61,7 @@ impl Guard {
     }
 }
 
-/// A file that other users can read or change, and must not.
+/// File that other users can read or change, and must not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; type: {remedy} {}", path.display())]
 pub struct Exposed {

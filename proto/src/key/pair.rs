@@ -5,18 +5,15 @@ use std::str::FromStr;
 
 use super::z85::{self, KEY_BYTES};
 
-/// The word before a public key in a file.
 const PUBLIC: &str = "public";
 
-/// The word before a secret key in a file.
 const SECRET: &str = "secret";
 
-/// A public key, which identifies the peer of a connection. Its text is Z85 (ZeroMQ's RFC 32).
+/// Public key, which identifies the peer of a connection. Its text is Z85 (ZeroMQ's RFC 32).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// Creates the key with these bytes.
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
@@ -25,10 +22,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// Parses the text of a public key's file.
-    ///
-    /// # Errors
-    /// Returns an error if it has no key, more than one, or a secret key.
+    /// Parses the text of a file that must have one public key and no secret one.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let lines = Lines::parse(text)?;
         if lines.secret.is_some() {
@@ -37,7 +31,7 @@ impl PublicKey {
         lines.public.map(Self).ok_or(KeyError::Missing(PUBLIC))
     }
 
-    /// Formats the text of the file with the public key of `name`.
+    /// Formats the file with the public key of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!("# Polymeter: the public key of {name}.\n{PUBLIC} {self}\n")
     }
@@ -63,7 +57,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A secret key. It cannot be printed.
+/// Secret key, which cannot be printed.
 #[derive(Clone)]
 pub struct SecretKey([u8; KEY_BYTES]);
 
@@ -79,7 +73,6 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// A secret key with its public key.
 #[derive(Debug, Clone)]
 pub struct KeyPair {
     pub public: PublicKey,
@@ -87,15 +80,12 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// Creates the pair with these bytes, which must belong together.
+    /// Takes the bytes of two keys that belong together.
     pub const fn new(public: [u8; KEY_BYTES], secret: [u8; KEY_BYTES]) -> Self {
         Self { public: PublicKey(public), secret: SecretKey(secret) }
     }
 
-    /// Parses the text of a secret key's file.
-    ///
-    /// # Errors
-    /// Returns an error if either key is missing, occurs twice, or is invalid.
+    /// Parses the text of a file that must have a public and a secret key, each once.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let lines = Lines::parse(text)?;
         match (lines.public, lines.secret) {
@@ -105,7 +95,7 @@ impl KeyPair {
         }
     }
 
-    /// Formats the text of the file with the pair of `name`.
+    /// Formats the file with the keys of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!(
             "# Polymeter: the key pair of {name}. Keep it secret: it authenticates {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
@@ -115,10 +105,9 @@ impl KeyPair {
     }
 }
 
-/// A fault of a text that should contain keys. It never repeats the text, which may be secret.
+/// Fault of a text that should contain keys. It never repeats the text, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is not a key.
     #[error("expected a key of 40 characters; create keys with `polymeter keygen`")]
     NoKey,
     /// A line is neither empty, nor a comment, nor a known word and a key.
@@ -129,15 +118,15 @@ pub enum KeyError {
     /// A line repeats a key.
     #[error("line {0} repeats an entry")]
     Twice(usize),
-    /// There is no line with this word.
+    /// No line has this word.
     #[error("it has no line `{0} KEY`")]
     Missing(&'static str),
-    /// It has a secret key, but must have public ones only.
+    /// A secret key where only public ones are expected.
     #[error("the file contains a secret key, expected only a public key; use the file that ends in .pub")]
     SecretHere,
 }
 
-/// The keys in the lines of a file.
+/// Keys in the lines of a file.
 #[derive(Default)]
 struct Lines {
     public: Option<[u8; KEY_BYTES]>,

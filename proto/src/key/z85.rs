@@ -16,7 +16,6 @@ pub(super) fn encode(key: &[u8; KEY_BYTES]) -> String {
     chunks.iter().flat_map(characters).collect()
 }
 
-/// Decodes a key; none if the text is not a valid key.
 pub(super) fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {
     let (chunks, rest) = text.as_bytes().as_chunks::<5>();
     if chunks.len() * 4 != KEY_BYTES || !rest.is_empty() {

@@ -11,31 +11,28 @@ use crate::limits;
 use crate::text::Text;
 use crate::wire::{DecodeError, envelope};
 
-/// The bytes of a frame's length.
 pub const LENGTH_BYTES: usize = 4;
 
-/// A part of the answer to a query.
+/// Part of the answer to a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Frame {
-    /// Rows; more follow.
+    /// More rows may follow.
     Rows(RowBlock),
-    /// The end of the answer.
     End,
-    /// The answer ends with an error. The session ends as well, unless the query was refused.
+    /// Ends the answer. The session ends as well, unless the query was refused.
     Error(ReadError),
 }
 
-/// The reason for which a query has no complete answer.
+/// Why a query has no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadError {
-    /// A code for programs.
+    /// For programs.
     pub code: Text,
-    /// A message for the user: a cause and a remedy.
+    /// For the user: a cause and a remedy.
     pub message: Text,
 }
 
 impl ReadError {
-    /// Returns an error with a code for programs and a message for the user.
     pub fn new(code: &str, message: &str) -> Self {
         Self { code: Text::of(code), message: Text::of(message) }
     }
@@ -47,15 +44,12 @@ impl From<Refusal> for ReadError {
     }
 }
 
-/// A frame would be longer than [`limits::READ_FRAME_BYTES`].
+/// Error of a frame that would be longer than [`limits::READ_FRAME_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a row is longer than a frame of {max} bytes", max = limits::READ_FRAME_BYTES)]
 pub struct FrameTooLong;
 
-/// Returns the number of bytes that follow the length of a frame.
-///
-/// # Errors
-/// Returns an error for a frame that is empty or too long.
+/// Returns how many bytes follow the length of a frame. Refuses a frame that is empty or too long.
 pub const fn frame_length(head: [u8; LENGTH_BYTES]) -> Result<usize, DecodeError> {
     let length = u32::from_le_bytes(head) as usize;
     if length == 0 {
@@ -69,10 +63,7 @@ pub const fn frame_length(head: [u8; LENGTH_BYTES]) -> Result<usize, DecodeError
 }
 
 impl Frame {
-    /// Encodes the frame with its length into `out`, which is cleared first.
-    ///
-    /// # Errors
-    /// Returns an error if it is too long. `out` has no meaning then.
+    /// Encodes the frame with its length into `out`, whose old content is lost even on failure.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), FrameTooLong> {
         out.clear();
         out.extend([0; LENGTH_BYTES]);
@@ -88,10 +79,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Decodes the content of a frame, without its length.
-    ///
-    /// # Errors
-    /// Returns an error if the bytes are not exactly one frame.
+    /// Decodes exactly one frame, without its length.
     pub fn decode(content: &[u8]) -> Result<Self, DecodeError> {
         if content.len() > limits::READ_FRAME_BYTES {
             let (found, limit) = (content.len() as u64, limits::READ_FRAME_BYTES as u64);

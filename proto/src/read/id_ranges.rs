@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of ids: ranges in ascending order, each with its first and its last id.
+/// Set of ids: ranges in ascending order, each with its first and its last id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdRanges(Vec<(i64, i64)>);
 
 impl IdRanges {
-    /// Returns the ranges, as they were read.
+    /// Returns the ranges as they were read.
     pub fn ranges(&self) -> &[(i64, i64)] {
         &self.0
     }
@@ -35,12 +35,10 @@ impl IdRanges {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
 
-    /// Returns true if there are no ids.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the ids that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
@@ -60,7 +58,7 @@ impl IdRanges {
         Self(both)
     }
 
-    /// Returns the set in parts of at most `ids` ids and `ranges` ranges each, in ascending order.
+    /// Divides the set into parts of at most `ids` ids and `ranges` ranges each, in ascending order.
     pub fn parts(&self, ids: u64, ranges: usize) -> Vec<Self> {
         let (mut parts, mut part, mut count) = (Vec::new(), Vec::new(), 0);
         for &(mut first, last) in &self.0 {

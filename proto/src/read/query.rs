@@ -9,88 +9,83 @@ use super::row_types::Rollup;
 use crate::control::{Refusal, invalid};
 use crate::limits;
 
-/// The value by which jobs are listed, the largest first.
+/// Value by which jobs are listed, the largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrder {
     #[default]
     Started,
-    /// The end; jobs without one are not listed.
+    /// Jobs without an end are not listed.
     Ended,
-    /// The time from start to end; jobs without an end are not listed.
+    /// Time from start to end; jobs without an end are not listed.
     Elapsed,
-    /// The requested number of cores; unknown ones count as none.
+    /// Requested cores; unknown ones count as none.
     Cores,
 }
 
-/// The jobs of a user, and those of the accounts that the user manages.
+/// Jobs of a user, and those of the accounts that the user manages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobsOf {
-    /// The user's numeric id. Jobs without a known owner are not the user's.
+    /// Numeric id. Jobs without a known owner are not the user's.
     pub uid: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<String>,
 }
 
 impl JobsOf {
-    /// Returns the jobs of a user without accounts.
     pub const fn user(uid: u32) -> Self {
         Self { uid, accounts: Vec::new() }
     }
 }
 
-/// A choice of jobs.
+/// Choice of jobs. A field that is none admits any job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobFilter {
-    /// The scheduler's id; none for any.
+    /// Id of the scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
-    /// An id in any form: the scheduler's own, the one that it prints, such as `4009_1`, or the one of an
-    /// array or heterogeneous job, which stands for all of its tasks or components; none for any.
+    /// Id in any form: the scheduler's own, the one that it prints, such as `4009_1`, or the one of an array
+    /// or heterogeneous job, which stands for all of its tasks or components.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// The store's key; none for any.
+    /// Key in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_key: Option<i64>,
-    /// The owner's name; none for any.
+    /// Name of the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The owner's numeric id; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_uid: Option<i64>,
-    /// A part of its name, in any case; none for any.
+    /// Part of the job's name, in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its whole name; none for any.
+    /// The whole name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole_name: Option<String>,
-    /// The cluster; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The account; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// The queue or partition; none for any.
+    /// Queue or partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Final states in the scheduler's terms, in any case and separated by commas; none for any.
+    /// Final states in the scheduler's terms, in any case and separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// One of its nodes; none for any.
+    /// One of the job's nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// True for jobs that have ended, false for running ones; none for both.
+    /// True for jobs that have ended, false for running ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_ended: Option<bool>,
-    /// The time before which the job must not have ended, in nanoseconds since the epoch; none for any.
+    /// Excludes jobs that ended before, in nanoseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<i64>,
-    /// The time before which the job must have started, in nanoseconds since the epoch; none for any.
+    /// Excludes jobs that started later, in nanoseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<i64>,
-    /// The value by which they are listed.
     #[serde(skip_serializing_if = "is_usual")]
     pub order: JobOrder,
     /// True to list the smallest value first.
@@ -100,10 +95,9 @@ pub struct JobFilter {
     /// page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<(i64, i64)>,
-    /// The jobs that the reader may see; none for all. Only the guard in front of a store sets it.
+    /// Jobs that the reader may see; none for all. Only the guard in front of a store sets it.
     #[serde(skip)]
     pub visible: Option<JobsOf>,
-    /// The maximum number of jobs.
     #[serde(default = "page")]
     pub limit: u32,
 }
@@ -112,7 +106,6 @@ fn is_usual(order: &JobOrder) -> bool {
     *order == JobOrder::default()
 }
 
-/// Returns the number of jobs on a page of a client that names none.
 const fn page() -> u32 {
     limits::QUERY_JOBS
 }
@@ -148,27 +141,25 @@ impl Default for JobFilter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeriesOwner {
-    /// A job, by the store's key.
+    /// A job, by its key in the store.
     Job(i64),
     /// A node, for its own series.
     Node(String),
-    /// All nodes of a job, by the store's key of the job, for their own series.
+    /// All nodes of a job, by its key in the store, for their own series.
     NodesOf(i64),
 }
 
-/// The attribute by which jobs are added up.
+/// Attribute by which jobs are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageGroup {
-    /// All jobs are one group.
     All,
-    /// The owner.
     User,
-    /// The account or project.
+    /// Account or project.
     Account,
-    /// The queue or partition.
+    /// Queue or partition.
     Queue,
-    /// The array or heterogeneous job; other jobs do not count.
+    /// Array or heterogeneous job; other jobs do not count.
     Array,
     Job,
 }
@@ -177,124 +168,109 @@ pub enum UsageGroup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
 pub enum Query {
-    /// The jobs that a filter selects, in its order.
+    /// Jobs in the filter's order.
     Jobs(Box<JobFilter>),
-    /// The sums over ended jobs by an attribute, the groups that wasted most first.
+    /// Sums over ended jobs by an attribute, the groups that wasted most first.
     Usage {
-        /// The attribute.
         by: UsageGroup,
-        /// The span in which the jobs ended, in nanoseconds since the epoch.
+        /// Span in which the jobs ended, in nanoseconds since the epoch.
         ended_ns: Range<i64>,
-        /// The jobs; `limit` is the maximum number of groups.
+        /// Its `limit` is that of the groups.
         jobs: Box<JobFilter>,
     },
-    /// The notices to persons, the newest first.
+    /// Notices to persons, the newest first.
     Notices {
-        /// The owner of the jobs; none for any.
+        /// Owner of the jobs; none for any.
         owner_uid: Option<i64>,
-        /// The maximum number.
         limit: u32,
     },
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {
         job_id: String,
-        /// The jobs to which the ids belong; none for all.
+        /// Jobs to which the ids belong; none for all.
         #[serde(default)]
         of: Option<JobsOf>,
     },
-    /// The series of a job or a node, sorted by node and metric.
-    Series {
-        /// The job or node.
-        of: SeriesOwner,
-    },
-    /// The series of a job's nodes that have one of these metrics, sorted by node and metric.
+    /// Series of a job or a node, sorted by node and metric.
+    Series { of: SeriesOwner },
+    /// Series of a job's nodes that have one of these metrics, sorted by node and metric.
     NodeSeries { job_key: i64, metrics: Vec<String> },
-    /// The series of a job that have one of these metrics, sorted by node and metric.
+    /// Series of a job that have one of these metrics, sorted by node and metric.
     JobSeries { job_key: i64, metrics: Vec<String> },
-    /// The metrics of a job, sorted by name and level, with the numbers of their series and nodes.
+    /// Metrics of a job, sorted by name and level, with the numbers of their series and nodes.
     JobMetrics {
         job_key: i64,
-        /// The node whose series count; none for all.
+        /// Node whose series count; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
     },
-    /// The times of a job on its nodes.
+    /// Times of a job on its nodes.
     JobNodes { job_key: i64 },
-    /// The samples of series in a span of time, sorted by series, then by time.
+    /// Samples of series in a span of time, sorted by series, then by time.
     Samples {
-        /// The job or node of the series.
         of: SeriesOwner,
-        /// The ids of the series.
         series: IdRanges,
-        /// The span, in nanoseconds since the epoch.
+        /// Nanoseconds since the epoch.
         span_ns: Range<i64>,
     },
-    /// The intervals of a rollup with samples of series in a span of time, sorted by series, then by time.
+    /// Intervals of a rollup with samples of series in a span of time, sorted by series, then by time.
     Buckets {
         rollup: Rollup,
-        /// The job or node of the series.
         of: SeriesOwner,
-        /// The ids of the series.
         series: IdRanges,
-        /// The span, in nanoseconds since the epoch.
+        /// Nanoseconds since the epoch.
         span_ns: Range<i64>,
     },
-    /// The numbers of CPUs of a job's nodes; no row for a node whose number is unknown.
+    /// Numbers of CPUs of a job's nodes; no row for a node whose number is unknown.
     Cpus { job_key: i64 },
-    /// The balance of the due samples of a job.
+    /// Balance of the due samples of a job.
     Ledger { job_key: i64 },
-    /// The changes of the sampling plan of a job.
+    /// Changes of the sampling plan of a job.
     PlanChanges { job_key: i64 },
-    /// The refused requests of a job's submission.
+    /// Refused requests of a job's submission.
     RefusedRequests { job_key: i64 },
-    /// The marks of a job.
+    /// Marks of a job.
     Marks { job_key: i64 },
-    /// The samples of call stacks of a job, added up by metric, node, process and stack, or those of each
+    /// Samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {
         job_key: i64,
-        /// The node; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
-        /// The span that contains the middles of their intervals, in nanoseconds since the epoch.
+        /// Span that contains the middles of the intervals, in nanoseconds since the epoch.
         span_ns: Range<i64>,
         /// True for the sums of each interval.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_interval: bool,
     },
-    /// The sums over the intervals of call stacks of a job, by metric and node.
+    /// Sums over the intervals of call stacks of a job, by metric and node.
     StackIntervals {
         job_key: i64,
-        /// The node; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
-        /// The span that contains the middles of the intervals, in nanoseconds since the epoch.
+        /// Span that contains the middles of the intervals, in nanoseconds since the epoch.
         span_ns: Range<i64>,
     },
-    /// The stacks of a job with their innermost functions.
+    /// Stacks of a job with their innermost functions.
     StackNodes { job_key: i64 },
-    /// The losses of a job.
+    /// Losses of a job.
     Losses { job_key: i64 },
     /// The losses that were detected last, of all jobs and nodes.
-    LastLosses {
-        /// The maximum number.
-        limit: u32,
-    },
-    /// The newest session of the agent of each node that sent something after a time.
+    LastLosses { limit: u32 },
+    /// Newest session of the agent of each node that sent something after a time.
     Agents {
-        /// The time, in nanoseconds since the epoch.
+        /// Nanoseconds since the epoch.
         since_ns: i64,
     },
-    /// The finest rollup that has all of a job; no row if its samples are complete.
+    /// Finest rollup that has all of a job; no row if its samples are complete.
     FinestRollup {
         job_key: i64,
-        /// The job's start, in nanoseconds since the epoch.
+        /// Start of the job, in nanoseconds since the epoch.
         started_ns: i64,
     },
 }
 
 impl Query {
-    /// The names of all queries.
     pub const NAMES: [&str; 23] = [
         "jobs",
         "usage",
@@ -321,7 +297,6 @@ impl Query {
         "finest_rollup",
     ];
 
-    /// Returns its name, one of [`Self::NAMES`].
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Jobs(_) => "jobs",
@@ -358,10 +333,7 @@ impl Query {
         line
     }
 
-    /// Parses one line.
-    ///
-    /// # Errors
-    /// Returns a refusal if it is not a query, or exceeds a limit.
+    /// Parses one line. Refuses what is no query or exceeds a limit.
     pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let query: Self = serde_json::from_slice(line)
             .map_err(|error| Refusal::new("malformed", None, &format!("invalid query: {error}")))?;

@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::labels::Labels;
 use super::role::{Role, RoleKind};
 
-/// The beginnings of the names of network interfaces that are stacked on others.
+/// Beginnings of the names of network interfaces that are stacked on others.
 const STACKED_INTERFACES: [&str; 10] =
     ["bond", "br", "cni", "docker", "dummy", "flannel", "team", "tun", "veth", "virbr"];
 
-/// The device of a series, by the label that names it.
+/// Device of a series, by the label that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Device<'a> {
-    /// A block device by its major and minor number, `259:0`.
+    /// Major and minor number of a block device, `259:0`.
     Number(&'a str),
-    /// A block device by its name.
+    /// Name of a block device.
     Block(&'a str),
-    /// A network interface by its name.
+    /// Name of a network interface.
     Interface(&'a str),
 }
 
 impl<'a> Device<'a> {
-    /// The label of the name of a network interface.
+    /// Label of the name of a network interface.
     pub const INTERFACE: &'static str = "interface";
 
-    /// Returns the device of a series; none if its values are not those of a device that can contain others.
+    /// Returns none for a series whose values are not those of a device that can contain others.
     pub fn of(metric: &str, labels: &'a Labels) -> Option<Self> {
         if metric.starts_with("io.") {
             labels.get("device").map(Self::Number)
@@ -71,7 +71,7 @@ impl<'a> Device<'a> {
 }
 
 /// Returns true for a series of I/O over all devices of a job, which its processes provide until the cgroup's
-/// file appears: that contains it.
+/// file appears: it contains the cgroup's.
 fn is_of_all_devices(metric: &str, labels: &Labels) -> bool {
     metric.starts_with("io.") && labels.get("device").is_none()
 }
@@ -105,17 +105,17 @@ fn disk_of(name: &str) -> Option<&str> {
         .then_some(disk)
 }
 
-/// Returns the role of a series' device: the recorded one, or else the one that its name suggests; none for a
-/// series that is not of a device, and where the name does not tell.
+/// Returns the recorded role of a series' device, or else the one that its name suggests; none for a series
+/// that is not of a device, and where the name does not tell.
 pub fn role_of(metric: &str, labels: &Labels) -> Option<Role> {
     let device = Device::of(metric, labels)?;
     labels.role().cloned().or_else(|| device.role_by_name())
 }
 
-/// A series as sums see it: its node, its metric and its labels.
+/// Node, metric and labels of a series, all that sums need of it.
 pub type SeriesOfSum<'a> = (&'a str, &'a str, &'a Labels);
 
-/// What series have in common whose devices may contain each other: the node, the metric, the other labels.
+/// Node, metric and other labels: the same for series whose devices may contain each other.
 type Group<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
 
 /// What a series is of.
@@ -126,19 +126,19 @@ enum Place<'a> {
     Device(Group<'a>, Role),
 }
 
-/// The devices of a group.
+/// Devices of a group.
 #[derive(Default)]
 struct Devices<'a> {
     names: BTreeSet<&'a str>,
     has_physical: bool,
 }
 
-/// Returns for each series whether sums leave it out, because its bytes are those of others. All of them are
-/// series of nodes, or all of them of one job.
+/// Returns for each series whether sums leave it out, because its bytes are those of others. All series must
+/// be of nodes, or all of one job.
 ///
 /// The lowest devices that have series count: one that is stacked on others counts if none of them has a
-/// series, as paths of a multipath device that the kernel does not count for a job. One whose devices below
-/// are unknown counts if no physical device has a series.
+/// series, such as paths of a multipath device that the kernel does not count for a job. One whose devices
+/// below are unknown counts if no physical device has a series.
 pub fn contained<'a>(series: impl IntoIterator<Item = SeriesOfSum<'a>>) -> Vec<bool> {
     let mut devices: BTreeMap<Group<'a>, Devices<'a>> = BTreeMap::new();
     let mut places = Vec::new();

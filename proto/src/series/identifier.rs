@@ -8,25 +8,22 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::limits;
 use crate::text::{Unprintable, describe, escape, is_blank, shorten};
 
-/// The reason for which a text is not a valid name of a node, job, cluster or user, or a valid label.
+/// Why a text is not a valid name of a node, job, cluster or user, or not a valid label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdentifier {
-    /// It has no characters.
     #[error("it is empty")]
     Empty,
-    /// It consists of spaces only.
+    /// Only spaces.
     #[error("it is blank")]
     Blank,
-    /// It is longer than its limit.
     #[error("it has more than {limit_bytes} bytes")]
     TooLong { limit_bytes: usize },
-    /// It has a character that is [`Unprintable`].
+    /// An [`Unprintable`] character.
     #[error("it contains {}", describe(*.0))]
     Character(char),
-    /// There are more labels than [`limits::LABELS`].
+    /// More labels than [`limits::LABELS`].
     #[error("it has more than {} labels", limits::LABELS)]
     TooManyLabels,
-    /// Two labels have the same key.
     #[error("it has the same label twice")]
     RepeatedLabel,
 }
@@ -45,8 +42,8 @@ pub(crate) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidId
     }
 }
 
-/// Makes a name from the wire valid, whatever the sender has put there: each character that is refused
-/// becomes `?`, so that neither the name nor its samples are lost.
+/// Makes a name from the wire valid, so that neither the name nor its samples are lost: each character that
+/// is refused becomes `?`.
 pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if check_text(&text, limit_bytes).is_ok() {
         return text;
@@ -66,8 +63,8 @@ pub(super) fn escaped(raw: &[u8], limit_bytes: usize) -> String {
     shorten(escape(raw), limit_bytes)
 }
 
-/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters.
-/// Quotes, backslashes and mark-up are data, which each output escapes.
+/// Name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters. Quotes,
+/// backslashes and mark-up are data, which each output escapes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "String")]
 pub struct Identifier(String);
@@ -86,13 +83,12 @@ impl<'de> Deserialize<'de> for Identifier {
 }
 
 impl Identifier {
-    /// Returns the name for any text of another program, [escaped](crate::text::escape) and shortened where it
-    /// must be; none for an empty one.
+    /// Returns the name for any text of another program, [escaped](crate::text::escape) and shortened where
+    /// it must be; none for an empty text.
     pub fn escaped(raw: &[u8]) -> Option<Self> {
         (!raw.is_empty()).then(|| Self(escaped(raw, limits::IDENTIFIER_BYTES)))
     }
 
-    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -9,7 +9,7 @@ use super::identifier::{InvalidIdentifier, check_text, escaped, from_wire};
 use super::role::Role;
 use crate::limits;
 
-/// The labels of a series, sorted by key, with the role of the device that they name. The role does not
+/// Labels of a series, sorted by key, with the role of the device that they name. The role does not
 /// distinguish series.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
@@ -18,7 +18,7 @@ pub struct Labels {
 }
 
 impl Serialize for Labels {
-    /// Writes the labels. On the wire the role is one of them, with an empty key, which no label has.
+    /// Writes the role on the wire as a label with an empty key, which no other label has.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let role = self.role.as_ref().filter(|_| !serializer.is_human_readable());
         let pairs: Vec<(&str, &str)> = self.iter().chain(role.map(|role| ("", role.as_str()))).collect();
@@ -52,11 +52,7 @@ impl<'de> Deserialize<'de> for Labels {
 }
 
 impl Labels {
-    /// Creates labels from keys and values in any order.
-    ///
-    /// # Errors
-    /// Returns an error if there are too many, one is too long or has an invalid character, or a key occurs
-    /// twice.
+    /// Creates labels from keys and values in any order. Refuses invalid and repeated keys.
     pub fn new(mut pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
         if pairs.len() > limits::LABELS {
             return Err(InvalidIdentifier::TooManyLabels);
@@ -71,10 +67,8 @@ impl Labels {
     }
 
     /// Creates labels from names of the system: paths, devices, programs. They are
-    /// [escaped](crate::text::escape) and shortened where they must be, so that no series is lost for its name.
-    ///
-    /// # Errors
-    /// Returns an error if there are too many, one is empty, or a key occurs twice.
+    /// [escaped](crate::text::escape) and shortened where they must be, so that no series is lost for its
+    /// name. Refuses too many labels, an empty one, and repeated keys.
     pub fn escaped(pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
         let valid = |(key, value): (String, String)| {
             (
@@ -85,28 +79,24 @@ impl Labels {
         Self::new(pairs.into_iter().map(valid).collect())
     }
 
-    /// Returns the keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Returns the value of one label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
     }
 
-    /// Returns the labels with another role of the device.
     #[must_use]
     pub fn with_role(self, role: Option<Role>) -> Self {
         Self { role, ..self }
     }
 
-    /// Returns the recorded role of the device; none if it is unknown, or if the labels name no device.
+    /// Returns none if the role is unknown, or if the labels name no device.
     pub const fn role(&self) -> Option<&Role> {
         self.role.as_ref()
     }
@@ -123,7 +113,7 @@ impl From<Labels> for Vec<(String, String)> {
     }
 }
 
-/// The human-readable form: `cpu=3,node=1`.
+/// Human-readable form: `cpu=3,node=1`.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (key, value)) in self.iter().enumerate() {

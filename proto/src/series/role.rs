@@ -17,11 +17,11 @@ pub struct Role(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleKind {
-    /// A device whose bytes are on no other.
+    /// Its bytes are on no other device.
     Physical,
-    /// A part of another device.
+    /// Part of another device.
     Part,
-    /// A device made of others.
+    /// Made of other devices.
     Stacked,
     /// Memory, or a loopback interface.
     Local,
@@ -30,7 +30,7 @@ pub enum RoleKind {
 impl RoleKind {
     const ALL: [Self; 4] = [Self::Physical, Self::Part, Self::Stacked, Self::Local];
 
-    /// Returns the name, as texts and pages have it.
+    /// Returns the name in texts and pages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Physical => "physical",
@@ -41,14 +41,12 @@ impl RoleKind {
     }
 }
 
-/// The error for a text that is no role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is no role of a device")]
 pub struct InvalidRole;
 
 impl Role {
-    /// Creates a role with the devices below, of which those are left out that have no valid name, or that
-    /// exceed [`limits::ROLE_BYTES`].
+    /// Leaves out devices below that have no valid name, or that exceed [`limits::ROLE_BYTES`].
     pub fn new<'a>(kind: RoleKind, below: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = kind.as_str().to_owned();
         for name in below {
@@ -60,7 +58,6 @@ impl Role {
         Self(text)
     }
 
-    /// Returns its kind.
     pub fn kind(&self) -> RoleKind {
         let word = self.0.split(' ').next();
         RoleKind::ALL.into_iter().find(|kind| Some(kind.as_str()) == word).unwrap_or(RoleKind::Physical)
@@ -71,7 +68,6 @@ impl Role {
         self.0.split(' ').skip(1)
     }
 
-    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

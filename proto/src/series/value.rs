@@ -2,34 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of the stored values of a metric.
+/// Unit of the stored values of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
     Bytes,
     Nanoseconds,
     /// Percent of the time, 0 to 100.
     Percent,
-    /// Pages of memory.
     Pages,
     /// Sectors of 512 bytes.
     Sectors,
-    /// Processor cycles, or ticks of another hardware clock.
+    /// Cycles of a processor, or ticks of another hardware clock.
     Cycles,
-    /// A number of objects or events.
+    /// Objects or events.
     Count,
-    /// The value of the series' label `unit`; no unit without that label. User-supplied metrics have it, so
-    /// that different users can use different units for the same name.
+    /// Value of the series' label `unit`; no unit without that label. User-supplied metrics have it, so that
+    /// different users can use different units for the same name.
     Labelled,
     /// Degrees Celsius.
     Celsius,
-    /// Joules. The rate of a counter of joules is a power in watts.
+    /// Joules. The rate of such a counter is a power in watts.
     Joules,
     Watts,
     Hertz,
     Volts,
     Amperes,
     RevolutionsPerMinute,
-    /// Bytes per second: the speed of a link, or a measured rate.
+    /// Speed of a link, or a measured rate.
     BytesPerSecond,
 }
 
@@ -76,12 +75,12 @@ impl Unit {
     }
 }
 
-/// The meaning of a metric's values in their sequence.
+/// Meaning of a metric's values in their sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A counter: never decreases while its source exists. Differences of values are meaningful.
+    /// Never decreases while its source exists. Differences of values are meaningful.
     Counter,
-    /// A gauge: increases and decreases. Each value is meaningful.
+    /// Increases and decreases. Each value is meaningful.
     Gauge,
 }
 
@@ -95,12 +94,11 @@ impl Kind {
     }
 }
 
-/// The type of a value's 64 bits.
+/// Type of a value's 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Number {
-    /// An unsigned integer.
     Unsigned,
-    /// A signed integer, in two's complement.
+    /// In two's complement.
     Signed,
     /// An IEEE 754 double.
     Float,

@@ -2,42 +2,31 @@
 
 use super::VERSION;
 
-/// The reason for which bytes are refused.
+/// Reason for which bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes end too early.
     #[error("the bytes end too early")]
     Truncated,
-    /// The first bytes are not those of a frame or message.
+    /// Not the first bytes of a frame or message.
     #[error("not a frame or message of this protocol")]
     Magic,
-    /// The version of the protocol is not supported.
+    /// Unsupported version of the protocol.
     #[error("protocol version {found} is not supported: this program supports version {VERSION}")]
-    Version {
-        /// The version of the bytes.
-        found: u8,
-    },
-    /// The checksum does not match: the bytes were damaged in transit.
+    Version { found: u8 },
+    /// The bytes were damaged in transit.
     #[error("the checksum does not match")]
     Checksum,
-    /// A varint has more than 64 bits.
+    /// More than 64 bits.
     #[error("a varint has more than 64 bits")]
     Varint,
-    /// A number is above its limit.
+    /// A number above its limit.
     #[error("{what}: {found} exceeds the limit of {limit}")]
-    Limit {
-        /// The quantity.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        limit: u64,
-    },
-    /// A tag has an undefined value.
+    Limit { what: &'static str, found: u64, limit: u64 },
+    /// A tag with an undefined value.
     #[error("{found} is not a valid {what}")]
     Tag {
-        /// The meaning of the tag.
+        /// Meaning of the tag.
         what: &'static str,
-        /// Its value.
         found: u8,
     },
     /// Parts of the bytes contradict each other.
@@ -77,9 +66,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_byte(value));
 }
 
-/// A destination to which bytes can be appended.
+/// Destination to which bytes can be appended.
 pub(crate) trait Sink {
-    /// Appends one byte.
     fn byte(&mut self, byte: u8);
 
     /// Appends `value` as [`put_varint`] does.
@@ -97,7 +85,7 @@ impl Sink for Vec<u8> {
 }
 
 /// Appends short items to a vector whose space is reserved for all of them at once. Each item is written by
-/// one store, independent of its length.
+/// one store, whatever its length.
 #[derive(Debug)]
 pub(crate) struct Appender<'a> {
     out: &'a mut Vec<u8>,
@@ -173,7 +161,7 @@ pub(crate) const fn low_byte(value: u64) -> u8 {
     value as u8
 }
 
-/// A position in untrusted bytes.
+/// Position in untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

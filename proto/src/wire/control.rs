@@ -4,24 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// One line, without its newline: at most [`limits::CONTROL_LINE_BYTES`] bytes.
+/// Line without its newline: at most [`limits::CONTROL_LINE_BYTES`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ControlLine(String);
 
-/// The reason for which a text is not a single line.
+/// Why a text is not a single line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLine {
-    /// It is too long; its length in bytes.
+    /// Length in bytes.
     #[error("the line has {0} bytes; at most {max} are allowed", max = limits::CONTROL_LINE_BYTES)]
     TooLong(usize),
-    /// It contains several lines.
     #[error("the line contains a newline")]
     Several,
 }
 
 impl ControlLine {
-    /// Returns the line as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -15,21 +15,21 @@ use crate::series::{
 };
 use crate::stacks::{FunctionDescriptor, FunctionId, StackDescriptor, StackId};
 
-/// One line of the dictionary. An entry may refer to ids of earlier entries only.
+/// Line of the dictionary. An entry may refer to ids of earlier entries only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// The session with its node; the first entry of every session.
+    /// Session with its node; the first entry of every session.
     Session(SessionDescriptor),
     Metric(MetricId, MetricDescriptor),
     Job(JobHandle, JobDescriptor),
     Series(SeriesId, SeriesDescriptor),
-    /// The columns of a block.
+    /// Columns of a block.
     Shape(ShapeId, ShapeDescriptor),
     Function(FunctionId, FunctionDescriptor),
     Stack(StackId, StackDescriptor),
 }
 
-/// The sender's dictionary: the entries that were announced and are still in use.
+/// Dictionary of a sender: the entries that were announced and are still in use.
 #[derive(Debug, Default)]
 pub struct Announced {
     metrics: BTreeMap<MetricId, MetricDescriptor>,
@@ -158,7 +158,7 @@ impl Announced {
         self.jobs.contains_key(&handle)
     }
 
-    /// Returns all entries that were announced and are still in use, for a receiver without a dictionary.
+    /// Returns all announced entries that are still in use, for a receiver without a dictionary.
     pub fn all(&self, session: &SessionDescriptor) -> Vec<Entry> {
         let session = std::iter::once(Entry::Session(session.clone()));
         let metrics = self.metrics.iter().map(|(id, metric)| Entry::Metric(*id, metric.clone()));

@@ -26,7 +26,7 @@ pub(crate) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     debug_assert!(serialised.is_ok(), "plain data into memory: {serialised:?}");
 }
 
-/// Decodes a `T` at the beginning of `bytes`. The rest is ignored.
+/// Decodes a `T` at the beginning of `bytes`, and ignores the rest.
 pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let read = bincode::serde::decode_from_slice(bytes, config());
     match read {
@@ -35,13 +35,13 @@ pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeEr
     }
 }
 
-/// Decodes a `T` from all of `bytes`. A length beyond [`limits::MESSAGE_BYTES`] is refused before memory is
+/// Decodes a `T` from all of `bytes`. Refuses a length beyond [`limits::MESSAGE_BYTES`] before memory is
 /// allocated.
 pub(crate) fn get<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     get_within::<T, { limits::MESSAGE_BYTES }>(bytes)
 }
 
-/// Decodes a `T` from all of `bytes`. A length beyond `LIMIT` is refused before memory is allocated.
+/// Decodes a `T` from all of `bytes`. Refuses a length beyond `LIMIT` before memory is allocated.
 pub(crate) fn get_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, DecodeError> {
     match bincode::serde::decode_from_slice(bytes, bincode::config::standard().with_limit::<LIMIT>()) {
         Ok((value, used)) if used == bytes.len() => Ok(value),

@@ -11,11 +11,8 @@ pub use self::encode::Encoder;
 pub use self::format::{Block, Extras, Frame, MAGIC, Oversized};
 
 impl Frame {
-    /// Decodes a frame. Takes time and memory proportional to the length of the bytes and at most to
-    /// [`crate::limits::FRAME_VALUES`].
-    ///
-    /// # Errors
-    /// Returns an error if the bytes are not exactly one undamaged frame of this version within its limits.
+    /// Decodes exactly one frame of this version. Takes time and memory proportional to the length of the
+    /// bytes, and at most to [`crate::limits::FRAME_VALUES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode::frame(bytes)
     }

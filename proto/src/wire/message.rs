@@ -10,40 +10,38 @@ use super::{VERSION, envelope};
 use crate::limits;
 use crate::series::{Identifier, JobHandle, SessionId};
 
-/// The first bytes of a message, which distinguish it from a frame.
+/// First bytes of a message, which distinguish it from a frame.
 pub const MAGIC: [u8; 3] = *b"PLC";
 
-/// A message from an agent to its collector.
+/// Message from an agent to its collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCollector {
-    /// The answer to [`ToAgent::NeedDictionary`]. A long dictionary takes several messages, which precede
-    /// further frames.
+    /// Answer to [`ToAgent::NeedDictionary`]. A long dictionary takes several messages, which precede further
+    /// frames.
     Dictionary {
         session: SessionId,
-        /// A part of the dictionary, in order.
+        /// Part of the dictionary, in order.
         entries: Vec<Entry>,
     },
     /// Frames that will never be sent.
     Skipped {
-        /// The session of the frames.
         session: SessionId,
-        /// The first of them.
+        /// First of the frames.
         first: u64,
-        /// The last of them.
+        /// Last of the frames.
         last: u64,
         reason: SkipReason,
-        /// The times of the oldest and the newest lost sample, in microseconds since the epoch.
+        /// Times of the oldest and the newest lost sample, in microseconds since the epoch.
         span_us: (i64, i64),
-        /// The lost samples, one entry per job and source.
+        /// One entry per job and source.
         lost: Vec<Lost>,
     },
-    /// The answer to [`ToAgent::Request`].
+    /// Answer to [`ToAgent::Request`].
     Answer {
-        /// The session of the request.
         session: SessionId,
-        /// The number of the request.
+        /// Number of the request.
         request: u64,
-        /// The answer, in the form of the control socket.
+        /// Answer in the form of the control socket.
         line: ControlLine,
     },
 }
@@ -51,15 +49,14 @@ pub enum ToCollector {
 /// Lost samples of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The job of the source; none for the node's own.
+    /// None for the node's own sources.
     pub job: Option<JobHandle>,
-    /// The source, under its name in tallies.
+    /// Name of the source in tallies.
     pub source: Identifier,
-    /// The number of samples.
     pub samples: u64,
 }
 
-/// The reason for which frames are not sent.
+/// Reason for which frames are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SkipReason {
     /// The outbox was full, and the oldest unsent frames were dropped.
@@ -72,47 +69,42 @@ pub enum SkipReason {
     Damaged,
 }
 
-/// A message from the collector to an agent.
+/// Message from the collector to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
     /// All frames up to `through` are committed to the database, or are no longer needed.
     Ack {
-        /// The session of the frames.
         session: SessionId,
-        /// The number of the newest frame.
+        /// Number of the newest frame.
         through: u64,
     },
     /// A frame arrived out of order: the agent must resend all frames, beginning with `from`.
     Resend {
-        /// The session of the frames.
         session: SessionId,
-        /// The number of the first missing frame.
+        /// Number of the first missing frame.
         from: u64,
     },
     /// A frame refers to ids that the collector does not know.
-    NeedDictionary {
-        /// The session of the ids.
-        session: SessionId,
-    },
+    NeedDictionary { session: SessionId },
     /// A frame or message is refused, and would be refused again.
     Refused {
-        /// The reason, as a message for the administrator.
+        /// Message for the administrator.
         reason: String,
-        /// The session and the number of the frame, as its first bytes state them; none if it is not a frame
-        /// of this version.
+        /// Session and number of the frame, as its first bytes state them; none if it is not a frame of this
+        /// version.
         frame: Option<(SessionId, u64)>,
     },
-    /// A control request for a job of this agent.
+    /// Control request for a job of this agent.
     Request {
-        /// The session that tracks the job.
+        /// Session that tracks the job.
         session: SessionId,
-        /// The collector's number of the request, which the answer repeats.
+        /// Number that the collector gave the request, which the answer repeats.
         request: u64,
-        /// The numeric id of the user, as the collector has authenticated it; 0 for root.
+        /// Numeric id of the user, as the collector has authenticated it; 0 for root.
         uid: u32,
-        /// The time at which it takes effect, in microseconds since the epoch; a past time means immediately.
+        /// When it takes effect, in microseconds since the epoch; a past time means immediately.
         at_us: i64,
-        /// The request, in the form of the control socket.
+        /// Request in the form of the control socket.
         line: ControlLine,
     },
 }
@@ -133,27 +125,19 @@ impl ToCollector {
         }
     }
 
-    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// Returns an error if the bytes are not a message of this version, or longer than
-    /// [`limits::MESSAGE_BYTES`].
+    /// Decodes a message of this version, of at most [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
 
     /// Returns the session of a dictionary or of skipped frames, without decoding the rest; none for an
     /// answer.
-    ///
-    /// # Errors
-    /// Returns an error if the bytes do not begin like such a message, or are too long.
     pub fn peek(bytes: &[u8]) -> Result<Option<SessionId>, DecodeError> {
-        /// The variant of [`Self::Answer`].
+        /// Variant of [`Self::Answer`].
         const ANSWER: u32 = 2;
         let (variant, session): (u32, SessionId) = envelope::get_first(body(bytes)?)?;
         Ok((variant != ANSWER).then_some(session))
@@ -161,16 +145,11 @@ impl ToCollector {
 }
 
 impl ToAgent {
-    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// Returns an error if the bytes are not a message of this version, or longer than
-    /// [`limits::MESSAGE_BYTES`].
+    /// Decodes a message of this version, of at most [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }

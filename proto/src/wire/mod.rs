@@ -12,5 +12,4 @@ pub mod message;
 
 pub use bytes::DecodeError;
 
-/// The version of the protocol.
 pub const VERSION: u8 = 1;

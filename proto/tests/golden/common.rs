@@ -30,7 +30,6 @@ pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
     })
 }
 
-/// Returns a batch of these rows.
 pub(crate) fn batch_of(shape: &Arc<Shape>, rows: &[(Instant, Vec<Option<u64>>)]) -> Batch {
     let mut batch = Batch::default();
     let index = batch.add_shape(shape);
@@ -48,7 +47,7 @@ pub(crate) fn frame_of(sections: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The sender's state of a session.
+/// State of a session's sender.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     encoder: Encoder,

@@ -1,6 +1,6 @@
 //! The bytes that the document explains.
 
-/// The bytes that `docs/reference/protocol.md` explains, each with the name of its golden file; `|` marks the
+/// Bytes that `docs/reference/protocol.md` explains, each with the name of its golden file; `|` marks the
 /// boundaries of table rows.
 pub(super) const EXAMPLES: [(&str, &str); 18] = [
     ("zeros", "f8 38"),

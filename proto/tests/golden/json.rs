@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-/// A JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Json {
     Null,

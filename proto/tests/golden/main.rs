@@ -48,10 +48,10 @@ fn main() -> std::process::ExitCode {
 
 const T0: i64 = 1_790_000_000_000_000;
 const SESSION: SessionId = SessionId(0xfeed);
-/// A session id that needs all 64 bits.
+/// Needs all 64 bits.
 const LARGE_SESSION: SessionId = SessionId(0xfedc_ba98_7654_3210);
 
-/// The direction of a frame or message. The bytes of a message do not contain it; it follows from the socket.
+/// Direction of a frame or message, which its bytes do not contain: it follows from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Frame,
@@ -59,7 +59,6 @@ enum Direction {
     ToAgent,
 }
 
-/// One file: its name, its direction, and its bytes.
 type Golden = (&'static str, Direction, Vec<u8>);
 
 fn all() -> Vec<Golden> {
@@ -75,7 +74,6 @@ fn file(name: &str, extension: &str) -> PathBuf {
     here().join("golden").join(format!("{name}.{extension}"))
 }
 
-/// Returns the decoded contents.
 fn decode(direction: Direction, bytes: &[u8]) -> Result<Json, DecodeError> {
     Ok(match direction {
         Direction::Frame => view::of_frame(&Frame::decode(bytes)?),
@@ -102,7 +100,7 @@ fn golden_files_match_the_encoder_and_decode() {
     check_directory();
 }
 
-/// Checks that the directory has no other data, and that they are small.
+/// Checks that the directory has no other data, and that its files are small.
 fn check_directory() {
     let mut expected = BTreeSet::new();
     for (name, _, _) in all() {

@@ -17,7 +17,7 @@ const SEEDS: [(&str, &[&str]); 5] = [
     ("twice", &["first_frame", "first_frame"]),
 ];
 
-/// The length of the checksum at a frame's end. The target adds the checksum, which no fuzzer can guess.
+/// Length of the checksum at a frame's end. The fuzz target adds the checksum, which no fuzzer can guess.
 const CHECKSUM_BYTES: usize = 4;
 
 fn here() -> PathBuf {

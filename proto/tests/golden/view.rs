@@ -30,7 +30,6 @@ fn object<'a>(members: impl IntoIterator<Item = (&'a str, Json)>) -> Json {
     Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Converts a length or a position.
 fn count(value: usize) -> Json {
     Json::Number(i128::try_from(value).unwrap_or(i128::MAX))
 }

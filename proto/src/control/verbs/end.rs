@@ -5,19 +5,17 @@ use serde::{Deserialize, Serialize};
 use crate::control::verb::{Access, Remote, Verb};
 use crate::text::Text;
 
-/// The fields of `end`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndRequest {
-    /// The job's id.
     pub job: String,
-    /// The final state in the scheduler's terms.
+    /// In the scheduler's terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The exit status of its script.
+    /// Exit status of the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
-    /// The signal that ended its script.
+    /// Signal that ended the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.

@@ -4,16 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `mark`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarkRequest {
-    /// The job's id; without it, the node.
+    /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The name of the instant or phase.
+    /// Name of the instant or phase.
     pub name: String,
-    /// `instant`, `begin` or `end`; without it, an instant.
+    /// `instant`, `begin` or `end`; `instant` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }

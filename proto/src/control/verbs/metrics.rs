@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `metrics`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsRequest {
-    /// The job's id; without it, the node.
+    /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 }
@@ -22,14 +21,12 @@ impl Verb for MetricsRequest {
     const EXAMPLE: &'static str = r#"{"verb":"metrics","job":"4242"}"#;
 }
 
-/// The answer to `metrics`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricsAnswer {
-    /// The catalogue.
     pub metrics: Vec<MetricLine>,
 }
 
-/// One metric of the catalogue, with its availability for a job or the node.
+/// Metric of the catalogue, with its availability for a job or the node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricLine {
     pub metric: String,
@@ -37,19 +34,19 @@ pub struct MetricLine {
     pub unit: Option<String>,
     /// True if it can be sampled now.
     pub available: bool,
-    /// The reason if it is unavailable.
+    /// Why it is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The source that it is read from, together with the other metrics of that source.
+    /// Source that it is read from, together with the other metrics of that source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The duration of one read of the source, in nanoseconds.
+    /// Duration of one read of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ns: Option<f64>,
-    /// The interval at which the hardware updates it, at least; shorter periods are granted at this one.
+    /// Interval at which the hardware updates it, at least; shorter periods are granted at this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_interval: Option<String>,
-    /// The period at which it is sampled.
+    /// Period at which it is sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
 }

@@ -5,14 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `pmu_release`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PmuReleaseRequest {
-    /// The job's id; without it, the node with all its jobs.
+    /// None for the node with all its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The duration; without it, the maximum that is allowed.
+    /// The allowed maximum if none.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
 }
@@ -25,11 +24,10 @@ impl Verb for PmuReleaseRequest {
     const EXAMPLE: &'static str = r#"{"verb":"pmu_release","job":"4242","for":"10min"}"#;
 }
 
-/// The answer to `pmu_release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PmuReleaseAnswer {
-    /// The time at which the events are opened again, in microseconds since the epoch.
+    /// Time at which the events are opened again, in microseconds since the epoch.
     pub until_us: i64,
-    /// The metrics whose samples are absent until then.
+    /// Metrics whose samples are absent until then.
     pub metrics: Vec<String>,
 }

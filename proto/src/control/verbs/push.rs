@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `push`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PushRequest {
-    /// The job's id; without it, the node.
+    /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The metric's name, to which the agent prepends `user.`.
+    /// Name to which the agent prepends `user.`.
     pub metric: String,
     pub value: f64,
-    /// The unit, such as `images/s`.
+    /// A unit such as `images/s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The labels that distinguish the series from others of the metric.
+    /// Labels that distinguish the series from others of the metric.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

@@ -4,25 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `regions`, which the library `libpolymeter_regions` sends.
+/// Sent by the library `libpolymeter_regions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegionsRequest {
-    /// The job's id.
     pub job: String,
-    /// The id of the process, as it sees itself.
+    /// Process id, as the process sees itself.
     pub process: u32,
-    /// Its rank, if it is one of several that a launcher numbers.
+    /// Rank, if a launcher numbers the processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// True if the process ends.
     #[serde(default)]
     pub is_last: bool,
-    /// The sums since the process began.
+    /// Sums since the process began.
     pub regions: Vec<RegionSums>,
 }
 
-/// The sums of a region since the process began, over its threads.
+/// Sums of a region since the process began, over its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegionSums {

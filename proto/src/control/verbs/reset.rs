@@ -5,14 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::control::verb::{Access, Remote, Verb};
 use crate::step_level::StepLevel;
 
-/// The fields of `reset`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResetRequest {
-    /// The job's id; without it, the node.
+    /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// `step` or `task` for the leases of steps or tasks only; without it, all leases of the job.
+    /// Ends the leases of steps or tasks only; without it, all leases of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
 }
@@ -25,9 +24,8 @@ impl Verb for ResetRequest {
     const EXAMPLE: &'static str = r#"{"verb":"reset","job":"4242"}"#;
 }
 
-/// The answer to `reset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetAnswer {
-    /// The number of leases that ended.
+    /// Number of leases that ended.
     pub ended: usize,
 }

@@ -10,61 +10,58 @@ use crate::control::verb::{Access, Remote, Verb};
 use crate::ledger::JobDetails;
 use crate::text::Text;
 
-/// The fields of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartRequest {
-    /// The job's id.
     pub job: String,
-    /// Another id in the names of its cgroups: Slurm's SLUID.
+    /// Another id in the names of the job's cgroups: Slurm's SLUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The owner's numeric id.
+    /// Numeric id of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The owner's name.
+    /// Name of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The owner's sampling request: selectors and periods.
+    /// Sampling request of the owner: selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
-    /// The owner's sampling request for each step of the job.
+    /// Sampling request of the owner for each step of the job.
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub steps: Box<PlanFields>,
-    /// The owner's sampling request for each task of every step.
+    /// Sampling request of the owner for each task of every step.
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub tasks: Box<PlanFields>,
-    /// True if the owner asks to close the hardware events of the job: for its duration, else for as long as
-    /// the job runs.
+    /// True to close the hardware events of the job: for `duration`, else for as long as the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pmu_release: bool,
-    /// Its duration; without it, the maximum allowed.
+    /// Time for which hardware events are closed; without it, the allowed maximum.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// The original text of a request that cannot be parsed as a plan.
+    /// Original text of a request that cannot be parsed as a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// The reason for which it cannot be parsed.
+    /// Why it cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_error: Option<Box<str>>,
-    /// The account or project that the job is charged to.
+    /// Account or project that the job is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// The queue or partition that it was submitted to.
+    /// Queue or partition that the job was submitted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Its nodes, in the scheduler's notation.
+    /// Nodes in the scheduler's notation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<String>,
-    /// The number of its cores on all nodes.
+    /// Cores on all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// The job's name and requested resources.
+    /// Name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: Box<JobDetails>,
-    /// Its GPUs on this node: their numbers or UUIDs, separated by commas.
+    /// GPUs on this node: their numbers or UUIDs, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_devices: Option<String>,
     /// What the scheduler said and could not be read, with the names of the fields.
@@ -81,14 +78,13 @@ impl Verb for StartRequest {
         r#"{"verb":"start","job":"4242","uid":1000,"plan":{"cpu.usage":"10ms"},"for":"1h"}"#;
 }
 
-/// The answer to `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartedAnswer {
-    /// The effective periods of the owner's sampling request: those of the job as a whole, if it concerns the
-    /// job. None if the job's cgroups do not exist yet, or nothing was requested.
+    /// Effective periods of the owner's sampling request for the job as a whole. None if the job's cgroups do
+    /// not exist yet, or nothing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<BTreeMap<String, String>>,
-    /// The refusal of the sampling request.
+    /// Refusal of the sampling request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Box<Refusal>>,
 }

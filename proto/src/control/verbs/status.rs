@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::control::verb::{Access, Remote, Verb};
 use crate::ledger::Tally;
 
-/// The fields of `status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatusRequest {}
@@ -20,19 +19,14 @@ impl Verb for StatusRequest {
     const EXAMPLE: &'static str = r#"{"verb":"status"}"#;
 }
 
-/// The state of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// The version of the control protocol.
+    /// Version of the control protocol.
     pub version: u32,
     pub agent_version: String,
-    /// The agent's session.
     pub session: String,
-    /// Totals of the agent.
     pub counts: AgentCounts,
-    /// The connection to the collector.
     pub collector: CollectorStatus,
-    /// The node and the jobs.
     pub subjects: Vec<SubjectStatus>,
 }
 
@@ -64,55 +58,50 @@ pub struct AgentCounts {
     pub unknown_lines: u64,
 }
 
-/// The connection to the collector. Times are in microseconds since the epoch.
+/// Connection to the collector. Times are microseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorStatus {
-    /// The endpoint of the collector.
+    /// Endpoint of the collector.
     pub address: String,
-    /// The version of the collector, which tells it within a minute of the connection; none if it has not, or
-    /// the agent accepts no requests through it.
+    /// Version of the collector, which it tells within a minute of the connection; none before, or if the
+    /// agent accepts no requests through it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// True while there is a connection.
     pub connected: bool,
-    /// The time of the last change of `connected`.
+    /// Last change of `connected`.
     pub since_us: Option<i64>,
-    /// The time of the last acknowledgement.
+    /// Last acknowledgement.
     pub acknowledged_us: Option<i64>,
-    /// The time of this report.
+    /// Time of this report.
     pub now_us: i64,
     /// Bytes that are not acknowledged yet, in memory and in the spool.
     pub backlog_bytes: u64,
 }
 
-/// The state of the node, or of one job.
+/// State of the node, or of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SubjectStatus {
-    /// The job's id; none for the node.
+    /// None for the node.
     pub job: Option<String>,
-    /// Its owner's numeric id.
+    /// Numeric id of the owner.
     pub uid: Option<u32>,
-    /// Its owner's name.
+    /// Name of the owner.
     pub user: Option<String>,
-    /// The time at which the agent began to track it, in microseconds since the epoch.
+    /// Time at which the agent began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
-    /// Its cgroup directories.
     pub cgroups: Vec<PathBuf>,
     pub sources: Vec<SourceStatus>,
-    /// Metrics that are unavailable, with the reasons.
+    /// Metrics with the reasons why they are unavailable.
     pub unavailable: Vec<(String, String)>,
 }
 
-/// The state of one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     pub name: String,
-    /// The counts of its samples.
     pub tally: Tally,
-    /// The number of reads.
     pub reads: u64,
-    /// The mean duration of a read, in nanoseconds.
+    /// Mean duration of a read.
     pub read_mean_ns: u64,
-    /// The longest duration of a read, in nanoseconds.
+    /// Longest duration of a read.
     pub read_max_ns: u64,
 }

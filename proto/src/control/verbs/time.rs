@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `time`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeRequest {
-    /// The version of the collector that asks.
+    /// Version of the collector that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector_version: Option<String>,
 }
@@ -21,12 +20,11 @@ impl Verb for TimeRequest {
     const EXAMPLE: &'static str = r#"{"verb":"time"}"#;
 }
 
-/// The answer to `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeAnswer {
-    /// The time by which samples are dated, in microseconds since the epoch: that of the node's clock, unless
-    /// it was set since the agent started.
+    /// Time by which samples are dated, in microseconds since the epoch: that of the node's clock, unless the
+    /// clock was set since the agent started.
     pub now_us: i64,
-    /// The time of the node's clock, in microseconds since the epoch.
+    /// Time of the node's clock, in microseconds since the epoch.
     pub clock_us: i64,
 }

@@ -4,11 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
 
-/// The fields of `unregister`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnregisterRequest {
-    /// The job's id.
     pub job: String,
 }
 

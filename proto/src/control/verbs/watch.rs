@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::control::verb::{Access, Remote, Verb};
 use crate::ledger::Tally;
 
-/// The fields of `watch`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchRequest {
-    /// The job's id; without it, the node.
+    /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Selectors of metrics; all metrics without any.
@@ -27,45 +26,43 @@ impl Verb for WatchRequest {
     const EXAMPLE: &'static str = r#"{"verb":"watch","job":"4242","metrics":["cpu.*"]}"#;
 }
 
-/// The samples of one series since its last line.
+/// Samples of one series since its last line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplesLine {
     pub metric: String,
-    /// The labels of the series.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The unit of the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// `counter` or `gauge`.
     pub kind: String,
-    /// The sampling period; none for user-supplied values.
+    /// None for user-supplied values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
-    /// The time of each value, in microseconds since the epoch.
+    /// Times of the values, in microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The values; null for NaN and infinities.
+    /// Null for NaN and infinities.
     pub values: Vec<Option<f64>>,
 }
 
-/// The progress of sampling, sent once a second.
+/// Progress of sampling, sent once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
-    /// Seconds since the stream began.
+    /// Time since the stream began.
     pub seconds: f64,
-    /// The counts of the samples of all sources of the job since the stream began.
+    /// Samples of all sources of the job since the stream began.
     pub tally: Tally,
     /// Recent CPU time of the agent for all jobs and the node, in percent of one CPU.
     pub cpu_percent: f64,
 }
 
-/// Samples that are left out of the stream, because the client reads too slowly.
+/// Samples that are left out of the stream because the client reads too slowly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaggedLine {
-    /// Their number since the last such line.
+    /// Number since the last such line.
     pub samples: u64,
 }
 
-/// The last line: the job has ended.
+/// Last line: the job has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedLine {}

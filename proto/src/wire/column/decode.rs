@@ -5,9 +5,8 @@ use super::tag::{
 };
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 
-/// Appends `columns` columns of `ticks` values each to `values`.
-///
-/// The caller has checked `columns` and `ticks` against their limits. At most their product is appended.
+/// Appends `columns` columns of `ticks` values each to `values`, whose numbers the caller has checked against
+/// their limits.
 pub(crate) fn get_columns(
     cursor: &mut Cursor<'_>,
     columns: usize,

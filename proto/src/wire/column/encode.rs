@@ -6,11 +6,11 @@ use super::tag::{
 };
 use crate::wire::bytes::{Appender, Sink, low_byte, put_varint, varint_len, zigzag};
 
-/// The size of the hash table in which earlier columns of a block are found. A collision replaces the earlier
+/// Size of the hash table in which earlier columns of a block are found. A collision replaces the earlier
 /// column, which costs only the chance to copy it.
 const PLACES: usize = 1024;
 
-/// The most bytes that a column of one value takes: its tag and the longest varint.
+/// Most bytes that a column of one value takes: its tag and the longest varint.
 const LONE_BYTES: usize = 11;
 
 /// Encodes the columns of one block, which must all have the same length. Keeps its buffers from block to
@@ -50,7 +50,7 @@ enum Pending {
 }
 
 impl ColumnEncoder {
-    /// Begins a block. Earlier columns are forgotten.
+    /// Forgets the columns of earlier blocks.
     pub(crate) fn begin_block(&mut self) {
         // Entries of the hash table with another block number are ignored.
         self.block = self.block.wrapping_add(1);
@@ -115,8 +115,8 @@ impl ColumnEncoder {
         }
     }
 
-    /// Returns the distance to an earlier column that `same_at` finds equal, if the hash table has one; and
-    /// adds this column.
+    /// Returns the distance to an earlier column in the hash table that `same_at` finds equal, and adds this
+    /// column.
     fn distance_to_same(&mut self, hash: u64, same_at: impl Fn(usize) -> bool) -> Option<usize> {
         let place = self.seen.get_mut(usize::try_from(hash >> (64 - PLACES.ilog2())).ok()?)?;
         let position = u32::try_from(self.position).unwrap_or(u32::MAX);

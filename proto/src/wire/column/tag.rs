@@ -14,11 +14,11 @@ pub(super) const MODE_LEVEL_PACKED: u8 = 7;
 /// A tag has three bits of mode and five of argument.
 pub(super) const ARGUMENT_MAX: u8 = 31;
 
-/// The number of differences that are packed with one width: small enough to limit the cost of an outlier,
-/// large enough that the two bytes of its header do not matter.
+/// Differences that are packed with one width: few enough to limit the cost of an outlier, so many that the
+/// two bytes of the header do not matter.
 pub(super) const PACK: usize = 128;
 
-/// The kind of a column's values, which selects the coding.
+/// Kind of a column's values, which selects the coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     /// Integers that change gradually, such as counters and gauges of memory. Differences to the previous

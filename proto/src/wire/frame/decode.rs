@@ -11,7 +11,6 @@ use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
 use crate::wire::{VERSION, envelope};
 
-/// Decodes all of `bytes`.
 pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
     if bytes.len() > limits::FRAME_BYTES {
         return Err(DecodeError::Limit {

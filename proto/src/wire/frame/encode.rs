@@ -14,11 +14,11 @@ use crate::wire::bytes::{put_varint, zigzag};
 use crate::wire::column::{Coding, ColumnEncoder};
 use crate::wire::{VERSION, envelope};
 
-/// Encodes batches into frames. The buffers are kept between frames.
+/// Encodes batches into frames. Keeps its buffers between frames.
 #[derive(Debug, Default)]
 pub struct Encoder {
     columns: ColumnEncoder,
-    /// The numbers of the rows of each shape.
+    /// Numbers of the rows of each shape.
     by_shape: Vec<Vec<u32>>,
     absent_from: Vec<u32>,
     instants: Vec<Instant>,
@@ -28,10 +28,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
-    ///
-    /// # Errors
-    /// Returns [`Oversized`] if a collector would refuse the frame; `out` is unchanged then.
+    /// Appends the frame `sequence` of `session` with all of `batch` to `out`. Leaves `out` unchanged and
+    /// returns [`Oversized`] if a collector would refuse the frame.
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -208,7 +206,6 @@ impl Encoder {
     }
 }
 
-/// Returns the coding of a series.
 const fn coding(column: &Column) -> Coding {
     match column.metric.1.number {
         Number::Unsigned | Number::Signed => Coding::Difference,

@@ -7,7 +7,6 @@ use crate::wire::VERSION;
 use crate::wire::bytes::Cursor;
 use crate::wire::dictionary::Entry;
 
-/// The first bytes of a frame.
 pub const MAGIC: [u8; 3] = *b"PLM";
 
 pub(super) const SECTION_DICTIONARY: u8 = 1;
@@ -15,7 +14,7 @@ pub(super) const SECTION_BLOCK: u8 = 2;
 pub(super) const SECTION_LEDGER: u8 = 3;
 pub(super) const SECTION_EVENTS: u8 = 4;
 pub(super) const SECTION_PARTIAL_BLOCK: u8 = 5;
-/// The two kinds of block with a single row: at long periods every block has one row, and each byte counts.
+/// Two kinds of block with a single row: at long periods every block has one row, and each byte counts.
 pub(super) const SECTION_LONE_BLOCK: u8 = 6;
 pub(super) const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
 
@@ -23,35 +22,31 @@ pub(super) const SECTION_STACKS: u8 = 8;
 
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
-/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// The session that it belongs to.
     pub session: SessionId,
-    /// Its number in that session; the first is 1.
+    /// The first frame of a session has 1.
     pub sequence: u64,
     /// Dictionary entries that its content needs and that were not announced before.
     pub dictionary: Vec<Entry>,
-    /// The samples.
     pub blocks: Vec<Block>,
     /// Tallies of the samples that were due.
     pub ledger: Vec<LedgerEntry>,
     pub events: Vec<Event>,
-    /// Call stacks.
     pub stacks: Vec<StackInterval>,
 }
 
-/// The samples of one shape.
+/// Samples of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub shape: ShapeId,
-    /// The number of columns of the shape.
+    /// Number of columns of the shape.
     pub shape_columns: usize,
-    /// The positions of the present columns in the shape; the others were absent.
+    /// Positions of the present columns in the shape; the others were absent.
     pub columns: Vec<usize>,
-    /// The times of the samples, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The bits of the values, column by column, `times_us.len()` for each.
+    /// Bits of the values, column by column, `times_us.len()` for each.
     pub values: Vec<u64>,
 }
 
@@ -73,26 +68,24 @@ impl Frame {
         known.then_some((session, sequence))
     }
 
-    /// Returns the number of its samples, without those of call stacks.
+    /// Returns the number of samples, without those of call stacks.
     pub fn samples(&self) -> usize {
         self.blocks.iter().map(|block| block.values.len()).sum()
     }
 }
 
-/// The content of a frame besides the samples.
+/// Content of a frame besides the samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
     /// Dictionary entries that the samples or events need.
     pub dictionary: &'a [Entry],
-    /// Tallies.
     pub ledger: &'a [LedgerEntry],
     pub events: &'a [Event],
-    /// Call stacks.
     pub stacks: &'a [StackInterval],
 }
 
-/// The error for a frame that would exceed [`crate::limits::FRAME_BYTES`], or have more than
-/// [`crate::limits::SECTION_ENTRIES`] of a kind or [`crate::limits::FRAME_STACK_COUNTS`]: it must be divided.
+/// Error of a frame that must be divided: it would exceed [`crate::limits::FRAME_BYTES`], or have more than
+/// [`crate::limits::SECTION_ENTRIES`] of a kind or [`crate::limits::FRAME_STACK_COUNTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the frame exceeds a limit; divide its contents among several frames")]
 pub struct Oversized;
