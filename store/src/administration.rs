@@ -16,14 +16,14 @@ use crate::{StoreError, StoreUrl};
 
 const HOUR_US: i64 = 3600 * 1_000_000;
 
-/// The time by which samples of a job, and the beginnings of their summaries, may lie before its start.
+/// How far samples of a job, and the beginnings of their summaries, may lie before its start.
 const SAMPLES_BEFORE_US: i64 = 2 * HOUR_US;
 
-/// The roles of a server's database that have rights on a store: of further collectors, of programs that
-/// read everything, and of users.
+/// Roles of a server's database that have rights on a store: of further collectors, of programs that read
+/// everything, and of users.
 pub const STORE_ROLES: [&str; 3] = ["polymeter_writer", "polymeter_reader", "polymeter_user"];
 
-/// A connection that administers a store. Its user owns the store, or may change its tables.
+/// Connection that administers a store. Its user owns the store, or may change its tables.
 pub struct Administration {
     connection: Box<dyn Connection>,
     removal: &'static Removal,
@@ -36,37 +36,29 @@ impl fmt::Debug for Administration {
     }
 }
 
-/// A job that retention exempts.
+/// Job that retention exempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptJob {
-    /// The store's key of the job.
     pub job_key: i64,
-    /// The scheduler's id.
+    /// Id of the scheduler.
     pub job_id: String,
-    /// The time until which it is exempt, in microseconds since the epoch; none for ever.
+    /// End of the exemption, in microseconds since the epoch; none for ever.
     pub until_us: Option<i64>,
 }
 
 from_row!(KeptJob { job_key, job_id, until_us: TimeUs });
 
-/// The result of the removal of a part.
+/// Result of the removal of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pruned {
-    /// It is removed, except for this number of rows of kept jobs.
-    Removed {
-        /// The number of rows that stay.
-        kept_rows: u64,
-    },
-    /// It is not removed yet: its rollups are not complete.
+    /// Removed, except for rows of kept jobs.
+    Removed { kept_rows: u64 },
+    /// Not removed yet: the rollups of the part are not complete.
     Postponed,
 }
 
 impl Administration {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another
-    /// version of the program.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         let AdministrationSession { connection, removal, measure } = url.open_to_administer()?;
@@ -74,25 +66,16 @@ impl Administration {
     }
 
     /// Returns the retention of each level, the finest first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn retention(&mut self) -> Result<Vec<LevelState>, StoreError> {
         removal::states(&mut *self.connection)
     }
 
     /// Returns the time of the database, in microseconds since the epoch.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn now_us(&mut self) -> Result<i64, StoreError> {
         removal::now_us(&mut *self.connection)
     }
 
     /// Returns those of [`STORE_ROLES`] that do not exist or have no rights; none in a file.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn missing_roles(&mut self) -> Result<Vec<String>, StoreError> {
         let Some(has_rights) = self.connection.dialect().has_rights else { return Ok(Vec::new()) };
         let mut missing = Vec::new();
@@ -107,35 +90,22 @@ impl Administration {
     }
 
     /// Returns the jump of the clock for which nothing becomes old; none if the clock is plausible.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn clock_jump(&mut self) -> Result<Option<ClockJump>, StoreError> {
         clock_check::refused(&mut *self.connection)
     }
 
     /// Confirms that the clock of the database is right, so that rows become old by it again. Returns it with
     /// the time that was accepted before.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails, or refuses the change.
     pub fn confirm_clock(&mut self) -> Result<ClockJump, StoreError> {
         clock_check::confirm(&mut *self.connection)
     }
 
-    /// Measures the store.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn storage(&mut self) -> Result<Storage, StoreError> {
         let now_us = self.now_us()?;
         (self.measure)(&mut *self.connection, now_us)
     }
 
     /// Exempts a job from retention until a time, in microseconds since the epoch, or for ever.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails, or refuses the change.
     pub fn keep(&mut self, job_key: i64, until_us: Option<i64>) -> Result<(), StoreError> {
         const ACTION: &str = "keep the job";
         let kept_at_us = removal::now_us(&mut *self.connection)?;
@@ -149,9 +119,6 @@ impl Administration {
     }
 
     /// Ends the exemption of a job. Returns false if it had none.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails, or refuses the change.
     pub fn release(&mut self, job_key: i64) -> Result<bool, StoreError> {
         const ACTION: &str = "release the job";
         self.connection.begin().context(ACTION)?;
@@ -169,10 +136,6 @@ impl Administration {
         Ok(deleted > 0)
     }
 
-    /// Returns the jobs that are exempt.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn kept_jobs(&mut self) -> Result<Vec<KeptJob>, StoreError> {
         let select = "SELECT job_key, job_id, until FROM kept_job JOIN job USING (job_key) ORDER BY job_key";
         self.connection.select(select, &[]).context("read the kept jobs")
@@ -180,9 +143,6 @@ impl Administration {
 
     /// Returns what is removed now, the finest level first. With `before_us`, samples before it are removed
     /// even if the policy keeps them for longer.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn due(&mut self, before_us: Option<i64>) -> Result<Vec<Part>, StoreError> {
         let cutoffs = cutoffs(&mut *self.connection, before_us)?;
         if cutoffs.is_empty() { Ok(Vec::new()) } else { (self.removal.due)(&mut *self.connection, &cutoffs) }
@@ -204,10 +164,8 @@ fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cu
 }
 
 /// Removes what the policy does not keep, as the maintenance does, and passes each result to `each`. With
-/// `before_us`, samples before it are removed even if the policy keeps them for longer.
-///
-/// # Errors
-/// Returns an error if the store fails, if another program maintains it, or if this user may not remove rows.
+/// `before_us`, samples before it are removed even if the policy keeps them for longer. Fails while another
+/// program maintains the store.
 pub fn prune(
     url: &StoreUrl,
     before_us: Option<i64>,
@@ -249,9 +207,6 @@ fn prune_with(
 }
 
 /// Writes the policy of a store, as a collector does when it starts.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreError> {
     drop(Reader::open(url)?);
     let mut session = url.open_to_administer()?;
@@ -261,10 +216,7 @@ pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreE
 const MANAGER: [Column; 2] = [("account", ColumnType::Text), ("manager", ColumnType::Text)];
 
 /// Writes the managers of accounts, each with the name of a user, by which the roles of a database see jobs.
-/// A store without roles has none.
-///
-/// # Errors
-/// Returns an error if the store fails, or refuses the change.
+/// Does nothing in a store without roles.
 pub fn set_managers(url: &StoreUrl, managers: &BTreeSet<(String, String)>) -> Result<(), StoreError> {
     const ACTION: &str = "store the managers of accounts";
     let connection = &mut *url.open_to_administer()?.connection;

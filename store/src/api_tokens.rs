@@ -7,21 +7,18 @@ use crate::row::from_row;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl};
 
-/// A token as it is stored. The secret is not.
+/// Stored token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredToken {
-    /// The id, which is no secret.
     pub id: String,
-    /// The digest of the secret.
     pub digest: String,
-    /// The numeric id of the user.
     pub uid: u32,
-    /// The name that the user gave it.
+    /// Name that the user gave it.
     pub name: Option<String>,
     pub scope: String,
-    /// The time of its creation, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub created_us: i64,
-    /// The time from which it is not accepted any more, in microseconds since the epoch.
+    /// Time from which the token is not accepted any more, in microseconds since the epoch.
     pub expires_us: i64,
     /// A time at which it was used, in microseconds since the epoch; none if it was not.
     pub used_us: Option<i64>,
@@ -40,42 +37,29 @@ from_row!(StoredToken {
     used_us: TimeUs,
 });
 
-/// A connection to the table. After an error its state is unknown, and it must be dropped.
+/// Connection to the tokens. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct TokenTable(Box<dyn Connection>);
 
 impl TokenTable {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, or has another version.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         Ok(Self(url.open_to_administer()?.connection))
     }
 
-    /// Returns the token with an id.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn find(&mut self, id: &str) -> Result<Option<StoredToken>, StoreError> {
         let select = format!("SELECT {COLUMNS} FROM api_token WHERE token_id = $1");
         self.0.select_first(&select, &[id.into()]).context("read a token")
     }
 
     /// Returns the tokens of a user, or of all users, the oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn list(&mut self, uid: Option<u32>) -> Result<Vec<StoredToken>, StoreError> {
         select(&mut *self.0, uid, None)
     }
 
     /// Stores a token, and deletes those that expired before `forget_us`. Returns false if its user already
     /// has `limit` tokens that have not expired.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails, or has a token with this id.
     pub fn create(&mut self, token: &StoredToken, limit: usize, forget_us: i64) -> Result<bool, StoreError> {
         const ACTION: &str = "store a token";
         let connection = &mut *self.0;
@@ -108,10 +92,7 @@ impl TokenTable {
         Ok(valid < limit)
     }
 
-    /// Deletes the tokens of a user, or of all users; with an id, only that one. Returns the deleted tokens.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// Deletes and returns the tokens of a user, or of all users; with an id, only that one.
     pub fn revoke(&mut self, uid: Option<u32>, id: Option<&str>) -> Result<Vec<StoredToken>, StoreError> {
         const ACTION: &str = "revoke tokens";
         let connection = &mut *self.0;
@@ -125,10 +106,6 @@ impl TokenTable {
         Ok(revoked)
     }
 
-    /// Records a use of a token.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn record_use(&mut self, id: &str, used_us: i64) -> Result<(), StoreError> {
         const ACTION: &str = "record the use of a token";
         let update = "UPDATE api_token SET used = $2 WHERE token_id = $1";

@@ -26,7 +26,7 @@ use crate::stop::{Cancel, Stop};
 use crate::value::{Batch, Column, Number, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
-/// An invalid URL of a store. The URL is not repeated, since it may contain a password.
+/// Invalid URL of a store. The URL is not repeated, since it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{reason}; expected sqlite:PATH, postgres://USER@HOST/DATABASE, or a connection string such as host=/run/postgresql dbname=polymeter user=polymeter"
@@ -41,9 +41,9 @@ impl InvalidStoreUrl {
     }
 }
 
-/// A database that a URL names. [`fmt::Display`] shows its address without a password.
+/// Database that a URL names. [`fmt::Display`] shows its address without a password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
-    /// Returns the file of the database; none if it is on a server.
+    /// Returns none if the database is on a server.
     fn file(&self) -> Option<&Path> {
         None
     }
@@ -59,8 +59,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects to write, and migrates the schema to the current version.
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError>;
 
-    /// Connects to read. Nothing is created or changed: the connection is read-only. The caller checks the
-    /// schema's version.
+    /// Connects to read: nothing can be changed. The caller checks the schema's version.
     fn open_to_read(&self) -> Result<OpenedToRead, StoreError>;
 
     /// Returns the error for a database without tables of Polymeter.
@@ -69,18 +68,17 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects and disconnects, to test whether the database can be reached.
     fn probe(&self) -> Result<(), StoreError>;
 
-    /// Connects to administer the database: to keep jobs, and to see what is removed next. Nothing is
-    /// created, and the schema is not migrated. The caller checks its version.
+    /// Connects to keep jobs, and to see what is removed next, without a change of the schema. The caller
+    /// checks its version.
     fn open_to_administer(&self) -> Result<AdministrationSession, StoreError>;
 
     /// Connects to maintain the database; returns none while another connection does.
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError>;
 }
 
-/// A connection that was opened to administer a database.
+/// Connection that was opened to administer a database.
 pub(crate) struct AdministrationSession {
     pub(crate) connection: Box<dyn Connection>,
-    /// The removal of old rows.
     pub(crate) removal: &'static Removal,
     /// Measures the store at a time, in microseconds since the epoch.
     pub(crate) measure: Measure,
@@ -88,31 +86,31 @@ pub(crate) struct AdministrationSession {
 
 pub(crate) type Measure = Box<dyn Fn(&mut dyn Connection, i64) -> Result<Storage, StoreError> + Send>;
 
-/// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.
+/// Connection that was opened to maintain a database. Its end releases the lock of the maintenance.
 pub(crate) struct MaintenanceSession {
     pub(crate) connection: Box<dyn Connection>,
     /// Cancels the statement that the connection runs.
     pub(crate) cancel: Option<Cancel>,
-    /// The tasks, in the order in which they run.
+    /// Tasks in the order in which they run.
     pub(crate) tasks: &'static [Task],
-    /// The removal of old rows, which is one of the tasks.
+    /// Removal of old rows, which is one of the tasks.
     pub(crate) removal: &'static Removal,
-    /// The reason for which there are no tasks, with its remedy; none if there are some.
+    /// Why there are no tasks, with a remedy; none if there are some.
     pub(crate) obstacle: Option<String>,
 }
 
-/// A task of the maintenance.
+/// Task of the maintenance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    /// Its effect, as a verb and an object, such as "compress old chunks".
+    /// Verb and object, such as "compress old chunks".
     pub(crate) name: &'static str,
-    /// The number of rounds after which it runs again. A round is a minute.
+    /// Rounds after which the task runs again. A round is a minute.
     pub(crate) rounds: u32,
-    /// Runs it, until the maintenance has to end. The connection is in no transaction, before and after.
+    /// Runs the task until the maintenance has to end. The connection is in no transaction, before and after.
     pub(crate) run: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
 }
 
-/// The part of the removal that differs between backends.
+/// Part of the removal that differs between backends.
 #[derive(Debug)]
 pub(crate) struct Removal {
     /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of
@@ -126,61 +124,57 @@ pub(crate) struct Removal {
     pub(crate) finish: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
 }
 
-/// The result of the removal of a part.
+/// Result of the removal of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removed {
-    /// It is removed, except for this number of rows.
-    Done {
-        /// The number of rows of kept jobs, which stay.
-        kept_rows: u64,
-    },
-    /// It is removed later: its rollups are not complete, or the maintenance ends.
+    /// Removed, except for rows of kept jobs.
+    Done { kept_rows: u64 },
+    /// Removed later: the rollups of the part are not complete, or the maintenance ends.
     Postponed,
 }
 
-/// A connection that was opened to write.
+/// Connection that was opened to write.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) connection: Box<dyn Connection>,
-    /// The identity of the database.
+    /// Identity of the database.
     pub(crate) origin: StoreOrigin,
-    /// The way in which samples are written.
+    /// How samples are written.
     pub(crate) write_mode: WriteMode,
 }
 
-/// A connection that was opened to read.
+/// Connection that was opened to read.
 pub(crate) struct OpenedToRead {
     pub(crate) connection: Box<dyn Connection>,
     /// Cancels the statement that the connection runs.
     pub(crate) cancel: Cancel,
 }
 
-/// The condition that a part of the name of a job matches the pattern `?`, tested for each job.
+/// Condition that a part of the name of a job matches the pattern `?`, tested for each job.
 pub(crate) const NAMED_PARTLY: &str = r"lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\'";
 
-/// The fragments of statements that differ between backends.
+/// Fragments of statements that differ between backends.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// The condition that `its.labels` and `new.labels` are equal, in the form that the unique index
-    /// supports.
+    /// Condition that `its.labels` and `new.labels` are equal, in the form that the unique index supports.
     pub(crate) same_labels: &'static str,
-    /// The clause that keeps the selected rows from being deleted until the end of the transaction.
+    /// Clause that keeps the selected rows from being deleted until the end of the transaction.
     pub(crate) for_key_share: &'static str,
-    /// The clause that locks the selected rows until the end of the transaction; empty if a transaction locks
-    /// the whole database.
+    /// Clause that locks the selected rows until the end of the transaction; empty if a transaction locks the
+    /// whole database.
     pub(crate) for_update: &'static str,
-    /// The clause that locks the selected rows of `old`, and skips those that another transaction has locked.
+    /// Clause that locks the selected rows of `old`, and skips those that another transaction has locked.
     pub(crate) skip_locked: &'static str,
-    /// True if stored samples are counted in the row of the session until a tally arrives, since an update of
-    /// a ledger line for each source and commit costs more than the samples.
+    /// True if stored samples are counted in the row of the session until a tally arrives: to update a ledger
+    /// line for each source and commit costs more than the samples.
     pub(crate) defers_ledger: bool,
-    /// The prefix of a statement that returns its plan.
+    /// Prefix of a statement that returns its plan.
     pub(crate) explain: &'static str,
-    /// The time of the database.
+    /// Time of the database.
     pub(crate) now: &'static str,
     /// Selects whether the role `$1` has rights on the store; none without roles.
     pub(crate) has_rights: Option<&'static str>,
-    /// The condition that a part of the name of a job matches the pattern `?`.
+    /// Condition that a part of the name of a job matches the pattern `?`.
     pub(crate) named_partly: &'static str,
     /// True if a range of series is read in the order of their ids and times; a list of ids may be sorted.
     pub(crate) has_ordered_ranges: bool,
@@ -194,7 +188,7 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    /// Returns `statement` with its fragments filled in, except for `{new}`.
+    /// Fills in the fragments of `statement`, except for `{new}`.
     pub(crate) fn fill(&self, statement: &str) -> String {
         statement
             .replace("{same_labels}", self.same_labels)
@@ -205,18 +199,15 @@ impl Dialect {
     }
 }
 
-/// A connection, which runs statements. After an error its state is unknown, and it must be dropped.
+/// Connection that runs statements. After an error its state is unknown, and it must be dropped.
 pub(crate) trait Connection: fmt::Debug + Send {
-    /// Returns the fragments of its statements that differ between backends.
     fn dialect(&self) -> &'static Dialect;
 
     /// Begins a transaction. A connection that is dropped before [`Self::commit`] rolls it back.
     fn begin(&mut self) -> Result<(), DatabaseError>;
 
-    /// Commits the transaction.
     fn commit(&mut self) -> Result<(), DatabaseError>;
 
-    /// Runs a statement and returns its rows.
     fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
 
     /// Runs a statement for a reader, and passes each row to `each` until that returns
@@ -239,13 +230,12 @@ pub(crate) trait Connection: fmt::Debug + Send {
         each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Runs a statement and returns the number of rows that it changed.
+    /// Returns the number of rows that the statement changed.
     fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError>;
 
-    /// Runs a statement for the rows of `batch` and returns its rows.
     fn query_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Runs a statement for the rows of `batch` and returns the number of rows that it changed.
+    /// Returns the number of rows that the statement changed.
     fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError>;
 
     /// Writes the samples of `frames`, whose series have ids, by the fastest method of the database, and
@@ -275,7 +265,6 @@ pub(crate) trait Connection: fmt::Debug + Send {
 struct NoRow;
 
 impl dyn Connection + '_ {
-    /// Runs a statement and converts its rows.
     pub(crate) fn select<T: FromRow>(
         &mut self,
         statement: &str,
@@ -284,7 +273,7 @@ impl dyn Connection + '_ {
         convert(self.query(statement, parameters)?)
     }
 
-    /// Runs a statement and converts its first row; none if there is no row.
+    /// Converts the first row; none if there is no row.
     pub(crate) fn select_first<T: FromRow>(
         &mut self,
         statement: &str,
@@ -293,7 +282,7 @@ impl dyn Connection + '_ {
         self.query(statement, parameters)?.first_mut().map(Row::get).transpose()
     }
 
-    /// Runs a statement that always returns a row, and converts that.
+    /// Converts the first row of a statement that always returns one.
     pub(crate) fn select_one<T: FromRow>(
         &mut self,
         statement: &str,
@@ -303,7 +292,6 @@ impl dyn Connection + '_ {
         first.ok_or_else(|| DatabaseError::new(ErrorKind::Other, NoRow))
     }
 
-    /// Runs a statement for the rows of `batch` and converts its rows.
     pub(crate) fn select_batch<T: FromRow>(
         &mut self,
         statement: &str,

@@ -1,6 +1,6 @@
 //! The ranges of values that every store can hold. Pure.
 
-/// The latest time that is stored, 2100. A later time from an agent is wrong, and must not make a transaction
+/// Latest time that is stored, 2100. A later time from an agent is wrong, and must not make a transaction
 /// fail.
 pub(crate) const LATEST_US: i64 = 4_102_444_800 * 1_000_000;
 

@@ -13,7 +13,7 @@ pub enum StoreError {
     /// The database, or the connection to it, reported an error.
     #[error("cannot {action}")]
     Database {
-        /// The action that failed, as a verb and an object.
+        /// Verb and object of what failed.
         action: &'static str,
         source: DatabaseError,
     },
@@ -21,18 +21,12 @@ pub enum StoreError {
     #[error(
         "cannot use the store: its schema version {found} is newer than this program's version {SCHEMA_VERSION}; use a newer polymeter-collector, or another store"
     )]
-    NewerSchema {
-        /// Its version.
-        found: i32,
-    },
+    NewerSchema { found: i32 },
     /// An older program made the schema, and it was not migrated.
     #[error(
         "cannot read the store: its schema version {found} is older than this program's version {SCHEMA_VERSION}; migrate it by starting polymeter-collector of this version with it once"
     )]
-    OlderSchema {
-        /// Its version.
-        found: i32,
-    },
+    OlderSchema { found: i32 },
     /// A development revision made the tables, of which this program knows none.
     #[error(
         "cannot use the store: a development revision of Polymeter made its tables; export its jobs with that revision (polymeter export --format parquet), and import the files into a new store (polymeter store import)"
@@ -40,22 +34,14 @@ pub enum StoreError {
     DevelopmentSchema,
     /// The file does not exist, and must not be created.
     #[error("cannot open the store {path}: no such file; check the path", path = path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be used as a store.
+    Missing { path: PathBuf },
+    /// A file that cannot be used as a store.
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: FileProblem },
     /// The files of an open store were deleted, replaced or truncated: the last transactions are not in the
     /// files at the path.
     #[error("cannot acknowledge the samples written to {path}: {how}", path = path.display())]
-    Displaced {
-        /// The store's file.
-        path: PathBuf,
-        /// The kind of change.
-        how: Displaced,
-    },
+    Displaced { path: PathBuf, how: Displaced },
     /// The store lacks frames that it had committed.
     #[error(
         "cannot store the frames after frame {expected} of session {session}: the store lost committed frames and now ends at frame {stored}; if you restored an older copy, no action is needed",
@@ -76,7 +62,7 @@ pub enum StoreError {
         "cannot read the database: it has no tables of Polymeter; start a polymeter-collector with it once, which creates them"
     )]
     WithoutTables,
-    /// The database cannot be used in its current state. The text is a complete message.
+    /// Complete message about the current state of a database that cannot be used.
     #[error("{0}")]
     Unusable(String),
     /// The operating system refused a thread or an event loop.
@@ -100,34 +86,29 @@ impl StoreError {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::BadRow, .. }, .. })
     }
 
-    /// Returns true if the disk of the database is full.
     pub const fn is_disk_full(&self) -> bool {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::DiskFull, .. }, .. })
     }
 
-    /// Returns true if a table is missing.
     pub(crate) const fn is_missing_table(&self) -> bool {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::MissingTable, .. }, .. })
     }
 }
 
-/// The kinds of errors that are handled differently.
+/// Kinds of errors that are handled differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The value of a row is the only possible cause. An exhausted sequence, a missing partition and an
     /// administrator's trigger are of kind `Other`: they must not cost a row.
     BadRow,
-    /// A table does not exist.
     MissingTable,
-    /// The disk of the database is full.
     DiskFull,
-    /// There is no connection to the server.
     Unreachable,
-    /// Any other error, after which a retry may succeed.
+    /// A retry may succeed.
     Other,
 }
 
-/// An error that a database reports. It is displayed like the error of the database's library.
+/// Error that a database reports. It is displayed like the error of the database's library.
 #[derive(Debug)]
 pub struct DatabaseError {
     kind: ErrorKind,
@@ -135,7 +116,7 @@ pub struct DatabaseError {
 }
 
 impl DatabaseError {
-    /// Wraps the error of the database's library with its kind.
+    /// Wraps the error of the database's library.
     pub(crate) fn new(kind: ErrorKind, error: impl Error + Send + Sync + 'static) -> Self {
         Self { kind, error: Box::new(error) }
     }

@@ -2,45 +2,38 @@
 
 use std::fmt;
 
-/// A problem with the file of a store.
+/// Problem with the file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileProblem {
-    /// There is no such file.
     Missing,
-    /// It is a directory, or another file that holds no data.
+    /// A directory, or another file that holds no data.
     NoFile,
-    /// This user may not read it.
+    /// This user may not read the file.
     NotReadable {
-        /// The user id of its owner.
         owner: u32,
         mode: u32,
     },
-    /// This user may not enter its directory.
+    /// This user may not enter the directory.
     NotReachable,
-    /// It has no content.
     Empty,
-    /// It is not an SQLite database.
+    /// Not an SQLite database.
     NoDatabase,
-    /// It is a database of another program.
+    /// A database of another program.
     Foreign,
-    /// Its end is missing.
+    /// The end of the file is missing.
     Truncated {
-        /// The length that it has, in bytes.
         bytes: u64,
-        /// The length that it had, in bytes.
         expected: u64,
     },
-    /// It is a damaged SQLite database.
+    /// A damaged SQLite database.
     Corrupt {
-        /// SQLite's message.
         said: String,
     },
-    /// Its write-ahead log contains the newest samples, but this user has no permission to create files in
+    /// The write-ahead log contains the newest samples, but this user has no permission to create files in
     /// its directory, which reading the log requires.
     LogNotUsable,
-    /// It could not be opened. SQLite's message states the reason.
+    /// SQLite could not open the file, and states the reason.
     NotOpened {
-        /// SQLite's message.
         said: String,
     },
 }
@@ -82,7 +75,7 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// A change of the files of an open store.
+/// Change of the files of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Displaced {
     /// The database was deleted or moved.

@@ -12,46 +12,43 @@ use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
 
-/// The number of claims of an end, after which it is dropped: perhaps it ends the collector each time.
+/// Claims of an end, after which it is dropped: perhaps it ends the collector each time.
 const ATTEMPTS_MAX: i64 = 3;
 
 const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
 
 const TIMED: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType::Time)];
 
-/// The condition that the end `old` was noticed before `$1`, and is not claimed at `$2`.
+/// Condition that the end `old` was noticed before `$1`, and is not claimed at `$2`.
 const IS_DUE: &str = "old.noticed <= $1 AND (old.claimed_until IS NULL OR old.claimed_until <= $2)";
 
-/// States whether a writer adds the ends of jobs.
+/// Whether a writer adds the ends of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndQueue {
-    /// The writer adds them.
     On,
     /// No command is configured.
     Off,
 }
 
-/// An end for which this collector runs the command.
+/// End for which this collector runs the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedEnd {
-    /// The store's key of the job.
     pub job_key: i64,
-    /// The time at which the end was stored, in microseconds since the epoch.
+    /// When the end was stored, in microseconds since the epoch.
     noticed_us: i64,
 }
 
 from_row!(ClaimedEnd { job_key, noticed_us: TimeUs });
 
-/// The result of a claim.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// The claimed ends, the oldest first.
+    /// Oldest first.
     pub ends: Vec<ClaimedEnd>,
-    /// The jobs that were claimed too often, and are dropped.
+    /// Jobs that were claimed too often, and are dropped.
     pub dropped: Vec<i64>,
 }
 
-/// A connection to the queue. After an error its state is unknown, and it must be dropped.
+/// Connection to the queue. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct JobEndQueue(Box<dyn Connection>);
 
@@ -71,28 +68,18 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
 }
 
 impl JobEndQueue {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, or has another version.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         Ok(Self(url.open_to_administer()?.connection))
     }
 
-    /// Returns the number of ends in the queue.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn count(&mut self) -> Result<u64, StoreError> {
         self.0.select_one("SELECT count(*) FROM job_end", &[]).context("count the ends of jobs")
     }
 
-    /// Claims at most `limit` ends that were stored `delay_us` ago, for `lease_us`. A job that runs again is
-    /// removed from the queue: its next end is added again.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// Claims at most `limit` ends that were stored `delay_us` ago, for `lease_us`. Removes a job that runs
+    /// again from the queue: its next end is added again.
     pub fn claim(&mut self, limit: usize, delay_us: i64, lease_us: i64) -> Result<Claims, StoreError> {
         const ACTION: &str = "claim ends of jobs";
         let connection = &mut *self.0;
@@ -137,9 +124,6 @@ impl JobEndQueue {
     }
 
     /// Removes an end after its command. If the job has ended once more meanwhile, that end stays.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn finish(&mut self, end: &ClaimedEnd) -> Result<(), StoreError> {
         const ACTION: &str = "remove the end of a job";
         let parameters = [end.job_key.into(), Value::Time(end.noticed_us)];
@@ -154,9 +138,6 @@ impl JobEndQueue {
     }
 
     /// Leaves an end claimed for `delay_us`, after which it is tried again.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn postpone(&mut self, end: &ClaimedEnd, delay_us: i64) -> Result<(), StoreError> {
         const ACTION: &str = "postpone the end of a job";
         let until_us = removal::now_us(&mut *self.0)?.saturating_add(delay_us);
@@ -166,10 +147,7 @@ impl JobEndQueue {
         self.0.commit().context(ACTION)
     }
 
-    /// Returns an end whose command did not end, since the collector stops.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// Returns an end to the queue, whose command did not end since the collector stops.
     pub fn release(&mut self, end: &ClaimedEnd) -> Result<(), StoreError> {
         const ACTION: &str = "return the end of a job";
         let update = "UPDATE job_end SET claimed_until = NULL, attempts = attempts - 1 WHERE job_key = $1";
@@ -180,9 +158,6 @@ impl JobEndQueue {
 
     /// Drops the oldest ends that are not claimed, except for `keep` of them, and those stored more than
     /// `age_us` ago. Returns their number.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn drop_old(&mut self, keep: u64, age_us: i64) -> Result<u64, StoreError> {
         const ACTION: &str = "drop ends of jobs";
         let connection = &mut *self.0;

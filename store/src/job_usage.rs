@@ -11,20 +11,19 @@ use crate::reader::Reader;
 use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
 
-/// The number of claims of a job, after which it stays without figures: perhaps it ends the collector each
-/// time.
+/// Claims of a job, after which it stays without figures: perhaps it ends the collector each time.
 const ATTEMPTS_MAX: i64 = 5;
 
 const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
 
 const CLAIM: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType::Time)];
 
-/// A connection to the summaries. After an error its state is unknown, and it must be dropped.
+/// Connection to the summaries. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct JobUsageTable(Box<dyn Connection>);
 
-/// Adds jobs that have ended, in the transaction that stores their ends. The figures of an earlier end of a
-/// job are removed.
+/// Adds jobs that have ended, in the transaction that stores their ends. Removes the figures of an earlier
+/// end of a job.
 pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result<(), DatabaseError> {
     if keys.is_empty() {
         return Ok(());
@@ -41,10 +40,7 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
 }
 
 impl JobUsageTable {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, or has another version.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         Ok(Self(url.open_to_administer()?.connection))
@@ -52,9 +48,6 @@ impl JobUsageTable {
 
     /// Claims at most `limit` jobs without figures that ended `delay_us` ago, for `lease_us`. Returns their
     /// keys, those that ended last first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn claim(&mut self, limit: u32, delay_us: i64, lease_us: i64) -> Result<Vec<i64>, StoreError> {
         const ACTION: &str = "claim jobs to summarise";
         let connection = &mut *self.0;
@@ -92,9 +85,6 @@ impl JobUsageTable {
     /// Adds the figures of a job that ended at `ended_us`, in microseconds since the epoch. `array_id` is the
     /// array or heterogeneous job to which it belongs. A job that ended anew since it was claimed is left as
     /// it is.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn put(
         &mut self,
         job_key: i64,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::series::Labels;
 
-/// Formats labels as a JSON object with sorted keys.
+/// Formats a JSON object with sorted keys.
 pub fn labels_json(labels: &Labels) -> String {
     let object: serde_json::Map<_, _> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     serde_json::Value::Object(object).to_string()
 }
 
-/// Parses a JSON object of texts as labels; none for other text.
+/// Parses a JSON object of texts; none for other text.
 pub(crate) fn parse_labels(json: &str) -> Option<Labels> {
     let object: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
     Labels::new(object.into_iter().collect()).ok()

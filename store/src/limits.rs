@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-/// The timeout of a connection to a server.
+/// Timeout of a connection to a server.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
-/// The maximum time for which SQLite waits for another writer of the same file.
+/// Longest wait of SQLite for another writer of the same file.
 pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(10);
 
-/// The number of bytes that are passed to COPY at once.
+/// Bytes that are passed to COPY at once.
 pub(crate) const COPY_BYTES: usize = 256 * 1024;
 
-/// The number of prepared statements that a connection to SQLite caches: all statements of the writer.
+/// Prepared statements that a connection to SQLite caches: all statements of the writer.
 pub(crate) const SQLITE_STATEMENTS: usize = 64;
 
-/// The time within which a job whose agent was lost is continued by an agent that reports it under the same
-/// name.
+/// Time within which a job whose agent was lost is continued by an agent that reports it under the same name.
 pub(crate) const RESUME_LOST_JOB: Duration = Duration::from_secs(7 * 86_400);
 
-/// The longest wait for another collector that migrates the schema.
+/// Longest wait for another collector that migrates the schema.
 pub(crate) const SCHEMA_LOCK: Duration = Duration::from_secs(60);

@@ -9,55 +9,46 @@ use crate::reader::Reader;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl, removal};
 
-/// The name that stands for all rules.
+/// Stands for all rules.
 const ALL: &str = "*";
 
-/// A notice that is to be sent.
+/// Notice that is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNotice {
-    /// The id of the rule.
     pub rule: String,
-    /// What it is about, such as a job: there is one notice for each rule and this.
+    /// What the notice is about, such as a job: there is one notice for each rule and this.
     pub about: String,
-    /// The store's key of the job.
     pub job_key: i64,
-    /// The numeric id of the job's owner.
+    /// Numeric id of the job's owner.
     pub uid: Option<i64>,
-    /// The recipient of the mail, or the user's name.
+    /// Recipient of the mail, or the user's name.
     pub recipient: String,
     pub subject: String,
     pub text: String,
 }
 
-/// The result of a claim.
+/// Result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeClaim {
     /// The notice is to be sent, and has this number.
     Send(i64),
-    /// It was sent before, or another collector sends it.
+    /// The notice was sent before, or another collector sends it.
     Known,
     /// The user wants none.
     OptedOut,
 }
 
-/// A connection to the notices. After an error its state is unknown, and it must be dropped.
+/// Connection to the notices. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct NoticeTable(Box<dyn Connection>);
 
 impl NoticeTable {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, or has another version.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         Ok(Self(url.open_to_administer()?.connection))
     }
 
-    /// Claims a notice.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn claim(&mut self, notice: &NewNotice) -> Result<NoticeClaim, StoreError> {
         const ACTION: &str = "claim a notice";
         let connection = &mut *self.0;
@@ -96,9 +87,6 @@ impl NoticeTable {
     }
 
     /// Records what became of a notice.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn finish(&mut self, number: i64, result: &str) -> Result<(), StoreError> {
         const ACTION: &str = "record a notice";
         self.0.begin().context(ACTION)?;
@@ -108,9 +96,6 @@ impl NoticeTable {
     }
 
     /// Records whether a user wants the notices of a rule, or of all.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn opt(&mut self, uid: u32, rule: Option<&str>, is_out: bool) -> Result<(), StoreError> {
         const ACTION: &str = "record a choice of notices";
         let parameters = [i64::from(uid).into(), rule.unwrap_or(ALL).into()];
@@ -127,9 +112,6 @@ impl NoticeTable {
     }
 
     /// Returns the rules of which a user wants no notices; `*` for all.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn opted_out(&mut self, uid: u32) -> Result<Vec<String>, StoreError> {
         let select = "SELECT rule FROM notice_opt_out WHERE uid = $1 ORDER BY rule";
         self.0.select(select, &[i64::from(uid).into()]).context("read the choices of notices")

@@ -7,7 +7,7 @@ use polymeter_proto::text::Text;
 
 use crate::schema::Migration;
 
-/// The use of an extension of the database, TimescaleDB or Citus, where the store is PostgreSQL.
+/// Use of an extension of the database, TimescaleDB or Citus, where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExtensionMode {
     /// Used if the server supports it.
@@ -19,7 +19,6 @@ pub enum ExtensionMode {
     Require,
 }
 
-/// A text that is no [`ExtensionMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown mode `{0}`: expected `auto`, `off` or `require`")]
 pub struct UnknownMode(Text);
@@ -37,24 +36,22 @@ impl FromStr for ExtensionMode {
     }
 }
 
-/// The options with which a store is opened to write.
+/// Options with which a store is opened to write.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// The use of TimescaleDB.
     pub timescale: ExtensionMode,
-    /// The use of Citus.
     pub citus: ExtensionMode,
-    /// Changes of the schema behind those of this program. Tests have some.
+    /// Changes of the schema behind those of this program, for tests.
     pub later_migrations: &'static [Migration],
     /// True if a missing file is created.
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.
     pub queues_job_ends: bool,
-    /// The id of the collector, which is recorded with the sessions whose frames it stores.
+    /// Id of the collector, which is recorded with the sessions whose frames it stores.
     pub collector_id: Option<String>,
 }
 
-/// The way in which samples are written.
+/// How samples are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteMode {
     pub name: &'static str,
@@ -67,7 +64,7 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// The identity of a store, as far as a connection can determine it.
+/// Identity of a store, as far as a connection can determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreOrigin {
     /// Numbers that identify the store, such as those of a file.
@@ -76,7 +73,7 @@ pub struct StoreOrigin {
 }
 
 impl StoreOrigin {
-    /// Returns the origin of a store. `is_new` is true if this connection created the schema.
+    /// `is_new` is true if this connection created the schema.
     pub(crate) const fn new(identity: (u64, u64), is_new: bool) -> Self {
         Self { identity, is_new }
     }

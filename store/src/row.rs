@@ -11,10 +11,10 @@ use crate::labels::parse_labels;
 use crate::retention::{Keep, Level};
 use crate::value::Value;
 
-/// A row of a result, whose fields are taken from left to right.
+/// Row of a result, whose fields are taken from left to right.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The names of the columns as the database reports them, which all rows of a result share.
+    /// Names of the columns as the database reports them, which all rows of a result share.
     columns: Arc<[String]>,
     fields: std::vec::IntoIter<Value<'static>>,
 }
@@ -25,8 +25,7 @@ pub(crate) struct Row {
 struct UnexpectedField(String);
 
 /// Returns the error for a field of the column `number`, counted from 1, without a name if the result lacks
-/// it.
-/// `found` is the state of the field, such as "is NULL", `expected` a type, such as "a time".
+/// it. `found` is the state of the field, such as "is NULL", `expected` a type, such as "a time".
 pub(crate) fn unexpected(number: usize, name: Option<&str>, found: &str, expected: &str) -> DatabaseError {
     let name = name.map_or_else(String::new, |name| format!(" ({name})"));
     let message = format!("column {number}{name} {found} where {expected} is expected");
@@ -38,10 +37,7 @@ impl Row {
         Self { columns, fields: fields.into_iter() }
     }
 
-    /// Takes the next fields.
-    ///
-    /// # Errors
-    /// Returns an error if one of them is missing, NULL or of another type.
+    /// Takes the next fields. Fails if one of them is missing, NULL or of another type.
     pub(crate) fn get<T: FromRow>(&mut self) -> Result<T, DatabaseError> {
         T::from_row(self)
     }
@@ -61,14 +57,13 @@ impl Row {
     }
 }
 
-/// A type that the next fields of a row are converted to.
+/// Type that the next fields of a row are converted to.
 pub(crate) trait FromRow: Sized {
-    /// Takes the fields.
     fn from_row(row: &mut Row) -> Result<Self, DatabaseError>;
 }
 
 pub(crate) trait Field: Sized {
-    /// The type, for messages.
+    /// Type, for messages.
     const EXPECTED: &'static str;
 
     /// Converts a field; none if it has another type.
@@ -170,7 +165,7 @@ impl Field for String {
     }
 }
 
-/// An object of labels, without the role.
+/// Object of labels, without the role.
 struct Pairs(Labels);
 
 impl Field for Pairs {
@@ -189,7 +184,7 @@ impl Field for Role {
     }
 }
 
-/// The labels, then the role of the device that they name, or NULL.
+/// Takes the labels, then the role of the device that they name, or NULL.
 impl FromRow for Labels {
     fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
         let Pairs(labels) = row.get()?;
@@ -227,11 +222,11 @@ impl FromRow for Keep {
     }
 }
 
-/// A time in nanoseconds since the epoch, as which SQLite stores times.
+/// Time in nanoseconds since the epoch, as SQLite stores times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeNs<T = i64>(pub(crate) T);
 
-/// A time in microseconds since the epoch.
+/// Time in microseconds since the epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeUs<T = i64>(pub(crate) T);
 

@@ -1,22 +1,20 @@
 //! The version of the schema, and its changes from one version to the next.
 
-/// The version that the files in `schema/` create.
+/// Version that the files in `schema/` create.
 pub(crate) const FIRST_VERSION: i32 = 1;
 
-/// A change of the schema, which leads from one version to the next.
+/// Change of the schema, from one version to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// The statements for SQLite.
     pub sqlite: &'static str,
-    /// The statements for PostgreSQL.
     pub postgres: &'static str,
 }
 
-/// The changes since version 1, the first of which leads to version 2. A new store gets them, too: the files
-/// of version 1, and changes that were released, stay as they are.
+/// Changes since version 1, the first of which leads to version 2. A new store gets them too: the files of
+/// version 1, and changes that were released, stay as they are.
 const MIGRATIONS: &[Migration] = &[];
 
-/// The version of the schema that this program creates and reads.
+/// Version of the schema that this program creates and reads.
 pub const SCHEMA_VERSION: i32 = version_after(MIGRATIONS);
 
 const fn version_after(mut migrations: &[Migration]) -> i32 {
@@ -28,7 +26,7 @@ const fn version_after(mut migrations: &[Migration]) -> i32 {
     version
 }
 
-/// The statement that creates the table of the store's version. Development revisions had a table
+/// Statement that creates the table of the store's version. Development revisions had a table
 /// `schema_version`.
 pub(crate) const CREATE_VERSION: &str = "CREATE TABLE store_version (version integer NOT NULL)";
 

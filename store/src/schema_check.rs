@@ -10,10 +10,7 @@ use crate::schema::SCHEMA_VERSION;
 
 const ACTION: &str = "read the version of the store";
 
-/// Checks that a store has the schema of this program.
-///
-/// # Errors
-/// Returns an error if it has another one, or `without_tables` if it has none.
+/// Checks that a store has the schema of this program. Returns `without_tables` if it has none.
 pub(crate) fn check(
     connection: &mut dyn Connection,
     without_tables: impl FnOnce() -> StoreError,

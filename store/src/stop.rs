@@ -5,17 +5,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Cancels the statement that a connection runs; has no effect if it runs none. Returns within a second or
-/// so, also if the database does not answer.
+/// so, even if the database does not answer.
 pub(crate) type Cancel = Box<dyn Fn() + Send + Sync>;
 
-/// The interval at which a running statement is cancelled until the maintenance ends: a statement may begin
-/// just after a cancellation.
+/// Interval at which a running statement is cancelled until the maintenance ends: a statement may begin just
+/// after a cancellation.
 const CANCEL_AGAIN: Duration = Duration::from_millis(100);
 
-/// The number of cancellations after which the maintenance is left behind: its database does not answer.
+/// Cancellations after which the maintenance is left behind: its database does not answer.
 const CANCELLATIONS: u32 = 50;
 
-/// The request to end the maintenance. Tasks check it between their steps.
+/// Request to end the maintenance. Tasks check it between their steps.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     state: Mutex<State>,
@@ -59,7 +59,6 @@ impl Stop {
         self.state().cancel = cancel;
     }
 
-    /// Records that the maintenance has ended.
     pub(super) fn set_ended(&self) {
         self.state().has_ended = true;
         self.changed.notify_all();

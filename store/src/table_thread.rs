@@ -12,22 +12,20 @@ use tracing::{debug, warn};
 use crate::error::chain;
 use crate::{StoreError, StoreUrl};
 
-/// Work for the thread.
 type Task<T> = Box<dyn FnOnce(&mut T) -> Result<(), StoreError> + Send>;
 
-/// The tasks that wait for the connection.
+/// Tasks that wait for the connection.
 const TASKS: usize = 64;
 
-/// The time for a task, from the caller's point of view.
+/// Time for a task, from the caller's point of view.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time after which an unused connection is closed, so that a moved or restarted store is noticed.
+/// Time after which an unused connection is closed, so that a moved or restarted store is noticed.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Connects to the tables of a store.
 type Open<T> = fn(&StoreUrl) -> Result<T, StoreError>;
 
-/// A connection to tables, on a thread of its own. Copies share the thread, which ends with the last of them.
+/// Connection to tables, on a thread of its own. Copies share the thread, which ends with the last of them.
 pub struct TableThread<T> {
     tasks: SyncSender<Task<T>>,
 }
@@ -46,9 +44,6 @@ impl<T> fmt::Debug for TableThread<T> {
 
 impl<T: 'static> TableThread<T> {
     /// Starts the thread. `open` connects when there is work; `tables` are named in the log.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub fn start(tables: &'static str, store: StoreUrl, open: Open<T>) -> io::Result<Self> {
         let (tasks, queue) = sync_channel(TASKS);
         let thread = std::thread::Builder::new().name(tables.to_owned());
@@ -82,8 +77,7 @@ impl<T: 'static> TableThread<T> {
     }
 }
 
-/// Executes tasks until the last sender is gone. The connection is closed when it is idle, and after an
-/// error.
+/// Executes tasks until the last sender is gone. Closes the connection when it is idle, and after an error.
 fn work<T>(tables: &str, store: &StoreUrl, open: Open<T>, queue: &Receiver<Task<T>>) {
     let mut table: Option<T> = None;
     let mut is_failing = false;

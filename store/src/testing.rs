@@ -10,10 +10,10 @@ use crate::error::DatabaseError;
 use crate::row::Row;
 use crate::value::{Batch, Column, Number, Value};
 
-/// A function that gets each statement before it runs, with its parameters.
+/// Gets each statement before it runs, with its parameters.
 type Observer<'a> = Box<dyn FnMut(&mut dyn Connection, &str, &[Value<'_>]) + Send + 'a>;
 
-/// A connection that passes each statement to a function before it runs.
+/// Connection that passes each statement to a function before it runs.
 pub(crate) struct Observed<'a> {
     connection: Box<dyn Connection>,
     observer: Observer<'a>,

@@ -10,16 +10,16 @@ use crate::backend::{
 };
 use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
-/// The parser of a backend for URLs: returns none for a URL of another backend.
+/// Parser of a backend for URLs: returns none for a URL of another backend.
 type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
 
-/// All backends. A new one is a directory and a line here.
+/// A new backend is a directory and a line here.
 const BACKENDS: [ParseUrl; 2] = [sqlite::parse_url, postgres::parse_url];
 
-/// The URL of a store: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
+/// URL of a store: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
 #[derive(Clone)]
 pub struct StoreUrl {
-    /// The text, which may contain a password.
+    /// May contain a password.
     text: String,
     backend: Arc<dyn Backend>,
 }
@@ -35,13 +35,12 @@ impl FromStr for StoreUrl {
 }
 
 impl StoreUrl {
-    /// Returns the URL of an SQLite file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         let backend = sqlite::Sqlite::new(path.into());
         Self { text: backend.to_string(), backend: Arc::new(backend) }
     }
 
-    /// Returns the file; none if the store is on a server.
+    /// Returns none if the store is on a server.
     pub fn file(&self) -> Option<&Path> {
         self.backend.file()
     }
@@ -56,20 +55,14 @@ impl StoreUrl {
         self.backend.has_password()
     }
 
-    /// Connects and disconnects, to test whether the store can be reached. Nothing is created.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be reached, or refuses this user.
+    /// Connects and disconnects, to test whether the store can be reached.
     pub fn probe(&self) -> Result<(), StoreError> {
         self.backend.probe()
     }
 
     /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention
-    /// into the store; without one, that of the store stays in force. By `clock` it judges whether rows become
-    /// old.
-    ///
-    /// # Errors
-    /// Returns an error if the operating system refuses a thread.
+    /// into the store; without one, that of the store stays in force. By `clock` it judges whether rows
+    /// become old.
     pub fn start_maintenance(
         &self,
         retention: Option<Retention>,
@@ -108,7 +101,7 @@ impl PartialEq for StoreUrl {
 
 impl Eq for StoreUrl {}
 
-/// The address of the store, without a password.
+/// Address of the store, without a password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.backend.fmt(f)

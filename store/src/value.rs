@@ -4,24 +4,21 @@ use std::borrow::Cow;
 
 use crate::bounds::{stored_count, stored_us};
 
-/// A parameter of a statement, or a field of a result.
+/// Parameter of a statement, or field of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,
-    /// An integer of 64 bits.
     Integer(i64),
-    /// A floating-point number.
     Real(f64),
-    /// A truth value.
     Bool(bool),
-    /// A time, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     Time(i64),
     /// Text, or JSON as text.
     Text(Cow<'a, str>),
 }
 
 impl<'a> Value<'a> {
-    /// Returns what a field is, for messages.
+    /// Describes the field for messages.
     pub(crate) const fn state(&self) -> &'static str {
         match self {
             Self::Null => "is NULL",
@@ -86,26 +83,22 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// The type of a column of a [`Batch`], or of a row of numbers.
+/// Type of a column of a [`Batch`], or of a row of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
-    /// An integer of 64 bits.
     Integer,
-    /// A floating-point number.
     Real,
-    /// A truth value.
     Bool,
     Time,
     Text,
-    /// A JSON document.
     Json,
 }
 
-/// A column of a [`Batch`] or of a row of numbers: its name in the statement, and its type.
+/// Name in the statement, and type, of a column of a [`Batch`] or of a row of numbers.
 pub(crate) type Column = (&'static str, ColumnType);
 
-/// The rows that one statement is applied to. The statement refers to them as a table named `new`, which
-/// `{new}` stands for: `INSERT INTO node (node) SELECT node FROM {new}`.
+/// Rows that one statement is applied to. The statement refers to them as a table named `new`, which `{new}`
+/// stands for: `INSERT INTO node (node) SELECT node FROM {new}`.
 ///
 /// A server receives all rows in one round trip; an embedded database runs the prepared statement row by row.
 /// A statement must therefore have the same result in both cases. In an INSERT with ON CONFLICT, `{new}` is
@@ -117,7 +110,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns a batch of rows with a value for each of `columns`.
+    /// Rows have a value for each of `columns`.
     pub(crate) fn new<const N: usize>(
         columns: &'static [Column; N],
         rows: impl IntoIterator<Item = [Value<'a>; N]>,
@@ -125,7 +118,7 @@ impl<'a> Batch<'a> {
         Self { columns, rows: rows.into_iter().map(Vec::from).collect() }
     }
 
-    /// Returns a batch of rows, each of which has a value for each of `columns`.
+    /// Rows have a value for each of `columns`.
     pub(crate) const fn of_rows(columns: &'static [Column], rows: Vec<Vec<Value<'a>>>) -> Self {
         Self { columns, rows }
     }
@@ -144,7 +137,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A field of a row of numbers and times: an integer, a time in nanoseconds since the epoch, or the bits of a
+/// Field of a row of numbers and times: an integer, a time in nanoseconds since the epoch, or the bits of a
 /// floating-point number, as its column says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Number(u64);
@@ -165,7 +158,6 @@ impl Number {
         self.0.cast_signed()
     }
 
-    /// Returns a floating-point number.
     pub(crate) const fn real(self) -> f64 {
         f64::from_bits(self.0)
     }

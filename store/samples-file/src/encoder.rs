@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{RowWriter, WriteError};
 
-/// The number of rows that are handed over together: 4 MB. In Parquet they are a row group.
+/// Rows that are handed over together: 4 MB. In Parquet they are a row group.
 const ROWS: usize = 250_000;
 
-/// The number of parts that wait for the thread.
+/// Parts that wait for the thread.
 const WAITING: usize = 1;
 
-/// A file that is being written by a thread of its own.
+/// File that is being written by a thread of its own.
 #[derive(Debug)]
 pub struct Encoder {
     parts: SyncSender<Rows>,
@@ -24,10 +24,6 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// Returns an error if the system cannot start a thread.
     pub fn start(writer: Box<dyn RowWriter>) -> Result<Self, WriteError> {
         let (parts, received) = sync_channel(WAITING);
         let name = "encoder".to_owned();
@@ -43,7 +39,6 @@ impl Encoder {
         self.rows.len() < ROWS || self.hand_over()
     }
 
-    /// Returns the number of samples that were handed over to be written.
     pub const fn written(&self) -> u64 {
         self.written
     }
@@ -54,10 +49,8 @@ impl Encoder {
         rows.is_empty() || self.parts.send(rows).is_ok()
     }
 
-    /// Writes the rest, and completes the file. Returns the number of samples in it.
-    ///
-    /// # Errors
-    /// Returns the error for which the file could not be written.
+    /// Writes the rest and completes the file. Returns the number of samples in it, or the error that made
+    /// [`Encoder::add`] fail.
     pub fn finish(mut self) -> Result<u64, WriteError> {
         // If the thread has ended, its error says why.
         self.hand_over();

@@ -7,7 +7,6 @@ use crate::parquet::ParquetWriter;
 use crate::text::CsvWriter;
 use crate::writer::{RowWriter, WriteError};
 
-/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Apache Parquet, compressed with zstd.
@@ -21,7 +20,7 @@ pub enum Format {
 impl Format {
     pub(crate) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
 
-    /// Returns the extension of its files.
+    /// Returns the extension of file names.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -30,15 +29,12 @@ impl Format {
         }
     }
 
-    /// Returns the format of files with this extension.
     pub fn with_extension(extension: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.extension() == extension)
     }
 
-    /// Returns a writer of this format. `properties` are stored in formats that have a place for them.
-    ///
-    /// # Errors
-    /// Returns an error if the head of the file cannot be written.
+    /// Returns a writer, which has written the head of the file. `properties` are stored in formats that have
+    /// a place for them.
     pub fn writer(
         self,
         output: impl Write + Send + 'static,

@@ -12,10 +12,9 @@ use crate::rows::{Rows, SeriesTexts};
 use crate::text::{TimeText, write_whole};
 use crate::writer::{RowWriter, WriteError};
 
-/// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A writer of JSON lines. A value that is no number in JSON, such as NaN, is null.
+/// Writer of JSON lines. A value that is no number in JSON, such as NaN, is null.
 pub(crate) struct JsonLinesWriter<W: Write> {
     output: BufWriter<W>,
     time: TimeText,

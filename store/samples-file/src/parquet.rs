@@ -16,7 +16,6 @@ use parquet::schema::types::ColumnPath;
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{RowWriter, WriteError};
 
-/// The columns.
 pub(crate) const SCHEMA: &str = "message sample {
     required int64 time (TIMESTAMP(MICROS, true));
     optional binary job_id (STRING);
@@ -27,7 +26,7 @@ pub(crate) const SCHEMA: &str = "message sample {
     required double value;
 }";
 
-/// The number of texts that are written at once.
+/// Texts that are written at once.
 const TEXTS: usize = 1024;
 
 pub(crate) struct ParquetWriter<W: Write + Send>(SerializedFileWriter<W>);
@@ -52,7 +51,6 @@ impl<W: Write + Send> ParquetWriter<W> {
 }
 
 impl<W: Write + Send> RowWriter for ParquetWriter<W> {
-    /// Writes a row group.
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError> {
         let mut group = self.0.next_row_group()?;
         column(&mut group, |column| column.typed::<Int64Type>().write_batch(&rows.times_us, None, None))?;
@@ -72,7 +70,6 @@ impl<W: Write + Send> RowWriter for ParquetWriter<W> {
     }
 }
 
-/// Writes the next column of a row group.
 fn column<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     write: impl FnOnce(&mut SerializedColumnWriter<'_>) -> Result<usize, ParquetError>,

@@ -13,23 +13,23 @@ use parquet::schema::types::SchemaDescriptor;
 use crate::parquet::SCHEMA;
 use crate::rows::{Rows, SeriesTexts};
 
-/// The number of rows that are read together: about 10 MB with their texts.
+/// Rows that are read together: about 10 MB with their texts.
 const ROWS: usize = 1 << 16;
 
-/// The reason for which a file cannot be read.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not Parquet, or damaged.
+    /// Not Parquet, or damaged.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
     #[error("its columns are not those of a file of samples")]
     OtherColumns,
-    /// A text is not valid.
+    /// An invalid text.
     #[error("a text in it is not UTF-8")]
     NoText,
 }
 
-/// A Parquet file of samples.
+/// Parquet file of samples.
 pub struct SamplesFile(SerializedFileReader<File>);
 
 impl std::fmt::Debug for SamplesFile {
@@ -39,10 +39,7 @@ impl std::fmt::Debug for SamplesFile {
 }
 
 impl SamplesFile {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// Returns an error if it is not Parquet, or has other columns than a file of samples.
+    /// Refuses a file with other columns than those of samples.
     pub fn open(file: File) -> Result<Self, ReadError> {
         let reader = SerializedFileReader::new(file)?;
         let expected = SchemaDescriptor::new(Arc::new(parse_message_type(SCHEMA)?));
@@ -62,15 +59,11 @@ impl SamplesFile {
         pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
     }
 
-    /// Returns the number of samples.
     pub fn rows(&self) -> u64 {
         self.0.metadata().file_metadata().num_rows().try_into().unwrap_or_default()
     }
 
     /// Passes all samples to `each` in parts, which are the same whenever the file is read.
-    ///
-    /// # Errors
-    /// Returns an error of `each`, or if the file is damaged.
     pub fn read<E: From<ReadError>>(&self, mut each: impl FnMut(&Rows) -> Result<(), E>) -> Result<(), E> {
         for group in 0..self.0.num_row_groups() {
             let group = self.0.get_row_group(group).map_err(ReadError::from)?;
@@ -83,7 +76,6 @@ impl SamplesFile {
     }
 }
 
-/// The columns of a row group.
 struct Columns {
     times: ColumnReaderImpl<Int64Type>,
     job_ids: ColumnReaderImpl<ByteArrayType>,
@@ -132,7 +124,7 @@ impl Columns {
     }
 }
 
-/// The job's id, the node, the metric, the unit and the labels of a row.
+/// Job id, node, metric, unit and labels of a row.
 type TextsOfRow = ((((Option<ByteArray>, ByteArray), ByteArray), ByteArray), ByteArray);
 
 fn series(((((job_id, node), metric), unit), labels): &TextsOfRow) -> Result<SeriesTexts, ReadError> {

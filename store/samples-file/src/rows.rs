@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-/// The texts that all samples of a series share.
+/// Texts that all samples of a series share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SeriesTexts {
-    /// The id of the job; none for a series of a node.
+    /// None for a series of a node.
     pub job_id: Option<String>,
     pub node: String,
     pub metric: String,
     pub unit: String,
-    /// The labels as a JSON object.
+    /// JSON object.
     pub labels: String,
 }
 
 /// Samples of one or more series, series by series.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// The series, each with its number of samples.
+    /// Each series with its number of samples.
     runs: Vec<(Arc<SeriesTexts>, usize)>,
     /// Microseconds since the epoch.
     pub(crate) times_us: Vec<i64>,
@@ -35,22 +35,18 @@ impl Rows {
         self.values.push(value);
     }
 
-    /// Returns the number of samples.
     pub const fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Returns true if there are no samples.
     pub const fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Returns each series with its number of samples.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (&SeriesTexts, usize)> {
         self.runs.iter().map(|(series, count)| (series.as_ref(), *count))
     }
 
-    /// Returns each series with its samples.
     pub fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
         let mut samples = self.times_us.iter().copied().zip(self.values.iter().copied());
         self.runs().map(move |(series, count)| {

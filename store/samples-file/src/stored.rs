@@ -11,13 +11,11 @@ use crate::encoder::Encoder;
 use crate::rows::SeriesTexts;
 use crate::writer::{RowWriter, WriteError};
 
-/// The reason for which samples could not be read or written.
+/// Why samples could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
-    /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The file cannot be written: the encoder has the error.
@@ -25,13 +23,12 @@ pub enum SamplesError {
     Stopped,
 }
 
-/// A series, with the extent of its samples in the file.
+/// Series with the extent of its samples in the file.
 #[derive(Debug)]
 pub struct WrittenSeries {
     pub row: SeriesRow,
-    /// The number of its samples.
     pub samples: u64,
-    /// The times of the first and the last sample, in nanoseconds since the epoch.
+    /// Times of the first and the last sample, in nanoseconds since the epoch.
     pub ends_ns: Option<(i64, i64)>,
 }
 
@@ -41,9 +38,6 @@ pub fn written_series(rows: Vec<SeriesRow>) -> Vec<WrittenSeries> {
 }
 
 /// Writes a file that `fill` fills. Returns the number of samples in it.
-///
-/// # Errors
-/// Returns an error if the store cannot be read, or the file not be written.
 pub fn write_file(
     writer: Box<dyn RowWriter>,
     fill: impl FnOnce(&mut Encoder) -> Result<(), SamplesError>,
@@ -58,9 +52,6 @@ pub fn write_file(
 
 /// Adds the samples of `series`, which belong to `of`, within `span_ns` to a file, and counts them.
 /// `progress` learns the number of samples after each part.
-///
-/// # Errors
-/// Returns an error if the store cannot be read, or the file not be written.
 pub fn add_samples(
     encoder: &mut Encoder,
     reader: &mut dyn Read,

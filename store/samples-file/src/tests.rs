@@ -10,7 +10,7 @@ use super::*;
 use crate::rows::SeriesTexts;
 use crate::writer::{COLUMNS, WriteError};
 
-/// An output whose bytes can be read afterwards.
+/// Output whose bytes can be read afterwards.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -113,7 +113,7 @@ fn parts_of_a_file_follow_each_other() {
     }
 }
 
-/// Reads a file, and returns its samples with the texts of their series.
+/// Returns the samples of a file with the texts of their series.
 fn read(bytes: &[u8]) -> Result<Vec<(SeriesTexts, i64, f64)>, ReadError> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();

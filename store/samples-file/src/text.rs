@@ -8,14 +8,12 @@ use polymeter_service::time_text::rfc3339;
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{COLUMNS, RowWriter, WriteError};
 
-/// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
 
-/// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose
-/// text is kept.
+/// Text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose text
+/// is kept.
 #[derive(Debug, Default)]
 pub(crate) struct TimeText {
     day: Option<i64>,
@@ -55,12 +53,12 @@ fn digits<const N: usize>(mut number: u64) -> [u8; N] {
     digits
 }
 
-/// The magnitude below which whole numbers are written by [`write_whole`]: doubles are exact there, and have
-/// no exponent.
+/// Magnitude below which whole numbers are written by [`write_whole`]: doubles are exact there, and have no
+/// exponent.
 const WHOLE_BELOW: f64 = 1e15;
 
-/// Writes a value as text if it is a whole number. Returns false without writing anything if it is not. That
-/// takes a fraction of the time of the general form, and most values are whole.
+/// Writes a value as text if it is a whole number, as most values are: that takes a fraction of the time of
+/// the general form. Returns false without writing anything if it is not.
 pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<bool> {
     if value.trunc() != value || value.abs() >= WHOLE_BELOW || (value == 0.0 && value.is_sign_negative()) {
         return Ok(false);
@@ -76,7 +74,7 @@ pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<boo
     Ok(true)
 }
 
-/// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an
+/// Writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an
 /// apostrophe.
 pub(crate) struct CsvWriter<W: Write> {
     output: BufWriter<W>,

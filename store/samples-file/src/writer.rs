@@ -6,19 +6,14 @@ use parquet::errors::ParquetError;
 
 use crate::rows::Rows;
 
-/// The names of the columns.
 pub(crate) const COLUMNS: [&str; 7] = ["time", "job_id", "node", "metric", "unit", "labels", "value"];
 
-/// An error of a file of samples.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file cannot be written as Parquet.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// The thread that writes it ended.
     #[error("the thread that writes the file ended unexpectedly")]
     Thread,
 }
@@ -30,17 +25,10 @@ impl WriteError {
     }
 }
 
-/// A file of samples in one format.
+/// File of samples in one format.
 pub trait RowWriter: Send {
-    /// Writes rows.
-    ///
-    /// # Errors
-    /// Returns an error if the output cannot be written.
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError>;
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// Returns an error if the output cannot be written.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }

@@ -8,12 +8,11 @@ use super::stacks::StackBlock;
 /// Samples that are not stored, and the reason.
 #[derive(Debug, Clone)]
 pub struct LossRecord {
-    /// The line of the ledger that counts them; none where the source is unknown.
+    /// Line of the ledger that counts them; none where the source is unknown.
     pub line: Option<Arc<LedgerLine>>,
-    /// Their number.
     pub samples: u64,
     pub reason: LossReason,
-    /// The times of the oldest and the newest, in microseconds since the epoch.
+    /// Times of the oldest and the newest, in microseconds since the epoch.
     pub span_us: (i64, i64),
 }
 
@@ -40,18 +39,17 @@ impl LossRecord {
 /// Samples whose times are out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// Their number.
     pub samples: u64,
-    /// The earliest and the latest of their times, in microseconds since the epoch.
+    /// Earliest and latest of the times, in microseconds since the epoch.
     pub span_us: (i64, i64),
 }
 
-/// The reason for which samples are not stored.
+/// Reason for which samples are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossReason {
     /// The agent's outbox was full.
     OutboxFull,
-    /// They were in the agent's spool, and are damaged.
+    /// They were damaged in the agent's spool.
     SpoolDamaged,
     /// A collector refused their frame until the agent gave up.
     Refused,
@@ -70,7 +68,7 @@ pub enum LossReason {
     StoreReplaced,
 }
 
-/// The numbers of lost samples, by reason.
+/// Numbers of lost samples, by reason.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::ALL.len()]);
 
@@ -85,7 +83,7 @@ impl Losses {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }
 
-    /// Returns the counts, in the order of [`LossReason::ALL`].
+    /// In the order of [`LossReason::ALL`].
     pub const fn counts(&self) -> [u64; LossReason::ALL.len()] {
         self.0
     }
@@ -114,7 +112,7 @@ impl LossReason {
         Self::StoreReplaced,
     ];
 
-    /// Returns the name of the reason in the database.
+    /// Returns the name in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OutboxFull => "outbox_full",

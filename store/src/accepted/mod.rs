@@ -20,29 +20,26 @@ pub use self::store_id::StoreId;
 #[derive(Debug)]
 pub struct Accepted {
     pub session: Arc<SessionRecord>,
-    /// The session's last sequence number after this is stored.
+    /// Last sequence number of the session after this is stored.
     pub sequence: u64,
-    /// The session's last sequence number before it. A store without that frame has lost it.
+    /// Last sequence number of the session before it. A store without that frame has lost it.
     pub follows: u64,
-    /// The time of its arrival, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub received_us: i64,
-    /// The time by which the clock of its node is ahead of the collector's, in microseconds; 0 if it is not
-    /// by much.
+    /// How far the clock of the node is ahead of the collector's; 0 if it is not by much.
     pub clock_offset_us: i64,
     pub samples: Vec<SampleBlock>,
-    /// Its samples of call stacks.
     pub stacks: Vec<StackBlock>,
-    /// Its quarantined samples, whose times are out of range.
+    /// Samples whose times are out of range, and which are quarantined.
     pub quarantined: Vec<SampleBlock>,
-    /// The extent of its samples whose times are out of range, quarantined or rejected.
+    /// Extent of the samples whose times are out of range, quarantined or rejected.
     pub out_of_range: Option<OutOfRange>,
-    /// Its samples that are not stored.
+    /// Samples that are not stored.
     pub losses: Vec<LossRecord>,
     /// Tallies since the session began, by line of the ledger.
     pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
     /// Changes of plan, of the steps or tasks of a job, or of a whole job or node.
     pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
-    /// Marks of users.
     pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
     /// Jobs with samples before all that was known of them, each with the time, in microseconds since the
     /// epoch: the clock of the node was set back.
@@ -53,8 +50,7 @@ pub struct Accepted {
     pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
     /// Names and requested resources of jobs from schedulers.
     pub job_details: Vec<(Arc<JobRecord>, JobDetails)>,
-    /// The time at which the agent stopped normally, in microseconds since the epoch; none if it did not
-    /// report that.
+    /// When the agent stopped normally, in microseconds since the epoch; none if it did not report that.
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
     pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,
@@ -140,7 +136,6 @@ impl Accepted {
         empty
     }
 
-    /// Returns the number of its events.
     pub const fn events(&self) -> usize {
         self.plan_changes.len()
             + self.marks.len()
@@ -152,12 +147,12 @@ impl Accepted {
             + self.session_end_us.is_some() as usize
     }
 
-    /// Returns the number of its samples, except for quarantined ones.
+    /// Returns the number of samples, except for quarantined ones.
     pub fn rows(&self) -> usize {
         self.samples.iter().map(|samples| samples.values.len()).sum()
     }
 
-    /// Returns the number of its quarantined samples.
+    /// Returns the number of quarantined samples.
     pub fn rows_quarantined(&self) -> usize {
         self.quarantined.iter().map(|samples| samples.values.len()).sum()
     }
@@ -194,7 +189,7 @@ impl Accepted {
         time_us.saturating_sub(self.clock_offset_us)
     }
 
-    /// Returns the time of its newest sample, in microseconds since the epoch.
+    /// Returns the time of the newest sample, in microseconds since the epoch.
     pub fn newest_us(&self) -> Option<i64> {
         self.samples.iter().flat_map(|samples| samples.times_us.iter().copied()).max()
     }
@@ -205,15 +200,15 @@ impl Accepted {
     }
 }
 
-/// The outcome of a job, as the scheduler's controller reports it.
+/// Outcome of a job, as the scheduler's controller reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     pub job_id: Identifier,
-    /// Its cluster; none for any cluster.
+    /// None for any cluster.
     pub cluster: Option<Identifier>,
-    /// The state, the exit status and the signal.
+    /// State, exit status and signal.
     pub facts: JobFacts,
-    /// The name and the requested resources.
+    /// Name and requested resources.
     pub details: JobDetails,
 }
 
@@ -227,24 +222,20 @@ pub enum StoredOutcome {
     SeveralClusters(Vec<String>),
 }
 
-/// The cause in the database for a refused request, which is stored as a change of plan.
+/// Cause in the database of a refused request, which is stored as a change of plan.
 pub const REFUSED: &str = "refused";
 
 /// Frames that a store had committed and no longer has: it was replaced by an older copy, or is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingFrames {
-    /// Their session.
     pub session: SessionId,
-    /// The newest frame that the store has.
+    /// Newest frame that the store has.
     pub stored: u64,
-    /// The newest frame that it had.
+    /// Newest frame that it had.
     pub expected: u64,
 }
 
 /// Checks that `frames` continue a store whose sessions end at `last` without a gap.
-///
-/// # Errors
-/// Returns an error if frames are missing in the store.
 pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result<(), MissingFrames> {
     let mut last = last.clone();
     for frame in frames {
@@ -258,16 +249,15 @@ pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result
     Ok(())
 }
 
-/// The result of a transaction.
+/// Result of a transaction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// The newest stored frame of each session.
+    /// Newest stored frame of each session.
     pub through: Vec<(SessionId, u64)>,
-    /// The number of stored samples, except for quarantined ones.
+    /// Number of stored samples, except for quarantined ones.
     pub rows: u64,
-    /// The number of samples that were quarantined.
     pub quarantined: u64,
-    /// The number of frames that had been stored before, by another collector or in a transaction with an
-    /// unknown outcome.
+    /// Number of frames that had been stored before, by another collector or in a transaction with an unknown
+    /// outcome.
     pub repeated: u64,
 }

@@ -8,25 +8,24 @@ use polymeter_proto::series::{
 
 use super::store_id::StoreId;
 
-/// A session, as it is stored.
 #[derive(Debug)]
 pub struct SessionRecord {
     pub id: SessionId,
-    /// Its node, and the agent's version.
+    /// Node, and version of the agent.
     pub descriptor: SessionDescriptor,
 }
 
-/// A job, as one node reports it.
+/// Job as one node reports it.
 #[derive(Debug)]
 pub struct JobRecord {
-    /// The session of the node.
+    /// Session of the node.
     pub session: Arc<SessionRecord>,
     /// The session's handle of the job. A job whose cgroups disappear and reappear gets a new handle each
     /// time.
     pub handle: JobHandle,
-    /// Its descriptor from the node.
+    /// Descriptor from the node.
     pub descriptor: JobDescriptor,
-    /// The store's key, once committed.
+    /// Key in the store, once committed.
     pub key: StoreId,
 }
 
@@ -36,17 +35,16 @@ impl JobRecord {
     }
 }
 
-/// A series, as it is stored.
 #[derive(Debug)]
 pub struct SeriesRecord {
-    /// The session of its node.
+    /// Session of the node.
     pub session: Arc<SessionRecord>,
     pub metric: Arc<MetricDescriptor>,
-    /// The job; none for the node's own series.
+    /// None for the node's own series.
     pub job: Option<Arc<JobRecord>>,
-    /// The labels, of which the sessions of a collector share one copy.
+    /// Labels, of which the sessions of a collector share one copy.
     pub labels: Arc<Labels>,
-    /// The store's id, once committed.
+    /// Id in the store, once committed.
     pub id: StoreId,
 }
 
@@ -56,37 +54,37 @@ impl SeriesRecord {
     }
 }
 
-/// A line of the ledger: one source of one job, or of the node, in one session. It corresponds to one tally
-/// of the agent, so that a later tally replaces an earlier one of the same counters, and never one of another
+/// Line of the ledger: one source of one job, or of the node, in one session. It corresponds to one tally of
+/// the agent, so that a later tally replaces an earlier one of the same counters, and never one of another
 /// handle of the job.
 #[derive(Debug)]
 pub struct LedgerLine {
     pub session: Arc<SessionRecord>,
-    /// The job; none for the node's own.
+    /// None for the node's own sources.
     pub job: Option<Arc<JobRecord>>,
-    /// The name of the source in its tallies.
+    /// Name of the source in its tallies.
     pub source: Identifier,
-    /// The store's id, once committed.
+    /// Id in the store, once committed.
     pub id: StoreId,
 }
 
 impl LedgerLine {
-    /// The session's handle of the job; none for the node's own sources.
+    /// Returns the session's handle of the job; none for the node's own sources.
     pub fn handle(&self) -> Option<i64> {
         self.job.as_ref().map(|job| i64::from(job.handle.0))
     }
 }
 
-/// The samples of several series at common times.
+/// Samples of several series at common times.
 #[derive(Debug)]
 pub struct SampleBlock {
-    /// The line of the ledger that counts them.
+    /// Line of the ledger that counts them.
     pub line: Arc<LedgerLine>,
-    /// The series, with a column of `values` for each.
+    /// Series, with a column of `values` for each.
     pub series: Vec<Arc<SeriesRecord>>,
-    /// The times of the samples, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The bits of the values, column by column, each of `times_us.len()` values.
+    /// Bits of the values, column by column, each of `times_us.len()` values.
     pub values: Vec<u64>,
 }
 

@@ -8,8 +8,8 @@ use polymeter_proto::series::MetricDescriptor;
 use super::records::{JobRecord, LedgerLine};
 use crate::digest::digest_id;
 
-/// The maximum number of functions of a stack. Agents cut longer ones. A stack holds its callers, which are
-/// released one within the other.
+/// Functions of a stack at most. Agents cut longer ones. A stack holds its callers, which are released one
+/// within the other.
 pub const STACK_DEPTH: usize = 512;
 
 /// Whether a record is in the store. It may be stored again, and is not stored twice.
@@ -26,15 +26,14 @@ impl Stored {
     }
 }
 
-/// A function of a job.
 #[derive(Debug)]
 pub struct FunctionRecord {
     pub job: Arc<JobRecord>,
-    /// The name; none without a symbol.
+    /// None without a symbol.
     pub name: Option<String>,
-    /// The base name of its file; none if it is unknown.
+    /// Base name of its file; none if it is unknown.
     pub module: Option<String>,
-    /// The id within the job, the same on all of its nodes.
+    /// Id within the job, the same on all of its nodes.
     pub(crate) id: i64,
 }
 
@@ -45,22 +44,20 @@ impl FunctionRecord {
     }
 }
 
-/// A stack of a job.
 #[derive(Debug)]
 pub struct StackRecord {
-    /// The stack of the caller; none for an outermost function.
+    /// Stack of the caller; none for an outermost function.
     pub parent: Option<Arc<StackRecord>>,
-    /// The function that is called.
     pub function: Arc<FunctionRecord>,
-    /// The number of its functions.
+    /// Number of functions.
     depth: usize,
-    /// The id within the job, the same on all of its nodes.
+    /// Id within the job, the same on all of its nodes.
     pub(crate) id: i64,
     pub(crate) stored: Stored,
 }
 
 impl StackRecord {
-    /// Returns a record; none if it has more than [`STACK_DEPTH`] functions, or several jobs.
+    /// Returns none if the stack would have more than [`STACK_DEPTH`] functions, or several jobs.
     pub fn new(parent: Option<Arc<StackRecord>>, function: Arc<FunctionRecord>) -> Option<Self> {
         let depth = parent.as_ref().map_or(0, |parent| parent.depth) + 1;
         let is_of_one_job =
@@ -73,7 +70,6 @@ impl StackRecord {
         Some(Self { parent, function, depth, id, stored: Stored::default() })
     }
 
-    /// Returns the id within the job, the same on all of its nodes.
     pub const fn id(&self) -> i64 {
         self.id
     }
@@ -84,32 +80,31 @@ impl StackRecord {
     }
 }
 
-/// The number of samples of a process in a stack.
+/// Number of samples of a process in a stack.
 #[derive(Debug, Clone)]
 pub struct StackSamples {
-    /// The id of the process on the node.
+    /// Process id on the node.
     pub process: u32,
     pub stack: Arc<StackRecord>,
-    /// The number.
     pub count: u64,
 }
 
-/// The samples of call stacks of a job on a node during an interval.
+/// Samples of call stacks of a job on a node during an interval.
 #[derive(Debug)]
 pub struct StackBlock {
-    /// The line of the ledger that counts them.
+    /// Line of the ledger that counts them.
     pub line: Arc<LedgerLine>,
     pub job: Arc<JobRecord>,
     pub metric: Arc<MetricDescriptor>,
-    /// The begin and the end, in microseconds since the epoch.
+    /// Begin and end, in microseconds since the epoch.
     pub span_us: (i64, i64),
-    /// The time that a sample stands for, in microseconds.
+    /// Time that a sample stands for.
     pub period_us: u64,
-    /// The samples, each process and stack once.
+    /// Each process and stack once.
     pub samples: Vec<StackSamples>,
     /// Samples that did not arrive.
     pub lost: u64,
-    /// The number of times that the kernel slowed the sampling.
+    /// How often the kernel slowed the sampling.
     pub throttled: u64,
     /// Samples without their outermost functions.
     pub cut: u64,
@@ -118,7 +113,6 @@ pub struct StackBlock {
 }
 
 impl StackBlock {
-    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.samples.iter().fold(0, |sum, samples| sum.saturating_add(samples.count))
     }
@@ -129,7 +123,6 @@ impl StackBlock {
         begin_us.saturating_add(end_us.saturating_sub(begin_us) / 2)
     }
 
-    /// Returns its length, in microseconds.
     pub(crate) fn length_us(&self) -> u64 {
         u64::try_from(self.span_us.1.saturating_sub(self.span_us.0)).unwrap_or(0)
     }

@@ -2,21 +2,19 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The id of a record in the store, once it is committed. A collector keeps one for each series of each node,
-/// for which the 16 bytes of a `OnceLock` are too many.
+/// Id of a record in the store, once it is committed. A collector keeps one for each series of each node, for
+/// which the 16 bytes of a `OnceLock` are too many.
 #[derive(Debug)]
 pub struct StoreId(AtomicI64);
 
-/// The value of a record without an id: no store assigns it.
+/// Value of a record without an id: no store assigns it.
 const NONE: i64 = i64::MIN;
 
 impl StoreId {
-    /// Returns no id.
     pub const fn none() -> Self {
         Self(AtomicI64::new(NONE))
     }
 
-    /// Returns the id, if it is assigned.
     pub fn get(&self) -> Option<i64> {
         // The id itself is all that is exchanged between threads.
         Some(self.0.load(Ordering::Relaxed)).filter(|id| *id != NONE)

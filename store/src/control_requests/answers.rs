@@ -19,11 +19,8 @@ const ANSWER: [Column; 5] = [
 
 impl ControlTable {
     /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting
-    /// effect is forwarded to the sessions that were wanted, and by one collector only: by the first that
-    /// claims them.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// effect is forwarded to the sessions that were wanted, and only by the first collector that claims
+    /// them.
     pub fn claim(
         &mut self,
         number: i64,
@@ -57,10 +54,7 @@ impl ControlTable {
     }
 
     /// Stores answers at `now_us`, and keeps the request until `until_us`, the end of the granted leases, if
-    /// that is later. Answers to a request that was removed are dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// that is later. Drops answers to a request that was removed.
     pub fn answer(
         &mut self,
         number: i64,
@@ -104,9 +98,6 @@ impl ControlTable {
 
     /// Returns the answers with a text, and the time until which the request is kept, in microseconds since
     /// the epoch.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn answers(&mut self, number: i64) -> Result<Vec<AnswerRow>, StoreError> {
         let select = "SELECT session_id, node, answer, answered IS NOT NULL FROM control_answer
              WHERE number = $1 AND answer IS NOT NULL";

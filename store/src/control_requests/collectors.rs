@@ -6,17 +6,14 @@ use crate::error::Context;
 use crate::value::Value;
 use crate::{StoreError, removal};
 
-/// The time without a heartbeat after which a collector counts as away, in microseconds.
+/// Time without a heartbeat after which a collector counts as away.
 const AWAY_US: i64 = 10_000_000;
 
-/// The time without a heartbeat after which the row of a collector is removed, in microseconds.
+/// Time without a heartbeat after which the row of a collector is removed.
 const FORGOTTEN_US: i64 = 86_400 * 1_000_000;
 
 impl ControlTable {
     /// Records that a collector runs. Returns true if others run, too.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn beat(&mut self, collector: &CollectorRow) -> Result<bool, StoreError> {
         const ACTION: &str = "record that this collector runs";
         let connection = &mut *self.connection;
@@ -39,10 +36,6 @@ impl ControlTable {
         Ok(others > 0)
     }
 
-    /// Records that a collector ends.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn leave(&mut self, collector_id: &str) -> Result<(), StoreError> {
         const ACTION: &str = "record that this collector ends";
         self.connection.begin().context(ACTION)?;
@@ -52,9 +45,6 @@ impl ControlTable {
     }
 
     /// Returns the nodes on which a job runs, with the sessions that have not ended.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn job_nodes(&mut self, job_id: &str) -> Result<Vec<StoredJobNode>, StoreError> {
         let connection = &mut *self.connection;
         let now_us = removal::now_us(connection)?;

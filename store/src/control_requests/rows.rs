@@ -4,97 +4,92 @@ use polymeter_proto::series::SessionId;
 
 use crate::row::from_row;
 
-/// A request about a job.
+/// Request about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlRequest {
-    /// The collector that took it.
+    /// Collector that took it.
     pub collector_id: String,
     pub job_id: String,
-    /// The numeric id of the user, as the collector authenticated it.
+    /// Numeric id of the user, as the collector authenticated it.
     pub uid: u32,
-    /// The request, in the form of the control socket.
+    /// Request in the form of the control socket.
     pub line: String,
     /// True if agents that connect later receive it.
     pub is_lasting: bool,
-    /// The common time at which it takes effect, in microseconds since the epoch.
+    /// Common time at which it takes effect, in microseconds since the epoch.
     pub at_us: i64,
-    /// The time after which it has no effect, in microseconds since the epoch.
+    /// Time after which it has no effect, in microseconds since the epoch.
     pub expires_us: i64,
 }
 
-/// A request to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewControlRequest {
-    /// The collector's name of the request. A request whose name is stored already is not stored again.
+    /// Name that the collector gave the request. A request whose name is stored already is not stored again.
     pub request_id: String,
     pub request: ControlRequest,
-    /// The sessions that other collectors shall ask.
+    /// Sessions that other collectors shall ask.
     pub wanted: Vec<AnsweringSession>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredControlRequest {
-    /// Its number. Later requests have greater ones.
+    /// Later requests have greater numbers.
     pub number: i64,
     pub request: ControlRequest,
 }
 
-/// The requests that a new one replaces.
+/// Requests that a new one replaces.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Replaced {
-    /// Their numbers.
     pub numbers: Vec<i64>,
-    /// The time until which the new request is kept because of them, in microseconds since the epoch.
+    /// Time until which the new request is kept because of them, in microseconds since the epoch.
     pub until_us: Option<i64>,
 }
 
-/// The place of a request among those of its job.
+/// Place of a request among those of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub number: i64,
-    /// The time at which it takes effect, in microseconds since the epoch: after all earlier requests of the
-    /// job.
+    /// When it takes effect, in microseconds since the epoch: after all earlier requests of the job.
     pub at_us: i64,
 }
 
-/// A session that shall answer.
+/// Session that shall answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweringSession {
     pub session: SessionId,
     pub node: String,
 }
 
-/// The answer of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerRow {
     pub session: SessionId,
     pub node: String,
-    /// Its text; none if no user waits for it.
+    /// None if no user waits for it.
     pub answer: Option<String>,
     /// True if the session need not receive the request again.
     pub is_final: bool,
 }
 
-/// A running collector.
+/// Running collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorRow {
     /// One run of a program.
     pub collector_id: String,
-    /// The name of its machine.
+    /// Name of its machine.
     pub host: String,
     pub version: String,
 }
 
-/// A node on which a job runs, as the store knows it.
+/// Node on which a job runs, as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredJobNode {
-    /// The name.
     pub node: String,
-    /// The session that tracks the job.
+    /// Session that tracks the job.
     pub session: SessionId,
-    /// The numeric id of the job's owner.
+    /// Numeric id of the job's owner.
     pub owner_uid: Option<u32>,
-    /// The collector that stored the last frame of the session.
+    /// Collector that stored the last frame of the session.
     pub collector_id: Option<String>,
     /// True if that collector runs.
     pub is_served: bool,

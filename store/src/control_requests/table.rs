@@ -11,33 +11,30 @@ use crate::removal::requests;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl};
 
-/// The number of stored requests that still have an effect, and the number of their bytes. Beyond that those
-/// that expire first are removed.
+/// Stored requests that still have an effect. Beyond these, and [`BYTES_MAX`], those that expire first are
+/// removed.
 const REQUESTS_MAX: usize = 4096;
 
-/// The number of bytes for [`REQUESTS_MAX`].
+/// Bytes of these requests.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The time for which a replaced request stays, in microseconds: longer than its user waits for answers.
+/// Time for which a replaced request stays: longer than its user waits for answers.
 const REPLACED_US: i64 = 60_000_000;
 
-/// The number of requests that are read at once.
+/// Requests that are read at once.
 const ROWS: usize = 256;
 
 const COLUMNS: &str =
     "old.number, old.collector_id, old.job_id, old.uid, old.line, old.is_lasting, old.at, old.expires";
 
-/// A connection to the tables. After an error its state is unknown, and it must be dropped.
+/// Connection to the tables. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct ControlTable {
     pub(super) connection: Box<dyn Connection>,
 }
 
 impl ControlTable {
-    /// Connects. Nothing is created, and the schema is not migrated.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, or has another version.
+    /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         Ok(Self { connection: url.open_to_administer()?.connection })
@@ -45,9 +42,6 @@ impl ControlTable {
 
     /// Stores a request at `now_us`. `replaces` selects those of the lasting requests of the job, the oldest
     /// first, that it replaces.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn take(
         &mut self,
         new: &NewControlRequest,
@@ -86,9 +80,6 @@ impl ControlTable {
 
     /// Returns the requests after `number` that have an effect at `now_us`, in their order: at most some
     /// hundreds.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn after(&mut self, number: i64, now_us: i64) -> Result<Vec<StoredControlRequest>, StoreError> {
         let select = format!(
             "SELECT {COLUMNS} FROM control_request AS old
@@ -98,9 +89,6 @@ impl ControlTable {
     }
 
     /// Returns the lasting requests about a job that a session has not answered finally, in their order.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn unanswered(
         &mut self,
         job_id: &str,
@@ -120,9 +108,6 @@ impl ControlTable {
 
     /// Forgets the texts of a request's answers, since the user has them. Sets the time after which it has no
     /// effect, if there is a new one.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn settle(&mut self, number: i64, expires_us: Option<i64>) -> Result<(), StoreError> {
         const ACTION: &str = "store the end of a request";
         let connection = &mut *self.connection;
@@ -137,9 +122,6 @@ impl ControlTable {
     }
 
     /// Removes a request without a lasting effect, and its answers.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn remove(&mut self, number: i64) -> Result<(), StoreError> {
         const ACTION: &str = "remove a request";
         let connection = &mut *self.connection;

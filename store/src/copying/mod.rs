@@ -20,34 +20,31 @@ use crate::{OpenOptions, StoreError, StoreUrl};
 
 const ACTION: &str = "copy the store";
 
-/// The number of rows that are written at once.
+/// Rows that are written at once.
 const CHUNK_ROWS: usize = 20_000;
 
-/// An hour in microseconds.
 const HOUR_US: i64 = 3_600_000_000;
 
-/// A day in microseconds.
 const DAY_US: i64 = 86_400_000_000;
 
-/// The numbers of a copy that were compared in both stores.
+/// Numbers of a copy that were compared in both stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// The tables, each with the number of its rows.
+    /// Each table with its number of rows.
     pub tables: Vec<(&'static str, u64)>,
-    /// The samples that are stored by the ledger. Retention, and samples in quarantine, make a difference to
-    /// the rows of `samples`.
+    /// Samples that are stored by the ledger. Retention, and samples in quarantine, make a difference to the
+    /// rows of `samples`.
     pub ledger_stored: i64,
-    /// The form of the target, for messages.
+    /// Form of the target, for messages.
     pub target: String,
 }
 
-/// Copies the store `from` into the empty store `to`, whose schema is made if it has none. Tokens of users,
-/// requests to agents and the names of managers are left out. `progress` gets a table and the number of its
-/// rows that were written so far.
+/// Copies the store `from` into the empty store `to`, whose schema is made if it has none. Leaves out tokens
+/// of users, requests to agents and the names of managers. `progress` gets a table and the number of its rows
+/// that were written so far.
 ///
-/// # Errors
-/// Returns an error, and leaves `to` empty, if one of the stores fails, `to` is not empty, or a count differs
-/// in the end, since something else wrote to `to`.
+/// Leaves `to` empty if one of the stores fails, or if a count differs in the end, since something else wrote
+/// to `to`.
 pub fn copy(
     from: &StoreUrl,
     to: &StoreUrl,
@@ -130,11 +127,9 @@ fn stored(connection: &mut dyn Connection) -> Result<i64, StoreError> {
 struct Copying<'a> {
     source: Box<dyn Connection>,
     target: Box<dyn Connection>,
-    /// True if the source is a file.
     from_file: bool,
-    /// True if the target is a file.
     is_file: bool,
-    /// The days, counted from the epoch, whose partitions exist in the target.
+    /// Days, counted from the epoch, whose partitions exist in the target.
     days: BTreeSet<i64>,
     progress: &'a mut dyn FnMut(&'static str, u64),
     tables: Vec<(&'static str, u64)>,

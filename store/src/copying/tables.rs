@@ -3,7 +3,7 @@
 use crate::value::Column;
 use crate::value::ColumnType::{Bool, Integer, Json, Real, Text, Time};
 
-/// A table whose rows are copied.
+/// Table whose rows are copied.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -20,7 +20,7 @@ const fn with_identity(name: &'static str, columns: &'static [Column]) -> Table 
     Table { name, columns, has_identity: true }
 }
 
-/// The tables with few rows, those that others refer to first.
+/// Tables with few rows, those that others refer to first.
 pub(super) const TABLES: &[Table] = &[
     table("node", &[("node", Text), ("first_seen", Time)]),
     table("metric", &[("metric", Text), ("unit", Text), ("kind", Text)]),
@@ -258,10 +258,10 @@ pub(super) const TABLES: &[Table] = &[
     table("kept_job", &[("job_key", Integer), ("kept_at", Time), ("until", Time), ("is_complete", Bool)]),
 ];
 
-/// The table with counts that a database may keep elsewhere for a while.
+/// Table with counts that a database may keep elsewhere for a while.
 pub(super) const LEDGER_LINE: &str = "ledger_line";
 
-/// The tables that have a row for each sample.
+/// Tables that have a row for each sample.
 pub(super) const SAMPLES: Table =
     table("samples", &[("time", Time), ("series_id", Integer), ("value", Real)]);
 pub(super) const QUARANTINE: Table = table(

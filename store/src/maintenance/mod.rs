@@ -19,34 +19,34 @@ use crate::removal::clock_check::{ClockJump, ClockWatch};
 use crate::retention::Retention;
 use crate::stop::Stop;
 
-/// The number of rounds after which an obstacle is logged again: a day.
+/// Rounds after which an obstacle is logged again: a day.
 const OBSTACLE_ROUNDS: u32 = 1440;
 
-/// The number of rounds after which a jump of the clock is logged again: an hour.
+/// Rounds after which a jump of the clock is logged again: an hour.
 const JUMP_ROUNDS: u32 = 60;
 
-/// The time between two rounds of maintenance.
+/// Time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// The time after which a round that could not run is tried again at first; each time it doubles, up to
+/// Time after which a round that could not run is tried again at first; each time it doubles, up to
 /// [`ROUND`]. A collector that ended just now may still hold the lock.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// A running maintenance thread.
+/// Running maintenance thread.
 #[derive(Debug)]
 pub struct Maintenance {
     stop: Arc<Stop>,
     retention: NewRetention,
-    /// The thread; none once it is joined.
+    /// None once it is joined.
     thread: Option<JoinHandle<()>>,
 }
 
-/// A retention policy that is not in the store yet.
+/// Retention policy that is not in the store yet.
 type NewRetention = Arc<Mutex<Option<Retention>>>;
 
 /// What the maintenance needs to judge the clock of the database.
 pub struct ClockLinks {
-    /// Returns the monotonic time in nanoseconds, which goes on while the machine is suspended.
+    /// Returns the monotonic time, which goes on while the machine is suspended.
     pub monotonic_ns: fn() -> u64,
     /// Receives the jump for which nothing becomes old, or that there is none, each minute.
     pub report: Box<dyn Fn(Option<ClockJump>) + Send>,
@@ -58,11 +58,11 @@ impl fmt::Debug for ClockLinks {
     }
 }
 
-/// The judgement of the clock over all rounds.
+/// Judgement of the clock over all rounds.
 struct ClockCheck {
     watch: ClockWatch,
     links: ClockLinks,
-    /// The rounds since a jump was found; 0 without one.
+    /// Rounds since a jump was found; 0 without one.
     refused_rounds: u32,
 }
 
@@ -90,10 +90,7 @@ impl Maintenance {
     }
 
     /// Ends the thread, and cancels the statement that it runs. A thread whose database does not answer is
-    /// left behind.
-    ///
-    /// # Errors
-    /// Returns an error if the thread panicked.
+    /// left behind. Returns an error if the thread panicked.
     pub fn stop(mut self) -> std::thread::Result<()> {
         self.end()
     }
@@ -189,8 +186,7 @@ fn run_round(
 }
 
 impl ClockCheck {
-    /// Compares the clock of the database with the elapsed time. A jump is logged every
-    /// [`JUMP_ROUNDS`] rounds.
+    /// Compares the clock of the database with the elapsed time. Logs a jump every [`JUMP_ROUNDS`] rounds.
     fn check(&mut self, connection: &mut dyn Connection) -> Result<(), StoreError> {
         let jump = self.watch.check(connection, (self.links.monotonic_ns)())?;
         (self.links.report)(jump);

@@ -9,7 +9,7 @@ use super::connect::{Settings, cancel};
 use super::server::event_loop;
 use crate::error::chain;
 
-/// The maximum duration of the request for a cancellation.
+/// Longest request for a cancellation.
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// Cancels the statement of a connection. Without this, the server would continue to build an index, or to

@@ -21,7 +21,7 @@ use crate::{ExtensionMode, OpenOptions, StoreError};
 
 const ACTION: &str = "detect Citus";
 
-/// The statements that prepare the schema for the distribution.
+/// Prepares the schema for the distribution.
 const SCHEMA: &str = include_str!("../../schema/postgres/citus.sql");
 
 /// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no
@@ -31,17 +31,16 @@ const DISTRIBUTE: [&str; 2] = [
     "SELECT CAST(create_distributed_function('polymeter_node_key(text)') AS text)",
 ];
 
-/// The state of Citus in a database.
+/// State of Citus in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The reason for which a table cannot be distributed, with its remedy; none if it can.
+    /// Why a table cannot be distributed, with a remedy; none if it can.
     obstacle: Option<&'static str>,
-    /// The table of samples is distributed.
+    /// True if the table of samples is distributed.
     is_distributed: bool,
 }
 
 impl Offer {
-    /// Returns true if the table of samples is distributed.
     pub(super) const fn is_distributed(&self) -> bool {
         self.is_distributed
     }
@@ -51,11 +50,8 @@ impl Offer {
     }
 }
 
-/// Detects the state of Citus. Needs no privilege.
-///
-/// # Errors
-/// Returns an error if the server is a worker, or does not load the extension that the database has: tables
-/// are empty there.
+/// Detects the state of Citus. Needs no privilege. Fails if the server is a worker, or does not load the
+/// extension that the database has: tables are empty there.
 pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     let row = client
         .query_one(
@@ -117,10 +113,7 @@ async fn detect_created(client: &Client, has_timescaledb: bool) -> Result<Offer,
 }
 
 /// Returns true if the table of samples becomes a distributed one: a new table where Citus is usable, and an
-/// existing one with partitions where it is required.
-///
-/// # Errors
-/// Returns an error if Citus is required and cannot be used.
+/// existing one with partitions where it is required. Fails if Citus is required and cannot be used.
 pub(super) fn wants_distribution(
     offer: &Offer,
     options: &OpenOptions,
@@ -156,10 +149,8 @@ pub(super) async fn prepare(transaction: &Transaction<'_>) -> Result<(), StoreEr
     transaction.batch_execute("SET LOCAL citus.enable_ddl_propagation = off").await.context(DISTRIBUTING)
 }
 
-/// Distributes the table of samples by node, with all rows that it has.
-///
-/// # Errors
-/// Returns an error if the workers cannot be reached, or cannot prepare transactions.
+/// Distributes the table of samples by node, with all its rows. Fails if the workers cannot be reached, or
+/// cannot prepare transactions.
 pub(super) async fn distribute(transaction: &Transaction<'_>) -> Result<(), StoreError> {
     let unprepared = "SELECT string_agg(format('%s:%s', nodename, nodeport), ', ')
          FROM run_command_on_workers('SHOW max_prepared_transactions') JOIN pg_dist_node USING (nodename, nodeport)
@@ -182,10 +173,8 @@ pub(super) async fn distribute(transaction: &Transaction<'_>) -> Result<(), Stor
     Ok(())
 }
 
-/// Returns the form of the table if it is distributed, or was distributed just now; none if it is not.
-///
-/// # Errors
-/// Returns an error if TimescaleDB is required.
+/// Returns the form of the table if it is distributed, or was distributed just now; none if it is not. Fails
+/// if TimescaleDB is required.
 pub(super) fn chosen_table(
     offer: &Offer,
     is_new: bool,
@@ -207,8 +196,8 @@ pub(super) fn chosen_table(
     Ok(Some(ChosenTable { table: SampleTable::Distributed, reason: reason.to_owned() }))
 }
 
-/// Configures the connection of a writer: it has one connection to each worker. Otherwise each shard of a
-/// commit has one of its own, which is prepared and flushed separately.
+/// Gives a writer one connection to each worker. Otherwise each shard of a commit has one of its own, which
+/// is prepared and flushed separately.
 pub(super) async fn configure_writer(client: &Client) -> Result<(), StoreError> {
     let set = "SET citus.multi_shard_modify_mode = 'sequential'";
     client.batch_execute(set).await.context("configure the connection")
@@ -275,7 +264,7 @@ fn summarise(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreEr
 
 const COMPRESSING: &str = "compress old partitions";
 
-/// The partitions of the days before yesterday that are not columnar, as names and bounds.
+/// Partitions of the days before yesterday that are not columnar, as names and bounds.
 const TO_COMPRESS: &str = "SELECT part.relname::text, pg_get_expr(part.relpartbound, part.oid)
      FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
      WHERE inhparent = 'samples'::regclass AND part.relam = (SELECT oid FROM pg_am WHERE amname = 'heap')

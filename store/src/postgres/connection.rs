@@ -30,19 +30,19 @@ use crate::{StoreError, limits};
 /// analysis.
 const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
-/// A connection to PostgreSQL, with its event loop.
+/// Connection to PostgreSQL, with its event loop.
 #[derive(Debug)]
 pub(super) struct PostgresConnection {
     runtime: Runtime,
     client: Client,
     /// Logs statements that are not answered for long; none if they may take long.
     watched: Option<Watched>,
-    /// The form of the table of samples; none for a read-only connection.
+    /// Form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
     dialect: &'static Dialect,
-    /// The prepared COPY of samples, once used.
+    /// Prepared COPY of samples, once used.
     copy: Option<Statement>,
-    /// The days, counted from the epoch, whose partitions exist.
+    /// Days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
     /// True if the collector computes the rollups itself, so that writers record late samples; none if that
     /// is not known yet.

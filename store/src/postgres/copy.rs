@@ -10,24 +10,22 @@ use crate::error::{DatabaseError, ErrorKind};
 use crate::row::unexpected;
 use crate::value::{Column, ColumnType, Number};
 
-/// The head of a binary COPY: the signature, no flags, no extension.
+/// Head of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// The trailer of a binary COPY.
+/// Trailer of a binary COPY.
 const TRAILER: i16 = -1;
 
-/// The length of a field that is NULL.
+/// Length of a field that is NULL.
 const NULL: i32 = -1;
 
-/// Microseconds from the Unix epoch to 2000-01-01, PostgreSQL's epoch.
+/// From the Unix epoch to 2000-01-01, PostgreSQL's epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
-/// Appends the head of a COPY.
 pub(super) fn put_header(out: &mut BytesMut) {
     out.put_slice(HEADER);
 }
 
-/// Appends the trailer of a COPY.
 pub(super) fn put_trailer(out: &mut BytesMut) {
     out.put_i16(TRAILER);
 }
@@ -58,7 +56,7 @@ pub(super) fn put_sample(
 #[derive(Debug)]
 pub(super) struct CopyReader<'a> {
     columns: &'a [Column],
-    /// The bytes that were received and not decoded yet.
+    /// Received bytes that are not decoded yet.
     bytes: BytesMut,
     has_header: bool,
     row: Vec<Number>,
@@ -148,7 +146,6 @@ fn decode(bytes: &mut &[u8], columns: &[Column], row: &mut Vec<Number>) -> Resul
     Ok(Some(()))
 }
 
-/// Returns the type of a column, for messages.
 const fn expected(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Real => "a floating-point number of 8 bytes",

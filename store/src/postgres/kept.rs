@@ -18,17 +18,17 @@ const JOBS: &str = "SELECT job_key, lower, upper FROM kept_job
                          FROM job_node WHERE job_node.job_key = kept_job.job_key) AS span
      WHERE (until IS NULL OR until > (SELECT accepted FROM clock_check)) AND lower IS NOT NULL ORDER BY job_key";
 
-/// The condition that `row` is of one of the series that [`select_series`] selected.
+/// Condition that `row` is of one of the series that [`select_series`] selected.
 pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id
      AND row.time >= kept_series.lower AND row.time <= kept_series.upper)";
 
-/// The same condition for rows of a distributed table: Citus accepts a local table only as a subquery, which
-/// it sends to the workers.
+/// Same condition for rows of a distributed table: Citus accepts a local table only as a subquery, which it
+/// sends to the workers.
 const IS_KEPT_BY_SHARD: &str =
     "EXISTS (SELECT FROM (SELECT * FROM kept_series OFFSET 0) AS kept WHERE kept.series_id = row.series_id
      AND row.time >= kept.lower AND row.time <= kept.upper)";
 
-/// A kept job, and the time of its samples.
+/// Kept job, and the time of its samples.
 struct KeptJob {
     job_key: i64,
     begin_us: i64,
@@ -52,7 +52,7 @@ pub(super) fn jobs_of(connection: &mut dyn Connection, part: &Part) -> Result<Ve
     Ok(keys_of(&jobs(connection)?, part))
 }
 
-/// Sets the kept jobs of each part, and removes the parts that have no other rows already.
+/// Sets the kept jobs of each part, and takes out the parts that have no other rows any more.
 pub(super) fn mark(connection: &mut dyn Connection, parts: &mut Vec<Part>) -> Result<(), DatabaseError> {
     let jobs = jobs(connection)?;
     let reduced: Vec<(String, TimeUs, String)> =

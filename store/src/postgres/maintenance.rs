@@ -13,7 +13,7 @@ use crate::error::{Context, DatabaseError};
 use crate::removal::{metadata, requests};
 use crate::schema_check;
 
-/// The tasks for a table with partitions.
+/// Tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
     partitions::CREATE_AHEAD,
     partitions::SUMMARISE,
@@ -25,7 +25,7 @@ const PARTITIONS: [Task; 8] = [
     partitions::CLOSE,
 ];
 
-/// The tasks for a table with partitions that Citus distributes.
+/// Tasks for a table with partitions that Citus distributes.
 const DISTRIBUTED: [Task; 9] = [
     partitions::CREATE_AHEAD,
     citus::SUMMARISE,
@@ -38,7 +38,7 @@ const DISTRIBUTED: [Task; 9] = [
     citus::COMPRESS,
 ];
 
-/// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
+/// Tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
 const DIRECT_COMPRESS: [Task; 8] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
@@ -50,7 +50,7 @@ const DIRECT_COMPRESS: [Task; 8] = [
     timescale::COMPRESS,
 ];
 
-/// The tasks for a hypertable with continuous aggregates.
+/// Tasks for a hypertable with continuous aggregates.
 const HYPERTABLE: [Task; 7] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
@@ -61,7 +61,7 @@ const HYPERTABLE: [Task; 7] = [
     timescale::COMPRESS,
 ];
 
-/// The tasks for a hypertable without continuous aggregates, which belong to the community license.
+/// Tasks for a hypertable without continuous aggregates, which belong to the community license.
 const PLAIN_HYPERTABLE: [Task; 5] = [
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
@@ -70,7 +70,7 @@ const PLAIN_HYPERTABLE: [Task; 5] = [
     requests::REMOVE,
 ];
 
-/// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
+/// Connects to maintain a database. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
     let runtime = event_loop()?;
     let opened = runtime.block_on(async {
@@ -105,9 +105,9 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     }))
 }
 
-/// Returns the reason for which this user cannot maintain the database; none if it can. Most tasks are for
-/// the owner of the tables: no privilege lets others refresh continuous aggregates, drop chunks or build
-/// indexes, and a procedure that commits cannot have the rights of its owner.
+/// Returns why this user cannot maintain the database; none if it can. Most tasks are for the owner of the
+/// tables: no privilege lets others refresh continuous aggregates, drop chunks or build indexes, and a
+/// procedure that commits cannot have the rights of its owner.
 fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseError> {
     let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
          FROM pg_class WHERE oid = 'samples'::regclass";

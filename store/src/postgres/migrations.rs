@@ -15,7 +15,7 @@ use crate::{OpenOptions, StoreError, StoreOrigin, limits};
 
 const ACTION: &str = "migrate the schema";
 
-/// The statements that create the first version, around those for the samples and for their rollups.
+/// Statements that create the first version, around those for the samples and for their rollups.
 const BEFORE_SAMPLES: [&str; 2] =
     [include_str!("../../schema/postgres/jobs.sql"), include_str!("../../schema/postgres/series.sql")];
 const BEFORE_ROLLUPS: [&str; 5] = [
@@ -80,7 +80,6 @@ pub(super) async fn migrate(
     Ok((chosen, origin(client, is_new).await.context(ACTION)?))
 }
 
-/// Creates the tables of a new store.
 async fn create(transaction: &Transaction<'_>, hypertable: bool, offer: &Offer) -> Result<(), Error> {
     let compresses = hypertable && offer.compresses();
     let samples = if hypertable { timescale::SCHEMA } else { partitions::SCHEMA };
@@ -120,10 +119,9 @@ async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The oldest supported version of PostgreSQL: the oldest one that is tested.
+/// Oldest supported version of PostgreSQL, which is the oldest one that is tested.
 const SERVER_MIN: i32 = 15;
 
-/// Checks the version of the server.
 async fn check_server(client: &Client) -> Result<(), StoreError> {
     let version: i32 = client
         .query_one("SELECT current_setting('server_version_num')::int4 / 10000", &[])

@@ -43,7 +43,6 @@ use crate::backend::{
 use crate::error::{Context, DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError};
 
-/// A PostgreSQL database.
 pub(crate) struct Postgres {
     settings: Settings,
 }
@@ -151,8 +150,7 @@ impl From<tokio_postgres::Error> for DatabaseError {
     }
 }
 
-/// The SQLSTATEs for which a value is the only possible cause. An exhausted sequence (2200H) is not among
-/// them.
+/// SQLSTATEs for which a value is the only possible cause. An exhausted sequence (2200H) is not among them.
 const ROW_ERRORS: [&str; 9] = [
     "22001", // string_data_right_truncation
     "22003", // numeric_value_out_of_range

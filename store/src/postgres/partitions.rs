@@ -14,7 +14,6 @@ use crate::stop::Stop;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// The statements that create the table of samples.
 pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/samples_partitions.sql");
 
 /// Creates the partitions that the samples of `frames` need, and the one after the newest, except for those
@@ -51,8 +50,8 @@ pub(super) const CREATE_AHEAD: Task =
 /// An index over a day of samples takes minutes to build, which `CONCURRENTLY` does beside the writers.
 pub(super) const CLOSE: Task = Task { name: "build the index of a partition", rounds: 60, run: close };
 
-/// The index on the time of an open partition knows pages only after they were summarised. Otherwise each
-/// read of the newest samples reads all pages since the last vacuum.
+/// Keeps the index on the time of an open partition current, which knows pages only after they were
+/// summarised. Otherwise each read of the newest samples reads all pages since the last vacuum.
 pub(super) const SUMMARISE: Task =
     Task { name: "summarise the times of recent samples", rounds: 5, run: summarise };
 
@@ -90,7 +89,6 @@ fn close(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Summarises new pages of the open partitions.
 fn summarise(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "summarise the times of recent samples";
     let indexes = "SELECT indexrelid::regclass::text FROM pg_inherits
@@ -108,7 +106,6 @@ fn summarise(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError
     Ok(())
 }
 
-/// Returns true if the table of samples has partitions.
 pub(super) async fn is_partitioned(client: &Client) -> Result<bool, Error> {
     let select = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass";
     Ok(client.query_one(select, &[]).await?.get(0))

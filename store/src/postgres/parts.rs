@@ -8,7 +8,7 @@ use crate::row::{FromRow, Row, TimeUs};
 use super::rollup_tables;
 use super::statement::DIALECT;
 
-/// Returns the partitions. Their names end in a day or a month, in UTC.
+/// Selects the partitions. Their names end in a day or a month, in UTC.
 const PARTITIONS: &str = "SELECT CASE parent.relname WHEN 'rollup_10s' THEN 'samples_10s' WHEN 'rollup_1min' THEN 'samples_1min' ELSE 'samples' END,
          format('%I.%I', nspname, part.relname), begin_at AT TIME ZONE 'UTC', (begin_at + length) AT TIME ZONE 'UTC',
          pg_total_relation_size(part.oid), NULL

@@ -20,10 +20,10 @@ pub(super) const REORDER: Task = Task { name: "order recent samples", rounds: 10
 
 const ACTION: &str = "order recent samples";
 
-/// The maximum number of samples that one transaction rewrites: some 10 s, and 300 MB of temporary space.
+/// Samples that one transaction rewrites at most: some 10 s, and 300 MB of temporary space.
 const STEP_ROWS: i64 = 4_000_000;
 
-/// Returns the begin and the end of the next period, as text; no row if it is too short yet. Older samples
+/// Selects the begin and the end of the next period, as text; no row if it is too short yet. Older samples
 /// are left to the compression policy. `$1` is the number of parts into which an hour is divided.
 const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text)
      FROM (SELECT greatest(ordered_before, date_bin('1 h', now(), 'epoch') - interval '2 days') AS begin_at,
@@ -31,7 +31,7 @@ const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text)
      CROSS JOIN LATERAL (SELECT least(begin_at + interval '1 h' / CAST($1 AS bigint), complete_at) AS end_at) AS period
      WHERE complete_at - begin_at >= interval '30 min'";
 
-/// The largest number of parts into which an hour is divided: minutes.
+/// Parts into which an hour is divided at most: minutes.
 const PARTS: i64 = 64;
 
 fn reorder(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
@@ -71,7 +71,6 @@ fn condition(begin: &str, end: &str) -> String {
     format!("time >= TIMESTAMPTZ '{begin}' AND time < TIMESTAMPTZ '{end}'")
 }
 
-/// Rewrites the samples of a period.
 fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -> Result<(), StoreError> {
     let period = condition(begin, end);
     connection.begin().context(ACTION)?;

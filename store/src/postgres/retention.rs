@@ -21,12 +21,11 @@ pub(super) const REMOVE: Task = Task {
     run: |connection, stop| remove_due(connection, stop, &REMOVAL),
 };
 
-/// The removal of parts.
 pub(super) const REMOVAL: Removal = Removal { due, prepare, remove, finish: |_, _| Ok(()) };
 
 const ACTION: &str = "drop old samples";
 
-/// The range of a table that one transaction removes row by row.
+/// Range of a table that one transaction removes row by row.
 const STEP_US: i64 = 7 * 86_400 * 1_000_000;
 
 /// Returns the parts before the cutoffs, except for those that were reduced to the rows of the kept jobs

@@ -2,21 +2,21 @@
 
 use crate::WriteMode;
 
-/// The form of the table of samples.
+/// Form of the table of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampleTable {
-    /// A hypertable of TimescaleDB, whose rows are compressed on arrival.
+    /// Hypertable of TimescaleDB, whose rows are compressed on arrival.
     DirectCompress,
-    /// A hypertable of TimescaleDB, whose older chunks may be compressed later.
+    /// Hypertable of TimescaleDB, whose older chunks may be compressed later.
     Hypertable,
-    /// A table with a partition for each day, on one server.
+    /// A partition for each day, on one server.
     Partitions,
-    /// A table with a partition for each day, which Citus distributes by node.
+    /// A partition for each day, which Citus distributes by node.
     Distributed,
 }
 
 impl SampleTable {
-    /// Returns its name for users.
+    /// Returns the name for users.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::DirectCompress => "TimescaleDB hypertable with direct compression",
@@ -27,7 +27,7 @@ impl SampleTable {
     }
 }
 
-/// The form of the table of samples, and the reason for it.
+/// Form of the table of samples, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChosenTable {
     pub(super) table: SampleTable,

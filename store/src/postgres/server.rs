@@ -4,14 +4,13 @@ use tokio::runtime::Runtime;
 
 use crate::StoreError;
 
-/// The advisory lock for changes of the schema and the partitions: "polymete" in ASCII.
+/// Advisory lock for changes of the schema and the partitions: "polymete" in ASCII.
 pub(super) const SCHEMA_LOCK: i64 = 0x706f_6c79_6d65_7465;
 
-/// The advisory lock for the creation of jobs' rows, since no unique index can detect two rows of the same
-/// job.
+/// Advisory lock for the creation of jobs' rows, since no unique index can detect two rows of the same job.
 pub(super) const JOB_LOCK: i64 = SCHEMA_LOCK + 1;
 
-/// The advisory lock for maintenance.
+/// Advisory lock for maintenance.
 pub(super) const MAINTENANCE_LOCK: i64 = SCHEMA_LOCK + 2;
 
 /// Returns an event loop for one thread.

@@ -13,29 +13,29 @@ use super::connect::{Access, Settings, connect};
 use crate::StoreError;
 use crate::error::{Context, DatabaseError};
 
-/// The time without an answer after which a statement is logged. It doubles each time.
+/// Time without an answer after which a statement is logged. It doubles each time.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// The longest time between two messages about one statement.
+/// Longest time between two messages about one statement.
 const LONGEST: Duration = Duration::from_secs(640);
 
-/// The time for the question what a statement waits for.
+/// Time for the question what a statement waits for.
 const QUESTION: Duration = Duration::from_secs(5);
 
 /// Characters of a statement that are logged.
 const SHOWN_CHARACTERS: usize = 100;
 
-/// The event for which a connection waits, and the connections that block it.
+/// Event for which a connection waits, and the connections that block it.
 const WAITS: &str = "SELECT coalesce(wait_event_type || ': ' || wait_event, 'its own work'),
          (SELECT string_agg(format('process %s of user %s%s', other.pid, other.usename,
                                    ' since ' || to_char(other.xact_start, 'YYYY-MM-DD HH24:MI:SS TZ')), ', ')
           FROM pg_stat_activity AS other WHERE other.pid = ANY (pg_blocking_pids(own.pid)))
      FROM pg_stat_activity AS own WHERE pid = $1";
 
-/// A connection whose statements are watched.
+/// Connection whose statements are watched.
 pub(super) struct Watched {
     settings: Settings,
-    /// The server's process.
+    /// Process of the server.
     pid: i32,
 }
 
@@ -47,10 +47,7 @@ impl fmt::Debug for Watched {
 }
 
 impl Watched {
-    /// Returns the watch of a connection.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not tell the process of the connection.
+    /// Asks the server for the process of the connection.
     pub(super) async fn of(settings: &Settings, client: &Client) -> Result<Self, StoreError> {
         let row =
             client.query_one("SELECT pg_backend_pid()", &[]).await.context("connect to the database")?;

@@ -13,16 +13,15 @@ use crate::error::DatabaseError;
 use crate::row::{Row, unexpected};
 use crate::value::{Batch, ColumnType, Value};
 
-/// The dialect where rollups are tables and partitions.
+/// Rollups are tables and partitions.
 pub(super) static DIALECT: Dialect = PARTITIONS;
 
-/// The dialect where rollups are continuous aggregates: their views have the times that the planner needs,
-/// and a function takes it seconds.
+/// Rollups are continuous aggregates: their views have the times that the planner needs, and a function takes
+/// it seconds.
 pub(super) static CONTINUOUS_DIALECT: Dialect =
     Dialect { buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
 
-/// The dialect where samples are distributed: a function takes the ids of the series, since conditions do not
-/// reach the shards.
+/// Samples are distributed: a function takes the ids of the series, since conditions do not reach the shards.
 pub(super) static CITUS_DIALECT: Dialect = Dialect {
     buckets: |relation, begin, end, series| {
         let ids: Vec<_> = series.ids().map(|id| id.to_string()).collect();
@@ -55,7 +54,7 @@ const PARTITIONS: Dialect = Dialect {
     buckets: |relation, begin, end, _| format!("{relation}_between({begin}, {end})"),
 };
 
-/// The version of the binary format of `jsonb`, which precedes the text.
+/// Version of the binary format of `jsonb`, which precedes the text.
 const JSONB_VERSION: u8 = 1;
 
 /// Returns `statement` for all rows of `batch`: `{new}` becomes a table of one array per column.
@@ -96,7 +95,6 @@ pub(super) fn columns<'a>(batch: &'a Batch<'_>) -> Vec<Vec<&'a Value<'a>>> {
     columns
 }
 
-/// Returns `values` as parameters.
 pub(super) fn parameters<T: ToSql + Sync>(values: &[T]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }

@@ -6,10 +6,7 @@ use super::sample_table::SampleTable;
 use super::{citus, timescale};
 use crate::{ExtensionMode, StoreError};
 
-/// Detects the form of the existing table of samples.
-///
-/// # Errors
-/// Returns an error if this server cannot serve the table.
+/// Detects the form of the existing table of samples. Fails if this server cannot serve the table.
 pub(super) async fn detect(client: &Client) -> Result<SampleTable, StoreError> {
     if citus::detect(client).await?.is_distributed() {
         return Ok(SampleTable::Distributed);

@@ -12,23 +12,23 @@ use crate::{ExtensionMode, StoreError};
 
 const ACTION: &str = "detect TimescaleDB";
 
-/// The features that a server offers.
+/// Features that a server offers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Offer {
     /// The files of the extension are installed on the server.
     available: bool,
-    /// The server loaded it at its start.
+    /// The server loaded the extension at its start.
     preloaded: bool,
     /// The extension is created in this database.
     installed: bool,
-    /// The licence in force: `timescale` or `apache`.
+    /// Licence in force: `timescale` or `apache`.
     licence: Option<String>,
     /// Rows can be compressed as they are copied, without the faults of versions before 2.28.1.
     direct_compress: bool,
 }
 
 impl Offer {
-    /// Returns the reason for which no hypertable can be created; none if one can.
+    /// Returns why no hypertable can be created; none if one can.
     fn obstacle(&self) -> Option<&'static str> {
         match self {
             Self { available: false, .. } => Some("the server does not have TimescaleDB"),
@@ -49,11 +49,8 @@ impl Offer {
     }
 }
 
-/// Detects the features that the server offers to this connection. Needs no privilege.
-///
-/// # Errors
-/// Returns an error if the database has the extension but the server does not load it: hypertables then
-/// appear empty, and do not receive rows.
+/// Detects the features that the server offers to this connection. Needs no privilege. Fails if the database
+/// has the extension but the server does not load it: hypertables then appear empty, and do not receive rows.
 pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     let row = client
         .query_one(
@@ -98,10 +95,8 @@ pub(super) async fn install(client: &Client, mode: ExtensionMode, offer: Offer) 
     }
 }
 
-/// Returns true if a new table of samples becomes a hypertable.
-///
-/// # Errors
-/// Returns an error if TimescaleDB is required and cannot be used.
+/// Returns true if a new table of samples becomes a hypertable. Fails if TimescaleDB is required and cannot
+/// be used.
 pub(super) fn wants_hypertable(offer: &Offer, mode: ExtensionMode) -> Result<bool, StoreError> {
     match (mode, offer.obstacle()) {
         (ExtensionMode::Off, _) | (ExtensionMode::Auto, Some(_)) => Ok(false),
@@ -116,10 +111,9 @@ fn required(obstacle: &str) -> StoreError {
     ))
 }
 
-/// The statements that create the table of samples.
 pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/samples_hypertable.sql");
 
-/// The statements that enable compression, for [`Offer::compresses`].
+/// Enables compression, for [`Offer::compresses`].
 pub(super) const COMPRESSION: &str = include_str!("../../schema/postgres/samples_compression.sql");
 
 /// Determines how samples are written into the existing table, and configures this connection for it.

@@ -13,15 +13,15 @@ use super::recorded_statements::Reader;
 use crate::StoreError;
 use crate::row::from_row;
 
-/// A session of the agent of a node that tracked a job.
+/// Session of the agent of a node that tracked a job.
 #[derive(Debug)]
 struct Session {
     job_key: i64,
     node: String,
-    /// The time of the session by the clock of the node.
+    /// Time of the session by the clock of the node.
     started_ns: i64,
     last_ns: i64,
-    /// The time by which the clock of the node was ahead of the collector's; none if it was not by much.
+    /// How far the clock of the node was ahead of the collector's; none if it was not by much.
     offset_us: Option<i64>,
 }
 
@@ -38,8 +38,8 @@ impl Session {
     }
 }
 
-/// The clock of a node of a job: the sessions of its agent, the latest first. With each session the offset
-/// may be another.
+/// Clock of a node of a job: the sessions of its agent, the latest first. With each session the offset may be
+/// another.
 #[derive(Debug, Default)]
 pub(super) struct NodeClock(Vec<Session>);
 
@@ -59,12 +59,11 @@ impl NodeClock {
     }
 }
 
-/// The clocks of those nodes of jobs that differ from the collector's.
+/// Clocks of those nodes of jobs that differ from the collector's.
 #[derive(Debug, Default)]
 pub(super) struct Clocks(HashMap<i64, HashMap<String, NodeClock>>);
 
 impl Clocks {
-    /// Returns true if no clock differs.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,7 +78,7 @@ impl Clocks {
         self.0.get(&job_key).into_iter().flatten().map(|(node, _)| node.as_str())
     }
 
-    /// Returns the clock of a node of a job; none if it does not differ.
+    /// Returns none if the clock does not differ.
     pub(super) fn of(&self, job_key: i64, node: &str) -> Option<&NodeClock> {
         self.0.get(&job_key)?.get(node)
     }
@@ -106,7 +105,7 @@ impl Clocks {
     }
 }
 
-/// A row with times by the clock of a node.
+/// Row with times by the clock of a node.
 pub(super) trait NodeTimes {
     fn node(&self) -> &str;
     /// Returns the time by which rows are sorted.
@@ -140,7 +139,6 @@ node_times! {
     PlanChangeRow { time_ns } until_ns,
 }
 
-/// A row of a series.
 pub(super) trait SeriesTime: Copy {
     /// Returns the id of the series, and the time.
     fn of(&self) -> (i64, i64);
@@ -182,7 +180,7 @@ pub(super) struct SeriesOfClock<'a> {
 pub(super) struct Corrected<'a, T, F> {
     clock: &'a NodeClock,
     span_ns: Range<i64>,
-    /// The length of an interval that begins at the time of a row.
+    /// Length of an interval that begins at the time of a row.
     length_ns: i64,
     rows: Vec<T>,
     each: F,

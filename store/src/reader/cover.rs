@@ -5,7 +5,7 @@
 
 use polymeter_proto::read::IdRanges;
 
-/// The maximum number of ranges: each is a statement of its own.
+/// Ranges at most: each is a statement of its own.
 const RANGES_MAX: usize = 8;
 
 /// Returns ranges in ascending order that contain all wanted ids, and at most half as many others; none if

@@ -10,43 +10,28 @@ use crate::row::from_row;
 
 impl Reader {
     /// Returns the balance of the due samples of a job.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
         self.collect(&ledger_of(job_key))
     }
 
     /// Returns the refused requests of a job's submission, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
         self.collect(&refused_requests_of(job_key))
     }
 
     /// Returns the marks of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         self.collect(&marks_of(job_key))
     }
 
     /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the
     /// order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn losses(&mut self, job_key: i64) -> Result<Vec<LossRow>, StoreError> {
         self.collect(&losses_of(job_key))
     }
 
     /// Returns the losses that were detected last, of all jobs and nodes, at most `limit`, in the order of
     /// their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
         let select = format!("SELECT {LOSS} FROM loss ORDER BY time DESC LIMIT {limit}");
         let mut losses = self.rows::<LossRow>(&select, &[])?;
@@ -57,7 +42,6 @@ impl Reader {
     }
 }
 
-/// Selects the balance of the due samples of a job.
 pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
     let select = "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
              quarantined, ledger_balance.stored, unknown
@@ -66,7 +50,6 @@ pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
-/// Selects the refused requests of a job's submission.
 pub(super) fn refused_requests_of(job_key: i64) -> Selection<'static, RefusedRow> {
     let select = format!(
         "SELECT time, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
@@ -75,7 +58,6 @@ pub(super) fn refused_requests_of(job_key: i64) -> Selection<'static, RefusedRow
     Selection::new(select, vec![job_key.into()])
 }
 
-/// Selects the marks of a job.
 pub(super) fn marks_of(job_key: i64) -> Selection<'static, MarkRow> {
     let select = "SELECT time, node, name, coalesce(detail ->> 'kind', 'instant'), actor FROM mark
          WHERE job_key = $1 ORDER BY time, node, name";
@@ -96,7 +78,6 @@ pub(super) fn losses_of(job_key: i64) -> Selection<'static, LossRow> {
     Selection::new(select, vec![job_key.into()])
 }
 
-/// The columns of a loss.
 const LOSS: &str =
     "loss.time, loss.node, loss.session_id, loss.job_key, loss.source, loss.samples, loss.reason,
      loss.first_time, loss.last_time";

@@ -12,30 +12,27 @@ use crate::row::{FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};
 
-/// The time by which samples may lie before the start and after the end of their job on a node, in
-/// nanoseconds. The agent stamps both with the same clock, which may be set meanwhile.
+/// How far samples may lie before the start and after the end of their job on a node. The agent stamps both
+/// with the same clock, which may be set meanwhile.
 const MARGIN_NS: i64 = 3600 * 1_000_000_000;
 
-/// The number of jobs that started last, and of the ids that sort next to an id, among which similar ids are
-/// searched.
+/// Jobs that started last, and ids that sort next to an id, among which similar ids are searched.
 const CANDIDATES: usize = 1000;
 
-/// The number of jobs of a user that started last, among which the user's similar ids are searched.
+/// Jobs of a user that started last, among which the user's similar ids are searched.
 const OWN_CANDIDATES: usize = 10_000;
 
-/// The columns of a job.
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code,
      exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler";
 
-/// The condition for the jobs of an id, the job that is printed so, the tasks of an array, `4009_1`, and the
+/// Condition for the jobs of an id, the job that is printed so, the tasks of an array, `4009_1`, and the
 /// components of a heterogeneous job, `4009+1`. Indexes find all of them: the next characters behind `_` and
 /// `+` are `` ` `` and `,`.
 const NAMED: &str = "(job_id = ? OR display_id = ?
      OR display_id > CAST(? AS text) || '_' AND display_id < CAST(? AS text) || '`'
      OR display_id > CAST(? AS text) || '+' AND display_id < CAST(? AS text) || ',')";
 
-/// A node of a job.
 struct Node {
     job_key: i64,
     node: String,
@@ -49,9 +46,6 @@ from_row!(Node { job_key, node, is_lost, started_ns: TimeNs, ended_ns: TimeNs })
 impl Reader {
     /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no
     /// such job.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn last_job(&mut self, job_id: Option<&str>) -> Result<Option<JobRow>, StoreError> {
         let filter = JobFilter { job_id: job_id.map(str::to_owned), limit: 1, ..JobFilter::default() };
         Ok(self.jobs(&filter)?.pop())
@@ -59,9 +53,6 @@ impl Reader {
 
     /// Returns the jobs that `filter` selects, in its order. The next page begins after the last of them:
     /// [`JobFilter::before`].
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
         let (mut condition, parameters) = condition(self.dialect(), filter);
         let (order, is_ascending) = order(filter);
@@ -140,9 +131,6 @@ impl Reader {
 
     /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and
     /// those of the jobs that started last: all, or those of `of`.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn candidate_ids(&mut self, job_id: &str, of: Option<&JobsOf>) -> Result<Vec<String>, StoreError> {
         let mut parameters = vec![job_id.into()];
         let (own, jobs) = if let Some(of) = of {

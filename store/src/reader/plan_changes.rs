@@ -31,7 +31,7 @@ impl Event {
     }
 }
 
-/// A change of each event with the set.
+/// Change of each event with the set.
 #[derive(Debug)]
 struct Member {
     set_id: i64,
@@ -42,7 +42,6 @@ struct Member {
 
 from_row!(Member { set_id, metric, old_period_us, new_period_us });
 
-/// The changes of a job.
 #[derive(Debug)]
 pub(super) struct PlanChanges {
     events: Vec<Event>,
@@ -51,9 +50,6 @@ pub(super) struct PlanChanges {
 
 impl Reader {
     /// Returns the changes of the sampling plan of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn plan_changes(&mut self, job_key: i64) -> Result<Vec<PlanChangeRow>, StoreError> {
         Ok(self.plan_change_events(job_key)?.rows().collect())
     }
@@ -70,7 +66,7 @@ impl Reader {
         Ok(PlanChanges::new(events, members))
     }
 
-    /// Returns the members of sets. They are named, since a planner might look for the events of each member,
+    /// Returns the members of sets, which are named: a planner might look for the events of each member,
     /// which all jobs share.
     fn members_of_sets(&mut self, sets: &[i64]) -> Result<Vec<Member>, StoreError> {
         if sets.is_empty() {

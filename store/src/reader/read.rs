@@ -10,14 +10,14 @@ use polymeter_proto::read::{
 
 use crate::StoreError;
 
-/// The owner of series.
+/// Owner of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeriesScope<'a> {
-    /// A job, by the store's key.
+    /// A job, by its key in the store.
     Job(i64),
     /// A node, for its own series.
     Node(&'a str),
-    /// All nodes of a job, by the store's key, for their own series.
+    /// All nodes of a job, by its key in the store, for their own series.
     NodesOf(i64),
 }
 
@@ -41,13 +41,10 @@ impl From<SeriesScope<'_>> for SeriesOwner {
     }
 }
 
-/// A reader. `dyn Read` has a method for each query.
+/// Reader of a store. `dyn Read` has a method for each query.
 pub trait Read {
     /// Passes the rows of a query to `each` in blocks, until it breaks. They are not held in memory. After an
     /// error or a break the reader must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store, or the connection to it, fails.
     fn read(
         &mut self,
         query: &Query,
@@ -65,7 +62,7 @@ impl<R: Read + ?Sized> Read for &mut R {
     }
 }
 
-/// The error for rows of another type than those of the query.
+/// Error of rows of another type than those of the query.
 fn other_rows() -> StoreError {
     StoreError::Unusable(
         "cannot read the rows: they have another type; check that collector and command have the same version"
@@ -104,27 +101,18 @@ impl dyn Read + '_ {
 
     /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no
     /// such job.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn last_job(&mut self, job_id: Option<&str>) -> Result<Option<JobRow>, StoreError> {
         let filter = JobFilter { job_id: job_id.map(str::to_owned), limit: 1, ..JobFilter::default() };
         Ok(self.jobs(&filter)?.pop())
     }
 
     /// Returns the jobs that `filter` selects, the one that started last first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
         self.collect(&Query::Jobs(Box::new(filter.clone())))
     }
 
     /// Returns the sums over the jobs of `filter` that ended in a span, by an attribute. The groups that
     /// wasted most are first; `limit` is their maximum number.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn usage(
         &mut self,
         by: UsageGroup,
@@ -134,43 +122,28 @@ impl dyn Read + '_ {
         self.collect(&Query::Usage { by, ended_ns, jobs: Box::new(filter.clone()) })
     }
 
-    /// Returns the newest notices about the jobs of `owner_uid`, or of all, the newest first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// Returns notices about the jobs of `owner_uid`, or of all, the newest first.
     pub fn notices(&mut self, owner_uid: Option<i64>, limit: u32) -> Result<Vec<NoticeRow>, StoreError> {
         self.collect(&Query::Notices { owner_uid, limit })
     }
 
     /// Returns ids of jobs among which to search for one similar to `job_id`, all or those of `of`.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn candidate_ids(&mut self, job_id: &str, of: Option<JobsOf>) -> Result<Vec<String>, StoreError> {
         self.collect(&Query::CandidateIds { job_id: job_id.to_owned(), of })
     }
 
     /// Returns the series of a job or a node, sorted by node and metric.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn series(&mut self, of: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
         self.collect(&Query::Series { of: of.into() })
     }
 
     /// Returns those series of a job's nodes that have one of `metrics`, sorted by node and metric.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn node_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
         let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
         self.collect(&Query::NodeSeries { job_key, metrics })
     }
 
     /// Returns those series of a job that have one of `metrics`, sorted by node and metric.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn job_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
         let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
         self.collect(&Query::JobSeries { job_key, metrics })
@@ -178,17 +151,11 @@ impl dyn Read + '_ {
 
     /// Returns the metrics of a job, or those of the job on one node, sorted by name and level, with the
     /// numbers of their series and nodes.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn job_metrics(&mut self, job_key: i64, node: Option<&str>) -> Result<Vec<JobMetricRow>, StoreError> {
         self.collect(&Query::JobMetrics { job_key, node: node.map(str::to_owned) })
     }
 
     /// Returns the times of a job on its nodes, sorted by node.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
         self.collect(&Query::JobNodes { job_key })
     }
@@ -196,9 +163,6 @@ impl dyn Read + '_ {
     /// Passes the samples of `series`, which belong to `of`, within `span_ns`, whose end is excluded, to
     /// `each`: sorted by the ids of the series, then by time. They are not held in memory. After an error of
     /// `each` the reader must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store or `each` fails.
     pub fn samples<E: From<StoreError>>(
         &mut self,
         of: SeriesScope<'_>,
@@ -213,9 +177,6 @@ impl dyn Read + '_ {
     /// Passes the intervals of a rollup that contain samples of `series`, which belong to `of`, within
     /// `span_ns` to `each`: sorted by the ids of the series, then by time. They are not held in memory. After
     /// an error of `each` the reader must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store or `each` fails.
     pub fn buckets<E: From<StoreError>>(
         &mut self,
         rollup: Rollup,
@@ -229,41 +190,26 @@ impl dyn Read + '_ {
     }
 
     /// Returns the numbers of CPUs of a job's nodes, for each node where it is known.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn cpus(&mut self, job_key: i64) -> Result<Vec<CpusRow>, StoreError> {
         self.collect(&Query::Cpus { job_key })
     }
 
     /// Returns the balance of the due samples of a job.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
         self.collect(&Query::Ledger { job_key })
     }
 
     /// Returns the changes of the sampling plan of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn plan_changes(&mut self, job_key: i64) -> Result<Vec<PlanChangeRow>, StoreError> {
         self.collect(&Query::PlanChanges { job_key })
     }
 
     /// Returns the refused requests of a job's submission, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
         self.collect(&Query::RefusedRequests { job_key })
     }
 
     /// Returns the marks of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         self.collect(&Query::Marks { job_key })
     }
@@ -271,9 +217,6 @@ impl dyn Read + '_ {
     /// Passes the samples of call stacks of a job, or of the job on one node, whose intervals have their
     /// middles within `span_ns` to `each`, added up by metric, node, process and stack. The same key may
     /// occur several times. After an error of `each` the reader must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store or `each` fails.
     pub fn stacks<E: From<StoreError>>(
         &mut self,
         job_key: i64,
@@ -287,9 +230,6 @@ impl dyn Read + '_ {
 
     /// Passes these samples of a job on all nodes to `each`, added up within each interval. After an error of
     /// `each` the reader must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store or `each` fails.
     pub fn stacks_by_interval<E: From<StoreError>>(
         &mut self,
         job_key: i64,
@@ -302,9 +242,6 @@ impl dyn Read + '_ {
 
     /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of
     /// each interval.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn stack_intervals(
         &mut self,
         job_key: i64,
@@ -317,9 +254,6 @@ impl dyn Read + '_ {
 
     /// Passes the functions and stacks of a job to `each`, in any order. After an error of `each` the reader
     /// must be dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the store or `each` fails.
     pub fn stack_nodes<E: From<StoreError>>(
         &mut self,
         job_key: i64,
@@ -329,33 +263,21 @@ impl dyn Read + '_ {
     }
 
     /// Returns the losses of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn losses(&mut self, job_key: i64) -> Result<Vec<LossRow>, StoreError> {
         self.collect(&Query::Losses { job_key })
     }
 
     /// Returns the losses that were detected last, of all jobs and nodes.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
         self.collect(&Query::LastLosses { limit })
     }
 
     /// Returns the newest session of the agent of each node that sent something after a time, sorted by node.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn agents(&mut self, since_ns: i64) -> Result<Vec<AgentRow>, StoreError> {
         self.collect(&Query::Agents { since_ns })
     }
 
     /// Returns the finest rollup that has all of a job; none if its samples are complete.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn finest_rollup(&mut self, job: &JobRow) -> Result<Option<Rollup>, StoreError> {
         let query = Query::FinestRollup { job_key: job.job_key, started_ns: job.started_ns };
         Ok(self.collect(&query)?.pop())

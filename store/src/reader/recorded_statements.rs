@@ -16,10 +16,10 @@ use crate::{DatabaseError, StoreError, StoreUrl, schema_check};
 
 pub(super) const READING: &str = "read the store";
 
-/// The number of rows with text in a block.
+/// Rows with text in a block.
 pub(super) const TEXT_ROWS: usize = 256;
 
-/// A statement with its parameters, whose rows are converted to `T`.
+/// Statement with its parameters, whose rows are converted to `T`.
 pub(super) struct Selection<'a, T> {
     statement: String,
     parameters: Vec<Value<'a>>,
@@ -37,7 +37,7 @@ impl<'a, T: FromRow> Selection<'a, T> {
 pub struct ReadCancel(Arc<Cancel>);
 
 impl ReadCancel {
-    /// Cancels the statement. Returns within a second or so.
+    /// Returns within a second or so.
     pub fn cancel(&self) {
         (self.0)();
     }
@@ -49,21 +49,17 @@ impl fmt::Debug for ReadCancel {
     }
 }
 
-/// A read-only connection.
+/// Read-only connection.
 #[derive(Debug)]
 pub struct Reader {
     connection: Box<dyn Connection>,
     cancel: ReadCancel,
-    /// The plans of the statements; none unless they are recorded.
+    /// Plans of the statements; none unless they are recorded.
     plans: Option<Vec<String>>,
 }
 
 impl Reader {
-    /// Connects. Nothing is created or changed.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another
-    /// version of the program.
+    /// Connects to a store of this version, to which nothing is written.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let opened = url.open_to_read()?;
         let cancel = ReadCancel(Arc::new(opened.cancel));
@@ -101,7 +97,6 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the fragments of statements that differ between backends.
     pub(super) fn dialect(&self) -> &'static Dialect {
         self.connection.dialect()
     }
@@ -153,7 +148,7 @@ impl Reader {
         self.converted_blocks(selection, Some, each).map(drop)
     }
 
-    /// The same with rows that `convert` changes, or leaves out. Returns the wish of `each` to go on.
+    /// Does the same with rows that `convert` changes, or leaves out. Returns the wish of `each` to go on.
     pub(super) fn converted_blocks<R: FromRow, T: ReadRow>(
         &mut self,
         selection: &Selection<'_, R>,

@@ -9,9 +9,6 @@ use crate::row::TimeNs;
 
 impl Reader {
     /// Returns the finest rollup that has all of a job; none if its samples are complete.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn finest_rollup(&mut self, job: &JobRow) -> Result<Option<Rollup>, StoreError> {
         self.finest_rollup_of(job.job_key, job.started_ns)
     }

@@ -10,9 +10,6 @@ use crate::value::Value;
 
 impl Reader {
     /// Returns the series of a job, a node, or a job's nodes, sorted by node and metric.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn series(&mut self, scope: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
         Ok(self.shaped_series(scope, None)?.rows().collect())
     }
@@ -20,9 +17,6 @@ impl Reader {
     /// Returns what is known about the processors of a job's nodes, sorted by node. CPUs that the agent did
     /// not report are counted by the node's per-CPU series. The members of a shape are counted once: nodes of
     /// a kind share it.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn cpus(&mut self, job_key: i64) -> Result<Vec<CpusRow>, StoreError> {
         let select = "WITH own AS MATERIALIZED (
                  SELECT DISTINCT series_block.node, shape_id FROM job_node JOIN series_block ON series_block.node = job_node.node
@@ -48,9 +42,6 @@ impl Reader {
 impl Reader {
     /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the
     /// last thousand that started there before the job, or started later.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
         let select = "SELECT node, started, ended, is_shared, CAST(NULL AS bigint) FROM polymeter_job_node
              WHERE job_key = $1 ORDER BY node";
@@ -61,9 +52,6 @@ impl Reader {
     }
 
     /// Returns the series of a job's nodes that have one of `metrics`, sorted by node and metric.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn node_series(&mut self, job_key: i64, metrics: &[String]) -> Result<Vec<SeriesRow>, StoreError> {
         self.collect(&node_series_of(job_key, metrics))
     }

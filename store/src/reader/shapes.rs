@@ -13,7 +13,7 @@ use crate::StoreError;
 use crate::row::from_row;
 use crate::value::Value;
 
-/// The series of a node that were registered together.
+/// Series of a node that were registered together.
 #[derive(Debug)]
 struct Block {
     node: String,
@@ -23,11 +23,11 @@ struct Block {
 
 from_row!(Block { node, first_id, shape_id });
 
-/// A series of each block with the shape.
+/// Series of each block with the shape.
 #[derive(Debug)]
 struct Member {
     shape_id: i64,
-    /// The difference between the id of the series and that of the block's first one.
+    /// Difference between the id of the series and that of the block's first one.
     position: i64,
     metric: String,
     unit: String,
@@ -87,8 +87,8 @@ impl Reader {
         self.rows(&format!("SELECT first_id, node FROM series_block WHERE {condition}"), &[parameter])
     }
 
-    /// Returns the members of shapes. They are named, since a planner might look for the blocks of each
-    /// member, which all jobs share.
+    /// Returns the members of shapes, which are named: a planner might look for the blocks of each member,
+    /// which all jobs share.
     fn members_of_shapes(&mut self, shapes: &[i64]) -> Result<Vec<Member>, StoreError> {
         if shapes.is_empty() {
             return Ok(Vec::new());
@@ -120,7 +120,7 @@ impl ShapedSeries {
         self.members.get(&block.shape_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the series, sorted by node, metric and id.
+    /// Sorted by node, metric and id.
     pub(super) fn rows(&self) -> impl Iterator<Item = SeriesRow> {
         self.nodes().flat_map(|blocks| {
             let of_block = |block| self.members(block).iter().map(move |member| (block, member));

@@ -11,7 +11,6 @@ use crate::row::{FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};
 
-/// Selects the functions and stacks of a job.
 fn nodes_of(job_key: i64) -> Selection<'static, StackNodeRow> {
     let select =
         "SELECT node.stack_id, node.parent_id, coalesce(called.name, ''), coalesce(called.module, '')
@@ -21,7 +20,7 @@ fn nodes_of(job_key: i64) -> Selection<'static, StackNodeRow> {
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
-/// The intervals of a job on one node, or on all but some, whose middles lie in a span.
+/// Intervals of a job on one node, or on all but some, whose middles lie in a span.
 #[derive(Debug, Clone)]
 struct Part<'a> {
     job_key: i64,
@@ -126,7 +125,7 @@ impl FromRow for StackIntervalRow {
 
 from_row!(StackNodeRow { stack_id, parent_id, function, module });
 
-/// A row of an interval with its time.
+/// Row of an interval with its time.
 struct Timed<T> {
     time_ns: i64,
     row: T,

@@ -12,14 +12,13 @@ use crate::backend::Dialect;
 use crate::row::from_row;
 use crate::value::Value;
 
-/// The final states of jobs that failed, by themselves or with their node, in the terms of Slurm and OAR.
+/// Final states of jobs that failed, by themselves or with their node, in the terms of Slurm and OAR.
 pub const FAILED_STATES: [&str; 5] = ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "ERROR"];
 
-/// The columns of the figures, in the order of the fields.
+/// Columns of the figures, in the order of the fields.
 const FIGURES: &str = "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
      memory_bound_bytes, gpus, gpus_used, gpu_s, energy_j";
 
-/// The figures of one job.
 struct Figures {
     job_key: i64,
     usage: JobUsage,

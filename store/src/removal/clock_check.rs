@@ -17,30 +17,30 @@ use crate::value::Value;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// The time by which the clock of a store that is maintained all the time may get ahead of the elapsed time:
-/// a machine without a battery for its clock sets it after its start.
+/// How far the clock of a store that is maintained all the time may get ahead of the elapsed time: a machine
+/// without a battery for its clock sets it after its start.
 const STEP_US: i64 = DAY_US;
 
-/// The part of the shortest retention for which no maintenance may have run: so much of the rows is removed
-/// too early at most. A store that keeps all rows has only tokens and requests that expire.
+/// Part of the shortest retention for which no maintenance may have run: so much of the rows is removed too
+/// early at most. A store that keeps all rows has only tokens and requests that expire.
 const PAUSE_PART: i64 = 10;
 
-/// The days whose part counts for a store that keeps all rows.
+/// Days whose part counts for a store that keeps all rows.
 const FOREVER_DAYS: i64 = 365;
 
 const ACTION: &str = "compare the clock with the last time of maintenance";
 
-/// A clock that is ahead of what the elapsed time explains, in microseconds since the epoch.
+/// Clock that is ahead of what the elapsed time explains, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockJump {
-    /// The latest time that was plausible.
+    /// Latest time that was plausible.
     pub accepted_us: i64,
-    /// The time of the database.
+    /// Time of the database.
     pub now_us: i64,
 }
 
 impl ClockJump {
-    /// Returns the time by which the clock is ahead, in microseconds.
+    /// Returns how far the clock is ahead.
     pub const fn ahead_us(&self) -> i64 {
         self.now_us.saturating_sub(self.accepted_us)
     }
@@ -60,7 +60,7 @@ impl fmt::Display for ClockJump {
     }
 }
 
-/// The last time that a maintenance accepted, with the reading of the monotonic clock at that moment in
+/// Last time that a maintenance accepted, with the reading of the monotonic clock at that moment in
 /// nanoseconds; none before the first round.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch(Option<(i64, u64)>);
@@ -82,9 +82,6 @@ impl ClockWatch {
 
     /// Accepts the time of the database, or returns the jump for which it is refused. `monotonic_ns` goes on
     /// while the machine is suspended.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub(crate) fn check(
         &mut self,
         connection: &mut dyn Connection,
@@ -115,9 +112,6 @@ fn state(connection: &mut dyn Connection) -> Result<(i64, Option<i64>), StoreErr
 }
 
 /// Returns the jump that maintenance has refused; none if none is, or if the clock has become right since.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub(crate) fn refused(connection: &mut dyn Connection) -> Result<Option<ClockJump>, StoreError> {
     let (accepted_us, refused_us) = state(connection)?;
     let now_us = now_us(connection)?;
@@ -126,17 +120,11 @@ pub(crate) fn refused(connection: &mut dyn Connection) -> Result<Option<ClockJum
 }
 
 /// Returns the time by which rows become old.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub(crate) fn time_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
     Ok(state(connection)?.0.min(now_us(connection)?))
 }
 
 /// Accepts the time of the database, whatever it is. Returns the time that was accepted before.
-///
-/// # Errors
-/// Returns an error if the store fails.
 pub(crate) fn confirm(connection: &mut dyn Connection) -> Result<ClockJump, StoreError> {
     let (accepted_us, _) = state(connection)?;
     let now_us = now_us(connection)?;

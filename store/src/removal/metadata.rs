@@ -17,31 +17,31 @@ use crate::value::Value;
 /// Removes what no row refers to.
 pub(crate) const REMOVE: Task = Task { name: "remove metadata of old jobs", rounds: 60, run: remove };
 
-/// The time by which rows of a job may lie after its end, in microseconds.
+/// How far rows of a job may lie after its end.
 const MARGIN_US: i64 = 3600 * 1_000_000;
 
-/// The condition for the rows about the jobs of old blocks.
+/// Condition for the rows about the jobs of old blocks.
 const OF_JOBS: &str = "job_key IN (SELECT job_key FROM series_block WHERE first_id {keys})";
 
-/// The conditions for the rows about the nodes of old blocks.
+/// Conditions for the rows about the nodes of old blocks.
 const OF_NODES: &[&str] =
     &["node IN (SELECT node FROM series_block WHERE first_id {keys} AND job_key IS NULL)", OF_NODES_ALONE];
 
-/// The condition that a ledger line is of a session that has ended: an open one may count in it.
+/// Condition that a ledger line is of a session that has ended: an open one may count in it.
 const IS_OF_ENDED_SESSION: &str = "NOT EXISTS (SELECT 1 FROM session
      WHERE session.session_key = old.session_key AND session.ended IS NULL)";
 
-/// The condition that no kept job ran on the node of a row at its time.
+/// Condition that no kept job ran on the node of a row at its time.
 const IS_NOT_OF_KEPT_JOB: &str = "NOT EXISTS (SELECT 1 FROM job_node
      WHERE job_node.job_key IN (SELECT job_key FROM kept_job) AND job_node.node = old.node
          AND old.time >= job_node.started AND (job_node.ended IS NULL OR old.time <= job_node.ended))";
 
-/// The condition for the rows about nodes, in place of jobs, before `{before}`.
+/// Condition for the rows about nodes, in place of jobs, before `{before}`.
 const OF_NODES_ALONE: &str = "job_key IS NULL AND time < {before}";
 
-/// The blocks of series of jobs that ended before `{before}`, and of nodes that no agent has sent for since,
-/// with what is recorded about these jobs and nodes. An OFFSET makes PostgreSQL look for the rows of each
-/// block, in place of all rows once.
+/// Blocks of series of jobs that ended before `{before}`, and of nodes that no agent has sent for since, with
+/// what is recorded about these jobs and nodes. An OFFSET makes PostgreSQL look for the rows of each block,
+/// in place of all rows once.
 ///
 /// A node that sends again after the decision must find its series, or register them anew: a writer inserts
 /// the session before it searches for series, and waits for the node's row, which is locked.
@@ -75,8 +75,8 @@ const BLOCKS: OldRows = OldRows {
     ],
 };
 
-/// The sessions that ended before `{before}`, with their ledger lines, except for those of jobs whose series
-/// are left. A session that sends again meanwhile is open, and stays.
+/// Sessions that ended before `{before}`, with their ledger lines, except for those of jobs whose series are
+/// left. A session that sends again meanwhile is open, and stays.
 const SESSIONS: OldRows = OldRows {
     table: "session",
     key: "session_key",
@@ -91,9 +91,9 @@ const SESSIONS: OldRows = OldRows {
     ..ALL
 };
 
-/// The lists of series that no block refers to. If a writer refers to one at this moment, the statement
-/// fails: it is tried again by the next round. A writer may begin to use a list at any moment: its members go
-/// after the list itself is gone.
+/// Lists of series that no block refers to. If a writer refers to one at this moment, the statement fails,
+/// and the next round tries again. A writer may begin to use a list at any moment: its members go after the
+/// list itself is gone.
 const SHAPES: OldRows = OldRows {
     table: "series_shape",
     key: "shape_id",
@@ -114,7 +114,7 @@ const SHAPES: OldRows = OldRows {
     ..ALL
 };
 
-/// The lists of changes of plan that no event refers to, as those of series.
+/// Lists of changes of plan that no event refers to, as those of series.
 const PLAN_CHANGE_SETS: OldRows = OldRows {
     table: "plan_change_set",
     key: "set_id",
@@ -161,9 +161,9 @@ const MARKS: OldRows = OldRows {
     ..ALL
 };
 
-/// The changes of the plan of node `$1`: the index is one of the node and the time. The period in force at
-/// the time from which on samples are left was set before it: a change stays while a metric has the period
-/// that it gave. A refused request changes nothing.
+/// Changes of the plan of node `$1`: the index is one of the node and the time. The period in force at the
+/// time from which on samples are left was set before it: a change stays while a metric has the period that
+/// it gave. A refused request changes nothing.
 const PLAN_CHANGES: OldRows = OldRows {
     table: "plan_change_event",
     key: "time",

@@ -25,8 +25,8 @@ use crate::row::from_row;
 use crate::stop::Stop;
 use crate::value::Value;
 
-/// The samples in quarantine that arrived before `{before}`, except for those of jobs that are kept at
-/// `{now}`. Their times say nothing about their age.
+/// Samples in quarantine that arrived before `{before}`, except for those of jobs that are kept at `{now}`.
+/// Their times say nothing about their age.
 const QUARANTINE: OldRows = OldRows {
     table: "samples_quarantine",
     key: "series_id",
@@ -74,7 +74,6 @@ pub(crate) fn cutoffs(connection: &mut dyn Connection, time_us: i64) -> Result<C
     Ok(Retention::of_states(&states(connection)?).cutoffs(time_us))
 }
 
-/// Removes what the policy of the store does not keep.
 pub(crate) fn remove_due(
     connection: &mut dyn Connection,
     stop: &Stop,
@@ -173,13 +172,13 @@ fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<()
     Ok(())
 }
 
-/// The progress of the removal of a level, in microseconds since the epoch.
+/// Progress of the removal of a level, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) level: Level,
-    /// The time before which rows were removed, or are being removed; none if none were.
+    /// Time before which rows were removed, or are being removed; none if none were.
     pub(crate) dropped_us: Option<i64>,
-    /// The time before which no row is left, except for those of kept jobs.
+    /// Time before which no row is left, except for those of kept jobs.
     pub(crate) complete_us: Option<i64>,
 }
 

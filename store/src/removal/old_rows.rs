@@ -17,18 +17,18 @@ use crate::value::Value;
 #[derive(Debug)]
 pub(super) struct OldRows {
     pub(super) table: &'static str,
-    /// The column in whose order the rows are examined, those with the same value together: an id or a time.
+    /// Column in whose order the rows are examined, those with the same value together: an id or a time.
     pub(super) key: &'static str,
-    /// The condition for the rows that are examined.
+    /// Condition for the rows that are examined.
     pub(super) of: &'static str,
-    /// The condition that an examined row, `next_row`, is old.
+    /// Condition that an examined row, `next_row`, is old.
     pub(super) is_old: &'static str,
-    /// The number of rows that one transaction examines.
+    /// Rows that one transaction examines.
     pub(super) step_rows: usize,
     /// Locks the rows on which the decision depends; empty if there are none. `{next}` are the rows to
     /// examine.
     pub(super) lock: &'static str,
-    /// The rows to delete, those of dependents first, unless a writer may begin to use them: a table, and the
+    /// Rows to delete, those of dependents first, unless a writer may begin to use them: a table, and the
     /// conditions on its row `old`.
     pub(super) delete: &'static [(&'static str, &'static [&'static str])],
 }
@@ -37,7 +37,7 @@ pub(super) struct OldRows {
 pub(super) const ALL: OldRows =
     OldRows { table: "", key: "", of: "true", is_old: "true", step_rows: 1000, lock: "", delete: &[] };
 
-/// The key of an examined row.
+/// Key of an examined row.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     /// An id, or a time as SQLite stores it.
@@ -58,7 +58,7 @@ impl Field for Key {
 }
 
 impl Key {
-    /// Writes it as a constant.
+    /// Writes the key as a constant.
     fn constant(self, dialect: &Dialect) -> String {
         match self {
             Self::Integer(integer) => integer.to_string(),

@@ -10,10 +10,10 @@ use crate::value::Value;
 
 pub(crate) const REMOVE: Task = Task { name: "remove requests that have expired", rounds: 1, run: remove };
 
-/// The time for which a request stays after it has expired, in microseconds: its answers may be under way.
+/// Time for which a request stays after it has expired: its answers may be under way.
 const MARGIN_US: i64 = 60_000_000;
 
-/// The requests that expired before `{before}`, with their answers.
+/// Requests that expired before `{before}`, with their answers.
 const REQUESTS: OldRows = OldRows {
     table: "control_request",
     key: "number",
@@ -56,7 +56,6 @@ pub(crate) fn bound(
     delete(connection, &excess)
 }
 
-/// Deletes requests and their answers.
 pub(crate) fn delete(connection: &mut dyn Connection, numbers: &[i64]) -> Result<(), DatabaseError> {
     REQUESTS.delete_keys(connection, numbers)
 }

@@ -8,11 +8,11 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::stop::Stop;
 
-/// The condition that a row is not of a job that is kept at `{now}`.
+/// Condition that a row is not of a job that is kept at `{now}`.
 const IS_NOT_KEPT: &str =
     "job_key NOT IN (SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now})";
 
-/// The intervals before `{before}` with their samples.
+/// Intervals before `{before}` with their samples.
 const INTERVALS: OldRows = OldRows {
     table: "stack_interval",
     key: "time",
@@ -48,12 +48,12 @@ pub(super) fn remove(
     remove_names(connection, before_us, stop)
 }
 
-/// The most jobs that are found at a time.
+/// Jobs that are found at a time.
 const JOBS: usize = 1000;
 
-/// The jobs with names that ended before `{before}`, and of which no interval is left. The jobs with names
-/// are found by the index, one after the other, in one statement; subqueries rather than joins keep
-/// PostgreSQL from reading the tables of jobs and intervals as a whole.
+/// Jobs with names that ended before `{before}`, and of which no interval is left. The index finds the jobs
+/// with names one after the other, in one statement; subqueries rather than joins keep PostgreSQL from
+/// reading the tables of jobs and intervals as a whole.
 const WITHOUT_INTERVALS: &str = "
     WITH RECURSIVE named (job_key) AS (
         SELECT min(job_key) FROM stack_function

@@ -7,20 +7,20 @@ use polymeter_proto::text::Text;
 
 const YEAR_DAYS: u32 = 365;
 
-/// The longest time in days, a century.
+/// A century.
 const DAYS_MAX: u32 = 100 * YEAR_DAYS;
 
-/// The time for which rows are kept: `90d`, `1y` or `forever`.
+/// Time for which rows are kept: `90d`, `1y` or `forever`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Keep {
-    /// A number of days, at least one.
+    /// At least one.
     Days(u32),
-    /// They are never removed.
+    /// Rows are never removed.
     Forever,
 }
 
 impl Keep {
-    /// Returns the number of days; none for ever.
+    /// Returns none for ever.
     pub const fn days(self) -> Option<u32> {
         match self {
             Self::Days(days) => Some(days),
@@ -28,7 +28,7 @@ impl Keep {
         }
     }
 
-    /// Returns the time of a number of days, as a store contains it; none is for ever.
+    /// Reads a number of days from a store, where none is for ever.
     pub(crate) fn from_days(days: Option<i64>) -> Self {
         days.map_or(Self::Forever, |days| Self::Days(u32::try_from(days).unwrap_or(DAYS_MAX)))
     }

@@ -1,6 +1,6 @@
 //! The levels of resolution, and the parts of their relations that are removed at once. Pure.
 
-/// A level of resolution: the samples, or a rollup.
+/// Level of resolution: the samples, or a rollup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     Samples,
@@ -13,7 +13,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// All levels, the finest first.
+    /// The finest first.
     pub const ALL: [Self; 4] = [Self::Samples, Self::TenSeconds, Self::Minute, Self::Hour];
 
     /// Returns the name of the relation.
@@ -40,7 +40,6 @@ impl Level {
         Self::ALL.into_iter().find(|level| level.relation() == relation)
     }
 
-    /// Returns the level that is computed from this one.
     pub(crate) const fn next(self) -> Option<Self> {
         match self {
             Self::Samples => Some(Self::TenSeconds),
@@ -51,34 +50,34 @@ impl Level {
     }
 }
 
-/// A part of a relation that covers a range of time.
+/// Part of a relation that covers a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub level: Level,
-    /// The name of the chunk or the partition; none for rows of a table.
+    /// Name of the chunk or the partition; none for rows of a table.
     pub name: Option<String>,
-    /// The begin of its time, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub begin_us: i64,
-    /// The end of its time, which is excluded, in microseconds since the epoch.
+    /// Excluded end, in microseconds since the epoch.
     pub end_us: i64,
-    /// The size on disk; none if it is unknown.
+    /// Size on disk; none if it is unknown.
     pub bytes: Option<u64>,
-    /// The keys of the jobs whose rows stay.
+    /// Keys of the jobs whose rows stay.
     pub kept_jobs: Vec<i64>,
     pub(crate) kind: PartKind,
 }
 
-/// The form of a part.
+/// Form of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PartKind {
-    /// A chunk of this hypertable.
+    /// Chunk of this hypertable.
     Chunk(String),
     Partition,
     /// Rows of this table.
     Rows(&'static str),
 }
 
-/// The time before which the rows of each level are removed, in microseconds since the epoch; none for ever.
+/// Times before which the rows of each level are removed, in microseconds since the epoch; none for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cutoffs {
     pub(crate) before_us: [Option<i64>; Level::ALL.len()],
@@ -89,7 +88,7 @@ impl Cutoffs {
         Level::ALL.into_iter().zip(self.before_us).find(|(of, _)| *of == level).and_then(|(_, before)| before)
     }
 
-    /// Returns these times with another one for `level`, if there is one.
+    /// Replaces the time of `level`, if another one is given.
     pub(crate) fn with(mut self, level: Level, before_us: Option<i64>) -> Self {
         for (of, before) in Level::ALL.into_iter().zip(&mut self.before_us) {
             if of == level && before_us.is_some() {

@@ -10,7 +10,7 @@ const DAY_US: i64 = 86_400 * 1_000_000;
 /// Cutoffs are full hours, as the ends of buckets are.
 const HOUR_US: i64 = 3600 * 1_000_000;
 
-/// The time for which each level of resolution is kept.
+/// Time for which each level of resolution is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub samples: Keep,
@@ -34,7 +34,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// The policy of a new store: nothing is removed.
+    /// Policy of a new store: nothing is removed.
     pub const FOREVER: Self = Self {
         samples: Keep::Forever,
         ten_seconds: Keep::Forever,
@@ -42,7 +42,6 @@ impl Retention {
         hour: Keep::Forever,
     };
 
-    /// Returns the time for which a level is kept.
     pub const fn of(&self, level: Level) -> Keep {
         match level {
             Level::Samples => self.samples,
@@ -77,13 +76,12 @@ impl fmt::Display for Retention {
     }
 }
 
-/// The retention of a level in a store.
+/// Retention of a level in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelState {
     pub level: Level,
-    /// The time for which its rows are kept.
     pub keep: Keep,
-    /// The time before which rows were removed, in microseconds since the epoch; none if none were.
+    /// Time before which rows were removed, in microseconds since the epoch; none if none were.
     pub dropped_before_us: Option<i64>,
 }
 

@@ -8,34 +8,34 @@ use super::policy::LevelState;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// The days over which the growth is averaged.
+/// Days over which the growth is averaged.
 const GROWTH_DAYS: i64 = 7;
 
-/// The longest forecast in days. A disk that lasts for longer is not full in a time that matters.
+/// Longest forecast in days. A disk that lasts for longer is not full in a time that matters.
 const FORECAST_DAYS: u32 = 3650;
 
-/// The space that a store takes.
+/// Space that a store takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Storage {
-    /// The form of the table of samples.
+    /// Form of the table of samples.
     pub form: &'static str,
     /// True if TimescaleDB stores the samples.
     pub is_timescale: bool,
     /// True if Citus distributes the samples.
     pub is_citus: bool,
-    /// The size of the store on disk.
+    /// Size of the store on disk.
     pub bytes: u64,
-    /// The part of it that is free, and used by the next samples.
+    /// Part of `bytes` that is free, and used by the next samples.
     pub free_bytes: u64,
-    /// The estimated number of samples.
+    /// Estimated number of samples.
     pub samples: u64,
-    /// The number of jobs; an estimate if there are more than a million.
+    /// Number of jobs; an estimate if there are more than a million.
     pub jobs: u64,
-    /// The size of each level, and its growth per day; none where it is not known.
+    /// Empty where sizes are not known by level.
     pub levels: Vec<LevelSize>,
-    /// The chunks and partitions; none where rows are deleted.
+    /// Chunks and partitions; none where rows are deleted.
     pub parts: Vec<Part>,
-    /// The directory whose disk contains the store, or the reason for which it is not known.
+    /// Directory whose disk contains the store, or why it is not known.
     pub directory: Result<PathBuf, &'static str>,
     /// False if the space of deleted rows is not returned to the file system.
     pub returns_space: bool,
@@ -44,9 +44,9 @@ pub struct Storage {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelSize {
     pub level: Level,
-    /// Its size on disk.
+    /// Size on disk.
     pub bytes: u64,
-    /// Its growth per day, the mean of the last days.
+    /// Growth per day, the mean of the last days.
     pub growth_bytes: f64,
 }
 

@@ -9,29 +9,29 @@ use crate::error::DatabaseError;
 use crate::row::{TimeNs, TimeUs};
 use crate::value::Value;
 
-/// The margin around the time of a job, in nanoseconds.
+/// Margin around the time of a job.
 const MARGIN_NS: i64 = 2 * 3600 * 1_000_000_000;
 
-/// The number of jobs that one statement examines.
+/// Jobs that one statement examines.
 const STEP_JOBS: u32 = 50;
 
-/// The number of blocks of series that are listed at once.
+/// Blocks of series that are listed at once.
 const STEP_BLOCKS: u32 = 16;
 
-/// The jobs that are kept now.
+/// Jobs that are kept now.
 pub(super) const KEPT: &str =
     "SELECT job_key FROM kept_job WHERE until IS NULL OR until > (SELECT accepted FROM clock_check)";
 
-/// The jobs that were kept until a time.
+/// Jobs that were kept until a time.
 const RELEASED: &str = "SELECT job_key FROM kept_job WHERE until <= (SELECT accepted FROM clock_check)";
 
 /// Blocks of series, and the time of the rows to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidates {
     of: Of,
-    /// The begin of the time, in microseconds since the epoch.
+    /// Begin of the time, in microseconds since the epoch.
     pub(super) from_us: i64,
-    /// The end of the time, which is excluded.
+    /// Excluded end of the time.
     pub(super) before_us: i64,
 }
 

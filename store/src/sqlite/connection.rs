@@ -18,13 +18,12 @@ use crate::row::Row;
 use crate::value::{Batch, Column, Number, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, limits};
 
-/// A connection to an SQLite file.
 #[derive(Debug)]
 pub(super) struct SqliteConnection {
     pub(super) connection: rusqlite::Connection,
-    /// The path of the file, as it was configured.
+    /// Path of the file, as it was configured.
     path: PathBuf,
-    /// The state of the files at the end of the last transaction; none for a reader and for the maintenance.
+    /// State of the files at the end of the last transaction; none for a reader and for the maintenance.
     pub(super) files: Option<StoreFiles>,
 }
 
@@ -189,7 +188,6 @@ impl Connection for SqliteConnection {
     }
 }
 
-/// Runs a prepared statement and passes its rows to `each`.
 fn read_rows(
     prepared: &mut CachedStatement<'_>,
     parameters: &[Value<'_>],

@@ -11,7 +11,7 @@ use super::files::{is_gone, suffixed};
 use crate::StoreError;
 use crate::file_problem::FileProblem;
 
-/// The length of a database's head, and its first bytes.
+/// Length of a database's head, and its first bytes.
 const HEAD_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 

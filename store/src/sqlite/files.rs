@@ -14,15 +14,15 @@ use rustix::process::geteuid;
 
 use crate::file_problem::Displaced;
 
-/// The mode of a new store. It is private, since samples reveal the activities of users. SQLite gives its log
-/// and its index the same mode.
+/// Mode of a new store. It is private, since samples reveal the activities of users. SQLite gives its log and
+/// its index the same mode.
 const MODE: u32 = 0o600;
 
-/// The length of the head of a write-ahead log, which begins with one of two magic numbers.
+/// Length of the head of a write-ahead log, which begins with one of two magic numbers.
 const LOG_HEAD_BYTES: u64 = 32;
 const LOG_MAGIC: [[u8; 4]; 2] = [[0x37, 0x7f, 0x06, 0x82], [0x37, 0x7f, 0x06, 0x83]];
 
-/// The identity of a file, independent of its name.
+/// Identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -41,7 +41,7 @@ impl FileId {
     }
 }
 
-/// A fault of an open store's files.
+/// Fault of an open store's files.
 #[derive(Debug)]
 pub(super) enum FileFault {
     /// They are not the files that are open, or are shorter than before.
@@ -56,13 +56,13 @@ impl From<Displaced> for FileFault {
     }
 }
 
-/// The files of an open store.
+/// Files of an open store.
 #[derive(Debug)]
 pub(super) struct StoreFiles {
-    /// The path, as it was configured.
+    /// As it was configured.
     path: PathBuf,
-    /// The write-ahead log and its index, next to the file that the path leads to; none if the file system
-    /// has no shared memory, so that SQLite uses no log.
+    /// Write-ahead log and its index, next to the file that the path leads to; none if the file system has no
+    /// shared memory, so that SQLite uses no log.
     log: Option<(PathBuf, PathBuf)>,
     database: FileId,
     log_id: Option<FileId>,
@@ -163,8 +163,8 @@ impl StoreFiles {
     }
 }
 
-/// Creates an empty, private file for a new store, unless there is a file, which is not opened for the sake of
-/// the locks. A new store does not begin in what another user has put there, who could read or replace it.
+/// Creates an empty, private file for a new store, unless there is a file, which is not opened for the sake
+/// of the locks. A new store does not begin in what another user has put there, who could read or replace it.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
         Ok(_) => {
@@ -228,7 +228,6 @@ mod tests {
 
     use super::*;
 
-    /// Another user.
     const OTHER: Option<u32> = Some(64_001);
 
     #[test]

@@ -10,12 +10,12 @@ use crate::row::TimeUs;
 
 use super::retention::INCREMENTAL_VACUUM;
 
-/// The days over which the growth is averaged.
+/// Days over which the growth is averaged.
 const GROWTH_DAYS: i64 = 7;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// The number of samples that were inserted together and one of which is probably not late.
+/// Samples that were inserted together and one of which is probably not late.
 const TOGETHER: u32 = 100;
 
 /// Returns the space of the store in the file at `path`. The number of samples is that of the rowids between

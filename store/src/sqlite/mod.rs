@@ -29,10 +29,8 @@ use crate::backend::{
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError, WriteMode};
 
-/// The scheme of its URLs.
 const SCHEME: &str = "sqlite:";
 
-/// A SQLite file.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     path: PathBuf,

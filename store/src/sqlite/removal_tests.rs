@@ -12,8 +12,8 @@ use crate::stop::Stop;
 use crate::testing::Observed;
 use crate::value::Value;
 
-/// The tables that a statement may read as a whole: they have one row, or one for each level of resolution,
-/// kept job or list that jobs share, or are made by the statement itself.
+/// Tables that a statement may read as a whole: they have one row, or one for each level of resolution, kept
+/// job or list that jobs share, or are made by the statement itself.
 const SMALL: [&str; 14] = [
     "buckets",
     "retention",
@@ -60,9 +60,9 @@ const JOBS: &str = "
 /// What an observed connection did.
 #[derive(Default)]
 struct Observations {
-    /// The statements that read a large table as a whole, with their plans.
+    /// Statements that read a large table as a whole, with their plans.
     scans: Vec<String>,
-    /// The series of which samples were deleted, if there were any.
+    /// Series of which samples were deleted.
     series: BTreeSet<i64>,
     statements: usize,
 }
@@ -99,7 +99,7 @@ impl Observations {
     }
 }
 
-/// A store with the jobs, and the observations of its connection.
+/// Returns a store with the jobs, and the observations of its connection.
 fn store() -> (tempfile::TempDir, Observed<'static>, Arc<Mutex<Observations>>) {
     let (directory, connection) = super::new_store();
     let path = directory.path().join("store.db");

@@ -25,37 +25,36 @@ pub(super) const REMOVE: Task = Task {
 /// Returns the space of deleted rows to the file system.
 pub(super) const SHRINK: Task = Task { name: "shrink the file", rounds: 10, run: shrink };
 
-/// The removal of rows.
 pub(super) const REMOVAL: Removal = Removal { due, prepare, remove, finish: shrink };
 
 const ACTION: &str = "delete old samples";
 
-/// The number of rows that a transaction deletes: it delays the writer by some 50 ms.
+/// Rows that a transaction deletes: it delays the writer by some 50 ms.
 const STEP_ROWS: i64 = 10_000;
 
-/// The number of series that a transaction visits.
+/// Series that a transaction visits.
 const STEP_SERIES: u32 = 1000;
 
-/// The number of pages that a transaction returns to the file system.
+/// Pages that a transaction returns to the file system.
 const STEP_PAGES: i64 = 500;
 
-/// The part of the pages that stays free for the next samples: the reciprocal of 5 %.
+/// Part of the pages that stays free for the next samples: the reciprocal of 5 %.
 const RESERVE_PART: i64 = 20;
 
-/// The value of `PRAGMA auto_vacuum` of a file whose free pages can be returned.
+/// Value of `PRAGMA auto_vacuum` of a file whose free pages can be returned.
 pub(super) const INCREMENTAL_VACUUM: u8 = 2;
 
-/// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
+/// Pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// The condition that a row of `old` is not of a kept job.
+/// Condition that a row of `old` is not of a kept job.
 const IS_NOT_KEPT: &str = "NOT EXISTS (SELECT 1 FROM temp.kept_series
      WHERE kept_series.series_id = old.series_id AND old.time BETWEEN kept_series.lower AND kept_series.upper)";
 
-/// The condition that a sample is not the newest row: its rowid would be assigned again.
+/// Condition that a sample is not the newest row: its rowid would be assigned again.
 const IS_NOT_NEWEST: &str = "old.rowid < (SELECT max(rowid) FROM samples)";
 
-/// The condition that a sample is in the rollups, and not the newest row.
+/// Condition that a sample is in the rollups, and not the newest row.
 const IS_DONE: &str =
     "old.rowid <= (SELECT min(samples_rowid) FROM rollup) AND old.rowid < (SELECT max(rowid) FROM samples)";
 
@@ -135,8 +134,7 @@ fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
     rollups::add(connection, stop)
 }
 
-/// The progress in a list of series: the number of the next one, and the time from which on its rows are
-/// left.
+/// Progress in a list of series: the number of the next one, and the time from which on its rows are left.
 struct Position {
     number: usize,
     from_us: i64,

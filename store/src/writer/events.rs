@@ -37,7 +37,7 @@ const MARK: [Column; 7] = [
     ("detail", ColumnType::Json),
 ];
 
-/// Inserts quarantined samples, and returns their number.
+/// Returns the number of quarantined samples.
 pub(super) fn insert_quarantined(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

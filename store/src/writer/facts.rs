@@ -45,12 +45,10 @@ pub(super) fn integer(number: Option<u64>) -> Value<'static> {
     number.and_then(|number| i64::try_from(number).ok()).into()
 }
 
-/// Returns the command of a run as JSON.
 pub(super) fn run(details: &JobDetails) -> Value<'static> {
     details.run.as_ref().and_then(|run| serde_json::to_string(run).ok()).into()
 }
 
-/// Stores the facts that `frames` report.
 pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_facts);
     let keyed = all.filter_map(|(job, facts)| Some((job.key.get()?, facts)));

@@ -10,14 +10,13 @@ use crate::job_end_queue::{self, EndQueue};
 use crate::job_usage;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The end of a job on one node.
+/// End of a job on one node.
 #[derive(Debug)]
 pub(super) struct JobEnd<'a> {
-    /// The store's key of the job.
     pub(super) key: i64,
-    /// The job, as the node reports it.
+    /// Job as the node reports it.
     pub(super) job: &'a Arc<JobRecord>,
-    /// The time, in microseconds since the epoch.
+    /// Microseconds since the epoch.
     pub(super) at_us: i64,
 }
 
@@ -34,7 +33,7 @@ const END: [Column; 5] = [
     ("ended", ColumnType::Time),
 ];
 
-/// The jobs on nodes whose session ended before the time `$1`.
+/// Jobs on nodes whose session ended before the time `$1`.
 const LOST: &str = "FROM job_node JOIN session ON session.session_id = job_node.session_id
     WHERE job_node.ended IS NULL AND session.ended IS NOT NULL AND session.last_seen < $1";
 

@@ -53,7 +53,7 @@ const JOB_NODE: [Column; 6] = [
 const OWNER: [Column; 3] =
     [("key", ColumnType::Integer), ("owner", ColumnType::Text), ("owner_uid", ColumnType::Integer)];
 
-/// A job whose row is known.
+/// Job whose row is known.
 struct Keyed<'a> {
     job: &'a Arc<JobRecord>,
     key: i64,

@@ -15,10 +15,10 @@ use crate::accepted::{Accepted, LedgerLine};
 use crate::row::Field;
 use crate::value::Value;
 
-/// The changes of one ledger line.
+/// Changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LineChange {
-    /// The newest tally, if one arrived.
+    /// Newest tally, if one arrived.
     pub(super) tally: Option<Tally>,
     /// Samples that were stored and not quarantined.
     pub(super) stored: u64,
@@ -26,7 +26,6 @@ pub(super) struct LineChange {
     pub(super) skipped: u64,
     /// Samples that the collector rejected.
     pub(super) rejected: u64,
-    /// Samples that were quarantined.
     pub(super) quarantined: u64,
 }
 
@@ -37,15 +36,15 @@ impl LineChange {
     }
 }
 
-/// The identity of a line: its session, its handle of the job, and its source.
+/// Identity of a line: its session, its handle of the job, and its source.
 pub(super) type Identity = (SessionId, Option<i64>, Identifier);
 
-/// The changes that frames make.
+/// Changes that frames make.
 #[derive(Debug, Default)]
 pub(super) struct LineChanges {
-    /// Those of lines with an id, by session and id.
+    /// Changes of lines with an id, by session and id.
     pub(super) known: BTreeMap<(SessionId, i64), LineChange>,
-    /// Those of lines without an id.
+    /// Changes of lines without an id.
     pub(super) new: BTreeMap<Identity, (Arc<LedgerLine>, LineChange)>,
 }
 
@@ -61,12 +60,10 @@ impl LineChanges {
     }
 }
 
-/// Returns what identifies a line.
 pub(super) fn identity(line: &LedgerLine) -> Identity {
     (line.session.id, line.handle(), line.source.clone())
 }
 
-/// Returns the changes that `frames` make.
 pub(super) fn line_changes(frames: &[&Accepted]) -> LineChanges {
     let mut changes = LineChanges::default();
     for frame in frames {
@@ -111,7 +108,6 @@ impl Pending {
         counts.collect::<Option<_>>().map(Self)
     }
 
-    /// Formats the JSON object.
     pub(super) fn to_json(&self) -> String {
         let counts: Vec<_> = self.0.iter().map(|(id, count)| format!("\"{id}\":{count}")).collect();
         format!("{{{}}}", counts.join(","))

@@ -43,7 +43,7 @@ const CHANGE: [Column; 11] = integers![
     "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
 ];
 
-/// The key of the session of a line, its handle, and the id of its source.
+/// Key of the session of a line, its handle, and the id of its source.
 type Numbers = (Option<i64>, Option<i64>, Option<i64>);
 
 /// Returns the lines of `frames` without an id, without duplicates.
@@ -164,7 +164,7 @@ fn session_keys(
     Ok(keys.into_iter().collect())
 }
 
-/// Returns the ids of sources, by their names. Those that are missing are inserted.
+/// Returns the ids of sources, by their names. Inserts those that are missing.
 fn source_ids(
     connection: &mut dyn Connection,
     sources: BTreeSet<&str>,

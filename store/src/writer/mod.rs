@@ -31,51 +31,40 @@ use crate::job_end_queue::EndQueue;
 use crate::value::Value;
 use crate::{OpenOptions, StoreError, StoreOrigin, StoreUrl, WriteMode, removal};
 
-/// A connection that writes to a store. After an error its state is unknown, and it must be dropped.
+/// Connection that writes to a store. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct Store {
     connection: Box<dyn Connection>,
     origin: StoreOrigin,
     write_mode: WriteMode,
-    /// The queue into which ends of jobs are put.
+    /// Queue into which ends of jobs are put.
     queue: EndQueue,
-    /// The id of the collector that stores frames.
+    /// Id of the collector that stores frames.
     collector_id: Option<String>,
 }
 
 impl Store {
     /// Connects, and migrates the schema to the current version.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be opened, or its schema was made by a newer program.
     pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Self, StoreError> {
         let Opened { connection, origin, write_mode } = url.open(options)?;
         let queue = if options.queues_job_ends { EndQueue::On } else { EndQueue::Off };
         Ok(Self { connection, origin, write_mode, queue, collector_id: options.collector_id.clone() })
     }
 
-    /// Returns the identity of the store.
     pub const fn origin(&self) -> StoreOrigin {
         self.origin
     }
 
-    /// Returns the way in which samples are written.
     pub const fn write_mode(&self) -> &WriteMode {
         &self.write_mode
     }
 
     /// Checks that other processes can find the committed data, as far as that can be checked quickly.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot.
     pub fn check(&mut self) -> Result<(), StoreError> {
         self.connection.check()
     }
 
     /// Returns the newest stored frame of a session, 0 if there is none.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
         self.connection.check()?;
         let select = "SELECT last_sequence FROM session WHERE session_id = $1";
@@ -84,18 +73,12 @@ impl Store {
     }
 
     /// Returns the time of the database, in microseconds since the epoch.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn now_us(&mut self) -> Result<i64, StoreError> {
         removal::now_us(&mut *self.connection)
     }
 
     /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the
     /// database's, in microseconds since the epoch. Returns the keys of the jobs that it ended on a node.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<Vec<i64>, StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
         let queue = self.queue;
@@ -103,11 +86,8 @@ impl Store {
         transaction(&mut *self.connection, end).context("end silent sessions")
     }
 
-    /// Stores the times by which the clocks of nodes are ahead of the collector's, by session, in
-    /// microseconds; none if they are not far apart. Returns the sessions that are in the store.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
+    /// Stores how far the clocks of nodes are ahead of the collector's, by session, in microseconds; none if
+    /// they are not far apart. Returns the sessions that are in the store.
     pub fn set_clock_offsets(
         &mut self,
         offsets: &[(SessionId, Option<i64>)],
@@ -117,27 +97,18 @@ impl Store {
     }
 
     /// Stores the outcome of the newest job of that id on a cluster.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<StoredOutcome, StoreError> {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
     }
 
     /// Returns true if frames with a job of this descriptor, in the session `own`, would be of a job that the
     /// store has from another session.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn has_other_job(&mut self, job: &JobDescriptor, own: SessionId) -> Result<bool, StoreError> {
         jobs::has_other(&mut *self.connection, job, own).context("look up a job")
     }
 
     /// Returns the names and labels of at most `limit` series of a job on its node, of metrics whose names
     /// begin with `begin`.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub fn user_series(
         &mut self,
         job: &Arc<JobRecord>,
@@ -152,9 +123,6 @@ impl Store {
 
     /// Stores `frames` in one transaction, except for those that are already stored. In case of an error
     /// nothing is stored.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails, or refuses the frames.
     pub fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
         let connection = &mut *self.connection;
         // A commit behind a hole of the log would conceal it.
@@ -172,9 +140,9 @@ impl Store {
     }
 }
 
-/// The collector that commits frames.
+/// Collector that commits frames.
 struct CommittedBy<'a> {
-    /// The queue into which ends of jobs are put.
+    /// Queue into which ends of jobs are put.
     queue: EndQueue,
     collector_id: Option<&'a str>,
 }

@@ -19,7 +19,7 @@ use crate::digest::digest;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The reason of a period that is longer than requested because of [`Cause::RefreshInterval`].
+/// Reason of a period that is longer than requested because of [`Cause::RefreshInterval`].
 const REFRESHED: &str = "the hardware does not update it more often";
 
 const EVENT: [Column; 10] = [
@@ -50,7 +50,7 @@ const SETS: ListTables<5> = ListTables {
         SELECT set_id, position, metric, old_period_us, new_period_us FROM {new}",
 };
 
-/// The part that all changes of an event share.
+/// Part that all changes of an event share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event<'a> {
     at_us: i64,
@@ -64,7 +64,7 @@ struct Event<'a> {
     level: Option<&'a str>,
 }
 
-/// A change of an event: a metric with its old and its new period, in microseconds.
+/// Metric with its old and its new period, in microseconds.
 type Change<'a> = (&'a str, Option<i64>, Option<i64>);
 
 /// Inserts the changes of plan of `frames`, including refused requests.

@@ -8,18 +8,18 @@ use polymeter_proto::series::SessionId;
 use crate::StoreError;
 use crate::accepted::{Accepted, JobRecord, SessionRecord, check_gaps};
 
-/// The progress of a session in a transaction.
+/// Progress of a session in a transaction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The newest stored frame after the transaction.
+    /// Newest stored frame after the transaction.
     pub(super) last: u64,
     /// True if at least one of its frames was not stored before.
     pub(super) is_new: bool,
-    /// The number of added samples, except for quarantined ones.
+    /// Added samples, except for quarantined ones.
     pub(super) stored: u64,
-    /// The time of the newest added sample, in microseconds since the epoch.
+    /// Time of the newest added sample, in microseconds since the epoch.
     pub(super) newest_us: Option<i64>,
-    /// The time at which the agent reported its stop, in microseconds since the epoch.
+    /// When the agent reported its stop, in microseconds since the epoch.
     pub(super) ended_us: Option<i64>,
 }
 
@@ -33,10 +33,8 @@ impl Progress {
     }
 }
 
-/// Returns the frames that are not stored yet. `last` is the newest stored frame of each session.
-///
-/// # Errors
-/// Returns an error if the store lacks frames that precede them.
+/// Returns the frames that are not stored yet. `last` is the newest stored frame of each session. Fails if
+/// the store lacks frames that precede them.
 pub(super) fn not_stored<'a>(
     frames: &'a [Accepted],
     last: &HashMap<SessionId, u64>,
@@ -73,7 +71,7 @@ pub(super) fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<
     all.filter(|item| seen.insert(Arc::as_ptr(item))).cloned().collect()
 }
 
-/// Returns the store's key of a job, if it has one.
+/// Returns the key of a job in the store, if it has one.
 pub(super) fn key_of(job: Option<&Arc<JobRecord>>) -> Option<i64> {
     job.and_then(|job| job.key.get())
 }

@@ -18,8 +18,8 @@ use crate::error::DatabaseError;
 use crate::labels::labels_json;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The number of series that one query looks up. Thousands of agents can announce theirs within a second, and
-/// each series takes some hundred bytes in a query.
+/// Series that one query looks up. Thousands of agents can announce theirs within a second, and each series
+/// takes some hundred bytes in a query.
 const SERIES_OF_A_QUERY: usize = 4096;
 
 const METRIC: [Column; 3] =
@@ -57,10 +57,10 @@ const SHAPES: ListTables<5> = ListTables {
         SELECT shape_id, position, metric, labels, role FROM {new}",
 };
 
-/// The ids of series of one list, by their positions in the list.
+/// Ids of series of one list, by their positions in the list.
 pub(super) type Ids = Vec<(usize, i64)>;
 
-/// A series with its position in the list.
+/// Series with its position in the list.
 type Numbered<'a> = (usize, &'a Arc<SeriesRecord>);
 
 /// Returns the series of `frames` without an id, without duplicates, in an order that is the same for all
@@ -270,7 +270,7 @@ fn insert_blocks(
     if inserted < blocks.len() as u64 { Err(not_inserted("series_block")) } else { Ok(ids) }
 }
 
-/// A member of a shape: the metric, the labels, and the role of the device that they name.
+/// Member of a shape: the metric, the labels, and the role of the device that they name.
 type Member<'a> = (&'a str, String, Option<String>);
 
 /// Returns the members of the shape of a block.

@@ -16,14 +16,14 @@ use crate::job_end_queue::EndQueue;
 use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The stored state of a session.
+/// Stored state of a session.
 #[derive(Debug, Default)]
 pub(super) struct KnownSession {
-    /// The newest stored frame.
+    /// Newest stored frame.
     pub(super) last: u64,
     /// Stored samples that the ledger does not count yet.
     pub(super) pending: Pending,
-    /// True if it is recorded as ended.
+    /// True if the session is recorded as ended.
     pub(super) is_ended: bool,
 }
 
@@ -66,7 +66,7 @@ const END: [Column; 4] = [
     ("noticed", ColumnType::Time),
 ];
 
-/// The start of the next session on the node of session `old`.
+/// Start of the next session on the node of session `old`.
 const NEXT_SESSION: &str = "(
     SELECT min(later.started) FROM session AS later
     WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.last_seen)))";
@@ -173,7 +173,7 @@ pub(super) fn advance(
     Ok(())
 }
 
-/// Stores the times by which the clocks of nodes are ahead of the collector's, in microseconds.
+/// Stores how far the clocks of nodes are ahead of the collector's, in microseconds.
 pub(super) fn set_clock_offsets(
     connection: &mut dyn Connection,
     offsets: &[(SessionId, Option<i64>)],

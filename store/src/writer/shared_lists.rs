@@ -8,13 +8,13 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The tables of a kind of lists. `N` is the number of columns of a member.
+/// Tables of a kind of lists. `N` is the number of columns of a member.
 pub(super) struct ListTables<const N: usize> {
-    /// The table with the ids and the digests.
+    /// Table with the ids and the digests.
     pub(super) table: &'static str,
     /// Its column of ids.
     pub(super) id: &'static str,
-    /// The columns of the table of members: the id, the position, and the values.
+    /// Columns of the table of members: the id, the position, and the values.
     pub(super) columns: &'static [Column; N],
     pub(super) insert_members: &'static str,
 }

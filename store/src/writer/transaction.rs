@@ -3,7 +3,6 @@
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 
-/// Runs `work` in a transaction.
 pub(super) fn transaction<T>(
     connection: &mut dyn Connection,
     work: impl FnOnce(&mut dyn Connection) -> Result<T, DatabaseError>,

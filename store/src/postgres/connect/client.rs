@@ -7,14 +7,9 @@ use super::tls::{self, TlsSettings};
 use crate::StoreError;
 use crate::error::Context;
 
-/// The error for a connection pooler.
 pub(super) const POOLER: &str = "cannot use the database: a connection pooler such as PgBouncer is between this program and the server, and session state such as prepared statements and advisory locks would be lost; connect to the server's own port";
 
-/// Opens a connection, to the first suitable server of `config`.
-///
-/// # Errors
-/// Returns an error if no server can be reached, the server refuses the user, or a connection pooler refuses
-/// a parameter.
+/// Opens a connection to the first suitable server of `config`.
 pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Client, StoreError> {
     let connected = config.connect(tls::connector(tls)?).await;
     let (client, connection) = match connected {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-/// The variables whose values are defaults of connection parameters. The server and the database are always
-/// named in the connection string.
+/// Variables whose values are defaults of connection parameters. The server and the database are always named
+/// in the connection string.
 const DEFAULTS: [(&str, &str); 6] = [
     ("PGPASSWORD", "password"),
     ("PGPASSFILE", "passfile"),
@@ -16,12 +16,11 @@ const DEFAULTS: [(&str, &str); 6] = [
     ("PGSSLKEY", "sslkey"),
 ];
 
-/// The environment of the process. Tests replace it.
+/// Environment of the process. Tests replace it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
-    /// The defaults of connection parameters.
     pub(super) defaults: Vec<(String, String)>,
-    /// The home directory; none if this user may not enter it.
+    /// Home directory; none if this user may not enter it.
     pub(super) home: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::StoreError;
 
-/// The reason why connections cannot be made with these parameters. It contains no password.
+/// Why connections cannot be made with these parameters; never contains a password.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::postgres) enum SettingsError {
     /// The connection string, or a value in it or in the environment, is invalid.
@@ -13,7 +13,7 @@ pub(in crate::postgres) enum SettingsError {
     Invalid(String),
     #[error("cannot {action} {}: {error}", path.display())]
     File {
-        /// A verb and an object, such as "read the password file".
+        /// Verb and object, such as "read the password file".
         action: &'static str,
         path: PathBuf,
         error: Box<dyn Error + Send + Sync>,
@@ -30,7 +30,6 @@ impl SettingsError {
         Self::Invalid(text.to_owned())
     }
 
-    /// Returns the error for a file that cannot be used.
     pub(super) fn file(
         action: &'static str,
         path: &Path,

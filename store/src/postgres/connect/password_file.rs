@@ -7,23 +7,20 @@ use std::path::Path;
 
 use super::error::SettingsError;
 
-/// The server, database and user for which a password is searched.
+/// Server, database and user for which a password is searched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Login<'a> {
-    /// The host name, or `localhost` for a Unix socket.
+    /// Host name, or `localhost` for a Unix socket.
     pub(super) host: &'a str,
     pub(super) port: u16,
     pub(super) database: &'a str,
     pub(super) user: &'a str,
 }
 
-/// The permissions of the group and of others, none of which a file with passwords may have.
+/// Permissions of the group and of others, none of which a file with passwords may have.
 const OTHERS: u32 = 0o077;
 
-/// Returns the text of a password file; none if it does not exist.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or other users can access it.
+/// Returns the text of a password file, which only its owner may access; none if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>, SettingsError> {
     let failed = |error| SettingsError::file("read the password file", path, error);
     let mut file = match File::open(path) {

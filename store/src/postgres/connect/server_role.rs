@@ -9,7 +9,7 @@ use super::tls::TlsSettings;
 use crate::StoreError;
 use crate::error::Context;
 
-/// The state that a server must have.
+/// State that a server must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerRole {
     /// Not a standby.
@@ -21,7 +21,7 @@ pub(super) enum ServerRole {
 }
 
 impl ServerRole {
-    /// Parses a value of `target_session_attrs`. Returns `None` for the other values.
+    /// Parses a value of `target_session_attrs`. Returns none for the other values.
     pub(super) fn parse(value: &str) -> Option<Self> {
         match value {
             "primary" => Some(Self::Primary),
@@ -51,11 +51,8 @@ impl ServerRole {
     }
 }
 
-/// Connects to the first server of `config` in the state `role`.
-///
-/// # Errors
-/// Returns an error if there is none: that of the last connection that failed, or else one that names the
-/// state.
+/// Connects to the first server of `config` in the state `role`. If there is none, returns the error of the
+/// last connection that failed, or else one that names the state.
 pub(super) async fn connect(
     config: &Config,
     tls: &TlsSettings,

@@ -9,21 +9,21 @@ use super::settings::Settings;
 use crate::error::Context;
 use crate::{StoreError, limits};
 
-/// The parameters of every connection. JIT compiles for seconds what runs for milliseconds.
+/// Parameters of every connection. JIT compiles for seconds what runs for milliseconds.
 /// `polymeter.connection` exists only to be read back: a connection pooler does not pass it on. The server
 /// notices within a minute that this machine has vanished or is suspended; otherwise the locks of its
 /// transactions would remain for hours.
 const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct \
      -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3";
 
-/// The parameters of connections that write. The server ends the transaction of a process that is frozen, so
-/// that other collectors can take its locks.
+/// Parameters of connections that write. The server ends the transaction of a process that is frozen, so that
+/// other collectors can take its locks.
 const WRITE: &str = "-c idle_in_transaction_session_timeout=10s";
 
-/// The error for writers that may only use a standby.
+/// Error for writers that may only use a standby.
 const STANDBY: &str = "cannot write to the database: target_session_attrs=standby, and a standby accepts no writes; use target_session_attrs=primary";
 
-/// The use of a connection.
+/// Use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::postgres) enum Access {
     /// Only reads. A standby server is suitable.
@@ -32,14 +32,11 @@ pub(in crate::postgres) enum Access {
     Write,
 }
 
-/// The parameters of connections that only read. A plan for the parameters at hand excludes partitions. The
+/// Parameters of connections that only read. A plan for the parameters at hand excludes partitions. The
 /// samples of a job are sorted in memory up to this size, on disk beyond it.
 const READ_ONLY: &str = "-c plan_cache_mode=force_custom_plan -c work_mem=32MB";
 
-/// Connects. A silently vanished server is detected in about a minute.
-///
-/// # Errors
-/// Returns an error if no server can be reached, the server refuses the user, or a connection pooler answers.
+/// Connects, and refuses a connection pooler. A silently vanished server is detected in about a minute.
 pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) -> Result<Client, StoreError> {
     let mut config = settings.config()?;
     add_defaults(&mut config, access);
@@ -71,7 +68,7 @@ pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) ->
     Ok(client)
 }
 
-/// The mark of a direct connection, and the encoding and the name of the database.
+/// Mark of a direct connection, and the encoding and the name of the database.
 const EXAMINE: &str = "SELECT current_setting('polymeter.connection', true), current_setting('server_encoding'), current_database()::text";
 
 /// Sets the parameters that the user did not set.

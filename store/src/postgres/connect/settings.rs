@@ -15,22 +15,21 @@ use super::words::{self, Word};
 use crate::StoreError;
 use crate::error::chain;
 
-/// The port of a server, unless it is given.
+/// Port of a server, unless it is given.
 const PORT: u16 = 5432;
 
-/// The prefixes of connection URLs.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// The parameters of connections to a database.
+/// Parameters of connections to a database.
 #[derive(Clone)]
 pub(in crate::postgres) struct Settings {
     config: Config,
     tls: TlsSettings,
-    /// The state that the server must have.
+    /// State that the server must have.
     role: Option<ServerRole>,
     /// True if the text itself contains the password.
     has_password: bool,
-    /// The file in which the password is searched if none is given, and true if it must exist.
+    /// File in which the password is searched if none is given, and true if it must exist.
     password_file: Option<(PathBuf, bool)>,
 }
 
@@ -40,7 +39,7 @@ struct OwnWords {
     words: Vec<Word>,
 }
 
-/// The names of [`OwnWords`].
+/// Names of [`OwnWords`].
 const OWN: [&str; 6] = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs"];
 
 /// Parameters of libpq that are refused with a reason, since ignoring them could be unsafe.
@@ -57,10 +56,7 @@ const REFUSED: [(&str, &str); 6] = [
 ];
 
 impl Settings {
-    /// Parses a URL, or words `key=value`. Reads no file.
-    ///
-    /// # Errors
-    /// Returns an error for an invalid parameter. It does not repeat passwords.
+    /// Parses a URL, or words `key=value`, without reading a file. The error does not repeat passwords.
     pub(in crate::postgres) fn parse(text: &str) -> Result<Self, SettingsError> {
         Self::parse_with(text, &Environment::of_process())
     }
@@ -90,17 +86,14 @@ impl Settings {
         Ok(Self { config, tls, role, has_password, password_file })
     }
 
-    /// Returns the name of the database, if it is given.
     pub(in crate::postgres) fn database(&self) -> Option<&str> {
         self.config.get_dbname()
     }
 
-    /// Returns true if the text itself contains the password.
     pub(in crate::postgres) const fn has_password(&self) -> bool {
         self.has_password
     }
 
-    /// Returns the parameters of TLS.
     pub(super) const fn tls(&self) -> &TlsSettings {
         &self.tls
     }
@@ -110,11 +103,8 @@ impl Settings {
         self.role
     }
 
-    /// Returns the configuration of the client library, with the password from the password file. The file is
-    /// read at each call, so that a new password counts at the next connection.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be used.
+    /// Returns the configuration of the client library, with the password from the password file. Reads the
+    /// file at each call, so that a new password counts at the next connection.
     pub(super) fn config(&self) -> Result<Config, StoreError> {
         let mut config = self.config.clone();
         if config.get_password().is_none()
@@ -160,7 +150,7 @@ impl Settings {
     }
 }
 
-/// The address of the server, without a password.
+/// Address of the server, without a password.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.config.get_hosts().first() {
@@ -210,7 +200,7 @@ fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), SettingsError> {
     Ok((OwnWords { words: own }, others))
 }
 
-/// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not
+/// Divides `target_session_attrs` into the part that the client library checks, and the part that it does not
 /// know.
 fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>), SettingsError> {
     match value {

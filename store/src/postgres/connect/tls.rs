@@ -19,7 +19,7 @@ use super::error::SettingsError;
 use super::password_file::check_permissions;
 use crate::StoreError;
 
-/// The requirement of a connection, as in libpq's `sslmode`.
+/// Requirement of a connection, as in libpq's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     /// No encryption.
@@ -52,31 +52,25 @@ impl FromStr for TlsMode {
     }
 }
 
-/// The origin of the root certificates.
+/// Origin of the root certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Root {
-    /// A file in the PEM format.
+    /// File in the PEM format.
     File(PathBuf),
-    /// The certificates that the operating system trusts.
+    /// Certificates that the operating system trusts.
     System,
 }
 
-/// The parameters of TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TlsSettings {
-    /// The requirement.
     pub(super) mode: TlsMode,
-    /// The root certificates.
     pub(super) root: Option<Root>,
-    /// The files of the client's certificate and its key.
+    /// Files of the client's certificate and its key.
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
 /// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate
 /// counts at the next connection.
-///
-/// # Errors
-/// Returns an error if a file cannot be used.
 pub(super) fn connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, StoreError> {
     Ok(MakeRustlsConnect::new(configuration(settings)?))
 }
@@ -110,9 +104,6 @@ fn unusable_key(path: &Path, error: impl Error + Send + Sync + 'static) -> Setti
 /// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a
 /// file, or those that the operating system trusts. Reads the files, so that a renewed certificate counts at
 /// the next connection.
-///
-/// # Errors
-/// Returns an error if the certificates cannot be used.
 pub fn verified_tls(roots: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let root = Some(roots.map_or(Root::System, |path| Root::File(path.to_owned())));
     configuration(&TlsSettings { mode: TlsMode::VerifyFull, root, client: None })
@@ -133,8 +124,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsErr
     Ok(certificates)
 }
 
-/// The files of the certificates that distributions trust: Debian, Arch and NixOS; Fedora and RHEL; SUSE;
-/// Alpine.
+/// Files of the certificates that distributions trust: Debian, Arch and NixOS; Fedora and RHEL; SUSE; Alpine.
 const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -174,10 +164,10 @@ fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
     Ok(store)
 }
 
-/// The verifier of the server's certificate, as strict as the mode asks.
+/// Verifier of the server's certificate, as strict as the mode asks.
 #[derive(Debug)]
 struct Verifier {
-    /// The verification against the roots; none if any certificate is accepted.
+    /// Verification against the roots; none if any certificate is accepted.
     roots: Option<Arc<WebPkiServerVerifier>>,
     /// True if the certificate must be for the name of the host.
     checks_name: bool,

@@ -2,13 +2,11 @@
 
 use super::error::SettingsError;
 
-/// A parameter: its name and its value.
+/// Name and value of a parameter.
 pub(super) type Word = (String, String);
 
-/// Splits a connection string in libpq's form, such as `host=a password='a b'`.
-///
-/// # Errors
-/// Returns an error if a word has no `=`, or a quote is not closed. It does not repeat values.
+/// Splits a connection string in libpq's form, such as `host=a password='a b'`. The error does not repeat
+/// values.
 pub(super) fn split(text: &str) -> Result<Vec<Word>, SettingsError> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -55,9 +53,6 @@ pub(super) fn join(words: &[Word]) -> String {
 }
 
 /// Splits the query of a URL, such as `sslmode=require&host=%2Frun`.
-///
-/// # Errors
-/// Returns an error if a parameter has no `=`, or an escape is invalid.
 pub(super) fn split_query(query: &str) -> Result<Vec<Word>, SettingsError> {
     let mut words = Vec::new();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -69,7 +64,6 @@ pub(super) fn split_query(query: &str) -> Result<Vec<Word>, SettingsError> {
     Ok(words)
 }
 
-/// Joins words to the query of a URL.
 pub(super) fn join_query(words: &[Word]) -> String {
     words
         .iter()

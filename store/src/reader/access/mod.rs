@@ -12,14 +12,14 @@ use polymeter_proto::read::{IdRanges, JobFilter, JobNodeRow, JobsOf, Query, Read
 use super::read::Read;
 use crate::StoreError;
 
-/// The jobs that a reader may see.
+/// Jobs that a reader may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// All jobs, the series of nodes, and the causes of errors: root and administrators.
     All,
     /// All jobs and the series of nodes: support staff.
     Support,
-    /// The own jobs, and those of the accounts that the user manages.
+    /// Own jobs, and those of the accounts that the user manages.
     Jobs(JobsOf),
 }
 
@@ -34,7 +34,7 @@ impl Access {
         matches!(self, Self::All | Self::Support)
     }
 
-    /// Returns the name of the role: `administrator`, `support`, `manager` or `user`.
+    /// Returns `administrator`, `support`, `manager` or `user`.
     pub const fn role(&self) -> &'static str {
         match self {
             Self::All => "administrator",
@@ -44,7 +44,6 @@ impl Access {
         }
     }
 
-    /// Returns the accounts that the user manages.
     pub fn accounts(&self) -> &[String] {
         match self {
             Self::All | Self::Support => &[],
@@ -53,19 +52,19 @@ impl Access {
     }
 }
 
-/// The job that was read last. A report has many queries about one job.
+/// Job that was read last. A report has many queries about one job.
 #[derive(Debug)]
 struct CurrentJob {
     job_key: i64,
-    /// The ids of those of its series that were read.
+    /// Ids of those of its series that were read.
     series: IdRanges,
-    /// The times in which the series of its nodes may be read, once they are known: by the ids of those that
-    /// were asked for.
+    /// Times in which the series of its nodes may be read, once they are known: by the ids of those that were
+    /// asked for.
     node_series: HashMap<i64, Range<i64>>,
 }
 
-/// The time before the start and after the end of a job on a node in which the node's series may be read, in
-/// nanoseconds, so that a counter has a value on either side.
+/// Time before the start and after the end of a job on a node in which the node's series may be read, so that
+/// a counter has a value on either side.
 const NODE_MARGIN_NS: i64 = 60 * 1_000_000_000;
 
 /// Returns the time in which a job's user may read the series of a node.
@@ -74,25 +73,24 @@ fn readable_ns(row: &JobNodeRow) -> Range<i64> {
     row.started_ns.saturating_sub(NODE_MARGIN_NS)..end_ns
 }
 
-/// A reader that answers only what an [`Access`] permits. Rows that it does not permit are left out.
+/// Reader that answers only what an [`Access`] permits. Rows that it does not permit are left out.
 #[derive(Debug)]
 pub struct GuardedReader<R> {
     reader: R,
     access: Access,
-    /// The last job that the user may see.
+    /// Last job that the user may see.
     current: Option<CurrentJob>,
 }
 
-/// The receiver of rows.
+/// Receiver of rows.
 type Each<'a> = &'a mut dyn FnMut(RowBlock) -> ControlFlow<()>;
 
 impl<R: Read> GuardedReader<R> {
-    /// Returns a guard in front of `reader`.
     pub const fn new(reader: R, access: Access) -> Self {
         Self { reader, access, current: None }
     }
 
-    /// Returns true if the job is one of those that the user may see.
+    /// Returns true if the user may see the job.
     fn sees(&mut self, of: &JobsOf, job_key: i64) -> Result<bool, StoreError> {
         if self.current.as_ref().is_some_and(|current| current.job_key == job_key) {
             return Ok(true);
@@ -231,8 +229,8 @@ impl<R: Read> GuardedReader<R> {
         })
     }
 
-    /// Returns those of the series of the nodes of the job that are known to the guard, and the part
-    /// of a span in which any of them may be read.
+    /// Returns those of the series of the nodes of the job that are known to the guard, and the part of a
+    /// span in which any of them may be read.
     fn readable(&self, wanted: &IdRanges, span_ns: &Range<i64>) -> (IdRanges, Range<i64>) {
         let times = || self.current.iter().flat_map(|current| &current.node_series);
         let known: IdRanges = times().map(|(series_id, _)| *series_id).collect();
@@ -241,8 +239,8 @@ impl<R: Read> GuardedReader<R> {
         (wanted.intersection(&known), span_ns.start.max(first_ns)..span_ns.end.min(end_ns))
     }
 
-    /// Passes on the samples or intervals of series of the nodes of the job that lie in its time
-    /// there. `length_ns` is the length of an interval.
+    /// Passes on the samples or intervals of series of the nodes of the job that lie in its time there.
+    /// `length_ns` is the length of an interval.
     fn read_of_nodes(&mut self, query: &Query, length_ns: i64, each: Each<'_>) -> Result<(), StoreError> {
         let Some(current) = &self.current else { return Ok(()) };
         let is_readable = |series_id: i64, time_ns: i64| {
@@ -314,7 +312,7 @@ impl<R: Read> GuardedReader<R> {
     }
 }
 
-/// Returns the filter for those of its jobs that are visible.
+/// Restricts a filter to visible jobs.
 fn visible(of: &JobsOf, filter: &JobFilter) -> Box<JobFilter> {
     Box::new(JobFilter { visible: Some(of.clone()), ..filter.clone() })
 }

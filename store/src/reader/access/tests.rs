@@ -12,7 +12,7 @@ const OWN: i64 = 1;
 /// A job of another user, a job without a known owner, and an unknown job.
 const OTHERS: [i64; 3] = [2, 3, 99];
 
-/// A reader with a job of each kind, that answers every query about them with a row. It records the queries.
+/// Reader with a job of each kind, that answers every query about them with a row. It records the queries.
 #[derive(Default)]
 struct Everything(Vec<Query>);
 
@@ -30,7 +30,7 @@ fn is_of(of: &JobsOf, job: &JobRow) -> bool {
         || job.account.as_ref().is_some_and(|account| of.accounts.contains(account))
 }
 
-/// The time of each job on its node, in seconds.
+/// Time of each job on its node.
 const RAN_S: Range<i64> = 1000..2000;
 
 fn job_node() -> JobNodeRow {
@@ -275,7 +275,7 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
 
 #[test]
 fn series_of_nodes_are_read_in_the_time_of_the_job() {
-    /// A store with a sample of each of two series, and an interval of ten seconds, every 10 s.
+    /// Store with a sample of each of two series, and an interval of ten seconds, every 10 s.
     struct Node;
     impl Read for Node {
         fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
