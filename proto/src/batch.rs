@@ -29,9 +29,7 @@ pub struct Shape {
     pub id: ShapeId,
     /// None for the node's own series.
     pub job: Option<Arc<Job>>,
-    /// Name of the source in tallies.
     pub source: Identifier,
-    /// Period of the deadlines.
     pub period: Period,
     pub columns: Vec<Column>,
 }
@@ -55,7 +53,6 @@ pub struct Instant {
     pub time_us: i64,
 }
 
-/// Values of one shape at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) shape: u32,
@@ -73,7 +70,6 @@ pub struct Batch {
     pub(crate) absent: Vec<(u32, u32)>,
 }
 
-/// A view of one row.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
     /// Index of its shape in [`Batch::shapes`].
@@ -167,7 +163,6 @@ impl Batch {
         self.values.len() - self.absent.len()
     }
 
-    /// Returns the number of samples of each of [`Batch::shapes`].
     pub fn samples_by_shape(&self) -> Vec<u64> {
         let mut samples = vec![0_u64; self.shapes.len()];
         for row in &self.rows {

@@ -63,22 +63,17 @@ pub struct LedgerEntry {
     pub tally: Tally,
 }
 
-/// An event that explains the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A metric is sampled at another period.
     PlanChange(PlanChange),
-    /// All samples of a job have been taken.
     JobEnded {
         job: JobHandle,
         at_us: i64,
     },
     Mark(Mark),
-    /// The scheduler reported facts of a job.
     JobFacts(JobFactsUpdate),
     /// The owner of a job became known after the job was announced.
     JobOwner(JobOwner),
-    /// A sampling request at the submission of a job was refused.
     RequestRefused(RequestRefused),
     /// The agent stopped normally and all samples were sent. The fate of a session without this event is
     /// unknown.
@@ -113,7 +108,6 @@ pub struct JobOwner {
     pub name: Option<Identifier>,
 }
 
-/// Refused sampling request at the submission of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRefused {
     pub at_us: i64,
@@ -122,12 +116,10 @@ pub struct RequestRefused {
     pub request: Text,
     /// Requested period; none if it cannot be parsed.
     pub period: Option<Period>,
-    /// User who made the request, if known.
     pub by: Option<Identifier>,
     pub reason: Text,
 }
 
-/// Facts that a scheduler reported when a job began or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFactsUpdate {
     pub job: JobHandle,
@@ -139,9 +131,7 @@ pub struct JobFactsUpdate {
 /// What only the scheduler of a job knows; later facts add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
-    /// Account or project that the job is charged to.
     pub account: Option<Identifier>,
-    /// Queue or partition that the job was submitted to.
     pub queue: Option<Identifier>,
     /// Nodes in the scheduler's notation: `n[1-4]`.
     pub nodes: Option<Identifier>,
@@ -149,9 +139,7 @@ pub struct JobFacts {
     pub cores: Option<u32>,
     /// Final state in the scheduler's terms: `COMPLETED`.
     pub state: Option<Identifier>,
-    /// Exit status of the job's script.
     pub exit_code: Option<u32>,
-    /// Signal that ended the job's script.
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.
     pub unread: Option<Text>,
@@ -183,7 +171,6 @@ pub struct JobDetails {
     pub memory_bytes: Option<u64>,
     /// GPUs on all nodes.
     pub gpus: Option<u32>,
-    /// How often the scheduler started the job again.
     pub restarts: Option<u32>,
     /// Command, if `polymeter run` is the scheduler.
     pub run: Option<Box<Run>>,
@@ -208,7 +195,6 @@ pub struct Mark {
     pub job: Option<JobHandle>,
     pub name: Identifier,
     pub kind: MarkKind,
-    /// User who made the mark.
     pub by: Option<Identifier>,
 }
 
@@ -247,7 +233,6 @@ pub struct PlanChange {
     /// None if the metric is no longer sampled.
     pub new: Option<Period>,
     pub cause: Cause,
-    /// User who requested it.
     pub by: Option<Identifier>,
     /// Expiry of the change, in microseconds since the epoch.
     pub until_us: Option<i64>,

@@ -60,10 +60,8 @@ pub const NAME_BYTES: usize = 160;
 /// Bytes of the name of a node, job, cluster or user.
 pub const IDENTIFIER_BYTES: usize = 256;
 
-/// Labels of one series.
 pub const LABELS: usize = 16;
 
-/// Bytes of a label's key.
 pub const LABEL_KEY_BYTES: usize = 64;
 
 /// Bytes of a label's value: a device-mapper name has at most 127.
@@ -103,10 +101,8 @@ pub const QUERY_JOBS: u32 = 100;
 
 pub const QUERY_LOSSES: u32 = 10_000;
 
-/// Notices in the answer to one query.
 pub const QUERY_NOTICES: u32 = 10_000;
 
-/// Groups of jobs in the answer to one query.
 pub const QUERY_GROUPS: u32 = 10_000;
 
 pub const QUERY_METRICS: usize = 100;

@@ -19,10 +19,8 @@ pub enum InvalidName {
     /// Nothing, or an empty word between two dots.
     #[error("expected words of a-z, 0-9 and _, joined by single dots")]
     Empty,
-    /// Longer than [`limits::NAME_BYTES`].
     #[error("a name has at most {} bytes", limits::NAME_BYTES)]
     TooLong,
-    /// A character that is not allowed in names.
     #[error("it contains {}; only a-z, 0-9, _ and dots are allowed", describe(*.0))]
     Character(char),
 }

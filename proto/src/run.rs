@@ -50,7 +50,6 @@ impl From<Stated> for Run {
     }
 }
 
-/// Bytes that further texts may take.
 struct Room {
     bytes: usize,
     is_cut: bool,

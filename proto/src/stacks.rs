@@ -78,7 +78,6 @@ pub struct StackInterval {
     /// A metric such as `stacks.cpu`.
     pub metric: MetricId,
     pub job: JobHandle,
-    /// Microseconds since the epoch.
     pub begin_us: i64,
     pub end_us: i64,
     /// CPU time between two samples of a CPU: the time of a stack is its count times this.

@@ -18,7 +18,6 @@ pub enum Unprintable {
     Direction,
     /// Has no width, or is invisible.
     Invisible,
-    /// Separates lines or paragraphs.
     Separator,
     /// Has no defined meaning: private use, or not a character.
     Unassigned,
@@ -155,7 +154,6 @@ pub fn abridged_list(names: &[impl AsRef<str>], limit: usize) -> String {
     }
 }
 
-/// Returns true if `text` has no visible character.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
@@ -166,7 +164,6 @@ pub(crate) fn is_blank(text: &str) -> bool {
 #[serde(from = "String", into = "String")]
 pub struct Text(String);
 
-/// Replaces a blank text.
 const NOTHING: &str = "not stated";
 
 impl Text {
@@ -318,7 +315,6 @@ mod tests {
     }
 }
 
-/// Hostile texts for property tests.
 #[cfg(test)]
 pub(crate) mod strategy {
     use proptest::prelude::*;

@@ -36,7 +36,6 @@ impl fmt::Debug for Administration {
     }
 }
 
-/// Job that retention exempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptJob {
     pub job_key: i64,
@@ -48,7 +47,6 @@ pub struct KeptJob {
 
 from_row!(KeptJob { job_key, job_id, until_us: TimeUs });
 
-/// Result of the removal of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pruned {
     /// Removed, except for rows of kept jobs.
@@ -149,7 +147,6 @@ impl Administration {
     }
 }
 
-/// Returns the times before which rows are removed.
 fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cutoffs, StoreError> {
     let now_us = removal::now_us(connection)?;
     let policy = removal::cutoffs(connection, now_us)?;

@@ -13,7 +13,6 @@ pub struct StoredToken {
     pub id: String,
     pub digest: String,
     pub uid: u32,
-    /// Name that the user gave it.
     pub name: Option<String>,
     pub scope: String,
     /// Microseconds since the epoch.

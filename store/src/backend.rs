@@ -51,7 +51,6 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Returns true if several connections can write at the same time.
     fn has_parallel_writers(&self) -> bool;
 
-    /// Returns true if the URL itself contains a password.
     fn has_password(&self) -> bool {
         false
     }
@@ -76,7 +75,6 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError>;
 }
 
-/// Connection that was opened to administer a database.
 pub(crate) struct AdministrationSession {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) removal: &'static Removal,
@@ -91,7 +89,6 @@ pub(crate) struct MaintenanceSession {
     pub(crate) connection: Box<dyn Connection>,
     /// Cancels the statement that the connection runs.
     pub(crate) cancel: Option<Cancel>,
-    /// Tasks in the order in which they run.
     pub(crate) tasks: &'static [Task],
     /// Removal of old rows, which is one of the tasks.
     pub(crate) removal: &'static Removal,
@@ -99,7 +96,6 @@ pub(crate) struct MaintenanceSession {
     pub(crate) obstacle: Option<String>,
 }
 
-/// Task of the maintenance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
     /// Verb and object, such as "compress old chunks".
@@ -110,21 +106,17 @@ pub(crate) struct Task {
     pub(crate) run: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
 }
 
-/// Part of the removal that differs between backends.
 #[derive(Debug)]
 pub(crate) struct Removal {
     /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of
     /// their removal.
     pub(crate) due: fn(&mut dyn Connection, &Cutoffs) -> Result<Vec<Part>, StoreError>,
-    /// Completes the rollups of the parts that are removed next.
     pub(crate) prepare: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
-    /// Removes a part, except for the rows of kept jobs.
     pub(crate) remove: fn(&mut dyn Connection, &Part, &Stop) -> Result<Removed, StoreError>,
     /// Returns the space of removed rows to the file system.
     pub(crate) finish: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
 }
 
-/// Result of the removal of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removed {
     /// Removed, except for rows of kept jobs.
@@ -133,20 +125,15 @@ pub(crate) enum Removed {
     Postponed,
 }
 
-/// Connection that was opened to write.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) connection: Box<dyn Connection>,
-    /// Identity of the database.
     pub(crate) origin: StoreOrigin,
-    /// How samples are written.
     pub(crate) write_mode: WriteMode,
 }
 
-/// Connection that was opened to read.
 pub(crate) struct OpenedToRead {
     pub(crate) connection: Box<dyn Connection>,
-    /// Cancels the statement that the connection runs.
     pub(crate) cancel: Cancel,
 }
 
@@ -168,9 +155,7 @@ pub(crate) struct Dialect {
     /// True if stored samples are counted in the row of the session until a tally arrives: to update a ledger
     /// line for each source and commit costs more than the samples.
     pub(crate) defers_ledger: bool,
-    /// Prefix of a statement that returns its plan.
     pub(crate) explain: &'static str,
-    /// Time of the database.
     pub(crate) now: &'static str,
     /// Selects whether the role `$1` has rights on the store; none without roles.
     pub(crate) has_rights: Option<&'static str>,
@@ -259,7 +244,6 @@ pub(crate) trait Connection: fmt::Debug + Send {
     fn check_committed(&mut self) -> Result<(), StoreError>;
 }
 
-/// A statement that always returns a row returned none.
 #[derive(Debug, thiserror::Error)]
 #[error("the statement returned no row")]
 struct NoRow;

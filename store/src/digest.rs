@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// Returns the SHA-256 digest of `text` in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut digits, byte| {
         // Formatting into a string cannot fail.

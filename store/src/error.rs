@@ -17,12 +17,10 @@ pub enum StoreError {
         action: &'static str,
         source: DatabaseError,
     },
-    /// A newer program made the schema.
     #[error(
         "cannot use the store: its schema version {found} is newer than this program's version {SCHEMA_VERSION}; use a newer polymeter-collector, or another store"
     )]
     NewerSchema { found: i32 },
-    /// An older program made the schema, and it was not migrated.
     #[error(
         "cannot read the store: its schema version {found} is older than this program's version {SCHEMA_VERSION}; migrate it by starting polymeter-collector of this version with it once"
     )]
@@ -35,20 +33,17 @@ pub enum StoreError {
     /// The file does not exist, and must not be created.
     #[error("cannot open the store {path}: no such file; check the path", path = path.display())]
     Missing { path: PathBuf },
-    /// A file that cannot be used as a store.
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: FileProblem },
     /// The files of an open store were deleted, replaced or truncated: the last transactions are not in the
     /// files at the path.
     #[error("cannot acknowledge the samples written to {path}: {how}", path = path.display())]
     Displaced { path: PathBuf, how: Displaced },
-    /// The store lacks frames that it had committed.
     #[error(
         "cannot store the frames after frame {expected} of session {session}: the store lost committed frames and now ends at frame {stored}; if you restored an older copy, no action is needed",
         expected = .0.expected, session = .0.session, stored = .0.stored
     )]
     FramesMissing(MissingFrames),
-    /// The connection leads to a store other than the previous one.
     #[error(
         "cannot continue in the same store: {}; samples that only the old store contains are sent again, or recorded as lost (store_replaced)",
         if *is_new { "it disappeared, and a new one was created" } else { "it was replaced by another store, or a standby took over" }
@@ -57,7 +52,6 @@ pub enum StoreError {
         /// True if the new store was created just now, because there was none.
         is_new: bool,
     },
-    /// The database has no tables of Polymeter.
     #[error(
         "cannot read the database: it has no tables of Polymeter; start a polymeter-collector with it once, which creates them"
     )]
@@ -95,7 +89,6 @@ impl StoreError {
     }
 }
 
-/// Kinds of errors that are handled differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The value of a row is the only possible cause. An exhausted sequence, a missing partition and an
@@ -116,7 +109,6 @@ pub struct DatabaseError {
 }
 
 impl DatabaseError {
-    /// Wraps the error of the database's library.
     pub(crate) fn new(kind: ErrorKind, error: impl Error + Send + Sync + 'static) -> Self {
         Self { kind, error: Box::new(error) }
     }
@@ -134,7 +126,6 @@ impl Error for DatabaseError {
     }
 }
 
-/// Adds the action that failed to an error of the database.
 pub(crate) trait Context<T> {
     /// Names the failed action by a verb and an object, such as "store samples".
     fn context(self, action: &'static str) -> Result<T, StoreError>;

@@ -2,30 +2,23 @@
 
 use std::fmt;
 
-/// Problem with the file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileProblem {
     Missing,
     /// A directory, or another file that holds no data.
     NoFile,
-    /// This user may not read the file.
     NotReadable {
         owner: u32,
         mode: u32,
     },
-    /// This user may not enter the directory.
     NotReachable,
     Empty,
-    /// Not an SQLite database.
     NoDatabase,
-    /// A database of another program.
     Foreign,
-    /// The end of the file is missing.
     Truncated {
         bytes: u64,
         expected: u64,
     },
-    /// A damaged SQLite database.
     Corrupt {
         said: String,
     },
@@ -75,18 +68,12 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// Change of the files of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Displaced {
-    /// The database was deleted or moved.
     Deleted,
-    /// Another file replaced the database.
     Replaced,
-    /// The database is shorter than it was.
     Truncated,
-    /// The write-ahead log was deleted or replaced.
     LogDeleted,
-    /// The write-ahead log was overwritten or truncated.
     LogTruncated,
 }
 

@@ -26,7 +26,6 @@ const IS_DUE: &str = "old.noticed <= $1 AND (old.claimed_until IS NULL OR old.cl
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndQueue {
     On,
-    /// No command is configured.
     Off,
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::series::Labels;
 
-/// Formats a JSON object with sorted keys.
 pub fn labels_json(labels: &Labels) -> String {
     let object: serde_json::Map<_, _> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-/// Timeout of a connection to a server.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
 /// Longest wait of SQLite for another writer of the same file.
 pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(10);
 
-/// Bytes that are passed to COPY at once.
 pub(crate) const COPY_BYTES: usize = 256 * 1024;
 
 /// Prepared statements that a connection to SQLite caches: all statements of the writer.

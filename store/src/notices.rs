@@ -12,14 +12,12 @@ use crate::{StoreError, StoreUrl, removal};
 /// Stands for all rules.
 const ALL: &str = "*";
 
-/// Notice that is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNotice {
     pub rule: String,
     /// What the notice is about, such as a job: there is one notice for each rule and this.
     pub about: String,
     pub job_key: i64,
-    /// Numeric id of the job's owner.
     pub uid: Option<i64>,
     /// Recipient of the mail, or the user's name.
     pub recipient: String,
@@ -27,14 +25,12 @@ pub struct NewNotice {
     pub text: String,
 }
 
-/// Result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeClaim {
     /// The notice is to be sent, and has this number.
     Send(i64),
     /// The notice was sent before, or another collector sends it.
     Known,
-    /// The user wants none.
     OptedOut,
 }
 
@@ -86,7 +82,6 @@ impl NoticeTable {
         Ok(number.map_or(NoticeClaim::Known, NoticeClaim::Send))
     }
 
-    /// Records what became of a notice.
     pub fn finish(&mut self, number: i64, result: &str) -> Result<(), StoreError> {
         const ACTION: &str = "record a notice";
         self.0.begin().context(ACTION)?;

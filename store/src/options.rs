@@ -10,10 +10,8 @@ use crate::schema::Migration;
 /// Use of an extension of the database, TimescaleDB or Citus, where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExtensionMode {
-    /// Used if the server supports it.
     #[default]
     Auto,
-    /// Not used, even if the server supports it.
     Off,
     /// Required: without it the store cannot be opened.
     Require,
@@ -36,14 +34,12 @@ impl FromStr for ExtensionMode {
     }
 }
 
-/// Options with which a store is opened to write.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     pub timescale: ExtensionMode,
     pub citus: ExtensionMode,
     /// Changes of the schema behind those of this program, for tests.
     pub later_migrations: &'static [Migration],
-    /// True if a missing file is created.
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.
     pub queues_job_ends: bool,
@@ -51,7 +47,6 @@ pub struct OpenOptions {
     pub collector_id: Option<String>,
 }
 
-/// How samples are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteMode {
     pub name: &'static str,
@@ -73,7 +68,6 @@ pub struct StoreOrigin {
 }
 
 impl StoreOrigin {
-    /// `is_new` is true if this connection created the schema.
     pub(crate) const fn new(identity: (u64, u64), is_new: bool) -> Self {
         Self { identity, is_new }
     }

@@ -19,7 +19,6 @@ pub(crate) struct Row {
     fields: std::vec::IntoIter<Value<'static>>,
 }
 
-/// A field has another type than its reader expects.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct UnexpectedField(String);
@@ -42,7 +41,6 @@ impl Row {
         T::from_row(self)
     }
 
-    /// Returns the remaining text fields, joined.
     pub(crate) fn into_text(self) -> String {
         let text = |field| if let Value::Text(text) = field { Some(text) } else { None };
         self.fields.filter_map(text).collect()
@@ -63,7 +61,6 @@ pub(crate) trait FromRow: Sized {
 }
 
 pub(crate) trait Field: Sized {
-    /// Type, for messages.
     const EXPECTED: &'static str;
 
     /// Converts a field; none if it has another type.
@@ -165,7 +162,6 @@ impl Field for String {
     }
 }
 
-/// Object of labels, without the role.
 struct Pairs(Labels);
 
 impl Field for Pairs {

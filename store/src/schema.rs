@@ -3,7 +3,6 @@
 /// Version that the files in `schema/` create.
 pub(crate) const FIRST_VERSION: i32 = 1;
 
-/// Change of the schema, from one version to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
     pub sqlite: &'static str,

@@ -14,7 +14,6 @@ use crate::{StoreError, StoreUrl};
 
 type Task<T> = Box<dyn FnOnce(&mut T) -> Result<(), StoreError> + Send>;
 
-/// Tasks that wait for the connection.
 const TASKS: usize = 64;
 
 /// Time for a task, from the caller's point of view.

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::bounds::{stored_count, stored_us};
 
-/// Parameter of a statement, or field of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,
@@ -18,7 +17,6 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Describes the field for messages.
     pub(crate) const fn state(&self) -> &'static str {
         match self {
             Self::Null => "is NULL",
@@ -83,7 +81,6 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// Type of a column of a [`Batch`], or of a row of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
     Integer,

@@ -24,7 +24,6 @@ impl Derived {
         })
     }
 
-    /// Returns true if the metric `name` is an input on some machine.
     pub fn may_use(&self, name: &str) -> bool {
         self.inputs_of_all().any(|input| input == name)
     }

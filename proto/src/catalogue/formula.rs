@@ -3,7 +3,6 @@
 use super::metric::Scope;
 use crate::name::{MetricName, Selector};
 
-/// Metric that is computed from others.
 #[derive(Debug)]
 pub struct Derived {
     /// A family's name ends in `*`, which stands for the name of a user's own metric.
@@ -12,16 +11,12 @@ pub struct Derived {
     pub scope: Scope,
     /// One sentence.
     pub help: &'static str,
-    /// One formula for each kind of machine.
     pub formulas: &'static [Formula],
 }
 
-/// Way to compute a derived metric.
 #[derive(Debug)]
 pub struct Formula {
-    /// Machines for which it holds.
     pub machine: Machine,
-    /// Quantities that the expression names.
     pub inputs: &'static [Input],
     /// Expression in the language of the rules of advice. A name stands for the increase of its input in a
     /// time, `seconds` for the length of that time.
@@ -34,7 +29,6 @@ pub struct Input {
     pub quantity: Quantity,
 }
 
-/// Quantity that formulas use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Increase of a counter, summed over its series.
@@ -45,7 +39,6 @@ pub enum Quantity {
     Pushed,
 }
 
-/// Kind of machine, by its counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Machine {
     #[default]
@@ -57,7 +50,6 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Returns the name for documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -67,7 +59,6 @@ impl Machine {
         }
     }
 
-    /// Returns true if a formula for `self` holds on `other`.
     pub fn includes(self, other: Self) -> bool {
         self == Self::Any || self == other
     }

@@ -16,7 +16,6 @@ pub struct Metric {
     pub unit: Unit,
     pub kind: Kind,
     pub number: Number,
-    /// Targets that have the metric.
     pub scope: Scope,
     /// Ways to read it, the best first.
     pub origins: &'static [Origin],
@@ -31,7 +30,6 @@ pub struct Metric {
     pub wraps_at: Option<u64>,
 }
 
-/// Targets for which a metric exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Read from cgroups, perf groups or processes of jobs.
@@ -112,7 +110,6 @@ impl Metric {
         Self { number: Number::Float, ..self }
     }
 
-    /// Returns true if the source kind with this name reads it.
     pub fn is_of_kind(&self, kind: &str) -> bool {
         self.origins.iter().any(|origin| origin.kind() == kind)
     }

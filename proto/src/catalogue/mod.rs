@@ -43,7 +43,6 @@ pub fn stacks_source(metric: &str) -> &'static str {
     STACKS_KINDS.into_iter().find(is_of_kind).unwrap_or(STACKS_KIND)
 }
 
-/// Returns true if the samples of a source are call stacks.
 pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
 }

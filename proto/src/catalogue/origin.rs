@@ -11,7 +11,6 @@ pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
 /// One way to read a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Field of a kernel text file.
     Text {
         file: &'static TextFile,
         field: Field,
@@ -21,7 +20,6 @@ pub enum Origin {
     Source(SourceField),
 }
 
-/// Quantity of a source kind with its own implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceField {
     /// Name under which the agent registers the kind: `filesystem`.
@@ -78,7 +76,6 @@ impl Origin {
         }
     }
 
-    /// Returns the field if `kind` is the source kind that reads it.
     pub fn field_of(&self, kind: &str) -> Option<&'static str> {
         match self {
             Self::Source(field) if field.kind == kind => Some(field.field),
@@ -108,7 +105,6 @@ impl TextFile {
         self.word(Row::Only, 0)
     }
 
-    /// First value of the only line, at this scale.
     pub(crate) const fn only_scaled(&'static self, scale: Scale) -> Origin {
         self.at(Row::Only, Cell::Word(0), scale)
     }

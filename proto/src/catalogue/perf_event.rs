@@ -4,9 +4,7 @@
 /// A perf event, or a time of a group of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PerfEvent {
-    /// `PERF_TYPE_SOFTWARE` with this config.
     Software(u64),
-    /// `PERF_TYPE_HARDWARE` with this config.
     Hardware(u64),
     /// `PERF_TYPE_HW_CACHE`: `config = cache | op << 8 | result << 16`.
     Cache(u64),

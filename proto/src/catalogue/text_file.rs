@@ -2,7 +2,6 @@
 
 use crate::period::Period;
 
-/// A kernel file that holds metrics.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextFile {
     /// Directory that the path is relative to.
@@ -42,16 +41,13 @@ pub struct TextFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefreshFile {
     pub name: &'static str,
-    /// Unit of its number.
     pub unit: RefreshUnit,
 }
 
 /// Unit in which a [`RefreshFile`] states how often values are updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshUnit {
-    /// Milliseconds between two updates.
     Milliseconds,
-    /// Updates per second.
     Hertz,
 }
 
@@ -60,9 +56,8 @@ pub enum RefreshUnit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     All,
-    /// Those whose name begins with this.
+    /// By the beginning of the name.
     Named(&'static str),
-    /// All but those whose name begins with this.
     NotNamed(&'static str),
 }
 
@@ -92,13 +87,10 @@ pub enum Hierarchy {
     V1(&'static str),
     /// A job's cgroup of version 2.
     V2,
-    /// `/proc`.
     Proc,
-    /// `/sys`.
     Sys,
 }
 
-/// Form of a file's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One line of values: `memory.current`, `loadavg`, `cpuacct.usage_percpu`.
@@ -125,7 +117,6 @@ pub struct Field {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
     Only,
-    /// Line with this key.
     Key(&'static str),
     /// Line whose key is this text followed by the instance of the metric's family.
     Instance(&'static str),
@@ -133,12 +124,10 @@ pub enum Row {
     Each {
         label: &'static str,
         prefix: &'static str,
-        /// True if only numbers are valid values of the label.
         numeric: bool,
     },
 }
 
-/// Position of a value in its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// The n-th word of the line, counted from 0, keys included.
@@ -149,7 +138,6 @@ pub enum Cell {
     Each(&'static str),
 }
 
-/// Conversion of a text to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// A whole number, multiplied by this: 4 for octets in units of four.
@@ -215,17 +203,14 @@ impl TextFile {
         Self { path_labels, ..self }
     }
 
-    /// Restricts the file to some devices.
     pub(crate) const fn of_devices(self, devices: Devices) -> Self {
         Self { devices, ..self }
     }
 
-    /// Sets how far values may lag behind.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Marks the file as excluding descendants of the cgroup.
     pub(crate) const fn local(self) -> Self {
         Self { is_local: true, ..self }
     }
@@ -240,7 +225,6 @@ impl TextFile {
         Self { is_blocking: true, is_joined: true, ..self }
     }
 
-    /// Adds labels from other files of its directory.
     pub(crate) const fn named_by(self, label_files: &'static [LabelFile]) -> Self {
         Self { label_files, ..self }
     }
@@ -287,7 +271,6 @@ pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a
     (!value.is_empty() && !is_other_file).then_some(Some(value))
 }
 
-/// One line for each CPU.
 pub(crate) const EACH_CPU: Row = Row::Each { label: "cpu", prefix: "", numeric: true };
 /// One line for each block device, by its major and minor number.
 pub(crate) const EACH_DEVICE: Row = Row::Each { label: "device", prefix: "", numeric: false };

@@ -31,11 +31,9 @@ const STATE_EXAMPLE: &str = r#"{"verb":"state","job":"4242","state":"TIMEOUT"}"#
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CollectorAnswer {
     Nodes(JobAnswer),
-    /// The collector has executed the request itself.
     Done {},
     /// Queries may follow, in the form of [`crate::read`].
     Reading(ReadSession),
-    /// Tokens of the HTTP API that the request is about.
     Tokens(TokenList),
     /// The collector refused the request and sent it to no agent.
     Refused(Refusal),
@@ -74,9 +72,7 @@ pub struct RoutedRequest {
     pub job: Identifier,
     pub remote: Remote,
     pub selectors: Vec<String>,
-    /// Level of the leases, as the request names it.
     pub level: Option<String>,
-    /// Duration of a lease, where the request has one.
     pub duration_us: Option<u64>,
     pub line: ControlLine,
 }
@@ -139,10 +135,8 @@ pub struct StateRequest {
     /// In the scheduler's terms; none while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Exit status of the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
-    /// Signal that ended the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.

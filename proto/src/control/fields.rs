@@ -25,7 +25,6 @@ const SHOWN_CHARACTERS: usize = 64;
 pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the object in `line`.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(line)
             .map_err(|error| Refusal::new("malformed", None, &format!("invalid JSON: {error}")))?;
@@ -65,7 +64,6 @@ struct Field {
     value: Value,
 }
 
-/// Reason why a request cannot be deserialized.
 #[derive(Debug, thiserror::Error)]
 enum FieldError {
     #[error("missing field")]
@@ -159,7 +157,6 @@ impl<'de> Deserializer<'de> for Field {
     }
 }
 
-/// Returns the refusal of a verb that is not among `known`.
 pub(super) fn unknown_verb<'a>(verb: &str, known: impl Iterator<Item = &'a str> + Clone) -> Refusal {
     let advice = match nearest(verb, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -185,7 +182,6 @@ pub fn optional_identifier(field: &str, text: Option<&str>) -> Result<Option<Ide
     text.map(|text| identifier(field, text)).transpose()
 }
 
-/// Parses the text of an optional field as a duration.
 pub fn duration_us(field: &str, text: Option<&str>) -> Result<Option<u64>, Refusal> {
     let duration = text.map(str::parse::<Period>).transpose().map_err(|error| invalid(field, &error))?;
     Ok(duration.map(Period::as_micros))

@@ -36,7 +36,6 @@ pub enum ReadAccess {
 /// Answer to [`ReadRequest`]: queries may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSession {
-    /// Version of the queries and their rows: [`Self::VERSION`].
     pub version: u32,
     pub access: ReadAccess,
 }

@@ -13,15 +13,12 @@ const LISTED: usize = 3;
 pub struct Refusal {
     /// Code for programs: `invalid`, `forbidden`, `unknown_job`, ...
     pub code: String,
-    /// Field at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// For the user, never empty.
     pub message: Text,
-    /// Unavailable metrics, if they are the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Box<[UnavailableGroup]>>,
-    /// Predicted cost, if it is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<PredictedCost>>,
     /// Period or duration that would be granted.
@@ -42,17 +39,13 @@ impl Refusal {
     }
 }
 
-/// Predicted cost of all sampling of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictedCost {
-    /// CPU time, in percent of one CPU.
     pub cpu_percent: f64,
     pub samples_per_s: f64,
-    /// Bytes per second on the wire.
     pub bytes_per_s: f64,
 }
 
-/// Metrics that are unavailable for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnavailableGroup {
     pub reason: Text,

@@ -43,7 +43,6 @@ macro_rules! declare {
         #[serde(tag = "answer", rename_all = "snake_case")]
         pub enum Answer {
             $($($(#[doc = concat!("An answer to `", stringify!($module), "`.")] $answer($body),)+)?)*
-            /// Executed, without anything else to report.
             Done {},
             Refused(Refusal),
         }

@@ -9,7 +9,6 @@ use super::refusal::Refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Reads the jobs of its user.
     Read,
     /// Reads all that its user may read, as a manager, support staff or an administrator.
     ReadAll,
@@ -47,10 +46,8 @@ pub struct CreateTokenRequest {
     /// SHA-256 digest of the secret, in hexadecimal digits. The secret stays with the user.
     pub digest: String,
     pub scope: Scope,
-    /// Name for lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Days after which the token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
 }
@@ -58,7 +55,6 @@ pub struct CreateTokenRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListTokensRequest {
-    /// Lists the tokens of all users, for root.
     #[serde(default)]
     pub all_users: bool,
 }

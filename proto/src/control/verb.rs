@@ -26,7 +26,6 @@ impl Access {
     }
 }
 
-/// Treatment of a verb that arrives through the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
     /// Refused: the verb is available on the control socket of the node only.
@@ -65,7 +64,6 @@ impl Remote {
 /// Request of the control protocol: a struct whose fields are those of the JSON object, without `verb`.
 pub trait Verb: Serialize + DeserializeOwned {
     const NAME: &'static str;
-    /// Line of the reference, beginning with a verb.
     const HELP: &'static str;
     const ACCESS: Access;
     const REMOTE: Remote;

@@ -118,7 +118,6 @@ pub enum KeyError {
     /// A line repeats a key.
     #[error("line {0} repeats an entry")]
     Twice(usize),
-    /// No line has this word.
     #[error("it has no line `{0} KEY`")]
     Missing(&'static str),
     /// A secret key where only public ones are expected.

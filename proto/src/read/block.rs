@@ -13,7 +13,6 @@ use crate::wire::{DecodeError, envelope};
 
 pub const LENGTH_BYTES: usize = 4;
 
-/// Part of the answer to a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Frame {
     /// More rows may follow.
@@ -23,7 +22,6 @@ pub enum Frame {
     Error(ReadError),
 }
 
-/// Why a query has no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadError {
     /// For programs.

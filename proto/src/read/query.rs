@@ -53,7 +53,6 @@ pub struct JobFilter {
     /// Key in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_key: Option<i64>,
-    /// Name of the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,20 +60,17 @@ pub struct JobFilter {
     /// Part of the job's name, in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The whole name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Queue or partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Final states in the scheduler's terms, in any case and separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// One of the job's nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// True for jobs that have ended, false for running ones.
@@ -149,15 +145,12 @@ pub enum SeriesOwner {
     NodesOf(i64),
 }
 
-/// Attribute by which jobs are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageGroup {
     All,
     User,
-    /// Account or project.
     Account,
-    /// Queue or partition.
     Queue,
     /// Array or heterogeneous job; other jobs do not count.
     Array,
@@ -179,11 +172,7 @@ pub enum Query {
         jobs: Box<JobFilter>,
     },
     /// Notices to persons, the newest first.
-    Notices {
-        /// Owner of the jobs; none for any.
-        owner_uid: Option<i64>,
-        limit: u32,
-    },
+    Notices { owner_uid: Option<i64>, limit: u32 },
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {
         job_id: String,

@@ -34,19 +34,14 @@ pub struct JobRow {
     pub nodes: Vec<String>,
     /// All nodes as the scheduler writes them, `n[1-4]`.
     pub node_list: Option<String>,
-    /// Account or project that the job is charged to.
     pub account: Option<String>,
-    /// Queue or partition that the job was submitted to.
     pub queue: Option<String>,
     /// Cores on all nodes.
     pub cores: Option<i64>,
     /// Final state in the scheduler's terms.
     pub state: Option<String>,
-    /// Exit status of the job's script.
     pub exit_code: Option<i64>,
-    /// Signal that ended the job's script.
     pub exit_signal: Option<i64>,
-    /// Name that the owner gave the job.
     pub name: Option<String>,
     /// Id as the scheduler prints it, where that differs from the job's id.
     pub display_id: Option<String>,
@@ -55,13 +50,11 @@ pub struct JobRow {
     pub memory_bytes: Option<i64>,
     /// GPUs on all nodes.
     pub gpus: Option<i64>,
-    /// How often the scheduler started the job again.
     pub restarts: Option<i64>,
     /// What the scheduler said and could not be read, with the names of the fields.
     pub unread: Option<String>,
     /// Command, if `polymeter run` started the job.
     pub run: Option<Box<Run>>,
-    /// `slurm` or `oar`, if its scripts announced the job.
     pub scheduler: Option<String>,
     /// What the job used, once it has ended and a collector has summarised it.
     #[serde(default)]
@@ -81,17 +74,14 @@ pub struct JobUsage {
     pub cpu_s: Option<f64>,
     /// Largest number of cores in use at a time.
     pub cores_peak: Option<f64>,
-    /// Requested memory on each node.
     pub memory_request_bytes: Option<f64>,
     /// Peak of used memory, on the node with the most.
     pub memory_used_bytes: Option<f64>,
     /// Upper bound of the used memory, on the node with the most.
     pub memory_bound_bytes: Option<f64>,
-    /// GPUs on all nodes.
     pub gpus: Option<f64>,
     /// GPUs that were in use at any time.
     pub gpus_used: Option<f64>,
-    /// Time of all GPUs multiplied by their utilization.
     pub gpu_s: Option<f64>,
     /// Energy on all nodes where it is known; that of a shared node is an estimate.
     pub energy_j: Option<f64>,
@@ -185,16 +175,13 @@ pub struct SampleRow {
     pub value: f64,
 }
 
-/// Samples of a series in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BucketRow {
     /// Key of the store.
     pub series_id: i64,
-    /// Begin of the interval.
     pub time_ns: i64,
     pub count: u64,
     pub min: f64,
-    /// Largest value.
     pub max: f64,
     /// Mean of the values; in a minute and an hour, of the means of 10 s, whatever their periods.
     pub mean: f64,
@@ -214,7 +201,6 @@ pub enum Rollup {
 }
 
 impl Rollup {
-    /// The shortest intervals first.
     pub const ALL: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
 
     pub const fn length_ns(self) -> i64 {
@@ -238,11 +224,8 @@ pub struct CpusRow {
     pub job_cores: Option<i64>,
     /// GPUs that the scheduler gave to the job there, if it reported them.
     pub job_gpus: Option<i64>,
-    /// Roof of the memory, if it was measured.
     pub memory_bytes_per_s: Option<i64>,
-    /// Roof of operations of double precision, if it was measured.
     pub double_flop_per_s: Option<i64>,
-    /// Roof of operations of single precision, if it was measured.
     pub single_flop_per_s: Option<i64>,
 }
 
@@ -302,9 +285,7 @@ pub struct LedgerRow {
     pub skipped: u64,
     /// Samples that were taken, and rejected by the collector.
     pub rejected: u64,
-    /// Samples that were taken, and quarantined because their times are out of range.
     pub quarantined: u64,
-    /// Samples that were taken and stored.
     pub stored: u64,
     /// Samples that were taken, and whose fate is unknown.
     pub unknown: u64,
@@ -320,15 +301,12 @@ pub struct PlanChangeRow {
     /// None if the metric is no longer sampled.
     pub new_period_us: Option<i64>,
     pub cause: String,
-    /// User who requested it.
     pub actor: Option<String>,
-    /// Expiry of the change.
     pub until_ns: Option<i64>,
     /// `step` or `task` if it concerns each step or task of the job; none for the job as a whole.
     pub level: Option<String>,
 }
 
-/// Refused sampling request of the job's submission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedRow {
     pub time_ns: i64,
@@ -337,12 +315,10 @@ pub struct RefusedRow {
     pub request: String,
     /// None if the period could not be parsed.
     pub period_us: Option<i64>,
-    /// User who made the request, if known.
     pub actor: Option<String>,
     pub reason: String,
 }
 
-/// Mark of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkRow {
     pub time_ns: i64,
@@ -350,7 +326,6 @@ pub struct MarkRow {
     pub name: String,
     /// `instant`, or `begin` or `end` of a phase.
     pub kind: String,
-    /// User who made the mark.
     pub actor: Option<String>,
 }
 
@@ -389,9 +364,7 @@ pub struct StackIntervalRow {
     /// A metric such as `stacks.cpu`.
     pub metric: String,
     pub node: String,
-    /// Middle of the first interval.
     pub first_ns: i64,
-    /// Middle of the last interval.
     pub last_ns: i64,
     /// Longest time between two samples.
     pub period_us: u64,
@@ -406,7 +379,6 @@ pub struct StackIntervalRow {
     pub unresolved: u64,
 }
 
-/// Samples that are missing in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
     /// When the collector detected the loss.
@@ -419,13 +391,10 @@ pub struct LossRow {
     pub source: Option<String>,
     pub samples: u64,
     pub reason: String,
-    /// Time of the oldest lost sample.
     pub first_time_ns: i64,
-    /// Time of the newest lost sample.
     pub last_time_ns: i64,
 }
 
-/// Newest session of the agent of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRow {
     pub node: String,

@@ -15,14 +15,11 @@ const STACKED_INTERFACES: [&str; 10] =
 pub enum Device<'a> {
     /// Major and minor number of a block device, `259:0`.
     Number(&'a str),
-    /// Name of a block device.
     Block(&'a str),
-    /// Name of a network interface.
     Interface(&'a str),
 }
 
 impl<'a> Device<'a> {
-    /// Label of the name of a network interface.
     pub const INTERFACE: &'static str = "interface";
 
     /// Returns none for a series whose values are not those of a device that can contain others.
@@ -118,7 +115,6 @@ pub type SeriesOfSum<'a> = (&'a str, &'a str, &'a Labels);
 /// Node, metric and other labels: the same for series whose devices may contain each other.
 type Group<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
 
-/// What a series is of.
 enum Place<'a> {
     /// Nothing that contains others.
     None,
@@ -126,7 +122,6 @@ enum Place<'a> {
     Device(Group<'a>, Role),
 }
 
-/// Devices of a group.
 #[derive(Default)]
 struct Devices<'a> {
     names: BTreeSet<&'a str>,
@@ -185,7 +180,6 @@ mod tests {
         Labels::new(pairs).unwrap().with_role(role.map(|role| role.parse().unwrap()))
     }
 
-    /// Returns the names of the devices that sums take.
     fn summed<'a>(metric: &str, key: &str, devices: &[(&'a str, Option<&str>)]) -> Vec<&'a str> {
         let all: Vec<Labels> = devices.iter().map(|(name, role)| labels(&[(key, name)], *role)).collect();
         let contained = contained(all.iter().map(|labels| ("n1", metric, labels)));

@@ -13,15 +13,12 @@ use crate::text::{Unprintable, describe, escape, is_blank, shorten};
 pub enum InvalidIdentifier {
     #[error("it is empty")]
     Empty,
-    /// Only spaces.
     #[error("it is blank")]
     Blank,
     #[error("it has more than {limit_bytes} bytes")]
     TooLong { limit_bytes: usize },
-    /// An [`Unprintable`] character.
     #[error("it contains {}", describe(*.0))]
     Character(char),
-    /// More labels than [`limits::LABELS`].
     #[error("it has more than {} labels", limits::LABELS)]
     TooManyLabels,
     #[error("it has the same label twice")]

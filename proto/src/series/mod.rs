@@ -68,11 +68,9 @@ pub struct SeriesDescriptor {
 pub struct JobDescriptor {
     /// Id of the scheduler.
     pub job_id: Identifier,
-    /// Cluster of the scheduler, if known.
     pub cluster: Option<Identifier>,
     /// Numeric id of the owner, if known.
     pub owner_uid: Option<u32>,
-    /// Name of the owner, if known.
     pub owner: Option<Identifier>,
     /// When this node began to track the job, in microseconds since the epoch.
     pub started_us: i64,
@@ -91,7 +89,6 @@ pub struct SessionDescriptor {
 /// cores of one node may differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Processors {
-    /// Online CPUs.
     pub cpus: Option<u32>,
     /// Cores of the online CPUs.
     pub cores: Option<u32>,

@@ -19,9 +19,7 @@ pub struct Role(String);
 pub enum RoleKind {
     /// Its bytes are on no other device.
     Physical,
-    /// Part of another device.
     Part,
-    /// Made of other devices.
     Stacked,
     /// Memory, or a loopback interface.
     Local,

@@ -14,12 +14,10 @@ pub enum Unit {
     Sectors,
     /// Cycles of a processor, or ticks of another hardware clock.
     Cycles,
-    /// Objects or events.
     Count,
     /// Value of the series' label `unit`; no unit without that label. User-supplied metrics have it, so that
     /// different users can use different units for the same name.
     Labelled,
-    /// Degrees Celsius.
     Celsius,
     /// Joules. The rate of such a counter is a power in watts.
     Joules,
@@ -75,7 +73,6 @@ impl Unit {
     }
 }
 
-/// Meaning of a metric's values in their sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Never decreases while its source exists. Differences of values are meaningful.
@@ -94,7 +91,6 @@ impl Kind {
     }
 }
 
-/// Type of a value's 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Number {
     Unsigned,

@@ -2,7 +2,6 @@
 
 use super::VERSION;
 
-/// Reason for which bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("the bytes end too early")]
@@ -19,20 +18,13 @@ pub enum DecodeError {
     /// More than 64 bits.
     #[error("a varint has more than 64 bits")]
     Varint,
-    /// A number above its limit.
     #[error("{what}: {found} exceeds the limit of {limit}")]
     Limit { what: &'static str, found: u64, limit: u64 },
-    /// A tag with an undefined value.
     #[error("{found} is not a valid {what}")]
-    Tag {
-        /// Meaning of the tag.
-        what: &'static str,
-        found: u8,
-    },
+    Tag { what: &'static str, found: u8 },
     /// Parts of the bytes contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),
-    /// Bytes follow the end.
     #[error("bytes follow the end")]
     Trailing,
     /// A serialised part (dictionary, ledger, events, message) is malformed.
@@ -51,7 +43,6 @@ pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// Returns the length of `value` as a varint, in bytes.
 pub(crate) const fn varint_len(value: u64) -> usize {
     // 7 bits per byte; `| 1` because zero takes a byte, too.
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -66,7 +57,6 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_byte(value));
 }
 
-/// Destination to which bytes can be appended.
 pub(crate) trait Sink {
     fn byte(&mut self, byte: u8);
 
@@ -155,13 +145,11 @@ impl Drop for Appender<'_> {
     }
 }
 
-/// Returns the lowest eight bits.
 #[expect(clippy::cast_possible_truncation, reason = "taking the low bits is what it is for")]
 pub(crate) const fn low_byte(value: u64) -> u8 {
     value as u8
 }
 
-/// Position in untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

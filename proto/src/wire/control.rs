@@ -9,7 +9,6 @@ use crate::limits;
 #[serde(try_from = "String", into = "String")]
 pub struct ControlLine(String);
 
-/// Why a text is not a single line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLine {
     /// Length in bytes.

@@ -23,7 +23,6 @@ pub enum Entry {
     Metric(MetricId, MetricDescriptor),
     Job(JobHandle, JobDescriptor),
     Series(SeriesId, SeriesDescriptor),
-    /// Columns of a block.
     Shape(ShapeId, ShapeDescriptor),
     Function(FunctionId, FunctionDescriptor),
     Stack(StackId, StackDescriptor),
@@ -153,7 +152,6 @@ impl Announced {
         self.version
     }
 
-    /// Returns true if the job was announced and is not retired.
     pub fn knows_job(&self, handle: JobHandle) -> bool {
         self.jobs.contains_key(&handle)
     }

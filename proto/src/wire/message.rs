@@ -13,22 +13,15 @@ use crate::series::{Identifier, JobHandle, SessionId};
 /// First bytes of a message, which distinguish it from a frame.
 pub const MAGIC: [u8; 3] = *b"PLC";
 
-/// Message from an agent to its collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCollector {
     /// Answer to [`ToAgent::NeedDictionary`]. A long dictionary takes several messages, which precede further
     /// frames.
-    Dictionary {
-        session: SessionId,
-        /// Part of the dictionary, in order.
-        entries: Vec<Entry>,
-    },
+    Dictionary { session: SessionId, entries: Vec<Entry> },
     /// Frames that will never be sent.
     Skipped {
         session: SessionId,
-        /// First of the frames.
         first: u64,
-        /// Last of the frames.
         last: u64,
         reason: SkipReason,
         /// Times of the oldest and the newest lost sample, in microseconds since the epoch.
@@ -39,14 +32,12 @@ pub enum ToCollector {
     /// Answer to [`ToAgent::Request`].
     Answer {
         session: SessionId,
-        /// Number of the request.
         request: u64,
         /// Answer in the form of the control socket.
         line: ControlLine,
     },
 }
 
-/// Lost samples of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// None for the node's own sources.
@@ -56,7 +47,6 @@ pub struct Lost {
     pub samples: u64,
 }
 
-/// Reason for which frames are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SkipReason {
     /// The outbox was full, and the oldest unsent frames were dropped.
@@ -69,7 +59,6 @@ pub enum SkipReason {
     Damaged,
 }
 
-/// Message from the collector to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
     /// All frames up to `through` are committed to the database, or are no longer needed.
@@ -88,7 +77,6 @@ pub enum ToAgent {
     NeedDictionary { session: SessionId },
     /// A frame or message is refused, and would be refused again.
     Refused {
-        /// Message for the administrator.
         reason: String,
         /// Session and number of the frame, as its first bytes state them; none if it is not a frame of this
         /// version.
@@ -96,7 +84,6 @@ pub enum ToAgent {
     },
     /// Control request for a job of this agent.
     Request {
-        /// Session that tracks the job.
         session: SessionId,
         /// Number that the collector gave the request, which the answer repeats.
         request: u64,
@@ -137,7 +124,6 @@ impl ToCollector {
     /// Returns the session of a dictionary or of skipped frames, without decoding the rest; none for an
     /// answer.
     pub fn peek(bytes: &[u8]) -> Result<Option<SessionId>, DecodeError> {
-        /// Variant of [`Self::Answer`].
         const ANSWER: u32 = 2;
         let (variant, session): (u32, SessionId) = envelope::get_first(body(bytes)?)?;
         Ok((variant != ANSWER).then_some(session))

@@ -47,7 +47,6 @@ pub(crate) fn frame_of(sections: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// State of a session's sender.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     encoder: Encoder,

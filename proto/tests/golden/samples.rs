@@ -44,7 +44,6 @@ fn instants(period_us: u64, instants: &[Instant]) -> Vec<u8> {
     Wire::default().encode(&batch_of(&shape, &rows))
 }
 
-/// Returns a generator of reproducible pseudo-random numbers.
 fn noise(bits: u32) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
@@ -147,7 +146,6 @@ pub(super) fn modes() -> Vec<Golden> {
     ]
 }
 
-/// Converts the latenesses of successive ticks to instants.
 trait MapTicks {
     fn map_ticks(&self, period_us: u64) -> Vec<Instant>;
 }

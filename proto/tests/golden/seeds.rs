@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 polymeter_test_harness::tests![the_seeds_of_ingest_are_made_of_the_golden_files];
 
-/// Each seed with its golden files.
 const SEEDS: [(&str, &[&str]); 5] = [
     ("dictionary_then_frame", &["message_dictionary", "first_frame"]),
     ("first_frame", &["first_frame"]),

@@ -11,10 +11,8 @@ use crate::writer::{RowWriter, WriteError};
 /// Rows that are handed over together: 4 MB. In Parquet they are a row group.
 const ROWS: usize = 250_000;
 
-/// Parts that wait for the thread.
 const WAITING: usize = 1;
 
-/// File that is being written by a thread of its own.
 #[derive(Debug)]
 pub struct Encoder {
     parts: SyncSender<Rows>,

@@ -13,14 +13,12 @@ pub enum Format {
     Parquet,
     /// Comma-separated values with a head line.
     Csv,
-    /// A JSON object on each line.
     Jsonl,
 }
 
 impl Format {
     pub(crate) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
 
-    /// Returns the extension of file names.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",

@@ -26,7 +26,6 @@ pub(crate) const SCHEMA: &str = "message sample {
     required double value;
 }";
 
-/// Texts that are written at once.
 const TEXTS: usize = 1024;
 
 pub(crate) struct ParquetWriter<W: Write + Send>(SerializedFileWriter<W>);

@@ -16,20 +16,16 @@ use crate::rows::{Rows, SeriesTexts};
 /// Rows that are read together: about 10 MB with their texts.
 const ROWS: usize = 1 << 16;
 
-/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Not Parquet, or damaged.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
     #[error("its columns are not those of a file of samples")]
     OtherColumns,
-    /// An invalid text.
     #[error("a text in it is not UTF-8")]
     NoText,
 }
 
-/// Parquet file of samples.
 pub struct SamplesFile(SerializedFileReader<File>);
 
 impl std::fmt::Debug for SamplesFile {
@@ -79,7 +75,6 @@ impl SamplesFile {
 struct Columns {
     times: ColumnReaderImpl<Int64Type>,
     job_ids: ColumnReaderImpl<ByteArrayType>,
-    /// Node, metric, unit and labels.
     texts: [ColumnReaderImpl<ByteArrayType>; 4],
     values: ColumnReaderImpl<DoubleType>,
 }
@@ -124,7 +119,6 @@ impl Columns {
     }
 }
 
-/// Job id, node, metric, unit and labels of a row.
 type TextsOfRow = ((((Option<ByteArray>, ByteArray), ByteArray), ByteArray), ByteArray);
 
 fn series(((((job_id, node), metric), unit), labels): &TextsOfRow) -> Result<SeriesTexts, ReadError> {

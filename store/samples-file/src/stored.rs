@@ -11,7 +11,6 @@ use crate::encoder::Encoder;
 use crate::rows::SeriesTexts;
 use crate::writer::{RowWriter, WriteError};
 
-/// Why samples could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
     #[error(transparent)]

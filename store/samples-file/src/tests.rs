@@ -10,7 +10,6 @@ use super::*;
 use crate::rows::SeriesTexts;
 use crate::writer::{COLUMNS, WriteError};
 
-/// Output whose bytes can be read afterwards.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 

@@ -43,7 +43,6 @@ impl TimeText {
     }
 }
 
-/// Returns the last digits of a number.
 fn digits<const N: usize>(mut number: u64) -> [u8; N] {
     let mut digits = [b'0'; N];
     for digit in digits.iter_mut().rev() {

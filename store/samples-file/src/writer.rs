@@ -25,10 +25,8 @@ impl WriteError {
     }
 }
 
-/// File of samples in one format.
 pub trait RowWriter: Send {
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError>;
 
-    /// Completes the file.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::records::LedgerLine;
 use super::stacks::StackBlock;
 
-/// Samples that are not stored, and the reason.
 #[derive(Debug, Clone)]
 pub struct LossRecord {
     /// Line of the ledger that counts them; none where the source is unknown.
@@ -17,7 +16,6 @@ pub struct LossRecord {
 }
 
 impl LossRecord {
-    /// Returns the loss of samples of call stacks.
     pub fn of_stacks(stacks: &StackBlock, reason: LossReason) -> Self {
         let line = Some(Arc::clone(&stacks.line));
         Self { line, samples: stacks.count(), reason, span_us: stacks.span_us }
@@ -29,7 +27,6 @@ impl LossRecord {
         Self { samples: self.samples.saturating_add(other.samples), span_us, ..self }
     }
 
-    /// Returns true if both have the same job, source and reason.
     pub fn is_alike(&self, other: &Self) -> bool {
         let line = |loss: &Self| loss.line.as_ref().map(Arc::as_ptr);
         line(self) == line(other) && self.reason == other.reason
@@ -44,10 +41,8 @@ pub struct OutOfRange {
     pub span_us: (i64, i64),
 }
 
-/// Reason for which samples are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossReason {
-    /// The agent's outbox was full.
     OutboxFull,
     /// They were damaged in the agent's spool.
     SpoolDamaged,
@@ -55,20 +50,16 @@ pub enum LossReason {
     Refused,
     /// Their times are outside of the range that the collector allows.
     Clock,
-    /// Their frame contradicts itself or the dictionary.
     Contradiction,
     /// The agent did not announce their ids in spite of a request, or the dictionary would exceed its limits.
     UnknownId,
-    /// Users have supplied too many series for their job.
     UserSeries,
-    /// The store refuses their frame.
     StoreRefused,
     /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a
     /// standby that took over before it had them, or another store has them.
     StoreReplaced,
 }
 
-/// Numbers of lost samples, by reason.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::ALL.len()]);
 
@@ -78,7 +69,6 @@ impl Losses {
         counts.filter(|(reason, _)| **reason == loss.reason).for_each(|(_, count)| *count += loss.samples);
     }
 
-    /// Adds the losses of another component.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }
@@ -88,7 +78,6 @@ impl Losses {
         self.0
     }
 
-    /// Returns the number of samples that were lost in the collector.
     pub fn in_collector(&self) -> u64 {
         LossReason::ALL
             .iter()

@@ -34,7 +34,6 @@ pub struct Accepted {
     pub quarantined: Vec<SampleBlock>,
     /// Extent of the samples whose times are out of range, quarantined or rejected.
     pub out_of_range: Option<OutOfRange>,
-    /// Samples that are not stored.
     pub losses: Vec<LossRecord>,
     /// Tallies since the session began, by line of the ledger.
     pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
@@ -46,7 +45,6 @@ pub struct Accepted {
     pub job_starts: Vec<(Arc<JobRecord>, i64)>,
     /// Jobs that ended on the session's node, each with the time, in microseconds since the epoch.
     pub job_ends: Vec<(Arc<JobRecord>, i64)>,
-    /// Facts of jobs from schedulers.
     pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
     /// Names and requested resources of jobs from schedulers.
     pub job_details: Vec<(Arc<JobRecord>, JobDetails)>,
@@ -54,7 +52,6 @@ pub struct Accepted {
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
     pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,
-    /// Requests at submission that were not granted.
     pub refused_requests: Vec<(Arc<JobRecord>, RequestRefused)>,
 }
 
@@ -152,7 +149,6 @@ impl Accepted {
         self.samples.iter().map(|samples| samples.values.len()).sum()
     }
 
-    /// Returns the number of quarantined samples.
     pub fn rows_quarantined(&self) -> usize {
         self.quarantined.iter().map(|samples| samples.values.len()).sum()
     }
@@ -200,15 +196,12 @@ impl Accepted {
     }
 }
 
-/// Outcome of a job, as the scheduler's controller reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     pub job_id: Identifier,
     /// None for any cluster.
     pub cluster: Option<Identifier>,
-    /// State, exit status and signal.
     pub facts: JobFacts,
-    /// Name and requested resources.
     pub details: JobDetails,
 }
 
@@ -216,7 +209,6 @@ pub struct JobOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredOutcome {
     Stored,
-    /// The store has no such job.
     UnknownJob,
     /// Several clusters have jobs of that id, and none was named.
     SeveralClusters(Vec<String>),
@@ -229,9 +221,7 @@ pub const REFUSED: &str = "refused";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingFrames {
     pub session: SessionId,
-    /// Newest frame that the store has.
     pub stored: u64,
-    /// Newest frame that it had.
     pub expected: u64,
 }
 
@@ -249,7 +239,6 @@ pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result
     Ok(())
 }
 
-/// Result of a transaction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Committed {
     /// Newest stored frame of each session.

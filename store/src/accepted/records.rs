@@ -11,11 +11,9 @@ use super::store_id::StoreId;
 #[derive(Debug)]
 pub struct SessionRecord {
     pub id: SessionId,
-    /// Node, and version of the agent.
     pub descriptor: SessionDescriptor,
 }
 
-/// Job as one node reports it.
 #[derive(Debug)]
 pub struct JobRecord {
     /// Session of the node.
@@ -23,7 +21,6 @@ pub struct JobRecord {
     /// The session's handle of the job. A job whose cgroups disappear and reappear gets a new handle each
     /// time.
     pub handle: JobHandle,
-    /// Descriptor from the node.
     pub descriptor: JobDescriptor,
     /// Key in the store, once committed.
     pub key: StoreId,
@@ -75,10 +72,8 @@ impl LedgerLine {
     }
 }
 
-/// Samples of several series at common times.
 #[derive(Debug)]
 pub struct SampleBlock {
-    /// Line of the ledger that counts them.
     pub line: Arc<LedgerLine>,
     /// Series, with a column of `values` for each.
     pub series: Vec<Arc<SeriesRecord>>,

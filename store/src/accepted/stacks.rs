@@ -49,7 +49,6 @@ pub struct StackRecord {
     /// Stack of the caller; none for an outermost function.
     pub parent: Option<Arc<StackRecord>>,
     pub function: Arc<FunctionRecord>,
-    /// Number of functions.
     depth: usize,
     /// Id within the job, the same on all of its nodes.
     pub(crate) id: i64,
@@ -80,7 +79,6 @@ impl StackRecord {
     }
 }
 
-/// Number of samples of a process in a stack.
 #[derive(Debug, Clone)]
 pub struct StackSamples {
     /// Process id on the node.
@@ -89,10 +87,8 @@ pub struct StackSamples {
     pub count: u64,
 }
 
-/// Samples of call stacks of a job on a node during an interval.
 #[derive(Debug)]
 pub struct StackBlock {
-    /// Line of the ledger that counts them.
     pub line: Arc<LedgerLine>,
     pub job: Arc<JobRecord>,
     pub metric: Arc<MetricDescriptor>,

@@ -4,10 +4,8 @@ use polymeter_proto::series::SessionId;
 
 use crate::row::from_row;
 
-/// Request about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlRequest {
-    /// Collector that took it.
     pub collector_id: String,
     pub job_id: String,
     /// Numeric id of the user, as the collector authenticated it.
@@ -38,7 +36,6 @@ pub struct StoredControlRequest {
     pub request: ControlRequest,
 }
 
-/// Requests that a new one replaces.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Replaced {
     pub numbers: Vec<i64>,
@@ -46,7 +43,6 @@ pub struct Replaced {
     pub until_us: Option<i64>,
 }
 
-/// Place of a request among those of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub number: i64,
@@ -54,7 +50,6 @@ pub struct Taken {
     pub at_us: i64,
 }
 
-/// Session that shall answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweringSession {
     pub session: SessionId,
@@ -71,12 +66,9 @@ pub struct AnswerRow {
     pub is_final: bool,
 }
 
-/// Running collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorRow {
-    /// One run of a program.
     pub collector_id: String,
-    /// Name of its machine.
     pub host: String,
     pub version: String,
 }
@@ -85,13 +77,9 @@ pub struct CollectorRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredJobNode {
     pub node: String,
-    /// Session that tracks the job.
     pub session: SessionId,
-    /// Numeric id of the job's owner.
     pub owner_uid: Option<u32>,
-    /// Collector that stored the last frame of the session.
     pub collector_id: Option<String>,
-    /// True if that collector runs.
     pub is_served: bool,
 }
 

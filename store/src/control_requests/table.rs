@@ -21,7 +21,6 @@ const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Time for which a replaced request stays: longer than its user waits for answers.
 const REPLACED_US: i64 = 60_000_000;
 
-/// Requests that are read at once.
 const ROWS: usize = 256;
 
 const COLUMNS: &str =

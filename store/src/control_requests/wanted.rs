@@ -29,7 +29,6 @@ pub(super) fn insert_wanted(
     Ok(())
 }
 
-/// Returns the rows of sessions that shall answer.
 pub(super) fn rows<'a>(number: i64, sessions: &'a [AnsweringSession], collector_id: &Value<'a>) -> Batch<'a> {
     let row = |wanted: &'a AnsweringSession| {
         [number.into(), wanted.session.to_string().into(), wanted.node.as_str().into(), collector_id.clone()]

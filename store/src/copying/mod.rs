@@ -20,7 +20,6 @@ use crate::{OpenOptions, StoreError, StoreUrl};
 
 const ACTION: &str = "copy the store";
 
-/// Rows that are written at once.
 const CHUNK_ROWS: usize = 20_000;
 
 const HOUR_US: i64 = 3_600_000_000;
@@ -96,7 +95,6 @@ fn unusable(cause: &str) -> StoreError {
     StoreError::Unusable(format!("cannot copy into the store: {cause}"))
 }
 
-/// Refuses a store that has data.
 fn check_empty(target: &mut dyn Connection) -> Result<(), StoreError> {
     for table in ["node", "session", "job", "series_block", "samples"] {
         let count = format!("SELECT count(*) FROM (SELECT 1 AS one FROM {table} LIMIT 1) AS first_row");
@@ -118,7 +116,6 @@ fn removed_before(source: &mut dyn Connection) -> Result<Option<i64>, StoreError
     Ok(dropped.into_iter().next().and_then(whole))
 }
 
-/// Returns the number of stored samples by the ledger.
 fn stored(connection: &mut dyn Connection) -> Result<i64, StoreError> {
     let sum = "SELECT CAST(coalesce(sum(stored), 0) AS bigint) FROM ledger_balance";
     connection.select_one(sum, &[]).context(ACTION)
@@ -288,7 +285,6 @@ impl Copying<'_> {
     }
 }
 
-/// Rows that are written in chunks.
 struct Writing<'a> {
     target: &'a mut dyn Connection,
     name: &'static str,

@@ -3,7 +3,6 @@
 use crate::value::Column;
 use crate::value::ColumnType::{Bool, Integer, Json, Real, Text, Time};
 
-/// Table whose rows are copied.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name: &'static str,

@@ -25,14 +25,12 @@ const OBSTACLE_ROUNDS: u32 = 1440;
 /// Rounds after which a jump of the clock is logged again: an hour.
 const JUMP_ROUNDS: u32 = 60;
 
-/// Time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
 
 /// Time after which a round that could not run is tried again at first; each time it doubles, up to
 /// [`ROUND`]. A collector that ended just now may still hold the lock.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Running maintenance thread.
 #[derive(Debug)]
 pub struct Maintenance {
     stop: Arc<Stop>,
@@ -41,7 +39,6 @@ pub struct Maintenance {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Retention policy that is not in the store yet.
 type NewRetention = Arc<Mutex<Option<Retention>>>;
 
 /// What the maintenance needs to judge the clock of the database.
@@ -58,7 +55,6 @@ impl fmt::Debug for ClockLinks {
     }
 }
 
-/// Judgement of the clock over all rounds.
 struct ClockCheck {
     watch: ClockWatch,
     links: ClockLinks,

@@ -21,7 +21,6 @@ use crate::{ExtensionMode, OpenOptions, StoreError};
 
 const ACTION: &str = "detect Citus";
 
-/// Prepares the schema for the distribution.
 const SCHEMA: &str = include_str!("../../schema/postgres/citus.sql");
 
 /// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no
@@ -31,12 +30,10 @@ const DISTRIBUTE: [&str; 2] = [
     "SELECT CAST(create_distributed_function('polymeter_node_key(text)') AS text)",
 ];
 
-/// State of Citus in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Offer {
     /// Why a table cannot be distributed, with a remedy; none if it can.
     obstacle: Option<&'static str>,
-    /// True if the table of samples is distributed.
     is_distributed: bool,
 }
 
@@ -81,7 +78,6 @@ pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     }
 }
 
-/// Detects the state of the extension that the database has.
 async fn detect_created(client: &Client, has_timescaledb: bool) -> Result<Offer, StoreError> {
     let row = client
         .query_one(

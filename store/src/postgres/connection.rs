@@ -37,10 +37,8 @@ pub(super) struct PostgresConnection {
     client: Client,
     /// Logs statements that are not answered for long; none if they may take long.
     watched: Option<Watched>,
-    /// Form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
     dialect: &'static Dialect,
-    /// Prepared COPY of samples, once used.
     copy: Option<Statement>,
     /// Days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,

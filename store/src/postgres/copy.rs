@@ -13,13 +13,10 @@ use crate::value::{Column, ColumnType, Number};
 /// Head of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// Trailer of a binary COPY.
 const TRAILER: i16 = -1;
 
-/// Length of a field that is NULL.
 const NULL: i32 = -1;
 
-/// From the Unix epoch to 2000-01-01, PostgreSQL's epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
 pub(super) fn put_header(out: &mut BytesMut) {
@@ -56,7 +53,6 @@ pub(super) fn put_sample(
 #[derive(Debug)]
 pub(super) struct CopyReader<'a> {
     columns: &'a [Column],
-    /// Received bytes that are not decoded yet.
     bytes: BytesMut,
     has_header: bool,
     row: Vec<Number>,
@@ -78,7 +74,6 @@ impl<'a> CopyReader<'a> {
         Self { columns, bytes: BytesMut::new(), has_header: false, row: Vec::new() }
     }
 
-    /// Appends received bytes.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

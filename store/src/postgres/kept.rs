@@ -28,7 +28,6 @@ const IS_KEPT_BY_SHARD: &str =
     "EXISTS (SELECT FROM (SELECT * FROM kept_series OFFSET 0) AS kept WHERE kept.series_id = row.series_id
      AND row.time >= kept.lower AND row.time <= kept.upper)";
 
-/// Kept job, and the time of its samples.
 struct KeptJob {
     job_key: i64,
     begin_us: i64,
@@ -41,7 +40,6 @@ fn jobs(connection: &mut dyn Connection) -> Result<Vec<KeptJob>, DatabaseError> 
     connection.select(JOBS, &[])
 }
 
-/// Returns the keys of the kept jobs in the time of a part.
 fn keys_of(jobs: &[KeptJob], part: &Part) -> Vec<i64> {
     let is_in_part = |job: &&KeptJob| job.begin_us < part.end_us && job.end_us >= part.begin_us;
     jobs.iter().filter(is_in_part).map(|job| job.job_key).collect()
@@ -72,7 +70,6 @@ fn joined(keys: &[i64]) -> String {
     keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Records that a part is removed.
 pub(super) fn forget(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
     let delete = "DELETE FROM kept_part WHERE relation = $1 AND begin_at = $2";
     connection.execute(delete, &[part.level.relation().into(), Value::Time(part.begin_us)]).map(drop)

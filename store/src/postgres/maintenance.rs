@@ -13,7 +13,6 @@ use crate::error::{Context, DatabaseError};
 use crate::removal::{metadata, requests};
 use crate::schema_check;
 
-/// Tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
     partitions::CREATE_AHEAD,
     partitions::SUMMARISE,
@@ -25,7 +24,6 @@ const PARTITIONS: [Task; 8] = [
     partitions::CLOSE,
 ];
 
-/// Tasks for a table with partitions that Citus distributes.
 const DISTRIBUTED: [Task; 9] = [
     partitions::CREATE_AHEAD,
     citus::SUMMARISE,
@@ -50,7 +48,6 @@ const DIRECT_COMPRESS: [Task; 8] = [
     timescale::COMPRESS,
 ];
 
-/// Tasks for a hypertable with continuous aggregates.
 const HYPERTABLE: [Task; 7] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,

@@ -55,7 +55,6 @@ pub(super) const CLOSE: Task = Task { name: "build the index of a partition", ro
 pub(super) const SUMMARISE: Task =
     Task { name: "summarise the times of recent samples", rounds: 5, run: summarise };
 
-/// Creates the partitions of today and of tomorrow.
 fn create_ahead(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "create the next partition";
     connection.execute("SELECT pg_advisory_lock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;

@@ -83,7 +83,6 @@ pub(super) fn rows_of_hours(
     }))
 }
 
-/// Writes a time as a constant.
 pub(super) fn time(time_us: i64) -> String {
     (DIALECT.time)(time_us)
 }

@@ -40,7 +40,6 @@ fn due(connection: &mut dyn Connection, cutoffs: &Cutoffs) -> Result<Vec<Part>, 
     Ok(due)
 }
 
-/// Completes the rollups, late samples included.
 fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     let is_owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'samples'::regclass";
     if !connection.select_one::<bool>(is_owner, &[]).context(ACTION)? {

@@ -2,7 +2,6 @@
 
 use crate::WriteMode;
 
-/// Form of the table of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampleTable {
     /// Hypertable of TimescaleDB, whose rows are compressed on arrival.
@@ -27,7 +26,6 @@ impl SampleTable {
     }
 }
 
-/// Form of the table of samples, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChosenTable {
     pub(super) table: SampleTable,

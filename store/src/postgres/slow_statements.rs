@@ -16,13 +16,10 @@ use crate::error::{Context, DatabaseError};
 /// Time without an answer after which a statement is logged. It doubles each time.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// Longest time between two messages about one statement.
 const LONGEST: Duration = Duration::from_secs(640);
 
-/// Time for the question what a statement waits for.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// Characters of a statement that are logged.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// Event for which a connection waits, and the connections that block it.
@@ -32,10 +29,8 @@ const WAITS: &str = "SELECT coalesce(wait_event_type || ': ' || wait_event, 'its
           FROM pg_stat_activity AS other WHERE other.pid = ANY (pg_blocking_pids(own.pid)))
      FROM pg_stat_activity AS own WHERE pid = $1";
 
-/// Connection whose statements are watched.
 pub(super) struct Watched {
     settings: Settings,
-    /// Process of the server.
     pid: i32,
 }
 

@@ -12,14 +12,10 @@ use crate::{ExtensionMode, StoreError};
 
 const ACTION: &str = "detect TimescaleDB";
 
-/// Features that a server offers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The files of the extension are installed on the server.
     available: bool,
-    /// The server loaded the extension at its start.
     preloaded: bool,
-    /// The extension is created in this database.
     installed: bool,
     /// Licence in force: `timescale` or `apache`.
     licence: Option<String>,

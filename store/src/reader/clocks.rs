@@ -13,7 +13,6 @@ use super::recorded_statements::Reader;
 use crate::StoreError;
 use crate::row::from_row;
 
-/// Session of the agent of a node that tracked a job.
 #[derive(Debug)]
 struct Session {
     job_key: i64,
@@ -68,22 +67,18 @@ impl Clocks {
         self.0.is_empty()
     }
 
-    /// Returns true if the clock of a node of a job differs.
     pub(super) fn has(&self, job_key: i64) -> bool {
         self.0.contains_key(&job_key)
     }
 
-    /// Returns the nodes of a job whose clocks differ.
     pub(super) fn nodes(&self, job_key: i64) -> impl Iterator<Item = &str> {
         self.0.get(&job_key).into_iter().flatten().map(|(node, _)| node.as_str())
     }
 
-    /// Returns none if the clock does not differ.
     pub(super) fn of(&self, job_key: i64, node: &str) -> Option<&NodeClock> {
         self.0.get(&job_key)?.get(node)
     }
 
-    /// Corrects the times of a row of a job.
     pub(super) fn correct<T: NodeTimes>(&self, job_key: i64, row: &mut T) {
         if let Some(clock) = self.of(job_key, row.node()) {
             row.change(|time_ns| clock.corrected_ns(time_ns));
@@ -105,7 +100,6 @@ impl Clocks {
     }
 }
 
-/// Row with times by the clock of a node.
 pub(super) trait NodeTimes {
     fn node(&self) -> &str;
     /// Returns the time by which rows are sorted.

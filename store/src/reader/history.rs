@@ -9,7 +9,6 @@ use crate::accepted::REFUSED;
 use crate::row::from_row;
 
 impl Reader {
-    /// Returns the balance of the due samples of a job.
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
         self.collect(&ledger_of(job_key))
     }

@@ -31,7 +31,6 @@ impl Event {
     }
 }
 
-/// Change of each event with the set.
 #[derive(Debug)]
 struct Member {
     set_id: i64,
@@ -54,7 +53,6 @@ impl Reader {
         Ok(self.plan_change_events(job_key)?.rows().collect())
     }
 
-    /// Returns the events of a job with their sets.
     pub(super) fn plan_change_events(&mut self, job_key: i64) -> Result<PlanChanges, StoreError> {
         let statement = format!(
             "SELECT time, node, level, cause, actor, until, set_id FROM plan_change_event

@@ -10,7 +10,6 @@ use polymeter_proto::read::{
 
 use crate::StoreError;
 
-/// Owner of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeriesScope<'a> {
     /// A job, by its key in the store.
@@ -194,7 +193,6 @@ impl dyn Read + '_ {
         self.collect(&Query::Cpus { job_key })
     }
 
-    /// Returns the balance of the due samples of a job.
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
         self.collect(&Query::Ledger { job_key })
     }

@@ -16,7 +16,6 @@ use crate::{DatabaseError, StoreError, StoreUrl, schema_check};
 
 pub(super) const READING: &str = "read the store";
 
-/// Rows with text in a block.
 pub(super) const TEXT_ROWS: usize = 256;
 
 /// Statement with its parameters, whose rows are converted to `T`.
@@ -49,7 +48,6 @@ impl fmt::Debug for ReadCancel {
     }
 }
 
-/// Read-only connection.
 #[derive(Debug)]
 pub struct Reader {
     connection: Box<dyn Connection>,
@@ -121,7 +119,6 @@ impl Reader {
         converted.context(READING)
     }
 
-    /// Returns all rows of a statement, converted.
     pub(super) fn rows<T: FromRow>(
         &mut self,
         statement: &str,

@@ -57,7 +57,6 @@ impl Reader {
     }
 }
 
-/// Selects the series of a job that have one of `metrics`.
 pub(super) fn job_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
     let statement = format!(
         "SELECT series_id, node, metric, unit, kind, CAST(labels AS text), role FROM series JOIN metric USING (metric)

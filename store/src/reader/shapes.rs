@@ -23,7 +23,6 @@ struct Block {
 
 from_row!(Block { node, first_id, shape_id });
 
-/// Series of each block with the shape.
 #[derive(Debug)]
 struct Member {
     shape_id: i64,
@@ -81,7 +80,6 @@ impl Reader {
         Ok(ShapedSeries::new(blocks, members))
     }
 
-    /// Returns the first id and the node of the blocks of an owner.
     pub(super) fn blocks_of(&mut self, of: SeriesScope<'_>) -> Result<Vec<(i64, String)>, StoreError> {
         let (condition, parameter) = condition(of);
         self.rows(&format!("SELECT first_id, node FROM series_block WHERE {condition}"), &[parameter])

@@ -46,7 +46,6 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Rows of a part, added up.
 trait OfPart: ReadRow + FromRow {
     /// Selects the rows; those of each interval, preceded by its time, if `by_time`.
     fn of_part<'a>(part: &Part<'a>, by_time: bool) -> (String, Vec<Value<'a>>);
@@ -125,7 +124,6 @@ impl FromRow for StackIntervalRow {
 
 from_row!(StackNodeRow { stack_id, parent_id, function, module });
 
-/// Row of an interval with its time.
 struct Timed<T> {
     time_ns: i64,
     row: T,

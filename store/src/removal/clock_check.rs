@@ -33,14 +33,11 @@ const ACTION: &str = "compare the clock with the last time of maintenance";
 /// Clock that is ahead of what the elapsed time explains, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockJump {
-    /// Latest time that was plausible.
     pub accepted_us: i64,
-    /// Time of the database.
     pub now_us: i64,
 }
 
 impl ClockJump {
-    /// Returns how far the clock is ahead.
     pub const fn ahead_us(&self) -> i64 {
         self.now_us.saturating_sub(self.accepted_us)
     }

@@ -184,7 +184,6 @@ pub(crate) struct Progress {
 
 from_row!(Progress { level, dropped_us: TimeUs, complete_us: TimeUs });
 
-/// Returns the progress of each level.
 pub(crate) fn progress(connection: &mut dyn Connection) -> Result<Vec<Progress>, StoreError> {
     let select = "SELECT relation, dropped_before, complete_before FROM retention";
     connection.select(select, &[]).context("read the retention policy")

@@ -19,7 +19,6 @@ pub(super) struct OldRows {
     pub(super) table: &'static str,
     /// Column in whose order the rows are examined, those with the same value together: an id or a time.
     pub(super) key: &'static str,
-    /// Condition for the rows that are examined.
     pub(super) of: &'static str,
     /// Condition that an examined row, `next_row`, is old.
     pub(super) is_old: &'static str,
@@ -37,7 +36,6 @@ pub(super) struct OldRows {
 pub(super) const ALL: OldRows =
     OldRows { table: "", key: "", of: "true", is_old: "true", step_rows: 1000, lock: "", delete: &[] };
 
-/// Key of an examined row.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     /// An id, or a time as SQLite stores it.
@@ -58,7 +56,6 @@ impl Field for Key {
 }
 
 impl Key {
-    /// Writes the key as a constant.
     fn constant(self, dialect: &Dialect) -> String {
         match self {
             Self::Integer(integer) => integer.to_string(),

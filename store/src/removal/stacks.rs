@@ -48,7 +48,6 @@ pub(super) fn remove(
     remove_names(connection, before_us, stop)
 }
 
-/// Jobs that are found at a time.
 const JOBS: usize = 1000;
 
 /// Jobs with names that ended before `{before}`, and of which no interval is left. The index finds the jobs

@@ -6,7 +6,6 @@ use crate::error::Context;
 use crate::retention::LevelState;
 use crate::row::TimeUs;
 
-/// Returns the state of each level, the finest first.
 pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
     let select = "SELECT relation, keep_days, dropped_before FROM retention";
     let mut states: Vec<LevelState> = connection.select(select, &[]).context("read the retention policy")?;

@@ -15,7 +15,6 @@ const DAYS_MAX: u32 = 100 * YEAR_DAYS;
 pub enum Keep {
     /// At least one.
     Days(u32),
-    /// Rows are never removed.
     Forever,
 }
 

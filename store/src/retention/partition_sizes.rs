@@ -4,11 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     Samples,
-    /// Summaries of 10 s.
     TenSeconds,
-    /// Summaries of a minute.
     Minute,
-    /// Summaries of an hour.
     Hour,
 }
 
@@ -16,7 +13,6 @@ impl Level {
     /// The finest first.
     pub const ALL: [Self; 4] = [Self::Samples, Self::TenSeconds, Self::Minute, Self::Hour];
 
-    /// Returns the name of the relation.
     pub const fn relation(self) -> &'static str {
         match self {
             Self::Samples => "samples",
@@ -26,7 +22,6 @@ impl Level {
         }
     }
 
-    /// Returns the key of the configuration.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Samples => "raw",
@@ -50,7 +45,6 @@ impl Level {
     }
 }
 
-/// Part of a relation that covers a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub level: Level,
@@ -67,13 +61,11 @@ pub struct Part {
     pub(crate) kind: PartKind,
 }
 
-/// Form of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PartKind {
     /// Chunk of this hypertable.
     Chunk(String),
     Partition,
-    /// Rows of this table.
     Rows(&'static str),
 }
 
@@ -98,12 +90,10 @@ impl Cutoffs {
         self
     }
 
-    /// Returns true if nothing is removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.before_us.iter().all(Option::is_none)
     }
 
-    /// Returns true if the part is removed.
     pub(crate) fn include(&self, part: &Part) -> bool {
         self.of(part.level).is_some_and(|before_us| part.end_us <= before_us)
     }

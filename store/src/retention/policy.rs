@@ -10,15 +10,11 @@ const DAY_US: i64 = 86_400 * 1_000_000;
 /// Cutoffs are full hours, as the ends of buckets are.
 const HOUR_US: i64 = 3600 * 1_000_000;
 
-/// Time for which each level of resolution is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub samples: Keep,
-    /// Summaries of 10 s.
     pub ten_seconds: Keep,
-    /// Summaries of a minute.
     pub minute: Keep,
-    /// Summaries of an hour.
     pub hour: Keep,
 }
 
@@ -76,7 +72,6 @@ impl fmt::Display for Retention {
     }
 }
 
-/// Retention of a level in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelState {
     pub level: Level,
@@ -86,7 +81,6 @@ pub struct LevelState {
 }
 
 impl Retention {
-    /// Returns the policy that a store states.
     pub(crate) fn of_states(states: &[LevelState]) -> Self {
         let keep = |level| {
             states.iter().find(|state| state.level == level).map_or(Keep::Forever, |state| state.keep)

@@ -14,20 +14,14 @@ const GROWTH_DAYS: i64 = 7;
 /// Longest forecast in days. A disk that lasts for longer is not full in a time that matters.
 const FORECAST_DAYS: u32 = 3650;
 
-/// Space that a store takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Storage {
-    /// Form of the table of samples.
     pub form: &'static str,
-    /// True if TimescaleDB stores the samples.
     pub is_timescale: bool,
-    /// True if Citus distributes the samples.
     pub is_citus: bool,
-    /// Size of the store on disk.
     pub bytes: u64,
     /// Part of `bytes` that is free, and used by the next samples.
     pub free_bytes: u64,
-    /// Estimated number of samples.
     pub samples: u64,
     /// Number of jobs; an estimate if there are more than a million.
     pub jobs: u64,
@@ -44,7 +38,6 @@ pub struct Storage {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelSize {
     pub level: Level,
-    /// Size on disk.
     pub bytes: u64,
     /// Growth per day, the mean of the last days.
     pub growth_bytes: f64,

@@ -9,16 +9,13 @@ use crate::error::DatabaseError;
 use crate::row::{TimeNs, TimeUs};
 use crate::value::Value;
 
-/// Margin around the time of a job.
 const MARGIN_NS: i64 = 2 * 3600 * 1_000_000_000;
 
-/// Jobs that one statement examines.
 const STEP_JOBS: u32 = 50;
 
 /// Blocks of series that are listed at once.
 const STEP_BLOCKS: u32 = 16;
 
-/// Jobs that are kept now.
 pub(super) const KEPT: &str =
     "SELECT job_key FROM kept_job WHERE until IS NULL OR until > (SELECT accepted FROM clock_check)";
 
@@ -67,7 +64,6 @@ pub(super) fn of_relation(
 }
 
 impl Candidates {
-    /// Returns the condition on `job` that it is one of the jobs.
     fn is_job(&self) -> String {
         match self.of {
             Of::Time => {

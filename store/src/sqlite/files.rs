@@ -41,7 +41,6 @@ impl FileId {
     }
 }
 
-/// Fault of an open store's files.
 #[derive(Debug)]
 pub(super) enum FileFault {
     /// They are not the files that are open, or are shorter than before.
@@ -56,7 +55,6 @@ impl From<Displaced> for FileFault {
     }
 }
 
-/// Files of an open store.
 #[derive(Debug)]
 pub(super) struct StoreFiles {
     /// As it was configured.
@@ -210,12 +208,10 @@ fn check_owner(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if the error means that the file does not exist.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Appends `suffix` to the last component of `path`.
 pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);

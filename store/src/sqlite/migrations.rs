@@ -12,7 +12,6 @@ use crate::{OpenOptions, StoreError};
 
 const ACTION: &str = "migrate the schema";
 
-/// Statements that create the first version.
 const SCHEMA: [&str; 10] = [
     include_str!("../../schema/sqlite/jobs.sql"),
     include_str!("../../schema/sqlite/samples.sql"),

@@ -57,12 +57,10 @@ const JOBS: &str = "
     INSERT INTO plan_change_set_member VALUES (1, 0, 'm1', NULL, 1);
     INSERT INTO plan_change_event (time, set_id, node, cause) SELECT started, 1, node, 'baseline' FROM run;";
 
-/// What an observed connection did.
 #[derive(Default)]
 struct Observations {
     /// Statements that read a large table as a whole, with their plans.
     scans: Vec<String>,
-    /// Series of which samples were deleted.
     series: BTreeSet<i64>,
     statements: usize,
 }

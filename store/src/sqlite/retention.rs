@@ -32,10 +32,8 @@ const ACTION: &str = "delete old samples";
 /// Rows that a transaction deletes: it delays the writer by some 50 ms.
 const STEP_ROWS: i64 = 10_000;
 
-/// Series that a transaction visits.
 const STEP_SERIES: u32 = 1000;
 
-/// Pages that a transaction returns to the file system.
 const STEP_PAGES: i64 = 500;
 
 /// Part of the pages that stays free for the next samples: the reciprocal of 5 %.

@@ -82,7 +82,6 @@ pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Re
     Ok(())
 }
 
-/// Stores names and requested resources that schedulers reported.
 pub(super) fn store_details(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

@@ -10,11 +10,9 @@ use crate::job_end_queue::{self, EndQueue};
 use crate::job_usage;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// End of a job on one node.
 #[derive(Debug)]
 pub(super) struct JobEnd<'a> {
     pub(super) key: i64,
-    /// Job as the node reports it.
     pub(super) job: &'a Arc<JobRecord>,
     /// Microseconds since the epoch.
     pub(super) at_us: i64,

@@ -53,11 +53,9 @@ const JOB_NODE: [Column; 6] = [
 const OWNER: [Column; 3] =
     [("key", ColumnType::Integer), ("owner", ColumnType::Text), ("owner_uid", ColumnType::Integer)];
 
-/// Job whose row is known.
 struct Keyed<'a> {
     job: &'a Arc<JobRecord>,
     key: i64,
-    /// True if the row was inserted in this transaction.
     is_new: bool,
 }
 

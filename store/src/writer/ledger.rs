@@ -15,22 +15,18 @@ use crate::accepted::{Accepted, LedgerLine};
 use crate::row::Field;
 use crate::value::Value;
 
-/// Changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LineChange {
     /// Newest tally, if one arrived.
     pub(super) tally: Option<Tally>,
     /// Samples that were stored and not quarantined.
     pub(super) stored: u64,
-    /// Samples that the agent skipped.
     pub(super) skipped: u64,
-    /// Samples that the collector rejected.
     pub(super) rejected: u64,
     pub(super) quarantined: u64,
 }
 
 impl LineChange {
-    /// Returns true if only the count of stored samples changes.
     pub(super) const fn is_only_stored(&self) -> bool {
         self.tally.is_none() && self.skipped + self.rejected + self.quarantined == 0
     }
@@ -39,12 +35,10 @@ impl LineChange {
 /// Identity of a line: its session, its handle of the job, and its source.
 pub(super) type Identity = (SessionId, Option<i64>, Identifier);
 
-/// Changes that frames make.
 #[derive(Debug, Default)]
 pub(super) struct LineChanges {
     /// Changes of lines with an id, by session and id.
     pub(super) known: BTreeMap<(SessionId, i64), LineChange>,
-    /// Changes of lines without an id.
     pub(super) new: BTreeMap<Identity, (Arc<LedgerLine>, LineChange)>,
 }
 

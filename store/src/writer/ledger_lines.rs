@@ -152,7 +152,6 @@ fn some_count(count: u64) -> Value<'static> {
     if count == 0 { Value::Null } else { Value::count(count) }
 }
 
-/// Returns the keys of sessions, by their ids.
 fn session_keys(
     connection: &mut dyn Connection,
     ids: BTreeSet<SessionId>,

@@ -37,9 +37,7 @@ pub struct Store {
     connection: Box<dyn Connection>,
     origin: StoreOrigin,
     write_mode: WriteMode,
-    /// Queue into which ends of jobs are put.
     queue: EndQueue,
-    /// Id of the collector that stores frames.
     collector_id: Option<String>,
 }
 
@@ -140,9 +138,7 @@ impl Store {
     }
 }
 
-/// Collector that commits frames.
 struct CommittedBy<'a> {
-    /// Queue into which ends of jobs are put.
     queue: EndQueue,
     collector_id: Option<&'a str>,
 }

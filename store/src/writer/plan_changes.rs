@@ -50,7 +50,6 @@ const SETS: ListTables<5> = ListTables {
         SELECT set_id, position, metric, old_period_us, new_period_us FROM {new}",
 };
 
-/// Part that all changes of an event share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event<'a> {
     at_us: i64,

@@ -8,7 +8,6 @@ use polymeter_proto::series::SessionId;
 use crate::StoreError;
 use crate::accepted::{Accepted, JobRecord, SessionRecord, check_gaps};
 
-/// Progress of a session in a transaction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Newest stored frame after the transaction.
@@ -54,7 +53,6 @@ pub(super) fn not_stored<'a>(
     Ok((new, progress))
 }
 
-/// Returns the newest stored frame of each session.
 pub(super) fn through(progress: &BTreeMap<SessionId, Progress>) -> Vec<(SessionId, u64)> {
     progress.iter().map(|(id, progress)| (*id, progress.last)).collect()
 }
@@ -65,7 +63,6 @@ pub(super) fn sessions(frames: &[Accepted]) -> Vec<Arc<SessionRecord>> {
     by_id.into_values().cloned().collect()
 }
 
-/// Returns the elements of `all` without duplicates.
 pub(super) fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<Arc<T>> {
     let mut seen = HashSet::new();
     all.filter(|item| seen.insert(Arc::as_ptr(item))).cloned().collect()

@@ -16,10 +16,8 @@ use crate::job_end_queue::EndQueue;
 use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// Stored state of a session.
 #[derive(Debug, Default)]
 pub(super) struct KnownSession {
-    /// Newest stored frame.
     pub(super) last: u64,
     /// Stored samples that the ledger does not count yet.
     pub(super) pending: Pending,

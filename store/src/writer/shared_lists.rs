@@ -10,9 +10,7 @@ use crate::value::{Batch, Column, ColumnType, Value};
 
 /// Tables of a kind of lists. `N` is the number of columns of a member.
 pub(super) struct ListTables<const N: usize> {
-    /// Table with the ids and the digests.
     pub(super) table: &'static str,
-    /// Its column of ids.
     pub(super) id: &'static str,
     /// Columns of the table of members: the id, the position, and the values.
     pub(super) columns: &'static [Column; N],

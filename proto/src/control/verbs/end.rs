@@ -12,10 +12,8 @@ pub struct EndRequest {
     /// In the scheduler's terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Exit status of the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
-    /// Signal that ended the job's script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
     /// What the scheduler said and could not be read, with the names of the fields.

@@ -10,7 +10,6 @@ pub struct MarkRequest {
     /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Name of the instant or phase.
     pub name: String,
     /// `instant`, `begin` or `end`; `instant` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,21 +32,17 @@ pub struct MetricLine {
     pub metric: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// True if it can be sampled now.
     pub available: bool,
-    /// Why it is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Source that it is read from, together with the other metrics of that source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Duration of one read of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ns: Option<f64>,
     /// Interval at which the hardware updates it, at least; shorter periods are granted at this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_interval: Option<String>,
-    /// Period at which it is sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
 }

@@ -26,7 +26,6 @@ pub struct PlanAnswer {
     pub plan: Vec<PlanLine>,
     /// Requested metrics with the reasons why they are unavailable.
     pub unavailable: Vec<(String, String)>,
-    /// Refused requests of the job's submission.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedLine>,
 }
@@ -37,11 +36,9 @@ pub struct PlanLine {
     /// Set for the period of each step or task; none for the job or node as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
-    /// Period in force.
     pub period: String,
     /// `baseline`, `registration`, `lease` and others.
     pub cause: String,
-    /// Holder of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// End of the lease, in microseconds since the epoch.
@@ -50,7 +47,6 @@ pub struct PlanLine {
     /// Requested period, if a longer one is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested: Option<String>,
-    /// Why a longer period than the requested one is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Derived metrics for which it is sampled.
@@ -58,7 +54,6 @@ pub struct PlanLine {
     pub input_of: Vec<String>,
 }
 
-/// Refused sampling request of the job's submission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLine {
     /// Selector, or the original text of a request that cannot be parsed.

@@ -14,10 +14,8 @@ pub struct RegionsRequest {
     /// Rank, if a launcher numbers the processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// True if the process ends.
     #[serde(default)]
     pub is_last: bool,
-    /// Sums since the process began.
     pub regions: Vec<RegionSums>,
 }
 
@@ -32,7 +30,6 @@ pub struct RegionSums {
     pub self_ns: u64,
     /// Time in the region of the thread with the most.
     pub thread_ns: u64,
-    /// Threads that have entered it.
     pub threads: u64,
 }
 

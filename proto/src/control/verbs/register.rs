@@ -13,13 +13,10 @@ pub struct RegisterRequest {
     pub job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Numeric id of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Name of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Cgroup directories of the job.
     #[serde(default)]
     pub cgroups: Vec<PathBuf>,
     /// First process of a job without cgroups.

@@ -26,6 +26,5 @@ impl Verb for ResetRequest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetAnswer {
-    /// Number of leases that ended.
     pub ended: usize,
 }

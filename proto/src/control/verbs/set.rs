@@ -18,7 +18,6 @@ pub struct SetRequest {
     /// Sets the periods of each step or task; without it, those of the job as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
-    /// Selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
     /// A duration such as `10min`; the allowed maximum if none.
@@ -47,7 +46,6 @@ pub struct LeaseAnswer {
     pub cost: PredictedCost,
     /// End of the lease, in microseconds since the epoch.
     pub until_us: i64,
-    /// Requested level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
     /// Steps or tasks that are sampled now. Those that begin during the lease follow.

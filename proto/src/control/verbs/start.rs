@@ -19,19 +19,15 @@ pub struct StartRequest {
     pub alias: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Numeric id of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Name of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Sampling request of the owner: selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
-    /// Sampling request of the owner for each step of the job.
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub steps: Box<PlanFields>,
-    /// Sampling request of the owner for each task of every step.
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub tasks: Box<PlanFields>,
     /// True to close the hardware events of the job: for `duration`, else for as long as the job runs.
@@ -43,13 +39,10 @@ pub struct StartRequest {
     /// Original text of a request that cannot be parsed as a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Why it cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_error: Option<Box<str>>,
-    /// Account or project that the job is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Queue or partition that the job was submitted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Nodes in the scheduler's notation.
@@ -58,7 +51,6 @@ pub struct StartRequest {
     /// Cores on all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// Name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: Box<JobDetails>,
     /// GPUs on this node: their numbers or UUIDs, separated by commas.
@@ -84,7 +76,6 @@ pub struct StartedAnswer {
     /// not exist yet, or nothing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<BTreeMap<String, String>>,
-    /// Refusal of the sampling request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Box<Refusal>>,
 }

@@ -21,7 +21,6 @@ impl Verb for StatusRequest {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// Version of the control protocol.
     pub version: u32,
     pub agent_version: String,
     pub session: String,
@@ -61,7 +60,6 @@ pub struct AgentCounts {
 /// Connection to the collector. Times are microseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorStatus {
-    /// Endpoint of the collector.
     pub address: String,
     /// Version of the collector, which it tells within a minute of the connection; none before, or if the
     /// agent accepts no requests through it.
@@ -70,22 +68,17 @@ pub struct CollectorStatus {
     pub connected: bool,
     /// Last change of `connected`.
     pub since_us: Option<i64>,
-    /// Last acknowledgement.
     pub acknowledged_us: Option<i64>,
-    /// Time of this report.
     pub now_us: i64,
     /// Bytes that are not acknowledged yet, in memory and in the spool.
     pub backlog_bytes: u64,
 }
 
-/// State of the node, or of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SubjectStatus {
     /// None for the node.
     pub job: Option<String>,
-    /// Numeric id of the owner.
     pub uid: Option<u32>,
-    /// Name of the owner.
     pub user: Option<String>,
     /// Time at which the agent began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
@@ -100,8 +93,6 @@ pub struct SourceStatus {
     pub name: String,
     pub tally: Tally,
     pub reads: u64,
-    /// Mean duration of a read.
     pub read_mean_ns: u64,
-    /// Longest duration of a read.
     pub read_max_ns: u64,
 }

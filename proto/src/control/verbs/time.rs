@@ -7,7 +7,6 @@ use crate::control::verb::{Access, Remote, Verb};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeRequest {
-    /// Version of the collector that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector_version: Option<String>,
 }

@@ -45,7 +45,6 @@ pub struct SamplesLine {
     pub values: Vec<Option<f64>>,
 }
 
-/// Progress of sampling, sent once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
     /// Time since the stream began.
@@ -59,7 +58,6 @@ pub struct ProgressLine {
 /// Samples that are left out of the stream because the client reads too slowly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaggedLine {
-    /// Number since the last such line.
     pub samples: u64,
 }
 

@@ -18,7 +18,6 @@ use crate::wire::{VERSION, envelope};
 #[derive(Debug, Default)]
 pub struct Encoder {
     columns: ColumnEncoder,
-    /// Numbers of the rows of each shape.
     by_shape: Vec<Vec<u32>>,
     absent_from: Vec<u32>,
     instants: Vec<Instant>,

@@ -40,7 +40,6 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub shape: ShapeId,
-    /// Number of columns of the shape.
     pub shape_columns: usize,
     /// Positions of the present columns in the shape; the others were absent.
     pub columns: Vec<usize>,
@@ -74,10 +73,8 @@ impl Frame {
     }
 }
 
-/// Content of a frame besides the samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
-    /// Dictionary entries that the samples or events need.
     pub dictionary: &'a [Entry],
     pub ledger: &'a [LedgerEntry],
     pub events: &'a [Event],

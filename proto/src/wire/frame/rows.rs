@@ -2,7 +2,6 @@
 
 use crate::batch::{Batch, Row};
 
-/// Rows of a batch, with the absent columns of each.
 pub(super) struct Rows<'a> {
     batch: &'a Batch,
     /// For each row, the index of its first absent column in the batch's list; one more at the end.

@@ -9,7 +9,6 @@ use crate::error::Context;
 
 pub(super) const POOLER: &str = "cannot use the database: a connection pooler such as PgBouncer is between this program and the server, and session state such as prepared statements and advisory locks would be lost; connect to the server's own port";
 
-/// Opens a connection to the first suitable server of `config`.
 pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Client, StoreError> {
     let connected = config.connect(tls::connector(tls)?).await;
     let (client, connection) = match connected {

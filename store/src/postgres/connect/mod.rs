@@ -23,7 +23,6 @@ pub(super) use self::session::{Access, connect};
 pub(super) use self::settings::Settings;
 pub use self::tls::verified_tls;
 
-/// Cancels the statement that the connection of `token` runs.
 pub(super) async fn cancel(settings: &Settings, token: &CancelToken) -> Result<(), StoreError> {
     token.cancel_query(tls::connector(settings.tls())?).await.context("cancel a statement")
 }

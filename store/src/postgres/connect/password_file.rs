@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::error::SettingsError;
 
-/// Server, database and user for which a password is searched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Login<'a> {
     /// Host name, or `localhost` for a Unix socket.
@@ -43,7 +42,6 @@ pub(super) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<
     Ok(())
 }
 
-/// Returns the password of the first line that matches.
 pub(super) fn find(text: &str, login: Login<'_>) -> Option<String> {
     let port = login.port.to_string();
     let wanted = [login.host, &port, login.database, login.user];

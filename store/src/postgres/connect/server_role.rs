@@ -9,12 +9,9 @@ use super::tls::TlsSettings;
 use crate::StoreError;
 use crate::error::Context;
 
-/// State that a server must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerRole {
-    /// Not a standby.
     Primary,
-    /// A hot standby.
     Standby,
     /// A hot standby, or any server if there is none.
     PreferStandby,
@@ -31,7 +28,6 @@ impl ServerRole {
         }
     }
 
-    /// Returns true if a server in this state is wanted.
     const fn accepts(self, is_standby: bool) -> bool {
         match self {
             Self::Primary => !is_standby,

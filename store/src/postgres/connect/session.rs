@@ -23,7 +23,6 @@ const WRITE: &str = "-c idle_in_transaction_session_timeout=10s";
 /// Error for writers that may only use a standby.
 const STANDBY: &str = "cannot write to the database: target_session_attrs=standby, and a standby accepts no writes; use target_session_attrs=primary";
 
-/// Use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::postgres) enum Access {
     /// Only reads. A standby server is suitable.
@@ -71,7 +70,6 @@ pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) ->
 /// Mark of a direct connection, and the encoding and the name of the database.
 const EXAMINE: &str = "SELECT current_setting('polymeter.connection', true), current_setting('server_encoding'), current_database()::text";
 
-/// Sets the parameters that the user did not set.
 fn add_defaults(config: &mut Config, access: Access) {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(limits::CONNECT);

@@ -15,17 +15,14 @@ use super::words::{self, Word};
 use crate::StoreError;
 use crate::error::chain;
 
-/// Port of a server, unless it is given.
 const PORT: u16 = 5432;
 
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// Parameters of connections to a database.
 #[derive(Clone)]
 pub(in crate::postgres) struct Settings {
     config: Config,
     tls: TlsSettings,
-    /// State that the server must have.
     role: Option<ServerRole>,
     /// True if the text itself contains the password.
     has_password: bool,
@@ -39,7 +36,6 @@ struct OwnWords {
     words: Vec<Word>,
 }
 
-/// Names of [`OwnWords`].
 const OWN: [&str; 6] = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs"];
 
 /// Parameters of libpq that are refused with a reason, since ignoring them could be unsafe.
@@ -166,13 +162,11 @@ impl fmt::Display for Settings {
 }
 
 impl OwnWords {
-    /// Returns the first value of a parameter.
     fn get(&self, wanted: &str) -> Option<&str> {
         self.words.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
     }
 }
 
-/// Parses a connection string of either form.
 fn parse_text(text: &str) -> Result<(Config, OwnWords), SettingsError> {
     if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
         let (own, others) = divide(words::split(text)?)?;

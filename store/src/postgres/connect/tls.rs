@@ -22,13 +22,11 @@ use crate::StoreError;
 /// Requirement of a connection, as in libpq's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
-    /// No encryption.
     Disable,
     /// Encryption if the server offers it. Protects from nothing but a passive listener.
     Prefer,
     /// Encryption. The server is not verified, unless there is a root certificate.
     Require,
-    /// Encryption, and a certificate that a root signed.
     VerifyCa,
     /// Encryption, and a certificate that a root signed for this host name.
     VerifyFull,
@@ -52,12 +50,9 @@ impl FromStr for TlsMode {
     }
 }
 
-/// Origin of the root certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Root {
-    /// File in the PEM format.
     File(PathBuf),
-    /// Certificates that the operating system trusts.
     System,
 }
 
@@ -65,7 +60,6 @@ pub(super) enum Root {
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
     pub(super) root: Option<Root>,
-    /// Files of the client's certificate and its key.
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
@@ -111,7 +105,6 @@ pub fn verified_tls(roots: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Reads the certificates of a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
     const ACTION: &str = "read the certificate";
     let file = File::open(path).map_err(|error| SettingsError::file(ACTION, path, error))?;
@@ -169,7 +162,6 @@ fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
 struct Verifier {
     /// Verification against the roots; none if any certificate is accepted.
     roots: Option<Arc<WebPkiServerVerifier>>,
-    /// True if the certificate must be for the name of the host.
     checks_name: bool,
     provider: Arc<CryptoProvider>,
 }

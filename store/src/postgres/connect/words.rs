@@ -2,7 +2,6 @@
 
 use super::error::SettingsError;
 
-/// Name and value of a parameter.
 pub(super) type Word = (String, String);
 
 /// Splits a connection string in libpq's form, such as `host=a password='a b'`. The error does not repeat
@@ -46,7 +45,6 @@ fn value<'a>(text: &'a str, name: &str) -> Result<(String, &'a str), SettingsErr
     }
 }
 
-/// Joins words to a connection string in libpq's form.
 pub(super) fn join(words: &[Word]) -> String {
     let quote = |value: &str| value.replace('\\', r"\\").replace('\'', r"\'");
     words.iter().map(|(name, value)| format!("{name}='{}'", quote(value))).collect::<Vec<_>>().join(" ")

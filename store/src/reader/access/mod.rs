@@ -56,7 +56,6 @@ impl Access {
 #[derive(Debug)]
 struct CurrentJob {
     job_key: i64,
-    /// Ids of those of its series that were read.
     series: IdRanges,
     /// Times in which the series of its nodes may be read, once they are known: by the ids of those that were
     /// asked for.
@@ -82,7 +81,6 @@ pub struct GuardedReader<R> {
     current: Option<CurrentJob>,
 }
 
-/// Receiver of rows.
 type Each<'a> = &'a mut dyn FnMut(RowBlock) -> ControlFlow<()>;
 
 impl<R: Read> GuardedReader<R> {
@@ -90,7 +88,6 @@ impl<R: Read> GuardedReader<R> {
         Self { reader, access, current: None }
     }
 
-    /// Returns true if the user may see the job.
     fn sees(&mut self, of: &JobsOf, job_key: i64) -> Result<bool, StoreError> {
         if self.current.as_ref().is_some_and(|current| current.job_key == job_key) {
             return Ok(true);
@@ -103,7 +100,6 @@ impl<R: Read> GuardedReader<R> {
         Ok(is_found)
     }
 
-    /// Returns true if the job is one of those.
     fn is_among(&mut self, of: &JobsOf, job_key: i64) -> Result<bool, StoreError> {
         let filter =
             JobFilter { job_key: Some(job_key), visible: Some(of.clone()), limit: 1, ..JobFilter::default() };
@@ -312,7 +308,6 @@ impl<R: Read> GuardedReader<R> {
     }
 }
 
-/// Restricts a filter to visible jobs.
 fn visible(of: &JobsOf, filter: &JobFilter) -> Box<JobFilter> {
     Box::new(JobFilter { visible: Some(of.clone()), ..filter.clone() })
 }

@@ -30,7 +30,6 @@ fn is_of(of: &JobsOf, job: &JobRow) -> bool {
         || job.account.as_ref().is_some_and(|account| of.accounts.contains(account))
 }
 
-/// Time of each job on its node.
 const RAN_S: Range<i64> = 1000..2000;
 
 fn job_node() -> JobNodeRow {
