@@ -1,4 +1,4 @@
-//! The batch: a log of rows that the sampler appends without allocation. Encoding sorts it into blocks.
+//! Log of rows that the sampler appends without allocation. Encoding sorts it into blocks.
 
 use std::sync::Arc;
 

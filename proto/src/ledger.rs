@@ -1,4 +1,4 @@
-//! The ledger of samples: counts of every sample that was due, and the events that explain the data.
+//! Ledger of samples: counts of every sample that was due, and the events that explain the data.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The nodes of a job as the scheduler writes them: `n[1-4,7],login1`. Pure.
+//! Nodes of a job as the scheduler writes them: `n[1-4,7],login1`. Pure.
 
 /// Longest list that is read; a longer one counts as unknown.
 const NODES_MAX: usize = 100_000;

@@ -1,4 +1,4 @@
-//! The time between two samples of one metric.
+//! Time between two samples of one metric.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The identity of a command that `polymeter run` sampled.
+//! Identity of a command that `polymeter run` sampled.
 
 use std::collections::BTreeMap;
 

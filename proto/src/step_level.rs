@@ -1,4 +1,4 @@
-//! The levels of the parts of a job.
+//! Levels of the parts of a job.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The search for known words similar to an unknown one.
+//! Search for known words similar to an unknown one.
 
 /// Similar words may differ in one character, and in one more for each so many characters.
 const CHARACTERS_PER_DIFFERENCE: usize = 3;

@@ -1,4 +1,4 @@
-//! The administration of a store: the jobs that retention exempts, and the removal of old rows on request.
+//! Administration of a store: the jobs that retention exempts, and the removal of old rows on request.
 
 use std::collections::BTreeSet;
 use std::fmt;

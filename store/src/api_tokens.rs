@@ -1,4 +1,4 @@
-//! The table of the tokens of the HTTP API, which the collectors of a store share.
+//! Table of the tokens of the HTTP API, which the collectors of a store share.
 
 use crate::backend::Connection;
 use crate::error::Context;

@@ -1,4 +1,4 @@
-//! The interface of a database. Each backend has its own directory, and one line in [`crate::url`].
+//! Interface of a database. Each backend has its own directory, and one line in [`crate::url`].
 //!
 //! A backend runs statements. [`crate::writer`] and [`crate::reader`] choose the statements and the
 //! transactions, for all backends. Statements are written in the common SQL of PostgreSQL and SQLite, with

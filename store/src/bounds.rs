@@ -1,4 +1,4 @@
-//! The ranges of values that every store can hold. Pure.
+//! Ranges of values that every store can hold. Pure.
 
 /// Latest time that is stored, 2100. A later time from an agent is wrong, and must not make a transaction
 /// fail.

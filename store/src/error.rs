@@ -1,4 +1,4 @@
-//! The errors of a store.
+//! Errors of a store.
 
 use std::error::Error;
 use std::fmt;

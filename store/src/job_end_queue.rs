@@ -1,4 +1,4 @@
-//! The queue of ends of jobs for which a collector has to run a command.
+//! Queue of ends of jobs for which a collector has to run a command.
 //!
 //! A writer adds the end of a job in the transaction that stores it. A collector claims it for a limited
 //! time, and removes it after the command. So no end is lost with a collector, and of several collectors one

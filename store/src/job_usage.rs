@@ -1,4 +1,4 @@
-//! The summaries of jobs that have ended.
+//! Summaries of jobs that have ended.
 //!
 //! A writer adds a row without figures in the transaction that stores the end of a job. A collector claims it
 //! for a limited time, and adds the figures. A collector that ends meanwhile leaves a claim that expires.

@@ -1,4 +1,4 @@
-//! The options with which a store is opened, and the description of an open store.
+//! Options with which a store is opened, and the description of an open store.
 
 use std::fmt;
 use std::str::FromStr;

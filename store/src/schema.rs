@@ -1,4 +1,4 @@
-//! The version of the schema, and its changes from one version to the next.
+//! Version of the schema, and its changes from one version to the next.
 
 /// Version that the files in `schema/` create.
 pub(crate) const FIRST_VERSION: i32 = 1;

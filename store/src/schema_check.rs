@@ -1,4 +1,4 @@
-//! The check that a store has the schema of this program.
+//! Check that a store has the schema of this program.
 
 use std::ops::ControlFlow;
 

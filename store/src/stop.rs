@@ -1,4 +1,4 @@
-//! The request to end the maintenance of a store.
+//! Request to end the maintenance of a store.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The URL of a store, which selects its backend.
+//! URL of a store, which selects its backend.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The declaration of derived metrics: formulas over other metrics, as data.
+//! Declaration of derived metrics: formulas over other metrics, as data.
 
 use super::metric::Scope;
 use crate::name::{MetricName, Selector};

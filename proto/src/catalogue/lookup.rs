@@ -1,4 +1,4 @@
-//! The search for metrics by name.
+//! Search for metrics by name.
 
 use super::metric::{Definition, Metric};
 use super::tables;

@@ -1,4 +1,4 @@
-//! The catalogue: a declaration of every metric as data, with its name, unit, kind, help, and origins.
+//! Declaration of every metric as data, with its name, unit, kind, help, and origins.
 //!
 //! The reference (`docs/reference/metrics.md`), ids, units in the database and the agent's sources are
 //! derived from these tables. A new table is a file in `tables/` and a line of `tables::ALL`.

@@ -1,4 +1,4 @@
-//! The request that begins a session of reading, and its answer.
+//! Request that begins a session of reading, and its answer.
 
 use serde::{Deserialize, Serialize};
 

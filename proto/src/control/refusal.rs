@@ -1,4 +1,4 @@
-//! The refusal of a request.
+//! Refusal of a request.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The properties of a verb, declared in its file.
+//! Properties of a verb, declared in its file.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

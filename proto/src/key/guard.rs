@@ -1,4 +1,4 @@
-//! The check that no other user could have read or changed a file.
+//! Check that no other user could have read or changed a file.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The labels of a series.
+//! Labels of a series.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The roles of devices.
+//! Roles of devices.
 
 use std::fmt;
 use std::str::FromStr;

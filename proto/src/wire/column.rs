@@ -1,4 +1,4 @@
-//! The column codec: the values of one series over the ticks of a block, and the sequence of columns of a
+//! Column codec: the values of one series over the ticks of a block, and the sequence of columns of a
 //! block.
 //!
 //! A column consists of 64-bit values, of which successive ones are similar. The properties of cgroup

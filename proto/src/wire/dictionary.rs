@@ -1,4 +1,4 @@
-//! The in-band dictionary: a name is sent once, then represented by its id.
+//! In-band dictionary: a name is sent once, then represented by its id.
 
 use std::collections::btree_map::Entry::Vacant;
 use std::collections::{BTreeMap, HashMap};

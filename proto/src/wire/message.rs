@@ -1,4 +1,4 @@
-//! The messages besides frames, in both directions.
+//! Messages besides frames, in both directions.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The wire format: frames with the column codec of this project, and serialised messages.
+//! Wire format: frames with the column codec of this project, and serialised messages.
 //!
 //! `docs/reference/protocol.md` describes every byte.
 

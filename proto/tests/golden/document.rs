@@ -1,4 +1,4 @@
-//! The bytes that the document explains.
+//! Bytes that the document explains.
 
 /// Bytes that `docs/reference/protocol.md` explains, each with the name of its golden file; `|` marks the
 /// boundaries of table rows.

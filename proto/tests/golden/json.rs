@@ -1,4 +1,4 @@
-//! The subset of JSON that the golden files need: integers, texts, lists, objects and null. The crate itself
+//! Subset of JSON that the golden files need: integers, texts, lists, objects and null. The crate itself
 //! needs no JSON library for it.
 
 use std::fmt;

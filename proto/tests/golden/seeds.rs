@@ -1,4 +1,4 @@
-//! The seeds of the fuzz target `ingest`, which reads a sequence of an agent's messages. They are made of the
+//! Seeds of the fuzz target `ingest`, which reads a sequence of an agent's messages. They are made of the
 //! golden files, so that they are valid to their ends. `POLYMETER_BLESS=1 cargo test -p polymeter-proto
 //! --test golden seeds::` writes them again after a change of the golden files.
 

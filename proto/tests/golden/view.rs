@@ -1,4 +1,4 @@
-//! The contents of frames and messages as JSON.
+//! Contents of frames and messages as JSON.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The thread that writes a file while its samples are read.
+//! Thread that writes a file while its samples are read.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The formats.
+//! Formats of files, and the choice of one by its name.
 
 use std::io::Write;
 

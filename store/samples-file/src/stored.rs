@@ -1,4 +1,4 @@
-//! The samples of a store, on their way to a file.
+//! Samples of a store, on their way to a file.
 
 use std::collections::HashMap;
 use std::ops::Range;

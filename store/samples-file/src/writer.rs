@@ -1,4 +1,4 @@
-//! The interface of the formats.
+//! Interface of the formats.
 
 use std::io;
 

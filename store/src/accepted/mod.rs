@@ -1,4 +1,4 @@
-//! The content of one transaction: accepted frames, whose session ids are replaced by records.
+//! Content of one transaction: accepted frames, whose session ids are replaced by records.
 
 mod loss;
 mod records;

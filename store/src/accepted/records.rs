@@ -1,4 +1,4 @@
-//! The records that frames refer to: sessions, jobs, series and lines of the ledger.
+//! Records that frames refer to: sessions, jobs, series and lines of the ledger.
 
 use std::sync::Arc;
 

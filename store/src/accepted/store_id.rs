@@ -1,4 +1,4 @@
-//! The id that the store assigns to a record.
+//! Id that the store assigns to a record.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The answers of sessions to a request.
+//! Answers of sessions to a request.
 
 use polymeter_proto::series::SessionId;
 

@@ -1,4 +1,4 @@
-//! The running collectors of a store, and the nodes of a job with their sessions.
+//! Running collectors of a store, and the nodes of a job with their sessions.
 
 use super::rows::{CollectorRow, StoredJobNode};
 use super::table::ControlTable;

@@ -1,4 +1,4 @@
-//! The tables of users' requests to agents, which the collectors of a store share.
+//! Tables of users' requests to agents, which the collectors of a store share.
 //!
 //! A collector stores a request before it sends it, so that the request survives the collector. The other
 //! collectors find it by its number: numbers are assigned under a lock, in the order in which transactions

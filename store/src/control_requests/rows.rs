@@ -1,4 +1,4 @@
-//! The rows of the tables.
+//! Rows of the tables.
 
 use polymeter_proto::series::SessionId;
 

@@ -1,4 +1,4 @@
-//! The connection to the tables, and the requests.
+//! Connection to the tables, and the requests.
 
 use polymeter_proto::series::SessionId;
 

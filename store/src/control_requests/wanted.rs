@@ -1,4 +1,4 @@
-//! The sessions that shall answer a request.
+//! Sessions that shall answer a request.
 
 use super::rows::AnsweringSession;
 use crate::backend::Connection;

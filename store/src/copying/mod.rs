@@ -1,4 +1,4 @@
-//! The copy of a whole store into an empty one, also of another kind, in one transaction: the target has
+//! Copy of a whole store into an empty one, also of another kind, in one transaction: the target has
 //! everything or nothing.
 //!
 //! Retention removes samples and leaves their rollups. Of the time before that, rollups are copied; those of

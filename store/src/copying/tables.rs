@@ -1,4 +1,4 @@
-//! The tables of a store, as a copy needs them: data.
+//! Tables of a store, as a copy needs them: data.
 
 use crate::value::Column;
 use crate::value::ColumnType::{Bool, Integer, Json, Real, Text, Time};

@@ -1,4 +1,4 @@
-//! The maintenance of a store besides the writers: a thread that runs the tasks of the backend.
+//! Maintenance of a store besides the writers: a thread that runs the tasks of the backend.
 //!
 //! One connection at a time maintains a store, also with several collectors. A task works in small
 //! transactions, so that it can be interrupted between any two of them: a stop of the collector cancels the

@@ -1,4 +1,4 @@
-//! The cancellation of running statements.
+//! Cancellation of running statements.
 
 use std::time::Duration;
 

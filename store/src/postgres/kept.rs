@@ -1,4 +1,4 @@
-//! The rows of kept jobs in parts that are removed.
+//! Rows of kept jobs in parts that are removed.
 
 use crate::StoreError;
 use crate::backend::Connection;

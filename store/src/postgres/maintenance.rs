@@ -1,4 +1,4 @@
-//! The maintenance of a PostgreSQL database: the connection, and the tasks for each form of the table of
+//! Maintenance of a PostgreSQL database: the connection, and the tasks for each form of the table of
 //! samples.
 
 use super::cancellation::cancel_statement;

@@ -1,4 +1,4 @@
-//! The space of a database.
+//! Space of a database.
 
 use crate::StoreError;
 use crate::backend::Connection;

@@ -1,4 +1,4 @@
-//! The schema of PostgreSQL, with or without TimescaleDB or Citus.
+//! Schema of PostgreSQL, with or without TimescaleDB or Citus.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Transaction};

@@ -1,4 +1,4 @@
-//! The chunks and partitions of samples and rollups.
+//! Chunks and partitions of samples and rollups.
 
 use crate::backend::Connection;
 use crate::error::DatabaseError;

@@ -1,4 +1,4 @@
-//! The order of samples in a chunk that still grows.
+//! Order of samples in a chunk that still grows.
 //!
 //! Direct compression leaves a batch per commit, with samples of all series: a query of one series
 //! decompresses all of them. The function `compress_chunk` would merge the batches, but locks out the writers

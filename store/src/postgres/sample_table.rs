@@ -1,4 +1,4 @@
-//! The form of the table of samples.
+//! Form of the table of samples.
 
 use crate::WriteMode;
 

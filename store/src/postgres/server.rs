@@ -1,4 +1,4 @@
-//! The event loop of a connection, and the advisory locks that collectors share.
+//! Event loop of a connection, and the advisory locks that collectors share.
 
 use tokio::runtime::Runtime;
 

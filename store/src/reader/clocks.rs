@@ -1,4 +1,4 @@
-//! The clocks of the nodes of jobs, where they differ from the collector's by much. All times of a job are
+//! Clocks of the nodes of jobs, where they differ from the collector's by much. All times of a job are
 //! returned by the collector's clock, so that those of its nodes can be compared.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The choice of a few ranges of ids that contain all wanted ones. Pure.
+//! Choice of a few ranges of ids that contain all wanted ones. Pure.
 //!
 //! A range is read in the order of an index, or of compressed batches, and is compared many ids at a time. A
 //! list of ids makes the database compare row by row, or sort all samples of the job.

@@ -1,4 +1,4 @@
-//! The ledger, losses, refused requests and marks.
+//! Ledger, losses, refused requests and marks.
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, RefusedRow};

@@ -1,4 +1,4 @@
-//! The reading side of a store, for reports. The statements are the same for every backend.
+//! Reading side of a store, for reports. The statements are the same for every backend.
 //!
 //! Each statement on samples states the time that contains them, as a constant, so that the planner excludes
 //! other partitions and chunks. Rows of samples are streamed.

@@ -1,4 +1,4 @@
-//! The interface of everything that answers queries: a store, a guard in front of it, a collector.
+//! Interface of everything that answers queries: a store, a guard in front of it, a collector.
 
 use std::ops::{ControlFlow, Range};
 

@@ -1,4 +1,4 @@
-//! The connection of a reader.
+//! Connection of a reader.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The levels of resolution that a job still has.
+//! Levels of resolution that a job still has.
 
 use polymeter_proto::read::{JobRow, Rollup};
 

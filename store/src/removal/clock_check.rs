@@ -1,4 +1,4 @@
-//! The time by which rows become old: that of the database, as long as it is plausible.
+//! Time by which rows become old: that of the database, as long as it is plausible.
 //!
 //! A clock that jumped ahead would let retention remove rows that are not old. Each round of the maintenance
 //! compares the database's time with the latest one that was accepted, and accepts it or refuses it. Once it

@@ -1,4 +1,4 @@
-//! The removal of metadata: series, ledger lines, changes of plan, marks and losses of a time of which
+//! Removal of metadata: series, ledger lines, changes of plan, marks and losses of a time of which
 //! retention left no row at any level. Jobs themselves stay, and ids are never used again.
 //!
 //! As long as summaries of an hour are kept for ever, nothing is removed here.

@@ -1,4 +1,4 @@
-//! The retention of a store: its policy, and the removal of what the policy does not keep.
+//! Retention of a store: its policy, and the removal of what the policy does not keep.
 //!
 //! The policy is in the table `retention`, where the collector writes it, so that all programs see the same
 //! one. A part, such as a chunk or a partition, is removed in one transaction, together with the record that

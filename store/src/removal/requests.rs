@@ -1,4 +1,4 @@
-//! The removal of requests without an effect, and of those for which there is no room.
+//! Removal of requests without an effect, and of those for which there is no room.
 
 use super::clock_check;
 use super::old_rows::{ALL, OldRows};

@@ -1,4 +1,4 @@
-//! The removal of call stacks. They are kept as long as samples.
+//! Removal of call stacks. They are kept as long as samples.
 
 use polymeter_proto::units::counted;
 use tracing::info;

@@ -1,4 +1,4 @@
-//! The time for which rows are kept. Pure.
+//! Time for which rows are kept. Pure.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The levels of resolution, and the parts of their relations that are removed at once. Pure.
+//! Levels of resolution, and the parts of their relations that are removed at once. Pure.
 
 /// Level of resolution: the samples, or a rollup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

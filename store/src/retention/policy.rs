@@ -1,4 +1,4 @@
-//! The policy of a store: for how long each level is kept. Pure.
+//! Policy of a store: for how long each level is kept. Pure.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The space that a store takes, and its growth. Pure.
+//! Space that a store takes, and its growth. Pure.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
     let mut sizes = Vec::new();
     for level in Level::ALL {
         let of_level = || parts.iter().filter(move |part| part.level == level);
-        // A part that still grows has its size in the time up to now.
+        // A part that still grows has got its bytes before now.
         let grown = of_level().map(|part| {
             let filled_us = part.end_us.min(now_us) - part.begin_us;
             let inside_us = part.end_us.min(end_us) - part.begin_us.max(begin_us);

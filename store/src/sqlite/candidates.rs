@@ -1,4 +1,4 @@
-//! The series of an SQLite store that may have rows to remove.
+//! Series of an SQLite store that may have rows to remove.
 //!
 //! A table of rows by series has no order by time, and most of its series belong to jobs that are too young,
 //! or whose rows are gone already. The times of the jobs tell which ones: rows of a job lie at most an hour

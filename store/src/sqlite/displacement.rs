@@ -1,4 +1,4 @@
-//! The check that an open store's files are still those at its path, and the preparation for the next
+//! Check that an open store's files are still those at its path, and the preparation for the next
 //! connection if not.
 
 use rusqlite::Connection;

@@ -1,4 +1,4 @@
-//! The comparison of the files at the path of an SQLite store with those that are open.
+//! Comparison of the files at the path of an SQLite store with those that are open.
 //!
 //! SQLite writes to the files that it opened, even after they were deleted or replaced: such a commit is lost
 //! when the process ends. Therefore a few calls of stat(2) compare the files after each commit, before an
@@ -175,7 +175,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => check_existing(path),
-        // In a directory without write access, and on a file system that is read only.
+        // The directory or the file system may be read-only, and the file there.
         Err(error) => fs::metadata(path).map(drop).map_err(|_missing| error),
     }
 }

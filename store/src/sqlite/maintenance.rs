@@ -1,4 +1,4 @@
-//! The maintenance of an SQLite store: the connection and the tasks.
+//! Maintenance of an SQLite store: the connection and the tasks.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The space of a file.
+//! Space of a file.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The schema of SQLite.
+//! Schema of SQLite.
 
 use std::path::Path;
 

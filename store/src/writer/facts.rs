@@ -1,4 +1,4 @@
-//! The facts about jobs, their names and the requested resources, that schedulers reported.
+//! Facts about jobs, their names and the requested resources, that schedulers reported.
 
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;

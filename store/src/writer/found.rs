@@ -1,4 +1,4 @@
-//! The ids that the store has for records.
+//! Ids that the store has for records.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The ids of series.
+//! Ids of series.
 
 use std::collections::HashSet;
 use std::sync::Arc;

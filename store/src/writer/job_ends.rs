@@ -1,4 +1,4 @@
-//! The ends of jobs, on each node and as a whole.
+//! Ends of jobs, on each node and as a whole.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

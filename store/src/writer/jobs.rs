@@ -1,4 +1,4 @@
-//! The keys, owners and facts of jobs, and the nodes on which they run.
+//! Keys, owners and facts of jobs, and the nodes on which they run.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

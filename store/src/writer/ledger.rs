@@ -1,4 +1,4 @@
-//! The changes that a transaction makes to the ledger. Pure.
+//! Changes that a transaction makes to the ledger. Pure.
 //!
 //! A tally is sent at most every ten seconds, samples with every frame. So that `ledger_balance` agrees with
 //! the rows at any time, even after an agent was killed, the stores count the rows that they write.

@@ -1,4 +1,4 @@
-//! The lines of the ledger in the store.
+//! Lines of the ledger in the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The writing side of a store: frames become rows in one transaction. The statements are the same for every
+//! Writing side of a store: frames become rows in one transaction. The statements are the same for every
 //! backend.
 
 mod events;
@@ -187,7 +187,7 @@ fn write(
         let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
         let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;
-        // Of the first frames of a session.
+        // These sessions begin with the frames at hand.
         let begun =
             sessions.iter().filter(|session| known.get(&session.id).is_some_and(|known| known.last == 0));
         nodes.extend(begun.map(|session| session.descriptor.node.as_str().to_owned()));

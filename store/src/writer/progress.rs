@@ -1,4 +1,4 @@
-//! The frames that a transaction adds, by session. Pure.
+//! Frames that a transaction adds, by session. Pure.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

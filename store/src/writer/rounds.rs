@@ -1,4 +1,4 @@
-//! The division of changes into rounds, so that each round is one statement. Pure.
+//! Division of changes into rounds, so that each round is one statement. Pure.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The ids of series.
+//! Ids of series.
 //!
 //! The series of a job on a node that are registered together are a block: a row with the id of the first
 //! one, which refers to a list of metrics and labels. Jobs share these lists.

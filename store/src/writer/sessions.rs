@@ -1,4 +1,4 @@
-//! The sessions of agents, and their ends.
+//! Sessions of agents, and their ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The verbs, one file each. A new verb is a file here, its module below, and its line in [`for_each_verb!`].
+//! Verbs, one file each. A new verb is a file here, its module below, and its line in [`for_each_verb!`].
 
 pub(super) mod end;
 pub(super) mod flush;

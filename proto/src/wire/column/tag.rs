@@ -1,4 +1,4 @@
-//! The tags of columns: the coding mode and its argument.
+//! Tags of columns: the coding mode and its argument.
 
 pub(super) const MODE_ZERO: u8 = 0;
 pub(super) const MODE_CONSTANT: u8 = 1;

@@ -1,4 +1,4 @@
-//! The format of frames: its constants, and the decoded form.
+//! Format of frames: its constants, and the decoded form.
 
 use crate::ledger::{Event, LedgerEntry};
 use crate::series::{SessionId, ShapeId};

@@ -1,4 +1,4 @@
-//! The rows of a batch, as the encoder accesses them.
+//! Rows of a batch, as the encoder accesses them.
 
 use crate::batch::{Batch, Row};
 

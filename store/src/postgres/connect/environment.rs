@@ -1,4 +1,4 @@
-//! The environment variables of libpq that are honoured, and the home directory.
+//! Environment variables of libpq that are honoured, and the home directory.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The error of the parameters of connections.
+//! Error of the parameters of connections.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The choice of a server by its state: the values of `target_session_attrs` that the client library does not
+//! Choice of a server by its state: the values of `target_session_attrs` that the client library does not
 //! know.
 
 use tokio_postgres::config::Host;

@@ -1,4 +1,4 @@
-//! The start of a connection, and the check that nothing between here and the server shares it with others.
+//! Start of a connection, and the check that nothing between here and the server shares it with others.
 
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Config};

@@ -1,4 +1,4 @@
-//! The parameters of connections: those of the connection string and the environment.
+//! Parameters of connections: those of the connection string and the environment.
 
 use std::fmt;
 use std::path::PathBuf;

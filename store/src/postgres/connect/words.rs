@@ -1,4 +1,4 @@
-//! The words `key=value` of a connection string, and of the query of a URL. Pure.
+//! Words `key=value` of a connection string, and of the query of a URL. Pure.
 
 use super::error::SettingsError;
 

@@ -1,5 +1,5 @@
-//! The rights of readers: a user reads the own jobs, a manager also those of some accounts, support staff and
-//! administrators all. Here alone it is decided which rows of a store a reader gets.
+//! Rights of readers: a user reads the own jobs, a manager also those of some accounts, support staff and
+//! administrators all. Only this module decides which rows of a store a reader gets.
 //!
 //! The guard checks every query. A job of another user has the same answer as an unknown one, by the same
 //! statements, so that neither reveals which jobs exist.
