@@ -226,12 +226,13 @@ mod tests {
             kind: Kind::Gauge,
             number: Number::Unsigned,
         };
-        let column = |number| Column {
-            series: SeriesId(number),
-            metric: (MetricId(0), descriptor.clone()),
-            labels: Labels::default(),
-        };
-        let columns = (0..columns).map(column).collect();
+        let columns = (0..columns)
+            .map(|number| Column {
+                series: SeriesId(number),
+                metric: (MetricId(0), descriptor.clone()),
+                labels: Labels::default(),
+            })
+            .collect();
         let source = Identifier::try_from("s").unwrap();
         Arc::new(Shape { id: ShapeId(id), source, job: None, period: Period::SECOND, columns })
     }

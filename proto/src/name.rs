@@ -51,8 +51,9 @@ fn check(text: &str, also: impl Fn(char) -> bool) -> Result<(), InvalidName> {
         if word.is_empty() {
             return Err(InvalidName::Empty);
         }
-        let wrong = |c: &char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || also(*c));
-        if let Some(character) = word.chars().find(wrong) {
+        if let Some(character) =
+            word.chars().find(|c| !(c.is_ascii_lowercase() || c.is_ascii_digit() || also(*c)))
+        {
             return Err(InvalidName::Character(character));
         }
     }

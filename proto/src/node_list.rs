@@ -98,12 +98,13 @@ mod tests {
         assert_eq!(expanded("n[1-100000],m"), None);
     }
 
+    fn with(tracked: &[&str], list: &str) -> String {
+        let tracked: Vec<String> = tracked.iter().map(|name| (*name).to_owned()).collect();
+        with_silent(&tracked, Some(list)).join(" ")
+    }
+
     #[test]
     fn silent_nodes_are_those_of_the_list_without_an_agent() {
-        let with = |tracked: &[&str], list: &str| {
-            let tracked: Vec<String> = tracked.iter().map(|name| (*name).to_owned()).collect();
-            with_silent(&tracked, Some(list)).join(" ")
-        };
         assert_eq!(with(&["n2"], "n[1-3]"), "n1 n2 n3");
         assert_eq!(with(&["n1.cluster"], "n[1-2]"), "n1.cluster n2");
         // Names of different kinds, and a malformed list.

@@ -41,11 +41,10 @@ impl From<Stated> for Run {
         let variables = stated.environment.iter();
         let environment =
             variables.map_while(|(name, value)| Some((room.take(name)?, room.take(value)?))).collect();
-        let mut one = |text: Option<String>| {
-            room.bytes = limits::RUN_DIRECTORY_BYTES;
-            text.and_then(|text| room.take(&text))
-        };
-        let (directory, host) = (one(stated.directory), one(stated.host));
+        room.bytes = limits::RUN_DIRECTORY_BYTES;
+        let directory = stated.directory.and_then(|text| room.take(&text));
+        room.bytes = limits::RUN_DIRECTORY_BYTES;
+        let host = stated.host.and_then(|text| room.take(&text));
         Self { command, is_cut: room.is_cut, directory, host, environment }
     }
 }
@@ -65,10 +64,9 @@ impl Room {
             self.is_cut = true;
             return None;
         };
-        let printable = |c| if Unprintable::of(c).is_some() { '?' } else { c };
         let mut taken = String::new();
         for (at, c) in text.char_indices() {
-            let c = printable(c);
+            let c = if Unprintable::of(c).is_some() { '?' } else { c };
             // An escape is taken as a whole.
             let is_escape =
                 c == '\\' && starts_with_escape(text.as_bytes().get(at + 1..).unwrap_or_default());
@@ -117,12 +115,14 @@ impl Run {
 
 /// Returns a word that bash, ksh and zsh read as the original bytes of an escaped text.
 pub fn shell_word(escaped: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-^".contains(&byte);
-    if !escaped.is_empty() && escaped.bytes().all(is_plain) {
+    if !escaped.is_empty()
+        && escaped.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_@%+=:,./-^".contains(&byte))
+    {
         return escaped.to_owned();
     }
-    let behind = |at: usize| escaped.as_bytes().get(at + 1..).unwrap_or_default();
-    let is_escape = |at: usize, c: char| c == '\\' && starts_with_escape(behind(at));
+    let is_escape = |at: usize, c: char| {
+        c == '\\' && starts_with_escape(escaped.as_bytes().get(at + 1..).unwrap_or_default())
+    };
     if !escaped.char_indices().any(|(at, c)| is_escape(at, c)) {
         return format!("'{}'", escaped.replace('\'', r"'\''"));
     }

@@ -37,8 +37,11 @@ impl<'de> Deserialize<'de> for FunctionName {
     /// Makes any text valid: each refused character becomes `?`, and so does an empty text.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let is_refused = |c: char| Unprintable::of(c).is_some();
-        let name = if text.is_empty() { "?".to_owned() } else { text.replace(is_refused, "?") };
+        let name = if text.is_empty() {
+            "?".to_owned()
+        } else {
+            text.replace(|c: char| Unprintable::of(c).is_some(), "?")
+        };
         Ok(Self(shorten(name, limits::FUNCTION_NAME_BYTES)))
     }
 }
@@ -106,6 +109,12 @@ mod tests {
     use super::*;
     use crate::wire::envelope;
 
+    fn decode(text: &str) -> String {
+        let mut bytes = Vec::new();
+        envelope::put(&mut bytes, &text);
+        envelope::get::<FunctionName>(&bytes).unwrap().0
+    }
+
     #[test]
     fn names_of_functions_are_printable_and_bounded() {
         let name = |raw: &[u8]| FunctionName::escaped(raw).map(|name| name.0);
@@ -114,11 +123,6 @@ mod tests {
         assert_eq!(name(b""), None);
         let long = name(&[b'x'; 5000]).unwrap();
         assert_eq!(long.len(), limits::FUNCTION_NAME_BYTES);
-        let decode = |text: &str| {
-            let mut bytes = Vec::new();
-            envelope::put(&mut bytes, &text);
-            envelope::get::<FunctionName>(&bytes).unwrap().0
-        };
         assert_eq!(decode("a\nb\u{202e}"), "a?b?");
         assert_eq!(decode(""), "?");
         assert_eq!(decode(&"é".repeat(5000)).len(), limits::FUNCTION_NAME_BYTES - 1);

@@ -46,16 +46,14 @@ pub fn elapsed(seconds: f64) -> String {
         return seconds_f64(seconds);
     }
     let whole = seconds.round();
-    let parts = |large: f64, large_name: &str, small: f64, small_name: &str| {
-        let (count, rest) = ((whole / large).floor(), (whole % large / small).floor());
-        let rest = if rest > 0.0 { format!(" {rest:.0} {small_name}") } else { String::new() };
-        format!("{count:.0} {large_name}{rest}")
+    let (large, large_name, small, small_name) = match whole {
+        _ if whole < 3600.0 => (60.0, "min", 1.0, "s"),
+        _ if whole < 86_400.0 => (3600.0, "h", 60.0, "min"),
+        _ => (86_400.0, "d", 3600.0, "h"),
     };
-    match whole {
-        _ if whole < 3600.0 => parts(60.0, "min", 1.0, "s"),
-        _ if whole < 86_400.0 => parts(3600.0, "h", 60.0, "min"),
-        _ => parts(86_400.0, "d", 3600.0, "h"),
-    }
+    let (count, rest) = ((whole / large).floor(), (whole % large / small).floor());
+    let rest = if rest > 0.0 { format!(" {rest:.0} {small_name}") } else { String::new() };
+    format!("{count:.0} {large_name}{rest}")
 }
 
 /// Formats a number with three significant digits, and a decimal prefix from 10,000 on.
@@ -254,9 +252,9 @@ mod tests {
 
     #[test]
     fn remaining_time_is_rounded_and_never_negative() {
-        let remaining = |seconds: i64| remaining(5_000_000, 5_000_000 + seconds * 1_000_000);
         assert_eq!(
-            [-7, 0, 119, 120, 7199, 7200].map(remaining),
+            [-7, 0, 119, 120, 7199, 7200]
+                .map(|seconds| remaining(5_000_000, 5_000_000 + seconds * 1_000_000)),
             ["0 s", "0 s", "119 s", "2 min", "120 min", "2 h"]
         );
     }

@@ -227,8 +227,10 @@ pub fn set_managers(url: &StoreUrl, managers: &BTreeSet<(String, String)>) -> Re
     }
     connection.begin().context(ACTION)?;
     connection.execute("DELETE FROM account_manager", &[]).context(ACTION)?;
-    let row = |(account, manager): &(String, String)| [account.clone().into(), manager.clone().into()];
-    let rows = Batch::new(&MANAGER, managers.iter().map(row));
+    let rows = Batch::new(
+        &MANAGER,
+        managers.iter().map(|(account, manager)| [account.clone().into(), manager.clone().into()]),
+    );
     let insert =
         "INSERT INTO account_manager (account, manager) SELECT account, manager FROM {new} WHERE true
          ON CONFLICT DO NOTHING";

@@ -42,8 +42,9 @@ impl Row {
     }
 
     pub(crate) fn into_text(self) -> String {
-        let text = |field| if let Value::Text(text) = field { Some(text) } else { None };
-        self.fields.filter_map(text).collect()
+        self.fields
+            .filter_map(|field| if let Value::Text(text) = field { Some(text) } else { None })
+            .collect()
     }
 
     fn field<T: Field>(&mut self) -> Result<T, DatabaseError> {

@@ -36,8 +36,7 @@ pub(crate) fn missing(found: i32, later: &'static [Migration]) -> Option<Vec<(i3
     let all = MIGRATIONS.iter().chain(later).copied();
     let changes: Vec<_> = (FIRST_VERSION + 1..).zip(all).collect();
     let newest = changes.last().map_or(FIRST_VERSION, |(newest, _)| *newest);
-    let is_missing = |(version, _): &(i32, Migration)| *version > found;
-    (found <= newest).then(|| changes.into_iter().filter(is_missing).collect())
+    (found <= newest).then(|| changes.into_iter().filter(|(version, _)| *version > found).collect())
 }
 
 #[cfg(test)]

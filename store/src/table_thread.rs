@@ -64,12 +64,12 @@ impl<T: 'static> TableThread<T> {
         work: impl FnOnce(&mut T) -> Result<R, StoreError> + Send + 'static,
     ) -> Option<R> {
         let (reply, result) = oneshot::channel();
-        let task = move |table: &mut T| {
+        let is_submitted = self.submit(move |table| {
             // The caller may be gone.
             reply.send(work(table)?).ok();
             Ok(())
-        };
-        if !self.submit(task) {
+        });
+        if !is_submitted {
             return None;
         }
         timeout(TIMEOUT, result).await.ok()?.ok()

@@ -133,8 +133,7 @@ mod tests {
             let derived = find(name).unwrap();
             let sampled: Vec<_> = derived.sampled_inputs(machine).collect();
             assert_eq!(sampled.len(), inputs, "{name} on {machine:?}");
-            let is_of_scope = |input: &Definition| input.metric.scope == derived.scope;
-            assert!(sampled.iter().all(is_of_scope), "{name}");
+            assert!(sampled.iter().all(|input| input.metric.scope == derived.scope), "{name}");
             assert!(sampled.iter().all(|input| derived.has_input(machine, &input.name())), "{name}");
         }
         assert!(!find("perf.ipc").unwrap().has_input(Machine::Any, "cycles"));

@@ -39,8 +39,10 @@ const STACKS_KINDS: [&str; 3] = [STACKS_KIND, STACKS_DWARF_KIND, STACKS_WAIT_KIN
 /// Returns the source under which the ledger counts the samples of a metric of call stacks.
 pub fn stacks_source(metric: &str) -> &'static str {
     let found = find(metric);
-    let is_of_kind = |kind: &&str| found.as_ref().is_some_and(|found| found.metric.is_of_kind(kind));
-    STACKS_KINDS.into_iter().find(is_of_kind).unwrap_or(STACKS_KIND)
+    STACKS_KINDS
+        .into_iter()
+        .find(|kind| found.as_ref().is_some_and(|found| found.metric.is_of_kind(kind)))
+        .unwrap_or(STACKS_KIND)
 }
 
 pub fn is_stacks_source(source: &str) -> bool {
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(granularity("node.vm.pgfault").as_deref(), Some("1s"));
         for metric in all().filter(|metric| metric.kind == Kind::Counter && metric.unit == Unit::Nanoseconds)
         {
-            let exact = |origin: &Origin| match origin {
+            let is_exact = metric.origins.iter().all(|origin| match origin {
                 Origin::Perf(_) => true,
                 Origin::Text { file, .. } => file.form == Form::Pairs || file.path == "diskstats",
                 Origin::Source(field) if field.kind == "agent" => field.field != "job_cpu_time",
@@ -150,8 +152,7 @@ mod tests {
                 // Times of completed operations and waits are exact, as those of disks. Drivers of GPUs add
                 // the work that is under way.
                 Origin::Source(field) => ["lustre", "nfs", "drm", "kfd", "ebpf"].contains(&field.kind),
-            };
-            let is_exact = metric.origins.iter().all(exact);
+            });
             assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);
         }
     }

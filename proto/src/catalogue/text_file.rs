@@ -284,19 +284,17 @@ mod tests {
         static PORT: TextFile =
             TextFile::sys("class/infiniband/*/ports/*/counters/port_rcv_data", Form::Values)
                 .labelled(&["device", "port"]);
-        let labels = |path: &str| {
-            let pairs = PORT.path_labels_of(path)?;
-            Some(pairs.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","))
-        };
         let path = "class/infiniband/mlx5_0/ports/1/counters/port_rcv_data";
-        assert_eq!(labels(path).as_deref(), Some("device=mlx5_0,port=1"));
+        let labels =
+            [("device", "mlx5_0"), ("port", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(PORT.path_labels_of(path), Some(labels.into()));
         for other in [
             "class/infiniband/mlx5_0/ports/1/counters",
             "class/infiniband/mlx5_0/ports/1/counters/port_rcv_data/x",
             "class/infiniband/mlx5_0/ports//counters/port_rcv_data",
             "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data",
         ] {
-            assert_eq!(labels(other), None, "{other}");
+            assert_eq!(PORT.path_labels_of(other), None, "{other}");
         }
     }
 
@@ -306,10 +304,10 @@ mod tests {
             TextFile::sys("class/infiniband/*/ports/*/x", Form::Values).labelled(&["device", "port"]);
         let [hfi, others] = [Devices::Named("hfi"), Devices::NotNamed("hfi")]
             .map(|devices| TextFile::sys(ALL.path, ALL.form).labelled(ALL.path_labels).of_devices(devices));
-        let is_of = |file: &TextFile, device: &str| {
-            file.path_labels_of(&format!("class/infiniband/{device}/ports/1/x")).is_some()
+        let of = |file: &TextFile| {
+            ["hfi1_0", "mlx5_0"]
+                .map(|device| file.path_labels_of(&format!("class/infiniband/{device}/ports/1/x")).is_some())
         };
-        let of = |file: &TextFile| ["hfi1_0", "mlx5_0"].map(|device| is_of(file, device));
         assert_eq!([of(&ALL), of(&hfi), of(&others)], [[true, true], [true, false], [false, true]]);
     }
 

@@ -164,20 +164,19 @@ pub struct NoticesRequest {
     pub off: bool,
 }
 
-impl NoticesRequest {
+fn is_rule_id(rule: &str) -> bool {
     const RULE_BYTES: usize = 64;
+    (1..=RULE_BYTES).contains(&rule.len())
+        && rule.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
 
+impl NoticesRequest {
     /// Returns none if the line has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         (fields.take_verb().ok()? == NOTICES).then(|| {
             let request: Self = fields.into_request(NOTICES_EXAMPLE)?;
-            let is_id = |rule: &String| {
-                let is_allowed =
-                    |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-                (1..=Self::RULE_BYTES).contains(&rule.len()) && rule.bytes().all(is_allowed)
-            };
-            if request.rule.as_ref().is_some_and(|rule| !is_id(rule)) {
+            if request.rule.as_ref().is_some_and(|rule| !is_rule_id(rule)) {
                 let message = "expected the id of a rule: lower-case letters, digits and `-`";
                 return Err(invalid("rule", &message));
             }

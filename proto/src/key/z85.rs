@@ -8,12 +8,16 @@ const ALPHABET: &[u8; 85] =
 
 pub(super) fn encode(key: &[u8; KEY_BYTES]) -> String {
     let (chunks, _) = key.as_chunks::<4>();
-    let characters = |chunk: &[u8; 4]| {
-        let number = u32::from_be_bytes(*chunk);
-        let digit = move |power: u32| ALPHABET.get((number / 85_u32.pow(power) % 85) as usize).copied();
-        (0..5).rev().filter_map(digit).map(char::from)
-    };
-    chunks.iter().flat_map(characters).collect()
+    chunks
+        .iter()
+        .flat_map(|chunk| {
+            let number = u32::from_be_bytes(*chunk);
+            (0..5)
+                .rev()
+                .filter_map(move |power| ALPHABET.get((number / 85_u32.pow(power) % 85) as usize).copied())
+                .map(char::from)
+        })
+        .collect()
 }
 
 pub(super) fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {

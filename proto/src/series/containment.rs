@@ -154,21 +154,22 @@ pub fn contained<'a>(series: impl IntoIterator<Item = SeriesOfSum<'a>>) -> Vec<b
         });
         places.push(place.unwrap_or(Place::None));
     }
-    let is_contained = |place: Place<'_>| {
-        let (group, role) = match place {
-            Place::None => return false,
-            Place::AllDevices(group) => return devices.contains_key(&group),
-            Place::Device(group, role) => (group, role),
-        };
-        let Some(Devices { names, has_physical }) = devices.get(&group) else { return false };
-        match role.kind() {
-            RoleKind::Physical => false,
-            RoleKind::Local => true,
-            RoleKind::Part | RoleKind::Stacked if role.below().next().is_none() => *has_physical,
-            RoleKind::Part | RoleKind::Stacked => role.below().any(|name| names.contains(name)),
-        }
+    places.into_iter().map(|place| is_contained(place, &devices)).collect()
+}
+
+fn is_contained<'a>(place: Place<'a>, devices: &BTreeMap<Group<'a>, Devices<'a>>) -> bool {
+    let (group, role) = match place {
+        Place::None => return false,
+        Place::AllDevices(group) => return devices.contains_key(&group),
+        Place::Device(group, role) => (group, role),
     };
-    places.into_iter().map(is_contained).collect()
+    let Some(Devices { names, has_physical }) = devices.get(&group) else { return false };
+    match role.kind() {
+        RoleKind::Physical => false,
+        RoleKind::Local => true,
+        RoleKind::Part | RoleKind::Stacked if role.below().next().is_none() => *has_physical,
+        RoleKind::Part | RoleKind::Stacked => role.below().any(|name| names.contains(name)),
+    }
 }
 
 #[cfg(test)]
@@ -293,14 +294,11 @@ mod tests {
 
     #[test]
     fn the_kernels_word_counts_more_than_a_name() {
-        let of_node = |devices: &[(&'static str, Option<&str>)]| {
-            summed("node.network.receive.bytes", "interface", devices)
-        };
         let named = [
             ("data0", Some("stacked br0p1 tun-east")),
             ("br0p1", Some("physical")),
             ("tun-east", Some("physical")),
         ];
-        assert_eq!(of_node(&named), ["br0p1", "tun-east"]);
+        assert_eq!(summed("node.network.receive.bytes", "interface", &named), ["br0p1", "tun-east"]);
     }
 }

@@ -41,10 +41,12 @@ impl<'de> Deserialize<'de> for Labels {
         if pairs.len() > limits::LABELS {
             return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
         }
-        let valid = |(key, value)| {
-            (from_wire(key, limits::LABEL_KEY_BYTES), from_wire(value, limits::LABEL_VALUE_BYTES))
-        };
-        let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
+        let mut pairs: Vec<_> = pairs
+            .into_iter()
+            .map(|(key, value)| {
+                (from_wire(key, limits::LABEL_KEY_BYTES), from_wire(value, limits::LABEL_VALUE_BYTES))
+            })
+            .collect();
         pairs.sort();
         pairs.dedup_by(|one, other| one.0 == other.0);
         Ok(Self { pairs, role })
@@ -70,13 +72,17 @@ impl Labels {
     /// [escaped](crate::text::escape) and shortened where they must be, so that no series is lost for its
     /// name. Refuses too many labels, an empty one, and repeated keys.
     pub fn escaped(pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
-        let valid = |(key, value): (String, String)| {
-            (
-                escaped(key.as_bytes(), limits::LABEL_KEY_BYTES),
-                escaped(value.as_bytes(), limits::LABEL_VALUE_BYTES),
-            )
-        };
-        Self::new(pairs.into_iter().map(valid).collect())
+        Self::new(
+            pairs
+                .into_iter()
+                .map(|(key, value)| {
+                    (
+                        escaped(key.as_bytes(), limits::LABEL_KEY_BYTES),
+                        escaped(value.as_bytes(), limits::LABEL_VALUE_BYTES),
+                    )
+                })
+                .collect(),
+        )
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

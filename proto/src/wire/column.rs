@@ -69,15 +69,11 @@ mod tests {
 
     #[test]
     fn clock_noise_is_packed() {
-        let mut state = 1_u64;
-        let mut noise = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state >> 54
-        };
-        let mut at = 0;
+        let (mut state, mut at) = (1_u64, 0);
         let clock: Vec<u64> = (0..1000)
             .map(|_| {
-                at += 1_000_000 + noise();
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                at += 1_000_000 + (state >> 54);
                 at
             })
             .collect();

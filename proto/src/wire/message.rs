@@ -232,11 +232,12 @@ mod tests {
 
     #[test]
     fn divides_a_long_dictionary() {
-        let shape = |id| {
-            let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
-            Entry::Shape(ShapeId(id), ShapeDescriptor { source: "a".try_into().unwrap(), series })
-        };
-        let entries: Vec<Entry> = (0..100).map(shape).collect();
+        let entries: Vec<Entry> = (0..100)
+            .map(|id| {
+                let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
+                Entry::Shape(ShapeId(id), ShapeDescriptor { source: "a".try_into().unwrap(), series })
+            })
+            .collect();
         let messages = ToCollector::dictionaries(SessionId(1), &entries);
         assert!(messages.len() > 1);
         let mut found = Vec::new();

@@ -13,13 +13,15 @@ use polymeter_proto::wire::frame::{Encoder, Extras};
 
 /// Returns a shape with a column for each of `numbers`, with one metric per kind of number.
 pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
-    let column = |(position, number): (u32, &Number)| {
-        let name = MetricName::new(format!("test.{number:?}").to_lowercase()).unwrap();
-        let descriptor = MetricDescriptor { name, unit: Unit::Bytes, kind: Kind::Gauge, number: *number };
-        let labels = Labels::new(vec![("column".to_owned(), position.to_string())]).unwrap();
-        Column { series: SeriesId(position), metric: (MetricId(*number as u32), descriptor), labels }
-    };
-    let columns = (0..).zip(numbers).map(column).collect();
+    let columns = (0..)
+        .zip(numbers)
+        .map(|(position, number)| {
+            let name = MetricName::new(format!("test.{number:?}").to_lowercase()).unwrap();
+            let descriptor = MetricDescriptor { name, unit: Unit::Bytes, kind: Kind::Gauge, number: *number };
+            let labels = Labels::new(vec![("column".to_owned(), position.to_string())]).unwrap();
+            Column { series: SeriesId(position), metric: (MetricId(*number as u32), descriptor), labels }
+        })
+        .collect();
     let source = "memory.stat".try_into().unwrap();
     Arc::new(Shape {
         id: ShapeId(id),

@@ -62,6 +62,22 @@ fn jobs() -> [Job; 2] {
     .map(|descriptor| Job { handle: JobHandle(if descriptor.started_us < 0 { 251 } else { 1 }), descriptor })
 }
 
+fn metric(id: u32, unit: Unit) -> Entry {
+    let (kind, number) = match id % 3 {
+        0 => (Kind::Counter, Number::Unsigned),
+        1 => (Kind::Gauge, Number::Signed),
+        _ => (Kind::Gauge, Number::Float),
+    };
+    let name = MetricName::new(format!("test.{}", unit.as_str())).unwrap();
+    Entry::Metric(MetricId(id), MetricDescriptor { name, unit, kind, number })
+}
+
+fn series(id: u32, metric: u32, job: Option<u32>, labels: Vec<(String, String)>) -> Entry {
+    let labels = Labels::new(labels).unwrap();
+    let descriptor = SeriesDescriptor { metric: MetricId(metric), job: job.map(JobHandle), labels };
+    Entry::Series(SeriesId(id), descriptor)
+}
+
 /// Entries of every kind, unit, kind of metric and number.
 pub(super) fn dictionary() -> Vec<Entry> {
     let units = [
@@ -73,23 +89,9 @@ pub(super) fn dictionary() -> Vec<Entry> {
         Unit::Cycles,
         Unit::Count,
     ];
-    let metric = |(id, unit): (u32, &Unit)| {
-        let (kind, number) = match id % 3 {
-            0 => (Kind::Counter, Number::Unsigned),
-            1 => (Kind::Gauge, Number::Signed),
-            _ => (Kind::Gauge, Number::Float),
-        };
-        let name = MetricName::new(format!("test.{}", unit.as_str())).unwrap();
-        Entry::Metric(MetricId(id), MetricDescriptor { name, unit: *unit, kind, number })
-    };
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let series = |id, metric, job: Option<u32>, labels| {
-        let labels = Labels::new(labels).unwrap();
-        let descriptor = SeriesDescriptor { metric: MetricId(metric), job: job.map(JobHandle), labels };
-        Entry::Series(SeriesId(id), descriptor)
-    };
     let mut entries = vec![Entry::Session(session_descriptor())];
-    entries.extend((0..).zip(&units).map(metric));
+    entries.extend((0..).zip(units).map(|(id, unit)| metric(id, unit)));
     entries.extend(jobs().map(|job| Entry::Job(job.handle, job.descriptor)));
     entries.extend([
         series(0, 0, None, vec![]),
@@ -197,17 +199,18 @@ fn events() -> Vec<Event> {
     ]
 }
 
+fn refused(request: &str, period: Option<u64>, reason: &str) -> Event {
+    Event::RequestRefused(RequestRefused {
+        at_us: T0 + 2,
+        job: JobHandle(1),
+        request: request.into(),
+        period: period.map(|period_us| Period::from_micros(period_us).unwrap()),
+        by: Some("uid 1000".try_into().unwrap()),
+        reason: reason.into(),
+    })
+}
+
 fn events_of_jobs() -> Vec<Event> {
-    let refused = |request: &str, period: Option<u64>, reason: &str| {
-        Event::RequestRefused(RequestRefused {
-            at_us: T0 + 2,
-            job: JobHandle(1),
-            request: request.into(),
-            period: period.map(|period_us| Period::from_micros(period_us).unwrap()),
-            by: Some("uid 1000".try_into().unwrap()),
-            reason: reason.into(),
-        })
-    };
     vec![
         Event::JobOwner(JobOwner {
             job: JobHandle(1),
@@ -238,8 +241,9 @@ fn job_details() -> Vec<Event> {
         node_cores: Some(64),
         node_gpus: Some(4),
     };
-    let update = |job, details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details });
-    vec![update(1, details), update(251, JobDetails::default())]
+    [(1, details), (251, JobDetails::default())]
+        .map(|(job, details)| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details }))
+        .into()
 }
 
 fn step_plan_changes() -> Vec<Event> {
@@ -266,16 +270,18 @@ fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event
     Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events, stacks: &[] })
 }
 
+fn function(id: u32, name: &[u8], module: Option<&str>) -> Entry {
+    let (name, module) = (FunctionName::escaped(name), module.map(|module| module.try_into().unwrap()));
+    Entry::Function(FunctionId(id), FunctionDescriptor { job: JobHandle(1), name, module })
+}
+
+fn stack(id: u32, parent: Option<u32>, function: u32) -> Entry {
+    let (parent, function) = (parent.map(StackId), FunctionId(function));
+    Entry::Stack(StackId(id), StackDescriptor { parent, function })
+}
+
 /// Returns a frame with a metric, a job, their stacks and two intervals.
 fn stacks() -> Vec<u8> {
-    let function = |id, name: &[u8], module: Option<&str>| {
-        let (name, module) = (FunctionName::escaped(name), module.map(|module| module.try_into().unwrap()));
-        Entry::Function(FunctionId(id), FunctionDescriptor { job: JobHandle(1), name, module })
-    };
-    let stack = |id, parent: Option<u32>, function| {
-        let (parent, function) = (parent.map(StackId), FunctionId(function));
-        Entry::Stack(StackId(id), StackDescriptor { parent, function })
-    };
     let metric = MetricDescriptor {
         name: MetricName::new("stacks.cpu").unwrap(),
         unit: Unit::Count,
@@ -296,23 +302,29 @@ fn stacks() -> Vec<u8> {
         stack(65_536, None, 251),
     ];
     let count = |process, stack, count| StackCount { process, stack: StackId(stack), count };
-    let interval = |counts: Vec<StackCount>| StackInterval {
+    let empty = StackInterval {
         metric: MetricId(7),
         job: JobHandle(1),
-        begin_us: T0,
-        end_us: T0 + 1_000_000,
+        begin_us: -1,
+        end_us: 0,
         period: Period::TEN_MILLISECONDS,
-        counts,
+        counts: vec![],
         lost: 0,
         throttled: 0,
         cut: 0,
         unresolved: 0,
     };
-    let full = interval(vec![count(4711, 2, 75), count(4711, 1, 20), count(u32::MAX, 65_536, u64::MAX)]);
-    let stacks = [
-        StackInterval { lost: 3, throttled: 1, cut: 251, unresolved: 65_536, ..full },
-        StackInterval { begin_us: -1, end_us: 0, ..interval(vec![]) },
-    ];
+    let full = StackInterval {
+        begin_us: T0,
+        end_us: T0 + 1_000_000,
+        counts: vec![count(4711, 2, 75), count(4711, 1, 20), count(u32::MAX, 65_536, u64::MAX)],
+        lost: 3,
+        throttled: 1,
+        cut: 251,
+        unresolved: 65_536,
+        ..empty.clone()
+    };
+    let stacks = [full, empty];
     let extras = Extras { dictionary: &dictionary, stacks: &stacks, ..Extras::default() };
     Wire::default().encode_with(&Batch::default(), extras)
 }

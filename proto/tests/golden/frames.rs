@@ -13,7 +13,7 @@ use polymeter_proto::stacks::{
 };
 use polymeter_proto::wire::DecodeError;
 use polymeter_proto::wire::dictionary::{Announced, Entry};
-use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
+use polymeter_proto::wire::frame::{Encoder, Extras, Frame, Oversized};
 use proptest::prelude::*;
 
 use super::common::{Wire, batch_of, frame_of, shape};
@@ -71,12 +71,8 @@ fn a_regular_block_round_trips() {
 fn reads_outside_of_the_grid_and_single_ticks_keep_their_times() {
     let shape = shape(2, 1_000_000, &[Number::Unsigned]);
     let off_grid = |time_us| Instant { deadline: None, time_us };
-    let on_grid = |second: u64| Instant {
-        deadline: Some(second),
-        time_us: i64::try_from(second).unwrap() * 1_000_000 + 3,
-    };
-    let instants =
-        [off_grid(T0 + 5), on_grid(1_790_000_001), off_grid(T0 + 1_500_000), off_grid(T0 + 1_400_000)];
+    let on_grid = Instant { deadline: Some(1_790_000_001), time_us: 1_790_000_001_000_003 };
+    let instants = [off_grid(T0 + 5), on_grid, off_grid(T0 + 1_500_000), off_grid(T0 + 1_400_000)];
     let rows: Vec<_> = instants.iter().map(|instant| (*instant, vec![Some(9)])).collect();
     let frame = Frame::decode(&Wire::default().encode(&batch_of(&shape, &rows))).unwrap();
     let times: Vec<i64> = frame.blocks.iter().flat_map(|block| block.times_us.clone()).collect();
@@ -165,12 +161,13 @@ fn interval(counts: usize) -> StackInterval {
     }
 }
 
+fn encode(stacks: &[StackInterval]) -> Result<Vec<u8>, Oversized> {
+    let (mut bytes, extras) = (Vec::new(), Extras { stacks, ..Extras::default() });
+    let encoded = Encoder::default().encode(&mut bytes, SessionId(0xfeed), 1, &Batch::default(), extras);
+    encoded.map(|()| bytes)
+}
+
 fn counts_of_stacks_are_bounded() {
-    let encode = |stacks: &[StackInterval]| {
-        let (mut bytes, extras) = (Vec::new(), Extras { stacks, ..Extras::default() });
-        let encoded = Encoder::default().encode(&mut bytes, SessionId(0xfeed), 1, &Batch::default(), extras);
-        encoded.map(|()| bytes)
-    };
     let most = vec![interval(limits::STACK_COUNTS); limits::FRAME_STACK_COUNTS / limits::STACK_COUNTS];
     assert_eq!(Frame::decode(&encode(&most).unwrap()).unwrap().stacks, most);
     assert!(encode(&[most, vec![interval(1)]].concat()).is_err());
@@ -210,15 +207,11 @@ fn functions_and_stacks_travel_once_and_go_with_their_job() {
     announced.retire_job(JobHandle(1));
     assert_eq!(announced.all(&session)[1..], entries[3..]);
     assert_ne!(announced.version(), version);
-    let named = |number: usize| FunctionDescriptor {
-        name: FunctionName::escaped(number.to_string().as_bytes()),
-        ..function(2)
-    };
-    let fits = |number| announced.announce_function(&named(number), &mut again).is_some();
-    assert_eq!(
-        (0..2 * limits::JOB_FUNCTIONS).map(fits).filter(|fits| *fits).count(),
-        limits::JOB_FUNCTIONS - 1
-    );
+    let announced_again = (0..2 * limits::JOB_FUNCTIONS).filter(|number| {
+        let name = FunctionName::escaped(number.to_string().as_bytes());
+        announced.announce_function(&FunctionDescriptor { name, ..function(2) }, &mut again).is_some()
+    });
+    assert_eq!(announced_again.count(), limits::JOB_FUNCTIONS - 1);
     assert!(announced.announce_function(&function(3), &mut again).is_some(), "another job has room");
 }
 
@@ -237,10 +230,16 @@ fn a_small_frame_cannot_ask_for_much_memory() {
 
 /// Series with labels of the maximum length take 5 KiB each: a few hundred of them exceed a section.
 fn long_entries_are_divided_among_sections() {
-    let long = |key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES));
-    let labels = Labels::new((0..16).map(long).collect()).unwrap();
-    let series = |id| SeriesDescriptor { metric: MetricId(id), job: None, labels: labels.clone() };
-    let dictionary: Vec<Entry> = (0..700).map(|id| Entry::Series(SeriesId(id), series(id))).collect();
+    let labels = Labels::new(
+        (0..16).map(|key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES))).collect(),
+    )
+    .unwrap();
+    let dictionary: Vec<Entry> = (0..700)
+        .map(|id| {
+            let series = SeriesDescriptor { metric: MetricId(id), job: None, labels: labels.clone() };
+            Entry::Series(SeriesId(id), series)
+        })
+        .collect();
     let extras = Extras { dictionary: &dictionary, ..Extras::default() };
     let bytes = Wire::default().encode_with(&Batch::default(), extras);
     assert_eq!(Frame::decode(&bytes).unwrap().dictionary, dictionary);
@@ -251,10 +250,11 @@ fn a_batch_of_single_rows_round_trips() {
     let shape = shape(1, 1_000, &[Number::Unsigned]);
     let mut batch = Batch::default();
     let index = batch.add_shape(&shape);
-    let instant = |row: u64| Instant { deadline: row.is_multiple_of(2).then_some(row), time_us: T0 };
-    let mut row = 0;
-    while batch.push(index, instant(row), std::iter::once(Some(row))).is_ok() {
-        row += 1;
+    for row in 0_u64.. {
+        let instant = Instant { deadline: row.is_multiple_of(2).then_some(row), time_us: T0 };
+        if batch.push(index, instant, std::iter::once(Some(row))).is_err() {
+            break;
+        }
     }
     let frame = Frame::decode(&Wire::default().encode(&batch)).unwrap();
     assert_eq!((frame.blocks.len(), frame.samples()), (limits::BATCH_VALUES, limits::BATCH_VALUES));
@@ -282,11 +282,10 @@ proptest! {
                 found.extend(block.times_us.iter().zip(values).map(|(time, value)| (*time, column, *value)));
             }
         }
-        let present = |(instant, values): &(Instant, Vec<Option<u64>>)| {
+        let mut expected: Vec<_> = rows.iter().flat_map(|(instant, values)| {
             let time_us = instant.time_us;
             values.iter().enumerate().filter_map(move |(column, value)| Some((time_us, column, (*value)?))).collect::<Vec<_>>()
-        };
-        let mut expected: Vec<_> = rows.iter().flat_map(present).collect();
+        }).collect();
         found.sort_unstable();
         expected.sort_unstable();
         prop_assert_eq!(found, expected);

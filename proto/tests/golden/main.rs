@@ -125,9 +125,9 @@ fn document_explains_the_golden_bytes() {
         for part in example.split(" | ") {
             assert!(document.contains(part), "{name}: `{part}` is not in the document");
         }
-        let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let expected: String = example.chars().filter(char::is_ascii_hexdigit).collect();
-        assert!(digits(bytes).contains(&expected), "{name} is {}", digits(bytes));
+        assert!(digits.contains(&expected), "{name} is {digits}");
     }
 }
 
@@ -165,16 +165,16 @@ fn second_decoder_agrees() {
 
 fn second_decoder_refuses_invalid_frames() {
     let good = samples::several_blocks();
-    let flipped = |position: usize| {
+    let [damaged, damaged_at_the_end] = [good.len() / 2, good.len() - 1].map(|position| {
         let mut bytes = good.clone();
         bytes[position] ^= 1;
         bytes
-    };
+    });
     let another_version = [b"PLM\x02", &good[4..]].concat();
     let trailing = [ToAgent::NeedDictionary { session: SESSION }.encode(), vec![0]].concat();
     let invalid = [
-        ("damaged", Direction::Frame, flipped(good.len() / 2), "the checksum is wrong"),
-        ("damaged at the end", Direction::Frame, flipped(good.len() - 1), "the checksum is wrong"),
+        ("damaged", Direction::Frame, damaged, "the checksum is wrong"),
+        ("damaged at the end", Direction::Frame, damaged_at_the_end, "the checksum is wrong"),
         ("cut", Direction::Frame, good[..good.len() - 5].to_vec(), "the checksum is wrong"),
         ("another version", Direction::Frame, another_version, "another version"),
         ("another protocol", Direction::Frame, b"GET / HTTP/1.1".to_vec(), "no bytes of this protocol"),

@@ -13,21 +13,16 @@ fn control_line(text: &str) -> ControlLine {
     text.try_into().unwrap()
 }
 
+fn lost(job: Option<u32>, source: &str, samples: u64) -> Lost {
+    Lost { job: job.map(JobHandle), source: source.try_into().unwrap(), samples }
+}
+
+fn skipped(reason: SkipReason, lost: Vec<Lost>, span_us: (i64, i64)) -> ToCollector {
+    ToCollector::Skipped { session: SESSION, first: 2, last: 300, reason, span_us, lost }
+}
+
 pub(super) fn to_collector() -> Vec<Golden> {
     let golden = |name, message: ToCollector| (name, Direction::ToCollector, message.encode());
-    let lost = |job: Option<u32>, source: &str, samples| Lost {
-        job: job.map(JobHandle),
-        source: source.try_into().unwrap(),
-        samples,
-    };
-    let skipped = |reason, lost, span_us| ToCollector::Skipped {
-        session: SESSION,
-        first: 2,
-        last: 300,
-        reason,
-        span_us,
-        lost,
-    };
     let (session, entries) = (LARGE_SESSION, dictionary());
     vec![
         golden("message_dictionary", ToCollector::Dictionary { session, entries }),

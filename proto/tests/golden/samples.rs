@@ -21,11 +21,13 @@ const fn off_grid(time_us: i64) -> Instant {
 fn columns(number: Number, columns: &[&[u64]]) -> Vec<u8> {
     let shape = shape(1, 1_000, &vec![number; columns.len()]);
     let ticks = columns.first().map_or(0, |column| column.len());
-    let row = |position: usize| {
-        let values = columns.iter().map(|column| column.get(position).copied()).collect();
-        (tick(position as u64, 1_000, 14), values)
-    };
-    Wire::default().encode(&batch_of(&shape, &(0..ticks).map(row).collect::<Vec<_>>()))
+    let rows: Vec<_> = (0..ticks)
+        .map(|position| {
+            let values = columns.iter().map(|column| column.get(position).copied()).collect();
+            (tick(position as u64, 1_000, 14), values)
+        })
+        .collect();
+    Wire::default().encode(&batch_of(&shape, &rows))
 }
 
 fn unsigned(of: &[&[u64]]) -> Vec<u8> {
@@ -76,16 +78,18 @@ fn late_by_noise() -> Vec<u8> {
 /// Ten columns, of which 1 and 8 are absent in some rows, and all in one row.
 fn partial() -> Vec<u8> {
     let shape = shape(3, 1_000, &[Number::Unsigned; 10]);
-    let row = |number: u64| {
-        let present = |column: u64| match number {
-            2 | 3 => column != 1 && column != 8,
-            4 => false,
-            _ => true,
-        };
-        let values = (0..10).map(|column| present(column).then_some(column * 100 + number)).collect();
-        (tick(number, 1_000, 14), values)
-    };
-    Wire::default().encode(&batch_of(&shape, &(0..6).map(row).collect::<Vec<_>>()))
+    let rows: Vec<_> = (0..6)
+        .map(|number| {
+            let absent: &[u64] = match number {
+                2 | 3 => &[1, 8],
+                4 => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+                _ => &[],
+            };
+            let values = (0..10).map(|column| (!absent.contains(&column)).then_some(column * 100 + number));
+            (tick(number, 1_000, 14), values.collect())
+        })
+        .collect();
+    Wire::default().encode(&batch_of(&shape, &rows))
 }
 
 /// One shape on the grid, interrupted by a read outside of the grid, and another shape.

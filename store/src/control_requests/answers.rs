@@ -63,16 +63,18 @@ impl ControlTable {
         now_us: i64,
     ) -> Result<(), StoreError> {
         const ACTION: &str = "store answers";
-        let row = |given: &AnswerRow| {
-            [
-                number.into(),
-                given.session.to_string().into(),
-                given.node.clone().into(),
-                given.answer.clone().into(),
-                if given.is_final { Value::Time(now_us) } else { Value::Null },
-            ]
-        };
-        let batch = Batch::new(&ANSWER, answers.iter().map(row));
+        let batch = Batch::new(
+            &ANSWER,
+            answers.iter().map(|given| {
+                [
+                    number.into(),
+                    given.session.to_string().into(),
+                    given.node.clone().into(),
+                    given.answer.clone().into(),
+                    if given.is_final { Value::Time(now_us) } else { Value::Null },
+                ]
+            }),
+        );
         if batch.is_empty() {
             return Ok(());
         }

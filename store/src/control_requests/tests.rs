@@ -60,11 +60,11 @@ fn requests_of_a_job_take_effect_in_their_order() {
 fn a_replaced_request_is_not_sent_and_lends_its_end() {
     let (_directory, mut table) = table();
     let first = table.take(&new("1", true, 500), NOW_US, nothing).unwrap();
-    let replace = |earlier: &[StoredControlRequest]| Replaced {
+    let replaced = table.take(&new("2", true, 10), NOW_US, |earlier| Replaced {
         numbers: earlier.iter().map(|earlier| earlier.number).collect(),
         until_us: earlier.iter().map(|earlier| earlier.request.expires_us).max(),
-    };
-    table.take(&new("2", true, 10), NOW_US, replace).unwrap();
+    });
+    replaced.unwrap();
     assert_eq!(lines(table.unanswered("7", SessionId(1), NOW_US + 100).unwrap()), ["line 2"]);
     assert_eq!(lines(table.unanswered("8", SessionId(1), NOW_US).unwrap()), [""; 0]);
     // The user of the first one still waits for its answers.

@@ -30,8 +30,15 @@ pub(super) fn insert_wanted(
 }
 
 pub(super) fn rows<'a>(number: i64, sessions: &'a [AnsweringSession], collector_id: &Value<'a>) -> Batch<'a> {
-    let row = |wanted: &'a AnsweringSession| {
-        [number.into(), wanted.session.to_string().into(), wanted.node.as_str().into(), collector_id.clone()]
-    };
-    Batch::new(&WANTED, sessions.iter().map(row))
+    Batch::new(
+        &WANTED,
+        sessions.iter().map(|wanted| {
+            [
+                number.into(),
+                wanted.session.to_string().into(),
+                wanted.node.as_str().into(),
+                collector_id.clone(),
+            ]
+        }),
+    )
 }

@@ -259,12 +259,6 @@ impl Copying<'_> {
 
     /// Compares the number of rows in both stores, and the sums of the ledger.
     fn compare(&mut self) -> Result<(), StoreError> {
-        let differs = |what: &str, source: i64, target: i64| {
-            let cause = format!(
-                "{what} has {source} in the source and {target} in the copy, since something else writes to one of them; stop its collector"
-            );
-            Err(unusable(&cause))
-        };
         for (table, written) in &self.tables {
             let count = format!("SELECT count(*) FROM {table}");
             let found: i64 = self.target.select_one(&count, &[]).context(ACTION)?;
@@ -274,15 +268,21 @@ impl Copying<'_> {
                 false => self.source.select_one(&count, &[]).context(ACTION)?,
             };
             if found != expected || u64::try_from(found) != Ok(*written) {
-                return differs(&format!("the table {table}"), expected, found);
+                return Err(differs(&format!("the table {table}"), expected, found));
             }
         }
         let (source, target) = (stored(&mut *self.source)?, stored(&mut *self.target)?);
         if source != target {
-            return differs("the ledger", source, target);
+            return Err(differs("the ledger", source, target));
         }
         Ok(())
     }
+}
+
+fn differs(what: &str, source: i64, target: i64) -> StoreError {
+    unusable(&format!(
+        "{what} has {source} in the source and {target} in the copy, since something else writes to one of them; stop its collector"
+    ))
 }
 
 struct Writing<'a> {
@@ -358,10 +358,10 @@ impl<'a> Writing<'a> {
 
 /// Returns the columns of a `SELECT`, JSON as text.
 fn read_names(columns: &[Column]) -> String {
-    let read = |(name, kind): &Column| {
+    let names = columns.iter().map(|(name, kind)| {
         if *kind == ColumnType::Json { format!("CAST({name} AS text)") } else { (*name).to_owned() }
-    };
-    columns.iter().map(read).collect::<Vec<_>>().join(", ")
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn names(columns: &[Column]) -> String {

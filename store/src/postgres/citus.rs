@@ -295,12 +295,17 @@ fn compress_partition(
 ) -> Result<u64, StoreError> {
     let columnar = format!("{partition}_columnar");
     connection.begin().context(COMPRESSING)?;
-    let mut run = |statement: &str| connection.execute(statement, &[]).context(COMPRESSING);
-    run("SET LOCAL lock_timeout = '2s'")?;
-    run(&format!("LOCK TABLE {partition} IN SHARE MODE"))?;
-    run(&format!("CREATE TABLE {columnar} (LIKE samples) USING columnar"))?;
-    run(&format!("SELECT create_distributed_table('{columnar}', 'node_key', colocate_with => 'samples')"))?;
-    let written = run(&format!("INSERT INTO {columnar} SELECT * FROM {partition} ORDER BY series_id, time"))?;
+    run(connection, "SET LOCAL lock_timeout = '2s'")?;
+    run(connection, &format!("LOCK TABLE {partition} IN SHARE MODE"))?;
+    run(connection, &format!("CREATE TABLE {columnar} (LIKE samples) USING columnar"))?;
+    run(
+        connection,
+        &format!("SELECT create_distributed_table('{columnar}', 'node_key', colocate_with => 'samples')"),
+    )?;
+    let written = run(
+        connection,
+        &format!("INSERT INTO {columnar} SELECT * FROM {partition} ORDER BY series_id, time"),
+    )?;
     let count = format!("SELECT count(*) FROM {partition}");
     let rows: u64 = connection.select_one(&count, &[]).context(COMPRESSING)?;
     if rows != written {
@@ -308,10 +313,13 @@ fn compress_partition(
             "cannot compress {partition}: {written} of {rows} samples would remain; nothing was changed"
         )));
     }
-    let mut run = |statement: &str| connection.execute(statement, &[]).context(COMPRESSING);
-    run(&format!("DROP TABLE {partition}"))?;
-    run(&format!("ALTER TABLE {columnar} RENAME TO {partition}"))?;
-    run(&format!("ALTER TABLE samples ATTACH PARTITION {partition} {bound}"))?;
+    run(connection, &format!("DROP TABLE {partition}"))?;
+    run(connection, &format!("ALTER TABLE {columnar} RENAME TO {partition}"))?;
+    run(connection, &format!("ALTER TABLE samples ATTACH PARTITION {partition} {bound}"))?;
     connection.commit().context(COMPRESSING)?;
     Ok(rows)
+}
+
+fn run(connection: &mut dyn Connection, statement: &str) -> Result<u64, StoreError> {
+    connection.execute(statement, &[]).context(COMPRESSING)
 }

@@ -226,13 +226,14 @@ mod tests {
     const COLUMNS: [Column; 3] =
         [("time", ColumnType::Time), ("series_id", ColumnType::Integer), ("value", ColumnType::Real)];
 
+    fn message(fields: &[u8]) -> String {
+        let mut reader = CopyReader::new(&COLUMNS);
+        reader.append(&[HEADER, &[0, 3], fields].concat());
+        reader.next_row().unwrap_err().to_string()
+    }
+
     #[test]
     fn null_and_other_lengths_are_errors_that_name_the_column() {
-        let message = |fields: &[u8]| {
-            let mut reader = CopyReader::new(&COLUMNS);
-            reader.append(&[HEADER, &[0, 3], fields].concat());
-            reader.next_row().unwrap_err().to_string()
-        };
         let time: [u8; 12] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(message(&[255; 4]), "column 1 (time) is NULL where a time is expected");
         assert_eq!(
@@ -245,13 +246,14 @@ mod tests {
         );
     }
 
+    fn read(bytes: &[u8]) -> Result<bool, DatabaseError> {
+        let mut reader = CopyReader::new(&[("number", ColumnType::Integer)]);
+        reader.append(bytes);
+        reader.next_row().map(|row| row.is_some())
+    }
+
     #[test]
     fn other_bytes_are_an_error() {
-        let read = |bytes: &[u8]| {
-            let mut reader = CopyReader::new(&[("number", ColumnType::Integer)]);
-            reader.append(bytes);
-            reader.next_row().map(|row| row.is_some())
-        };
         let mut head = HEADER.to_vec();
         assert!(matches!(read(&head), Ok(false)));
         head.extend_from_slice(&[0, 1, 0, 0, 0, 4, 0, 0, 0, 0]);

@@ -41,8 +41,10 @@ fn jobs(connection: &mut dyn Connection) -> Result<Vec<KeptJob>, DatabaseError> 
 }
 
 fn keys_of(jobs: &[KeptJob], part: &Part) -> Vec<i64> {
-    let is_in_part = |job: &&KeptJob| job.begin_us < part.end_us && job.end_us >= part.begin_us;
-    jobs.iter().filter(is_in_part).map(|job| job.job_key).collect()
+    jobs.iter()
+        .filter(|job| job.begin_us < part.end_us && job.end_us >= part.begin_us)
+        .map(|job| job.job_key)
+        .collect()
 }
 
 /// Returns the keys of the kept jobs in the time of a part, within the transaction that removes it.
@@ -111,36 +113,42 @@ pub(super) fn reduce(
     part: &Part,
     remove_all: impl Fn(&mut dyn Connection, &Part) -> Result<(), DatabaseError>,
 ) -> Result<u64, StoreError> {
-    let table = parts::table(part);
-    let mut write = || -> Result<(u64, u64), DatabaseError> {
-        // No row is added between the copy and the removal.
-        connection
-            .execute(&format!("LOCK TABLE {} IN SHARE MODE", part.name.as_deref().unwrap_or(table)), &[])?;
-        select_series(connection, part, &part.kept_jobs)?;
-        connection.execute(&format!("CREATE TEMP TABLE kept_rows (LIKE {table}) ON COMMIT DROP"), &[])?;
-        let is_distributed = part.level == Level::Samples && citus::has_functions(connection)?;
-        let is_kept = if is_distributed { IS_KEPT_BY_SHARD } else { IS_KEPT };
-        let copy = format!(
-            "INSERT INTO kept_rows SELECT * FROM {table} AS row WHERE {} AND {is_kept}",
-            parts::range(part)
-        );
-        let copied = connection.execute(&copy, &[])?;
-        remove_all(connection, part)?;
-        let back = format!("INSERT INTO {table} SELECT * FROM kept_rows ORDER BY series_id, time");
-        let written = connection.execute(&back, &[])?;
-        forget(connection, part)?;
-        connection.execute(
-            "INSERT INTO kept_part (relation, begin_at, job_keys) VALUES ($1, $2, $3)",
-            &[part.level.relation().into(), Value::Time(part.begin_us), joined(&part.kept_jobs).into()],
-        )?;
-        Ok((copied, written))
-    };
-    let (copied, written) = write().context(ACTION)?;
+    let (copied, written) = replace_rows(connection, part, remove_all).context(ACTION)?;
     if copied != written {
         return Err(StoreError::Unusable(format!(
             "cannot keep the samples of jobs in {}: {written} of {copied} would remain; nothing was changed",
-            part.name.as_deref().unwrap_or(table)
+            part.name.as_deref().unwrap_or(parts::table(part))
         )));
     }
     Ok(written)
+}
+
+/// Returns how many rows were copied, and how many of them were written back.
+fn replace_rows(
+    connection: &mut dyn Connection,
+    part: &Part,
+    remove_all: impl Fn(&mut dyn Connection, &Part) -> Result<(), DatabaseError>,
+) -> Result<(u64, u64), DatabaseError> {
+    let table = parts::table(part);
+    // No row is added between the copy and the removal.
+    connection
+        .execute(&format!("LOCK TABLE {} IN SHARE MODE", part.name.as_deref().unwrap_or(table)), &[])?;
+    select_series(connection, part, &part.kept_jobs)?;
+    connection.execute(&format!("CREATE TEMP TABLE kept_rows (LIKE {table}) ON COMMIT DROP"), &[])?;
+    let is_distributed = part.level == Level::Samples && citus::has_functions(connection)?;
+    let is_kept = if is_distributed { IS_KEPT_BY_SHARD } else { IS_KEPT };
+    let copy = format!(
+        "INSERT INTO kept_rows SELECT * FROM {table} AS row WHERE {} AND {is_kept}",
+        parts::range(part)
+    );
+    let copied = connection.execute(&copy, &[])?;
+    remove_all(connection, part)?;
+    let back = format!("INSERT INTO {table} SELECT * FROM kept_rows ORDER BY series_id, time");
+    let written = connection.execute(&back, &[])?;
+    forget(connection, part)?;
+    connection.execute(
+        "INSERT INTO kept_part (relation, begin_at, job_keys) VALUES ($1, $2, $3)",
+        &[part.level.relation().into(), Value::Time(part.begin_us), joined(&part.kept_jobs).into()],
+    )?;
+    Ok((copied, written))
 }

@@ -109,10 +109,9 @@ fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseE
     let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
          FROM pg_class WHERE oid = 'samples'::regclass";
     let (is_owner, user, owner): (bool, String, String) = connection.select_one(select, &[])?;
-    let obstacle = || {
+    Ok((!is_owner).then(|| {
         format!(
             "this collector does not maintain the database (summaries, compression, retention): its user {user} does not own the tables; let another collector run as {owner}, or GRANT {owner} TO {user}"
         )
-    };
-    Ok((!is_owner).then(obstacle))
+    }))
 }

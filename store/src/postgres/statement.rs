@@ -4,7 +4,6 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use tokio_postgres::Column;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::copy::Timestamp;
@@ -104,8 +103,8 @@ pub(super) fn row(
     row: &tokio_postgres::Row,
     names: &mut Option<Arc<[String]>>,
 ) -> Result<Row, DatabaseError> {
-    let name = |column: &Column| column.name().to_owned();
-    let names = names.get_or_insert_with(|| row.columns().iter().map(name).collect());
+    let names =
+        names.get_or_insert_with(|| row.columns().iter().map(|column| column.name().to_owned()).collect());
     let mut fields = Vec::with_capacity(row.len());
     for (index, column) in row.columns().iter().enumerate() {
         if !<Value<'static> as FromSql<'_>>::accepts(column.type_()) {

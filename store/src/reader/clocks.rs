@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::ptr;
 
 use polymeter_proto::read::{
     BucketRow, IdRanges, JobNodeRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SampleRow,
@@ -266,18 +267,15 @@ impl Reader {
             let block = blocks.partition_point(|(first_id, _)| *first_id <= id).checked_sub(1);
             let node = block.and_then(|position| blocks.get(position)).map(|(_, node)| node.as_str());
             let clock = node.and_then(|node| clocks.of(job_key, node));
-            let is_same = |known: &Option<&NodeClock>| match (known, clock) {
-                (None, None) => true,
-                (Some(known), Some(clock)) => std::ptr::eq(*known, clock),
-                (None, Some(_)) | (Some(_), None) => false,
-            };
-            match parts.last_mut().filter(|(known, _)| is_same(known)) {
+            match parts.last_mut().filter(|(known, _)| known.map(ptr::from_ref) == clock.map(ptr::from_ref)) {
                 Some((_, ids)) => ids.push(id),
                 None => parts.push((clock, vec![id])),
             }
         }
-        let part = |(clock, ids): (_, Vec<i64>)| SeriesOfClock { series: ids.into_iter().collect(), clock };
-        Ok(parts.into_iter().map(part).collect())
+        Ok(parts
+            .into_iter()
+            .map(|(clock, ids)| SeriesOfClock { series: ids.into_iter().collect(), clock })
+            .collect())
     }
 }
 
@@ -314,11 +312,10 @@ mod tests {
         let clock = NodeClock(vec![session(11, 60, Some(-20)), session(0, 10, Some(4))]);
         let mut found = Vec::new();
         let row = |series_id, time_s: i64| SampleRow { series_id, time_ns: time_s * S, value: 0.0 };
-        let each = |row: SampleRow| {
+        let mut corrected = Corrected::new(&clock, &(0..50 * S), 0, |row: SampleRow| {
             found.push((row.series_id, row.time_ns / S));
             Ok::<_, ()>(())
-        };
-        let mut corrected = Corrected::new(&clock, &(0..50 * S), 0, each);
+        });
         for row in [row(1, 2), row(1, 8), row(1, 11), row(1, 40), row(2, 8)] {
             corrected.add(row).unwrap();
         }

@@ -34,11 +34,14 @@ pub(super) fn cover(wanted: &IdRanges) -> Option<Vec<(i64, i64)>> {
     }
     begins.sort_unstable();
     let ends = begins.iter().skip(1).copied().chain([ranges.len()]);
-    let range = |(begin, end): (&usize, usize)| {
-        let part = ranges.get(*begin..end)?;
-        Some((part.first()?.0, part.last()?.1))
-    };
-    begins.iter().zip(ends).map(range).collect()
+    begins
+        .iter()
+        .zip(ends)
+        .map(|(begin, end)| {
+            let part = ranges.get(*begin..end)?;
+            Some((part.first()?.0, part.last()?.1))
+        })
+        .collect()
 }
 
 /// Ids in ascending order, each of which is looked up in a set.

@@ -93,11 +93,11 @@ impl PlanChanges {
     pub(super) fn rows(&self) -> impl Iterator<Item = PlanChangeRow> {
         let alike = self.events.chunk_by(|one, next| one.order() == next.order());
         alike.flat_map(|events| {
-            let of_event = |event: &Event| self.sets.get(&event.set_id).map_or(&[][..], Vec::as_slice);
-            let mut changes: Vec<(&Event, &Member)> = events
-                .iter()
-                .flat_map(|event| of_event(event).iter().map(move |member| (event, member)))
-                .collect();
+            let mut changes: Vec<(&Event, &Member)> = Vec::new();
+            for event in events {
+                changes
+                    .extend(self.sets.get(&event.set_id).into_iter().flatten().map(|member| (event, member)));
+            }
             changes.sort_by(|one, other| one.1.metric.cmp(&other.1.metric));
             changes.into_iter().map(|(event, member)| PlanChangeRow {
                 time_ns: event.time_ns,
@@ -118,9 +118,8 @@ impl PlanChanges {
 mod tests {
     use super::*;
 
-    #[test]
-    fn changes_are_sorted_by_time_node_level_and_metric() {
-        let event = |time_ns, node: &str, level: Option<&str>, cause: &str, set_id| Event {
+    fn event(time_ns: i64, node: &str, level: Option<&str>, cause: &str, set_id: i64) -> Event {
+        Event {
             time_ns,
             node: node.to_owned(),
             level: level.map(str::to_owned),
@@ -128,13 +127,15 @@ mod tests {
             actor: None,
             until_ns: None,
             set_id,
-        };
-        let member = |set_id, metric: &str| Member {
-            set_id,
-            metric: metric.to_owned(),
-            old_period_us: None,
-            new_period_us: Some(1),
-        };
+        }
+    }
+
+    fn member(set_id: i64, metric: &str) -> Member {
+        Member { set_id, metric: metric.to_owned(), old_period_us: None, new_period_us: Some(1) }
+    }
+
+    #[test]
+    fn changes_are_sorted_by_time_node_level_and_metric() {
         let events = vec![
             event(2, "a", None, "baseline", 1),
             event(1, "b", Some("step"), "lease", 2),

@@ -121,8 +121,10 @@ impl ShapedSeries {
     /// Sorted by node, metric and id.
     pub(super) fn rows(&self) -> impl Iterator<Item = SeriesRow> {
         self.nodes().flat_map(|blocks| {
-            let of_block = |block| self.members(block).iter().map(move |member| (block, member));
-            let mut series: Vec<(&Block, &Member)> = blocks.iter().flat_map(of_block).collect();
+            let mut series: Vec<(&Block, &Member)> = blocks
+                .iter()
+                .flat_map(|block| self.members(block).iter().map(move |member| (block, member)))
+                .collect();
             let key = |(block, member): &(&Block, &Member)| block.first_id.saturating_add(member.position);
             series
                 .sort_unstable_by(|one, other| (&one.1.metric, key(one)).cmp(&(&other.1.metric, key(other))));

@@ -144,12 +144,11 @@ impl Reader {
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         if let Query::Stacks { job_key, node, span_ns, by_interval } = query {
-            let interval = |time_ns| by_interval.then_some(time_ns);
-            let at = |time_ns, row| StackRow { interval_ns: interval(time_ns), ..row };
-            self.parts::<StackRow>((*job_key, node.as_deref(), span_ns), *by_interval, at, each)
+            let at = |time_ns, row| StackRow { interval_ns: by_interval.then_some(time_ns), ..row };
+            self.parts((*job_key, node.as_deref(), span_ns), *by_interval, at, each)
         } else if let Query::StackIntervals { job_key, node, span_ns } = query {
             let at = |time_ns, row| StackIntervalRow { first_ns: time_ns, last_ns: time_ns, ..row };
-            self.parts::<StackIntervalRow>((*job_key, node.as_deref(), span_ns), false, at, each)
+            self.parts((*job_key, node.as_deref(), span_ns), false, at, each)
         } else if let Query::StackNodes { job_key } = query {
             self.blocks(&nodes_of(*job_key), each)
         } else {
@@ -172,8 +171,12 @@ impl Reader {
             let part = Part { job_key, node, but: skewed.clone(), span_ns: span_ns.clone() };
             let (statement, parameters) = T::of_part(&part, by_time);
             let flow = if by_time {
-                let dated = |Timed { time_ns, row }: Timed<T>| Some(at(time_ns, row));
-                self.converted_blocks(&Selection::new(statement, parameters), dated, each)?
+                let selection = Selection::new(statement, parameters);
+                self.converted_blocks(
+                    &selection,
+                    |Timed { time_ns, row }: Timed<T>| Some(at(time_ns, row)),
+                    each,
+                )?
             } else {
                 self.converted_blocks(&Selection::new(statement, parameters), Some::<T>, each)?
             };
@@ -186,11 +189,16 @@ impl Reader {
             let raw_ns = clock.raw_ns(span_ns);
             let part = Part { job_key, node: Some(node), but: Vec::new(), span_ns: raw_ns };
             let (statement, parameters) = T::of_part(&part, true);
-            let corrected = |Timed { time_ns, row }: Timed<T>| {
-                let time_ns = clock.corrected_ns(time_ns);
-                span_ns.contains(&time_ns).then(|| at(time_ns, row))
-            };
-            if self.converted_blocks(&Selection::new(statement, parameters), corrected, each)?.is_break() {
+            let selection = Selection::new(statement, parameters);
+            let flow = self.converted_blocks(
+                &selection,
+                |Timed { time_ns, row }: Timed<T>| {
+                    let time_ns = clock.corrected_ns(time_ns);
+                    span_ns.contains(&time_ns).then(|| at(time_ns, row))
+                },
+                each,
+            )?;
+            if flow.is_break() {
                 return Ok(());
             }
         }

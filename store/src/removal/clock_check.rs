@@ -168,11 +168,10 @@ mod tests {
 
     #[test]
     fn a_jump_is_stated_in_days() {
-        let stated = |days: i64| {
+        for (days, expected) in [(1, "is a day after"), (100, "is 100 days after")] {
             let jump = ClockJump { accepted_us: NOW_US, now_us: NOW_US + days * DAY_US + 5 };
-            jump.to_string()
-        };
-        assert!(stated(1).contains("is a day after") && stated(100).contains("is 100 days after"));
+            assert!(jump.to_string().contains(expected), "{jump}");
+        }
     }
 
     #[test]

@@ -229,12 +229,15 @@ fn gone_before(levels: &[Progress]) -> Option<i64> {
 mod tests {
     use super::*;
 
+    fn gone(times: [(Option<i64>, Option<i64>); 4]) -> Option<i64> {
+        let levels = Level::ALL.into_iter().zip(times);
+        let progress =
+            levels.map(|(level, (dropped_us, complete_us))| Progress { level, dropped_us, complete_us });
+        gone_before(&progress.collect::<Vec<_>>())
+    }
+
     #[test]
     fn metadata_is_gone_with_the_last_level() {
-        let gone = |times: [(Option<i64>, Option<i64>); 4]| {
-            let progress = |(level, (dropped_us, complete_us))| Progress { level, dropped_us, complete_us };
-            gone_before(&Level::ALL.into_iter().zip(times).map(progress).collect::<Vec<_>>())
-        };
         let same = |time| (Some(time), Some(time));
         assert_eq!(gone([same(9), same(8), same(7), (None, None)]), None);
         assert_eq!(gone([same(9), same(8), same(7), same(3)]), Some(3));

@@ -103,8 +103,12 @@ impl OldRows {
             if let Some(last) = last.as_ref().filter(|_| !rows.is_empty()) {
                 let step = format!("{is_next} AND {key} <= {last}");
                 let keys: Vec<i64> = rows.iter().filter_map(|(key, _)| key.id()).collect();
-                let of_step = |statement: &str| fill(statement).replace("{step}", &step);
-                removed += self.delete(connection, &keys, of_step, parameters)?;
+                removed += self.delete(
+                    connection,
+                    &keys,
+                    |statement| fill(statement).replace("{step}", &step),
+                    parameters,
+                )?;
             }
             connection.commit()?;
             let Some(last) = last.filter(|_| count >= *step_rows) else { break };

@@ -80,26 +80,29 @@ pub struct LevelState {
     pub dropped_before_us: Option<i64>,
 }
 
+/// Returns the time for which a store keeps the rows of a level.
+pub(super) fn keep_of(states: &[LevelState], level: Level) -> Keep {
+    states.iter().find(|state| state.level == level).map_or(Keep::Forever, |state| state.keep)
+}
+
 impl Retention {
     pub(crate) fn of_states(states: &[LevelState]) -> Self {
-        let keep = |level| {
-            states.iter().find(|state| state.level == level).map_or(Keep::Forever, |state| state.keep)
-        };
         Self {
-            samples: keep(Level::Samples),
-            ten_seconds: keep(Level::TenSeconds),
-            minute: keep(Level::Minute),
-            hour: keep(Level::Hour),
+            samples: keep_of(states, Level::Samples),
+            ten_seconds: keep_of(states, Level::TenSeconds),
+            minute: keep_of(states, Level::Minute),
+            hour: keep_of(states, Level::Hour),
         }
     }
 
     /// Returns the times before which rows are removed at the time `now_us`.
     pub(crate) fn cutoffs(&self, now_us: i64) -> Cutoffs {
-        let before = |level| {
-            let days = self.of(level).days()?;
-            Some((now_us - i64::from(days) * DAY_US) / HOUR_US * HOUR_US)
-        };
-        Cutoffs { before_us: Level::ALL.map(before) }
+        Cutoffs {
+            before_us: Level::ALL.map(|level| {
+                let days = self.of(level).days()?;
+                Some((now_us - i64::from(days) * DAY_US) / HOUR_US * HOUR_US)
+            }),
+        }
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::keep::Keep;
 use super::partition_sizes::{Level, Part};
-use super::policy::LevelState;
+use super::policy::{LevelState, keep_of};
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
@@ -80,23 +79,23 @@ impl Storage {
     /// they are not full for years.
     pub fn days_until_full(&self, states: &[LevelState], free_bytes: u64, now_us: i64) -> Option<u32> {
         let available = count(free_bytes) + count(self.free_bytes);
-        let keep = |level: Level| {
-            states.iter().find(|state| state.level == level).map_or(Keep::Forever, |state| state.keep)
-        };
-        let removed_by = |day: i64| {
-            let is_removed = |part: &&Part| {
-                let days = keep(part.level).days();
-                days.is_some_and(|days| part.end_us <= now_us + (day - i64::from(days)) * DAY_US)
-            };
-            count(self.parts.iter().filter(is_removed).filter_map(|part| part.bytes).sum())
-        };
         (0..=FORECAST_DAYS).find(|day| {
             let grown = self.levels.iter().map(|size| {
-                let kept_days = keep(size.level).days().map_or(*day, |days| days.min(*day));
+                let kept_days = keep_of(states, size.level).days().map_or(*day, |days| days.min(*day));
                 size.growth_bytes * f64::from(kept_days)
             });
-            grown.sum::<f64>() - removed_by(i64::from(*day)) > available
+            let at_us = now_us + i64::from(*day) * DAY_US;
+            grown.sum::<f64>() - self.removed_bytes(states, at_us) > available
         })
+    }
+
+    /// Returns the size of the parts that retention has removed by the time `at_us`.
+    fn removed_bytes(&self, states: &[LevelState], at_us: i64) -> f64 {
+        let removed = self.parts.iter().filter(|part| {
+            let days = keep_of(states, part.level).days();
+            days.is_some_and(|days| part.end_us <= at_us - i64::from(days) * DAY_US)
+        });
+        count(removed.filter_map(|part| part.bytes).sum())
     }
 }
 
@@ -112,6 +111,7 @@ const fn micros(difference_us: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keep::Keep;
     use super::*;
     use crate::retention::PartKind;
 

@@ -107,18 +107,8 @@ impl Connection for SqliteConnection {
         columns: &[Column],
         each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let mut step_all = || {
-            let mut prepared = self.connection.prepare(&statement::translate(statement))?;
-            let (mut rows, mut numbers) = (prepared.query(())?, Vec::with_capacity(columns.len()));
-            while let Some(row) = rows.next()? {
-                statement::read_numbers(row, columns, &mut numbers)?;
-                if each(&numbers).is_break() {
-                    break;
-                }
-            }
-            Ok(())
-        };
-        step_all().map_err(|source| explain(&self.path, "read the store", source))
+        let streamed = stream_rows(&self.connection, statement, columns, each);
+        streamed.map_err(|source| explain(&self.path, "read the store", source))
     }
 
     fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError> {
@@ -186,6 +176,23 @@ impl Connection for SqliteConnection {
         self.check_files()?;
         self.check_log_head()
     }
+}
+
+fn stream_rows(
+    connection: &rusqlite::Connection,
+    statement: &str,
+    columns: &[Column],
+    each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let mut prepared = connection.prepare(&statement::translate(statement))?;
+    let (mut rows, mut numbers) = (prepared.query(())?, Vec::with_capacity(columns.len()));
+    while let Some(row) = rows.next()? {
+        statement::read_numbers(row, columns, &mut numbers)?;
+        if each(&numbers).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn read_rows(

@@ -76,10 +76,10 @@ pub(super) fn without_tables(path: &Path) -> StoreError {
 /// Returns true for a database whose creation was interrupted: it has no tables at all.
 fn has_nothing(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let objects = |connection: Connection| {
-        connection.query_row("SELECT count(*) FROM sqlite_master", (), |row| row.get::<_, i64>(0))
-    };
-    Connection::open_with_flags(path, flags).and_then(objects).is_ok_and(|objects| objects == 0)
+    let select = "SELECT count(*) FROM sqlite_master";
+    Connection::open_with_flags(path, flags)
+        .and_then(|connection| connection.query_row(select, (), |row| row.get::<_, i64>(0)))
+        .is_ok_and(|objects| objects == 0)
 }
 
 /// Reads the head of the file at `path`, or the whole file if it is shorter.
@@ -104,8 +104,9 @@ mod tests {
     use super::*;
 
     fn said(path: &Path) -> String {
-        let query = |connection: Connection| connection.query_row("SELECT * FROM t", (), |_| Ok(()));
-        let error = Connection::open(path).and_then(query).unwrap_err();
+        let error = Connection::open(path)
+            .and_then(|connection| connection.query_row("SELECT * FROM t", (), |_| Ok(())))
+            .unwrap_err();
         let explained = explain(path, "read the store", error);
         let StoreError::File { problem, .. } = explained else {
             return format!("unexplained: {explained:?}");
@@ -117,15 +118,16 @@ mod tests {
     fn a_store_whose_creation_was_interrupted_is_empty() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
-        let problem = |statements: &str| {
+        for (statements, expected) in [
+            ("PRAGMA journal_mode = WAL", FileProblem::Empty),
+            ("CREATE TABLE t (a); DROP TABLE t", FileProblem::Empty),
+            ("CREATE TABLE t (a)", FileProblem::Foreign),
+        ] {
             Connection::open(&path).unwrap().execute_batch(statements).unwrap();
             assert!(fs::metadata(&path).unwrap().len() > 0);
             let StoreError::File { problem, .. } = without_tables(&path) else { panic!("another error") };
-            problem
-        };
-        assert_eq!(problem("PRAGMA journal_mode = WAL"), FileProblem::Empty);
-        assert_eq!(problem("CREATE TABLE t (a); DROP TABLE t"), FileProblem::Empty);
-        assert_eq!(problem("CREATE TABLE t (a)"), FileProblem::Foreign);
+            assert_eq!(problem, expected, "{statements}");
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ impl SqliteConnection {
     /// Checks that the open files are still the ones at the path.
     pub(super) fn check_files(&mut self) -> Result<(), StoreError> {
         let connection = &self.connection;
-        let is_sound = |length: u64| {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let checked = files.check(|length| {
             // The maintenance returned free pages to the file system, and the file contains all others.
             if size(connection).is_ok_and(|size| length >= size) {
                 return true;
@@ -24,12 +25,8 @@ impl SqliteConnection {
             // Pages that the database lacks may exist in the log only: a checkpoint writes them to the
             // database.
             verdict.is_ok_and(|verdict| verdict == "ok") && checkpoint(connection)
-        };
-        let Some(files) = &mut self.files else { return Ok(()) };
-        match files.check(is_sound) {
-            Ok(()) => Ok(()),
-            Err(fault) => Err(self.leave(fault)),
-        }
+        });
+        checked.map_err(|fault| self.leave(fault))
     }
 
     /// Prepares the files so that the next connection recovers as much as possible, and returns the error.

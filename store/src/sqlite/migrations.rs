@@ -55,21 +55,22 @@ pub(super) fn migrate(
 
 /// Returns the version of the schema, 0 if there is none.
 fn version(transaction: &Transaction<'_>, path: &Path) -> Result<i32, StoreError> {
-    let count = |condition: &str| -> Result<i32, StoreError> {
-        let select = format!("SELECT count(*) FROM sqlite_master WHERE {condition}");
-        transaction.query_row(&select, (), |row| row.get(0)).context(ACTION)
-    };
-    if count("name = 'store_version'")? > 0 {
+    if count(transaction, "name = 'store_version'")? > 0 {
         let select = "SELECT max(version) FROM store_version";
         return transaction.query_row(select, (), |row| row.get(0)).context(ACTION);
     }
-    if count("name IN ('schema_version', 'samples')")? == 2 {
+    if count(transaction, "name IN ('schema_version', 'samples')")? == 2 {
         return Err(StoreError::DevelopmentSchema);
     }
-    if count("true")? > 0 {
+    if count(transaction, "true")? > 0 {
         return Err(StoreError::File { path: path.to_owned(), problem: FileProblem::Foreign });
     }
     Ok(0)
+}
+
+fn count(transaction: &Transaction<'_>, condition: &str) -> Result<i32, StoreError> {
+    let select = format!("SELECT count(*) FROM sqlite_master WHERE {condition}");
+    transaction.query_row(&select, (), |row| row.get(0)).context(ACTION)
 }
 
 fn add_version(transaction: &Transaction<'_>, version: i32) -> Result<(), StoreError> {

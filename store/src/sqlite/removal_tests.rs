@@ -85,13 +85,13 @@ impl Observations {
             .iter()
             .filter_map(|line| by_itself.iter().find_map(|begin| line.strip_prefix(begin)))
             .collect();
-        let is_scan = |line: &String| {
+        let is_scan = lines.iter().any(|line| {
             let table = line.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
             table.is_some_and(|table| {
                 !SMALL.contains(&table) && !computed.contains(&table) && !table.starts_with("temp.")
             })
-        };
-        if lines.iter().any(is_scan) {
+        });
+        if is_scan {
             self.scans.push(format!("{statement}\n{}", lines.join("\n")));
         }
     }
@@ -145,12 +145,10 @@ fn no_large_table_is_read_as_a_whole() {
 fn a_removal_visits_the_jobs_that_have_become_old() {
     let (_directory, mut connection, observations) = store();
     let connection = &mut connection;
-    let visited = || std::mem::take(&mut observations.lock().unwrap().series);
-    let keep = |days| Retention { samples: Keep::Days(days), ..Retention::FOREVER };
     let removed_with = |connection: &mut dyn Connection, days| {
-        write(connection, &keep(days)).unwrap();
+        write(connection, &Retention { samples: Keep::Days(days), ..Retention::FOREVER }).unwrap();
         remove_due(connection, &Stop::default(), &REMOVAL).unwrap();
-        visited()
+        std::mem::take(&mut observations.lock().unwrap().series)
     };
     // Job 1 and all nodes.
     assert_eq!(removed_with(connection, 95), [10, 11, 100, 101, 110, 111].into());

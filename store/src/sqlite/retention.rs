@@ -201,15 +201,14 @@ fn remove_step(
 /// Returns free pages to the file system, except for a reserve for the next samples.
 fn shrink(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "shrink the file";
-    let pragma = |connection: &mut dyn Connection, name: &str| {
-        connection.select_one::<i64>(&format!("PRAGMA {name}"), &[]).context(ACTION)
-    };
-    if pragma(connection, "auto_vacuum")? != i64::from(INCREMENTAL_VACUUM) {
+    let vacuum: i64 = connection.select_one("PRAGMA auto_vacuum", &[]).context(ACTION)?;
+    if vacuum != i64::from(INCREMENTAL_VACUUM) {
         return Ok(());
     }
     loop {
-        let surplus =
-            pragma(connection, "freelist_count")? - pragma(connection, "page_count")? / RESERVE_PART;
+        let free: i64 = connection.select_one("PRAGMA freelist_count", &[]).context(ACTION)?;
+        let all: i64 = connection.select_one("PRAGMA page_count", &[]).context(ACTION)?;
+        let surplus = free - all / RESERVE_PART;
         if surplus <= 0 {
             return Ok(());
         }

@@ -41,8 +41,8 @@ pub(super) fn translate(statement: &str) -> String {
 /// Converts `statement` for one row of `batch`: `{new}` becomes a table of one row, whose columns are
 /// parameters.
 pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
-    let column = |(number, (name, _)): (usize, &(&str, _))| format!("?{number} AS {name}");
-    let columns: Vec<_> = (1..).zip(batch.columns()).map(column).collect();
+    let columns: Vec<_> =
+        (1..).zip(batch.columns()).map(|(number, (name, _))| format!("?{number} AS {name}")).collect();
     translate(statement).replace("{new}", &format!("(SELECT {}) AS new", columns.join(", ")))
 }
 

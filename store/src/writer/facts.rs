@@ -53,19 +53,22 @@ pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Re
     let all = frames.iter().flat_map(|frame| &frame.job_facts);
     let keyed = all.filter_map(|(job, facts)| Some((job.key.get()?, facts)));
     for round in rounds(merged(keyed), |(key, _)| *key) {
-        let row = |(key, facts): (i64, JobFacts)| {
-            [
-                key.into(),
-                text(&facts.account),
-                text(&facts.queue),
-                text(&facts.nodes),
-                facts.cores.into(),
-                text(&facts.state),
-                facts.exit_code.into(),
-                facts.exit_signal.into(),
-                facts.unread.as_ref().map(ToString::to_string).into(),
-            ]
-        };
+        let batch = Batch::new(
+            &FACTS,
+            round.into_iter().map(|(key, facts)| {
+                [
+                    key.into(),
+                    text(&facts.account),
+                    text(&facts.queue),
+                    text(&facts.nodes),
+                    facts.cores.into(),
+                    text(&facts.state),
+                    facts.exit_code.into(),
+                    facts.exit_signal.into(),
+                    facts.unread.as_ref().map(ToString::to_string).into(),
+                ]
+            }),
+        );
         connection.execute_batch(
             "UPDATE job SET account = coalesce(new.account, job.account), queue = coalesce(new.queue, job.queue),
                  nodes = coalesce(new.nodes, job.nodes), cores = coalesce(new.cores, job.cores),
@@ -76,7 +79,7 @@ pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Re
                  exit_signal = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_signal
                                     ELSE coalesce(new.exit_signal, job.exit_signal) END
              FROM {new} WHERE job.job_key = new.key",
-            &Batch::new(&FACTS, round.into_iter().map(row)),
+            &batch,
         )?;
     }
     Ok(())
@@ -100,23 +103,25 @@ fn update_details(
     connection: &mut dyn Connection,
     details: &[(i64, &str, &JobDetails)],
 ) -> Result<(), DatabaseError> {
-    let row = |(key, node, details): &(i64, &str, &JobDetails)| {
-        [
-            (*key).into(),
-            details.name.as_ref().map(ToString::to_string).into(),
-            text(&details.display_id),
-            integer(details.time_limit_s),
-            integer(details.memory_bytes),
-            details.gpus.into(),
-            details.restarts.into(),
-            run(details),
-            text(&details.scheduler),
-            (*node).to_owned().into(),
-            details.node_cores.into(),
-            details.node_gpus.into(),
-        ]
-    };
-    let batch = Batch::new(&DETAILS, details.iter().map(row));
+    let batch = Batch::new(
+        &DETAILS,
+        details.iter().map(|(key, node, details)| {
+            [
+                (*key).into(),
+                details.name.as_ref().map(ToString::to_string).into(),
+                text(&details.display_id),
+                integer(details.time_limit_s),
+                integer(details.memory_bytes),
+                details.gpus.into(),
+                details.restarts.into(),
+                run(details),
+                text(&details.scheduler),
+                (*node).to_owned().into(),
+                details.node_cores.into(),
+                details.node_gpus.into(),
+            ]
+        }),
+    );
     connection.execute_batch(
         "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
              time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
@@ -157,9 +162,9 @@ fn merged<'a>(all: impl Iterator<Item = (i64, &'a JobFacts)>) -> Vec<(i64, JobFa
 /// Returns the facts that have the same effect as `first` and then `second`; none if that depends on the
 /// state that the store has.
 fn then(first: &JobFacts, second: &JobFacts) -> Option<JobFacts> {
-    let has_status = |facts: &JobFacts| facts.exit_code.is_some() || facts.exit_signal.is_some();
+    let has_status = first.exit_code.is_some() || first.exit_signal.is_some();
     // A status without a state counts only if the store has no state.
-    if first.state.is_none() && second.state.is_some() && has_status(first) {
+    if first.state.is_none() && second.state.is_some() && has_status {
         return None;
     }
     let newer = |new: &Option<Identifier>, old: &Option<Identifier>| new.as_ref().or(old.as_ref()).cloned();

@@ -1,7 +1,6 @@
 //! Ids of series.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use super::found::{not_inserted, set_ids};
 use super::progress::{self, key_of};
@@ -47,6 +46,9 @@ pub(super) fn assign(
     })?;
     // Ids are cached only after the commit.
     set_ids(inserted, &series, |series| &series.id);
-    let is_missing = |series: &Arc<SeriesRecord>| series.id.get().is_none();
-    if series.iter().any(is_missing) { Err(not_inserted("series_block")) } else { Ok(()) }
+    if series.iter().any(|series| series.id.get().is_none()) {
+        Err(not_inserted("series_block"))
+    } else {
+        Ok(())
+    }
 }

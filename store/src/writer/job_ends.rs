@@ -105,23 +105,26 @@ pub(super) fn end_jobs(
     }
     let keys: Vec<_> = ends.iter().map(|end| end.key).collect();
     lock(connection, keys.clone())?;
-    let row = |end: &JobEnd<'_>| {
-        [
-            end.key.into(),
-            end.job.node().as_str().to_owned().into(),
-            end.job.session.id.to_string().into(),
-            end.job.handle.0.into(),
-            Value::time(end.at_us),
-        ]
-    };
     let mut known = HashSet::new();
     let firsts = ends.iter().filter(|end| known.insert((end.key, end.job.session.id, end.job.handle)));
+    let batch = Batch::new(
+        &END,
+        firsts.map(|end| {
+            [
+                end.key.into(),
+                end.job.node().as_str().to_owned().into(),
+                end.job.session.id.to_string().into(),
+                end.job.handle.0.into(),
+                Value::time(end.at_us),
+            ]
+        }),
+    );
     connection.execute_batch(
         "UPDATE job_node SET ended = new.ended, lost = false FROM {new}
          WHERE job_node.job_key = new.job_key AND job_node.node = new.node
              AND (job_node.ended IS NULL OR job_node.lost)
              AND (job_node.session_id = new.session_id AND job_node.handle = new.handle OR job_node.session_id IS NULL)",
-        &Batch::new(&END, firsts.map(row)),
+        &batch,
     )?;
     end_whole_jobs(connection, keys, queue)
 }

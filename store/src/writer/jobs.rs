@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::ledger::JobOwner;
 use polymeter_proto::series::{Identifier, JobDescriptor, SessionId};
 
 use super::facts::{integer, run, text};
@@ -181,22 +180,24 @@ pub(super) fn stored_key(
 
 fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
     let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
-    let row = |(position, job): (i64, &&'a Arc<JobRecord>)| {
-        let descriptor = &job.descriptor;
-        [
-            position.into(),
-            job.session.id.to_string().into(),
-            job.handle.0.into(),
-            descriptor.job_id.as_str().into(),
-            descriptor.cluster.as_ref().map(Identifier::as_str).into(),
-            job.node().as_str().into(),
-            Value::time(descriptor.started_us),
-            Value::time(descriptor.started_us.saturating_sub(resume_us)),
-            descriptor.owner_uid.into(),
-            descriptor.owner.as_ref().map(Identifier::as_str).into(),
-        ]
-    };
-    Batch::new(&JOB, (0..).zip(jobs).map(row))
+    Batch::new(
+        &JOB,
+        (0..).zip(jobs).map(|(position, job): (i64, &&'a Arc<JobRecord>)| {
+            let descriptor = &job.descriptor;
+            [
+                position.into(),
+                job.session.id.to_string().into(),
+                job.handle.0.into(),
+                descriptor.job_id.as_str().into(),
+                descriptor.cluster.as_ref().map(Identifier::as_str).into(),
+                job.node().as_str().into(),
+                Value::time(descriptor.started_us),
+                Value::time(descriptor.started_us.saturating_sub(resume_us)),
+                descriptor.owner_uid.into(),
+                descriptor.owner.as_ref().map(Identifier::as_str).into(),
+            ]
+        }),
+    )
 }
 
 /// Returns true if a frame with a job of this descriptor, in the session `own`, would belong to a job that
@@ -269,17 +270,19 @@ fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<()
         )?;
         joined.extend(rows);
     }
-    let row = |keyed: &Keyed<'_>| {
-        let descriptor = &keyed.job.descriptor;
-        [
-            keyed.key.into(),
-            Value::time(descriptor.started_us),
-            joined.contains(&keyed.key).into(),
-            descriptor.owner_uid.into(),
-            descriptor.owner.as_ref().map(|owner| owner.as_str().to_owned()).into(),
-        ]
-    };
-    let known = Batch::new(&KNOWN, known().map(row));
+    let known = Batch::new(
+        &KNOWN,
+        known().map(|keyed| {
+            let descriptor = &keyed.job.descriptor;
+            [
+                keyed.key.into(),
+                Value::time(descriptor.started_us),
+                joined.contains(&keyed.key).into(),
+                descriptor.owner_uid.into(),
+                descriptor.owner.as_ref().map(|owner| owner.as_str().to_owned()).into(),
+            ]
+        }),
+    );
     if known.is_empty() {
         return Ok(());
     }
@@ -296,18 +299,20 @@ fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<()
 }
 
 fn job_nodes<'a>(keyed: impl Iterator<Item = &'a Keyed<'a>>) -> Batch<'a> {
-    let row = |keyed: &'a Keyed<'a>| {
-        let (job, session) = (keyed.job, &keyed.job.session);
-        [
-            keyed.key.into(),
-            job.node().as_str().into(),
-            Value::time(job.descriptor.started_us),
-            session.id.to_string().into(),
-            job.handle.0.into(),
-            Value::time(session.descriptor.started_us),
-        ]
-    };
-    Batch::new(&JOB_NODE, keyed.map(row))
+    Batch::new(
+        &JOB_NODE,
+        keyed.map(|keyed| {
+            let (job, session) = (keyed.job, &keyed.job.session);
+            [
+                keyed.key.into(),
+                job.node().as_str().into(),
+                Value::time(job.descriptor.started_us),
+                session.id.to_string().into(),
+                job.handle.0.into(),
+                Value::time(session.descriptor.started_us),
+            ]
+        }),
+    )
 }
 
 /// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first
@@ -319,14 +324,17 @@ pub(super) fn store_owners(
     let all = frames.iter().flat_map(|frame| &frame.job_owners);
     let keyed = all.filter_map(|(job, owner)| Some((job.key.get()?, owner)));
     for round in rounds(keyed, |(key, _)| *key) {
-        let row = |(key, owner): (i64, &'_ JobOwner)| {
-            let name = owner.name.as_ref().map(ToString::to_string);
-            [key.into(), name.into(), owner.uid.into()]
-        };
+        let owners = Batch::new(
+            &OWNER,
+            round.into_iter().map(|(key, owner)| {
+                let name = owner.name.as_ref().map(ToString::to_string);
+                [key.into(), name.into(), owner.uid.into()]
+            }),
+        );
         connection.execute_batch(
             "UPDATE job SET owner = coalesce(job.owner, new.owner), owner_uid = coalesce(job.owner_uid, new.owner_uid)
              FROM {new} WHERE job.job_key = new.key",
-            &Batch::new(&OWNER, round.into_iter().map(row)),
+            &owners,
         )?;
     }
     Ok(())

@@ -27,7 +27,7 @@ pub(super) struct LineChange {
 }
 
 impl LineChange {
-    pub(super) const fn is_only_stored(&self) -> bool {
+    const fn is_only_stored(&self) -> bool {
         self.tally.is_none() && self.skipped + self.rejected + self.quarantined == 0
     }
 }
@@ -47,8 +47,11 @@ impl LineChanges {
         match line.id.get() {
             Some(id) => self.known.entry((line.session.id, id)).or_default(),
             None => {
-                let new = || (Arc::clone(line), LineChange::default());
-                &mut self.new.entry(identity(line)).or_insert_with(new).1
+                &mut self
+                    .new
+                    .entry(identity(line))
+                    .or_insert_with(|| (Arc::clone(line), LineChange::default()))
+                    .1
             }
         }
     }

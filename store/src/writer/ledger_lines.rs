@@ -140,11 +140,12 @@ pub(super) fn insert(
         &Batch::new(&NEW_LINE, rows),
     )?;
     let inserted: HashMap<Numbers, i64> = inserted.into_iter().collect();
-    let with_id = |(identity, (line, _)): (Identity, (Arc<LedgerLine>, LineChange))| {
-        let id = inserted.get(&numbers(&identity)).copied();
-        Ok((line, id.ok_or_else(|| not_inserted("ledger_line"))?))
-    };
-    new.into_iter().map(with_id).collect()
+    new.into_iter()
+        .map(|(identity, (line, _))| {
+            let id = inserted.get(&numbers(&identity)).copied();
+            Ok((line, id.ok_or_else(|| not_inserted("ledger_line"))?))
+        })
+        .collect()
 }
 
 /// Returns a count; NULL for 0, which takes no room.
@@ -193,24 +194,27 @@ pub(super) fn update(
     if changes.is_empty() {
         return Ok(());
     }
-    let row = |(id, change): &(i64, LineChange)| {
-        let tallied = |of: fn(&Tally) -> u64| {
-            change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)))
-        };
-        [
-            Value::Integer(*id),
-            tallied(|tally| tally.due),
-            tallied(|tally| tally.taken),
-            tallied(|tally| tally.late),
-            tallied(|tally| tally.missed),
-            tallied(|tally| tally.absent),
-            tallied(|tally| tally.dropped),
-            Value::count(change.skipped),
-            Value::count(change.rejected),
-            Value::count(change.quarantined),
-            Value::count(change.stored),
-        ]
-    };
+    let batch = Batch::new(
+        &CHANGE,
+        changes.iter().map(|(id, change)| {
+            let tallied = |of: fn(&Tally) -> u64| {
+                change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)))
+            };
+            [
+                Value::Integer(*id),
+                tallied(|tally| tally.due),
+                tallied(|tally| tally.taken),
+                tallied(|tally| tally.late),
+                tallied(|tally| tally.missed),
+                tallied(|tally| tally.absent),
+                tallied(|tally| tally.dropped),
+                Value::count(change.skipped),
+                Value::count(change.rejected),
+                Value::count(change.quarantined),
+                Value::count(change.stored),
+            ]
+        }),
+    );
     connection.execute_batch(
         "UPDATE ledger_line SET
              due = nullif(coalesce(new.due, ledger_line.due), 0),
@@ -224,7 +228,7 @@ pub(super) fn update(
              quarantined = nullif(coalesce(ledger_line.quarantined, 0) + new.quarantined, 0),
              stored = nullif(coalesce(ledger_line.stored, 0) + new.stored, 0)
          FROM {new} WHERE ledger_line.ledger_id = new.ledger_id",
-        &Batch::new(&CHANGE, changes.iter().map(row)),
+        &batch,
     )?;
     Ok(())
 }

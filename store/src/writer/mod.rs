@@ -80,8 +80,10 @@ impl Store {
     pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<Vec<i64>, StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
         let queue = self.queue;
-        let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now, queue);
-        transaction(&mut *self.connection, end).context("end silent sessions")
+        let ended = transaction(&mut *self.connection, |connection| {
+            sessions::end_silent(connection, &cutoff, &now, queue)
+        });
+        ended.context("end silent sessions")
     }
 
     /// Stores how far the clocks of nodes are ahead of the collector's, by session, in microseconds; none if
@@ -90,8 +92,8 @@ impl Store {
         &mut self,
         offsets: &[(SessionId, Option<i64>)],
     ) -> Result<HashSet<SessionId>, StoreError> {
-        let set = |connection: &mut dyn Connection| sessions::set_clock_offsets(connection, offsets);
-        transaction(&mut *self.connection, set).context("store the offsets of clocks")
+        transaction(&mut *self.connection, |connection| sessions::set_clock_offsets(connection, offsets))
+            .context("store the offsets of clocks")
     }
 
     /// Stores the outcome of the newest job of that id on a cluster.
@@ -184,8 +186,9 @@ fn write(
         facts::store_details(connection, &new)?;
         jobs::store_owners(connection, &new)?;
         sessions::advance(connection, &progress, &pending, by.collector_id)?;
-        let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
-        let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
+        let reopened = known.iter().filter(|(id, known)| {
+            known.is_ended && progress.get(*id).is_some_and(|progress| progress.is_new)
+        });
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;
         // These sessions begin with the frames at hand.
         let begun =

@@ -76,10 +76,14 @@ pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> R
     let mut digests = Vec::with_capacity(events.len());
     for changes in events.values() {
         let key = digest(&serde_json::json!(changes).to_string());
-        let row = |(metric, old, new): &Change<'_>| {
-            [Value::Null, Value::Null, (*metric).to_owned().into(), (*old).into(), (*new).into()]
-        };
-        sets.entry(key.clone()).or_insert_with(|| changes.iter().map(row).collect());
+        sets.entry(key.clone()).or_insert_with(|| {
+            changes
+                .iter()
+                .map(|(metric, old, new)| {
+                    [Value::Null, Value::Null, (*metric).to_owned().into(), (*old).into(), (*new).into()]
+                })
+                .collect()
+        });
         digests.push(key);
     }
     let set_ids = shared_lists::ids(connection, &SETS, sets)?;

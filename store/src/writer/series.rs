@@ -160,9 +160,10 @@ pub(super) fn insert(
     let of_known = places.iter().zip(&has_blocks).filter(|(_, has)| **has).flat_map(|(place, _)| *place);
     let mut ids = find(connection, &of_known.copied().collect::<Vec<_>>())?;
     let known: HashMap<usize, i64> = ids.iter().copied().collect();
-    let is_missing = |(position, _): &Numbered<'_>| !known.contains_key(position);
-    let missing: Vec<Vec<Numbered<'_>>> =
-        places.iter().map(|place| place.iter().copied().filter(is_missing).collect()).collect();
+    let missing: Vec<Vec<Numbered<'_>>> = places
+        .iter()
+        .map(|place| place.iter().copied().filter(|(position, _)| !known.contains_key(position)).collect())
+        .collect();
     ids.extend(insert_blocks(connection, &missing)?);
     Ok(ids)
 }
@@ -242,10 +243,14 @@ fn insert_blocks(
     for block in &blocks {
         let members = members(block);
         let digest = digest(&serde_json::json!(members).to_string());
-        let row = |(metric, labels, role)| {
-            [Value::Null, Value::Null, Value::from(metric), Value::from(labels), Value::from(role)]
-        };
-        shapes.entry(digest.clone()).or_insert_with(|| members.into_iter().map(row).collect());
+        shapes.entry(digest.clone()).or_insert_with(|| {
+            members
+                .into_iter()
+                .map(|(metric, labels, role)| {
+                    [Value::Null, Value::Null, Value::from(metric), Value::from(labels), Value::from(role)]
+                })
+                .collect()
+        });
         digests.push(digest);
     }
     let shape_ids = shared_lists::ids(connection, &SHAPES, shapes)?;
@@ -276,12 +281,13 @@ type Member<'a> = (&'a str, String, Option<String>);
 /// Returns the members of the shape of a block.
 fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<Member<'a>> {
     let series = block.iter().filter_map(|same| same.first());
-    let member = |(_, series): &Numbered<'a>| {
-        let metric = series.metric.name.as_str();
-        let role = role_of(metric, &series.labels).map(|role| role.to_string());
-        (metric, labels_json(&series.labels), role)
-    };
-    series.map(member).collect()
+    series
+        .map(|(_, series)| {
+            let metric = series.metric.name.as_str();
+            let role = role_of(metric, &series.labels).map(|role| role.to_string());
+            (metric, labels_json(&series.labels), role)
+        })
+        .collect()
 }
 
 /// Reserves `count` consecutive ids, and returns the first one. Others wait until the end of the transaction.

@@ -75,29 +75,32 @@ pub(super) fn insert(
     sessions: &[Arc<SessionRecord>],
     seen: &Value<'_>,
 ) -> Result<(), DatabaseError> {
-    let row = |session: &Arc<SessionRecord>| {
-        let descriptor = &session.descriptor;
-        let roof = |of: fn(&Roofs) -> u64| integer(descriptor.processors.roofs.as_ref().map(of));
-        [
-            session.id.to_string().into(),
-            descriptor.node.as_str().to_owned().into(),
-            descriptor.agent_version.as_str().to_owned().into(),
-            Value::time(descriptor.started_us),
-            seen.clone(),
-            descriptor.processors.cpus.into(),
-            descriptor.processors.cores.into(),
-            roof(|roofs| roofs.memory_bytes_per_s),
-            roof(|roofs| roofs.double_flop_per_s),
-            roof(|roofs| roofs.single_flop_per_s),
-        ]
-    };
+    let batch = Batch::new(
+        &SESSION,
+        sessions.iter().map(|session| {
+            let descriptor = &session.descriptor;
+            let roof = |of: fn(&Roofs) -> u64| integer(descriptor.processors.roofs.as_ref().map(of));
+            [
+                session.id.to_string().into(),
+                descriptor.node.as_str().to_owned().into(),
+                descriptor.agent_version.as_str().to_owned().into(),
+                Value::time(descriptor.started_us),
+                seen.clone(),
+                descriptor.processors.cpus.into(),
+                descriptor.processors.cores.into(),
+                roof(|roofs| roofs.memory_bytes_per_s),
+                roof(|roofs| roofs.double_flop_per_s),
+                roof(|roofs| roofs.single_flop_per_s),
+            ]
+        }),
+    );
     connection.execute_batch(
         "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, node_cpus, node_cores,
              roof_memory_bytes_per_s, roof_double_flop_per_s, roof_single_flop_per_s)
          SELECT session_id, node, agent_version, started, 0, seen, cpus, cores, memory_bytes, double_flop, single_flop
          FROM {new} WHERE true
          ON CONFLICT DO NOTHING",
-        &Batch::new(&SESSION, sessions.iter().map(row)),
+        &batch,
     )?;
     insert_nodes(connection, sessions.iter().map(|session| session.descriptor.node.as_str()), seen)
 }
@@ -127,10 +130,10 @@ pub(super) fn lock(
         &ids(sessions.iter().map(|session| session.id)),
     )?;
     let mut by_text: HashMap<String, KnownSession> = rows.into_iter().collect();
-    let take = |session: &Arc<SessionRecord>| {
-        (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default())
-    };
-    Ok(sessions.iter().map(take).collect())
+    Ok(sessions
+        .iter()
+        .map(|session| (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default()))
+        .collect())
 }
 
 fn ids(sessions: impl Iterator<Item = SessionId>) -> Batch<'static> {
@@ -146,18 +149,21 @@ pub(super) fn advance(
     pending: &HashMap<SessionId, Pending>,
     collector_id: Option<&str>,
 ) -> Result<(), DatabaseError> {
-    let row = |(id, progress): (&SessionId, &Progress)| {
-        [
-            id.to_string().into(),
-            Value::count(progress.last),
-            Value::count(progress.stored),
-            pending.get(id).map_or_else(|| "{}".to_owned(), Pending::to_json).into(),
-            progress.newest_us.map(Value::time).unwrap_or(Value::Null),
-            progress.ended_us.map(Value::time).unwrap_or(Value::Null),
-            progress.is_new.into(),
-            collector_id.into(),
-        ]
-    };
+    let batch = Batch::new(
+        &ADVANCE,
+        progress.iter().map(|(id, progress)| {
+            [
+                id.to_string().into(),
+                Value::count(progress.last),
+                Value::count(progress.stored),
+                pending.get(id).map_or_else(|| "{}".to_owned(), Pending::to_json).into(),
+                progress.newest_us.map(Value::time).unwrap_or(Value::Null),
+                progress.ended_us.map(Value::time).unwrap_or(Value::Null),
+                progress.is_new.into(),
+                collector_id.into(),
+            ]
+        }),
+    );
     connection.execute_batch(
         "UPDATE session SET last_sequence = new.last, last_seen = {now}, stored = session.stored + new.stored,
              collector_id = new.collector_id,
@@ -166,7 +172,7 @@ pub(super) fn advance(
              end_reason = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.end_reason
                                WHEN new.ended IS NOT NULL THEN 'stopped' END
          FROM {new} WHERE session.session_id = new.session_id",
-        &Batch::new(&ADVANCE, progress.iter().map(row)),
+        &batch,
     )?;
     Ok(())
 }
@@ -268,10 +274,12 @@ fn end(
     reason: &str,
     now: &Value<'_>,
 ) -> Result<(), DatabaseError> {
-    let row = |(id, TimeUs(until_us)): (String, TimeUs)| {
-        [id.into(), Value::Time(until_us), reason.into(), now.clone()]
-    };
-    let ends = &Batch::new(&END, ended.into_iter().map(row));
+    let ends = &Batch::new(
+        &END,
+        ended
+            .into_iter()
+            .map(|(id, TimeUs(until_us))| [id.into(), Value::Time(until_us), reason.into(), now.clone()]),
+    );
     if ends.is_empty() {
         return Ok(());
     }

@@ -265,11 +265,13 @@ fn frame_of_reference(pack: &[u64]) -> (i64, u32) {
 }
 
 fn packed_len(differences: &[u64]) -> usize {
-    let pack_len = |pack: &[u64]| {
-        let (least, width) = frame_of_reference(pack);
-        varint_len(zigzag(least)) + 1 + (pack.len() * width as usize).div_ceil(8)
-    };
-    differences.chunks(PACK).map(pack_len).sum()
+    differences
+        .chunks(PACK)
+        .map(|pack| {
+            let (least, width) = frame_of_reference(pack);
+            varint_len(zigzag(least)) + 1 + (pack.len() * width as usize).div_ceil(8)
+        })
+        .sum()
 }
 
 fn put_packed(out: &mut Vec<u8>, differences: &[u64]) {

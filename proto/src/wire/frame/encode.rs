@@ -175,8 +175,13 @@ impl Encoder {
             Some((first, _, None)) => {
                 put_varint(out, zigzag(first.time_us.wrapping_sub(base_us)));
                 put_varint(out, 0);
-                let offset = |instant: &Instant| instant.time_us.wrapping_sub(first.time_us).cast_unsigned();
-                self.put_single(out, instants.iter().map(offset), Coding::Difference);
+                self.put_single(
+                    out,
+                    instants
+                        .iter()
+                        .map(|instant| instant.time_us.wrapping_sub(first.time_us).cast_unsigned()),
+                    Coding::Difference,
+                );
             }
             Some((_, rest, Some(anchor_us))) => {
                 put_varint(out, zigzag(anchor_us.wrapping_sub(base_us)));
@@ -187,10 +192,13 @@ impl Encoder {
                     .zip(rest)
                     .map(|(before, after)| deadline(after).wrapping_sub(deadline(before)));
                 self.put_single(out, gaps, Coding::Level);
-                let offset = |instant: &Instant| {
-                    instant.time_us.wrapping_sub(grid_us(instant).unwrap_or_default()).cast_unsigned()
-                };
-                self.put_single(out, instants.iter().map(offset), Coding::Level);
+                self.put_single(
+                    out,
+                    instants.iter().map(|instant| {
+                        instant.time_us.wrapping_sub(grid_us(instant).unwrap_or_default()).cast_unsigned()
+                    }),
+                    Coding::Level,
+                );
             }
         }
         self.instants = instants;
@@ -214,7 +222,10 @@ const fn coding(column: &Column) -> Coding {
 
 fn put_bitmap(out: &mut Vec<u8>, width: usize, is_missing: impl Fn(usize) -> bool) {
     for first in (0..width).step_by(8) {
-        let present = |bit: &usize| first + bit < width && !is_missing(first + bit);
-        out.push((0..8).filter(present).fold(0, |byte, bit| byte | 1 << bit));
+        out.push(
+            (0..8)
+                .filter(|bit| first + bit < width && !is_missing(first + bit))
+                .fold(0, |byte, bit| byte | 1 << bit),
+        );
     }
 }

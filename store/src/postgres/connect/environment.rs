@@ -26,9 +26,10 @@ pub(super) struct Environment {
 
 impl Environment {
     pub(super) fn of_process() -> Self {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let defaults =
-            DEFAULTS.into_iter().filter_map(|(name, word)| Some((word.to_owned(), variable(name)?)));
+        let defaults = DEFAULTS.into_iter().filter_map(|(name, word)| {
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+            Some((word.to_owned(), value))
+        });
         let home = std::env::home_dir().filter(|home| home.is_absolute() && can_enter(home));
         Self { defaults: defaults.collect(), home }
     }

@@ -46,8 +46,11 @@ fn value<'a>(text: &'a str, name: &str) -> Result<(String, &'a str), SettingsErr
 }
 
 pub(super) fn join(words: &[Word]) -> String {
-    let quote = |value: &str| value.replace('\\', r"\\").replace('\'', r"\'");
-    words.iter().map(|(name, value)| format!("{name}='{}'", quote(value))).collect::<Vec<_>>().join(" ")
+    let quoted = words.iter().map(|(name, value)| {
+        let value = value.replace('\\', r"\\").replace('\'', r"\'");
+        format!("{name}='{value}'")
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Splits the query of a URL, such as `sslmode=require&host=%2Frun`.

@@ -84,12 +84,11 @@ impl Read for Everything {
         let block = match query {
             Query::Jobs(filter) | Query::Usage { jobs: filter, .. } => {
                 let all = [job(OWN, Some(USER.into())), job(2, Some(1001)), job(3, None)];
-                let is_selected = |job: &JobRow| {
+                let selected = all.into_iter().filter(|job| {
                     filter.job_key.is_none_or(|key| key == job.job_key)
                         && filter.owner_uid.is_none_or(|uid| Some(uid) == job.owner_uid)
                         && filter.visible.as_ref().is_none_or(|of| is_of(of, job))
-                };
-                let selected = all.into_iter().filter(is_selected);
+                });
                 if matches!(query, Query::Usage { .. }) {
                     RowBlock::Usage(selected.map(|_| UsageRow::default()).collect())
                 } else {
@@ -106,10 +105,9 @@ impl Read for Everything {
             Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
             | Query::NodeSeries { .. } => RowBlock::Series(vec![series(7)]),
             Query::JobNodes { .. } => RowBlock::JobNodes(vec![job_node()]),
-            Query::Samples { series, .. } | Query::Buckets { series, .. } => {
-                let sample = |series_id| SampleRow { series_id, time_ns: 1, value: 1.0 };
-                RowBlock::Samples(series.ids().map(sample).collect())
-            }
+            Query::Samples { series, .. } | Query::Buckets { series, .. } => RowBlock::Samples(
+                series.ids().map(|series_id| SampleRow { series_id, time_ns: 1, value: 1.0 }).collect(),
+            ),
             Query::Losses { job_key } => RowBlock::Losses(vec![loss(*job_key), loss(2)]),
             Query::LastLosses { .. } => RowBlock::Losses(vec![loss(2)]),
             Query::Agents { .. } => RowBlock::Agents(vec![agent()]),
@@ -198,13 +196,14 @@ fn a_user_reads_own_jobs_and_administrators_all() {
     }
 }
 
+fn manager(accounts: &[&str]) -> Access {
+    let accounts = accounts.iter().map(|account| (*account).to_owned()).collect();
+    Access::Jobs(JobsOf { uid: 77, accounts })
+}
+
 /// A manager reads jobs of the accounts, also those without an owner, as their owners do, and no others.
 #[test]
 fn managers_read_the_jobs_of_their_accounts_like_own_ones() {
-    let manager = |accounts: &[&str]| {
-        let accounts = accounts.iter().map(|account| (*account).to_owned()).collect();
-        Access::Jobs(JobsOf { uid: 77, accounts })
-    };
     let unknown = OTHERS[2];
     for (accounts, seen) in [(&["a3"][..], &[3][..]), (&["a1", "a2"], &[1, 2]), (&["a", "A1", ""], &[])] {
         for key in [OWN, 2, 3, unknown] {
@@ -249,14 +248,15 @@ fn jobs_of_others_and_unknown_jobs_are_alike() {
     }
 }
 
+fn ids(blocks: Vec<RowBlock>) -> Vec<i64> {
+    let rows = blocks.into_iter().flat_map(|block| SampleRow::rows(block).unwrap());
+    rows.map(|row| row.series_id).collect()
+}
+
 #[test]
 fn series_of_other_jobs_and_of_nodes_are_left_out() {
     let wanted: IdRanges = [7, 10, 11, 20, 21].into_iter().collect();
     let samples = |of| Query::Samples { of, series: wanted.clone(), span_ns: 0..9 };
-    let ids = |blocks: Vec<RowBlock>| -> Vec<i64> {
-        let rows = blocks.into_iter().flat_map(|block| SampleRow::rows(block).unwrap());
-        rows.map(|row| row.series_id).collect()
-    };
     let owner = || Access::owner(USER);
     assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Job(OWN))).0), [10, 11]);
     assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Node("n1".to_owned()))).0), [0_i64; 0]);
@@ -265,9 +265,10 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
     assert!(answer(owner(), &of_node).0.is_empty());
     let others = Query::Jobs(Box::new(JobFilter { owner_uid: Some(1001), ..JobFilter::default() }));
     assert!(answer(owner(), &others).0.is_empty());
-    let notices = |owner_uid| answer(owner(), &Query::Notices { owner_uid, limit: 9 }).0;
+    let notices =
+        [None, Some(1001)].map(|owner_uid| answer(owner(), &Query::Notices { owner_uid, limit: 9 }).0);
     let own = NoticeRow { uid: Some(USER.into()), ..NoticeRow::default() };
-    assert_eq!((notices(None), notices(Some(1001))), (vec![RowBlock::Notices(vec![own])], Vec::new()));
+    assert_eq!(notices, [vec![RowBlock::Notices(vec![own])], Vec::new()]);
     let (candidates, _) = answer(owner(), &queries(OWN)[13]);
     assert_eq!(candidates, [RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf::user(USER)))])]);
 }
@@ -276,38 +277,34 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
 fn series_of_nodes_are_read_in_the_time_of_the_job() {
     /// Store with a sample of each of two series, and an interval of ten seconds, every 10 s.
     struct Node;
+    fn times(span_ns: &Range<i64>) -> impl Iterator<Item = i64> {
+        (0..400).map(|number| number * 10_000_000_000_i64).filter(move |time_ns| span_ns.contains(time_ns))
+    }
     impl Read for Node {
         fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
-            let times = |span: &Range<i64>| {
-                let span = span.clone();
-                (0..400)
-                    .map(|number| number * 10_000_000_000_i64)
-                    .filter(move |time_ns| span.contains(time_ns))
-            };
             if let Query::Samples { series, span_ns, .. } = query {
-                let of = |series_id| {
+                let rows = series.ids().flat_map(|series_id| {
                     times(span_ns).map(move |time_ns| SampleRow { series_id, time_ns, value: 1.0 })
-                };
-                let _flow = each(RowBlock::Samples(series.ids().flat_map(of).collect()));
+                });
+                let _flow = each(RowBlock::Samples(rows.collect()));
                 return Ok(());
             }
             if let Query::Buckets { rollup, series, span_ns, .. } = query {
-                let bucket = |series_id, time_ns| BucketRow {
-                    series_id,
-                    time_ns,
-                    count: 1,
-                    min: 1.0,
-                    max: 1.0,
-                    mean: 1.0,
-                    first: 1.0,
-                    last: 1.0,
-                    increase: 0.0,
-                };
-                let is_begin = |time_ns: &i64| time_ns % rollup.length_ns() == 0;
-                let of = |series_id| {
-                    times(span_ns).filter(is_begin).map(move |time_ns| bucket(series_id, time_ns))
-                };
-                let _flow = each(RowBlock::Buckets(series.ids().flat_map(of).collect()));
+                let rows = series.ids().flat_map(|series_id| {
+                    let begins = times(span_ns).filter(move |time_ns| time_ns % rollup.length_ns() == 0);
+                    begins.map(move |time_ns| BucketRow {
+                        series_id,
+                        time_ns,
+                        count: 1,
+                        min: 1.0,
+                        max: 1.0,
+                        mean: 1.0,
+                        first: 1.0,
+                        last: 1.0,
+                        increase: 0.0,
+                    })
+                });
+                let _flow = each(RowBlock::Buckets(rows.collect()));
                 return Ok(());
             }
             Everything::default().read(query, each)
@@ -321,11 +318,10 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
     let mut ask = |query: &Query| {
         let mut times = Vec::new();
         let collect = &mut |block: RowBlock| {
-            let seconds = |time_ns: i64| time_ns / 1_000_000_000;
             if let RowBlock::Samples(rows) = &block {
-                times.extend(rows.iter().map(|row| (row.series_id, seconds(row.time_ns))));
+                times.extend(rows.iter().map(|row| (row.series_id, row.time_ns / 1_000_000_000)));
             } else if let RowBlock::Buckets(rows) = &block {
-                times.extend(rows.iter().map(|row| (row.series_id, seconds(row.time_ns))));
+                times.extend(rows.iter().map(|row| (row.series_id, row.time_ns / 1_000_000_000)));
             }
             ControlFlow::Continue(())
         };

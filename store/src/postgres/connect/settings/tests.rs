@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::*;
 
@@ -92,20 +93,21 @@ fn the_string_precedes_the_environment() {
     assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("e"), TlsMode::Require));
 }
 
+fn write(file: &Path, text: &str) {
+    fs::write(file, text).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 #[test]
 fn the_password_file_is_read_at_each_connection() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pass");
     let settings = parse(&format!("host=a,b port=1,2 user=u dbname=d passfile={}", file.display())).unwrap();
-    let write = |text: &str| {
-        fs::write(&file, text).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    };
     assert!(settings.config().unwrap_err().to_string().contains("no such file"));
-    write("*:*:d:u:one\n");
+    write(&file, "*:*:d:u:one\n");
     assert_eq!(password(&settings).as_deref(), Some("one"));
-    write("b:2:d:u:two\n");
+    write(&file, "b:2:d:u:two\n");
     assert_eq!(password(&settings).as_deref(), Some("two"));
-    write("a:1:d:u:one\nb:2:d:u:two\n");
+    write(&file, "a:1:d:u:one\nb:2:d:u:two\n");
     assert!(settings.config().unwrap_err().to_string().contains("different passwords"));
 }
