@@ -56,7 +56,7 @@ pub struct FunctionDescriptor {
     pub module: Option<Identifier>,
 }
 
-/// Dictionary entry of a stack: a node of a tree. Its job is that of its function.
+/// Dictionary entry of a stack: a node of a tree. Its function names its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StackDescriptor {
     /// Stack of the caller; none for the outermost function.

@@ -87,7 +87,7 @@ impl Administration {
         Ok(missing)
     }
 
-    /// Returns the jump of the clock for which nothing becomes old; none if the clock is plausible.
+    /// Returns the jump of the clock that keeps rows from becoming old; none if the clock is plausible.
     pub fn clock_jump(&mut self) -> Result<Option<ClockJump>, StoreError> {
         clock_check::refused(&mut *self.connection)
     }
@@ -212,8 +212,8 @@ pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreE
 
 const MANAGER: [Column; 2] = [("account", ColumnType::Text), ("manager", ColumnType::Text)];
 
-/// Writes the managers of accounts, each with the name of a user, by which the roles of a database see jobs.
-/// Does nothing in a store without roles.
+/// Writes the managers of accounts as pairs of an account and a user, so that the roles of a database see
+/// their jobs. Does nothing in a store without roles.
 pub fn set_managers(url: &StoreUrl, managers: &BTreeSet<(String, String)>) -> Result<(), StoreError> {
     const ACTION: &str = "store the managers of accounts";
     let connection = &mut *url.open_to_administer()?.connection;

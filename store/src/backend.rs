@@ -108,8 +108,8 @@ pub(crate) struct Task {
 
 #[derive(Debug)]
 pub(crate) struct Removal {
-    /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of
-    /// their removal.
+    /// Returns the parts before the cutoffs that have rows besides the kept jobs', in the order of their
+    /// removal.
     pub(crate) due: fn(&mut dyn Connection, &Cutoffs) -> Result<Vec<Part>, StoreError>,
     pub(crate) prepare: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
     pub(crate) remove: fn(&mut dyn Connection, &Part, &Stop) -> Result<Removed, StoreError>,
@@ -167,8 +167,8 @@ pub(crate) struct Dialect {
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.
     pub(crate) time: fn(i64) -> String,
-    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the
-    /// second of which is excluded. It has at least those of the given series.
+    /// Writes the source of those intervals of a relation of rollups that begin between two constants; the
+    /// second is excluded. It has at least the intervals of the given series.
     pub(crate) buckets: fn(&str, &str, &str, &IdRanges) -> String,
 }
 

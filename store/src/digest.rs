@@ -26,8 +26,8 @@ pub(crate) fn digest_id(parts: &[Option<&[u8]>]) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Returns the key by which the samples of a node are distributed, as the database's function
-/// `polymeter_node_key` does: the first 32 bits of the digest of its name.
+/// Returns the key that distributes the samples of a node: the first 32 bits of the digest of its name, as in
+/// the database's function `polymeter_node_key`.
 pub(crate) fn node_key(node: &str) -> i32 {
     let digest: [u8; 32] = Sha256::digest(node.as_bytes()).into();
     let [first, second, third, fourth, ..] = digest;

@@ -25,7 +25,7 @@ pub enum StoreError {
         "cannot read the store: its schema version {found} is older than this program's version {SCHEMA_VERSION}; migrate it by starting polymeter-collector of this version with it once"
     )]
     OlderSchema { found: i32 },
-    /// A development revision made the tables, of which this program knows none.
+    /// A development revision made the tables; this program knows none of them.
     #[error(
         "cannot use the store: a development revision of Polymeter made its tables; export its jobs with that revision (polymeter export --format parquet), and import the files into a new store (polymeter store import)"
     )]

@@ -106,7 +106,7 @@ impl NoticeTable {
         self.0.commit().context(ACTION)
     }
 
-    /// Returns the rules of which a user wants no notices; `*` for all.
+    /// Returns the rules that a user has opted out of; `*` for all.
     pub fn opted_out(&mut self, uid: u32) -> Result<Vec<String>, StoreError> {
         let select = "SELECT rule FROM notice_opt_out WHERE uid = $1 ORDER BY rule";
         self.0.select(select, &[i64::from(uid).into()]).context("read the choices of notices")

@@ -38,7 +38,7 @@ impl FromStr for ExtensionMode {
 pub struct OpenOptions {
     pub timescale: ExtensionMode,
     pub citus: ExtensionMode,
-    /// Changes of the schema behind those of this program, for tests.
+    /// Further changes of the schema, for tests.
     pub later_migrations: &'static [Migration],
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.

@@ -9,8 +9,8 @@ pub struct Migration {
     pub postgres: &'static str,
 }
 
-/// Changes since version 1, the first of which leads to version 2. A new store gets them too: the files of
-/// version 1, and changes that were released, stay as they are.
+/// Changes since version 1; the first leads to version 2. A new store gets them too: the files of version 1,
+/// and changes that were released, stay as they are.
 const MIGRATIONS: &[Migration] = &[];
 
 /// Version of the schema that this program creates and reads.
@@ -29,9 +29,8 @@ const fn version_after(mut migrations: &[Migration]) -> i32 {
 /// `schema_version`.
 pub(crate) const CREATE_VERSION: &str = "CREATE TABLE store_version (version integer NOT NULL)";
 
-/// Returns the changes that a store of version `found` lacks, with the versions to which they lead: those of
-/// this program, and `later` ones. `found` is 0 for a new store. None if the store is newer than the last
-/// change.
+/// Returns the changes that a store of version `found` lacks, `later` ones included, each with the version
+/// that it leads to. `found` is 0 for a new store. None if the store is newer than the last change.
 pub(crate) fn missing(found: i32, later: &'static [Migration]) -> Option<Vec<(i32, Migration)>> {
     let all = MIGRATIONS.iter().chain(later).copied();
     let changes: Vec<_> = (FIRST_VERSION + 1..).zip(all).collect();

@@ -56,9 +56,9 @@ impl<T: 'static> TableThread<T> {
         self.tasks.try_send(Box::new(task)).is_ok()
     }
 
-    /// Runs `work` on the thread. Returns none if the store fails, of which the first failure is logged, if
-    /// it takes too long, or if the thread has too much to do. Work that takes too long may still be done
-    /// later.
+    /// Runs `work` on the thread. Returns none if the store fails, if it takes too long, or if the thread has
+    /// too much to do. Only the first of successive failures is logged. Work that takes too long may still be
+    /// done later.
     pub async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut T) -> Result<R, StoreError> + Send + 'static,

@@ -61,8 +61,8 @@ impl StoreUrl {
     }
 
     /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention
-    /// into the store; without one, that of the store stays in force. By `clock` it judges whether rows
-    /// become old.
+    /// into the store; without one, the store's own stays in force. `clock` tells whether the database's time
+    /// is plausible.
     pub fn start_maintenance(
         &self,
         retention: Option<Retention>,

@@ -15,7 +15,7 @@ impl Derived {
         inputs.filter_map(Input::definition)
     }
 
-    /// Returns the names of the metrics of which it is computed on any machine.
+    /// Returns the names of the metrics that any machine needs to compute it.
     pub fn inputs_of_all(&self) -> impl Iterator<Item = &'static str> {
         let inputs = self.formulas.iter().flat_map(|formula| formula.inputs);
         inputs.filter_map(|input| match input.quantity {
@@ -29,7 +29,7 @@ impl Derived {
     }
 
     /// Returns true if the metric `name` is sampled for it on a machine: an input, or a time of the groups of
-    /// hardware events, by which counts are scaled.
+    /// hardware events, which scales counts.
     pub fn has_input(&self, machine: Machine, name: &str) -> bool {
         if times_of(self.scope).contains(&name) {
             return self.sampled_inputs(machine).any(|input| input.is_of_hardware());

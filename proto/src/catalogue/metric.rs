@@ -21,7 +21,7 @@ pub struct Metric {
     pub origins: &'static [Origin],
     /// One sentence.
     pub help: &'static str,
-    /// Longest lag of its values behind the counted quantity, if it differs from that of the origins.
+    /// Longest lag of its values behind the counted quantity, where the origins do not state it.
     granularity: Option<Period>,
     /// True for a perf event with a series for each CPU, instead of their sum.
     pub is_per_cpu: bool,

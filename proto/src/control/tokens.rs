@@ -14,7 +14,7 @@ pub enum Scope {
     ReadAll,
     /// May also change the sampling of the jobs of its user.
     Control,
-    /// Has all rights of its user; those of an administrator, too.
+    /// Has all rights of its user, who may be an administrator.
     Admin,
 }
 

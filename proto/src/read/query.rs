@@ -9,7 +9,7 @@ use super::row_types::Rollup;
 use crate::control::{Refusal, invalid};
 use crate::limits;
 
-/// Value by which jobs are listed, the largest first.
+/// Order of listed jobs: by this value, the largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrder {
@@ -23,7 +23,7 @@ pub enum JobOrder {
     Cores,
 }
 
-/// Jobs of a user, and those of the accounts that the user manages.
+/// Jobs of a user, and of the accounts that the user manages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobsOf {
@@ -168,7 +168,7 @@ pub enum Query {
         by: UsageGroup,
         /// Span in which the jobs ended, in nanoseconds since the epoch.
         ended_ns: Range<i64>,
-        /// Its `limit` is that of the groups.
+        /// Here `limit` counts groups.
         jobs: Box<JobFilter>,
     },
     /// Notices to persons, the newest first.

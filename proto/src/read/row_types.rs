@@ -69,8 +69,8 @@ pub struct JobUsage {
     pub nodes: Option<f64>,
     /// Cores on all nodes.
     pub cores: Option<f64>,
-    /// CPU time on all nodes. Where the scheduler counts hardware threads, at most that of the job's cores,
-    /// on each node at any time.
+    /// CPU time on all nodes. Where the scheduler counts hardware threads, no node counts more at any time
+    /// than the job's cores can give.
     pub cpu_s: Option<f64>,
     /// Largest number of cores in use at a time.
     pub cores_peak: Option<f64>,
@@ -83,7 +83,7 @@ pub struct JobUsage {
     /// GPUs that were in use at any time.
     pub gpus_used: Option<f64>,
     pub gpu_s: Option<f64>,
-    /// Energy on all nodes where it is known; that of a shared node is an estimate.
+    /// Energy on all nodes where it is known; estimated on shared nodes.
     pub energy_j: Option<f64>,
 }
 
@@ -102,7 +102,7 @@ impl JobUsage {
     }
 }
 
-/// Sums over the ended jobs of a group. Core-hours are those of jobs whose cores and CPU time are known.
+/// Sums over the ended jobs of a group. Core-seconds count only jobs whose cores and CPU time are known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
     /// Value of the attribute; none for jobs without one, and for all jobs.

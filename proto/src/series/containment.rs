@@ -22,7 +22,7 @@ pub enum Device<'a> {
 impl<'a> Device<'a> {
     pub const INTERFACE: &'static str = "interface";
 
-    /// Returns none for a series whose values are not those of a device that can contain others.
+    /// Returns none for a series without a device that can contain others.
     pub fn of(metric: &str, labels: &'a Labels) -> Option<Self> {
         if metric.starts_with("io.") {
             labels.get("device").map(Self::Number)

@@ -54,7 +54,7 @@ pub struct MetricDescriptor {
     pub number: Number,
 }
 
-/// Dictionary entry of a series. Its node is that of the session.
+/// Dictionary entry of a series, which belongs to the node of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesDescriptor {
     pub metric: MetricId,

@@ -35,7 +35,7 @@ impl std::fmt::Debug for SamplesFile {
 }
 
 impl SamplesFile {
-    /// Refuses a file with other columns than those of samples.
+    /// Refuses a file with other columns than samples have.
     pub fn open(file: File) -> Result<Self, ReadError> {
         let reader = SerializedFileReader::new(file)?;
         let expected = SchemaDescriptor::new(Arc::new(parse_message_type(SCHEMA)?));

@@ -31,7 +31,7 @@ pub struct WrittenSeries {
     pub ends_ns: Option<(i64, i64)>,
 }
 
-/// Returns series of which no sample was written yet.
+/// Returns series without written samples.
 pub fn written_series(rows: Vec<SeriesRow>) -> Vec<WrittenSeries> {
     rows.into_iter().map(|row| WrittenSeries { row, samples: 0, ends_ns: None }).collect()
 }

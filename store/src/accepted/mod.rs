@@ -190,7 +190,7 @@ impl Accepted {
         self.samples.iter().flat_map(|samples| samples.times_us.iter().copied()).max()
     }
 
-    /// Returns all series of which it has samples, possibly with duplicates.
+    /// Returns the series of its samples, possibly with duplicates.
     pub fn series(&self) -> impl Iterator<Item = &Arc<SeriesRecord>> {
         self.samples.iter().chain(&self.quarantined).flat_map(|samples| &samples.series)
     }

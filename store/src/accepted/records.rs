@@ -39,7 +39,7 @@ pub struct SeriesRecord {
     pub metric: Arc<MetricDescriptor>,
     /// None for the node's own series.
     pub job: Option<Arc<JobRecord>>,
-    /// Labels, of which the sessions of a collector share one copy.
+    /// Labels; the sessions of a collector share one copy.
     pub labels: Arc<Labels>,
     /// Id in the store, once committed.
     pub id: StoreId,

@@ -18,9 +18,9 @@ const ANSWER: [Column; 5] = [
 ];
 
 impl ControlTable {
-    /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting
-    /// effect is forwarded to the sessions that were wanted, and only by the first collector that claims
-    /// them.
+    /// Returns the sessions, among `sessions`, to which this collector shall forward a request. A request
+    /// without a lasting effect is forwarded only to the sessions that were wanted, and only by the first
+    /// collector that claims them.
     pub fn claim(
         &mut self,
         number: i64,

@@ -39,8 +39,8 @@ impl ControlTable {
         Ok(Self { connection: url.open_to_administer()?.connection })
     }
 
-    /// Stores a request at `now_us`. `replaces` selects those of the lasting requests of the job, the oldest
-    /// first, that it replaces.
+    /// Stores a request at `now_us`. `replaces` gets the lasting requests of the job, the oldest first, and
+    /// selects what the new one replaces.
     pub fn take(
         &mut self,
         new: &NewControlRequest,

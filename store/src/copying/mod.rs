@@ -177,8 +177,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies the samples, and the rollups of times whose samples were removed. A file adds samples to its
-    /// rollups in the order of their rows, therefore those of that time come first.
+    /// Copies the samples, and the rollups of times whose samples were removed. Those rollups come first,
+    /// since a file adds samples to its rollups in the order of their rows.
     fn samples(&mut self, cut_us: Option<i64>) -> Result<(), StoreError> {
         let constant = self.source.dialect().time;
         let mut written = 0;

@@ -45,7 +45,7 @@ type NewRetention = Arc<Mutex<Option<Retention>>>;
 pub struct ClockLinks {
     /// Returns the monotonic time, which goes on while the machine is suspended.
     pub monotonic_ns: fn() -> u64,
-    /// Receives the jump for which nothing becomes old, or that there is none, each minute.
+    /// Receives each minute the jump of the clock that keeps rows from becoming old, or none.
     pub report: Box<dyn Fn(Option<ClockJump>) + Send>,
 }
 
@@ -63,8 +63,7 @@ struct ClockCheck {
 }
 
 impl Maintenance {
-    /// Starts the maintenance of a database. Without a policy for retention, that of the store stays in
-    /// force.
+    /// Starts the maintenance of a database. Without a policy for retention, the store's own stays in force.
     pub(crate) fn start(
         backend: Arc<dyn Backend>,
         retention: Option<Retention>,

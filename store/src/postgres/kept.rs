@@ -77,8 +77,7 @@ pub(super) fn forget(connection: &mut dyn Connection, part: &Part) -> Result<(),
     connection.execute(delete, &[part.level.relation().into(), Value::Time(part.begin_us)]).map(drop)
 }
 
-/// Selects the series of `jobs` in the time of a part: their own, and those of their nodes while they ran
-/// there.
+/// Selects the series of `jobs` in the time of a part, and the series of their nodes while they ran there.
 pub(super) fn select_series(
     connection: &mut dyn Connection,
     part: &Part,
@@ -123,7 +122,7 @@ pub(super) fn reduce(
     Ok(written)
 }
 
-/// Returns how many rows were copied, and how many of them were written back.
+/// Returns how many rows were copied, and how many were written back.
 fn replace_rows(
     connection: &mut dyn Connection,
     part: &Part,

@@ -98,7 +98,7 @@ pub(super) fn parameters<T: ToSql + Sync>(values: &[T]) -> Vec<&(dyn ToSql + Syn
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Returns the fields of `row`. `names` are those of the columns, which are set with the first row.
+/// Returns the fields of `row`. The first row sets the `names` of the columns.
 pub(super) fn row(
     row: &tokio_postgres::Row,
     names: &mut Option<Arc<[String]>>,

@@ -173,8 +173,8 @@ fn choose_partitions(offer: &Offer, mode: ExtensionMode, is_new: bool) -> Result
 /// Compresses old chunks where the server does not.
 pub(super) const COMPRESS: Task = Task { name: "compress old chunks", rounds: 60, run: compress };
 
-/// Runs the compression policy if the server's scheduler fails to, as that of TimescaleDB 2.28 does on
-/// PostgreSQL 15.20, with "cannot drop portal".
+/// Runs the compression policy if the server's scheduler fails to. TimescaleDB 2.28 on PostgreSQL 15.20 fails
+/// with "cannot drop portal".
 fn compress(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "compress old chunks";
     let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)

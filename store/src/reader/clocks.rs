@@ -249,8 +249,8 @@ impl Reader {
         }
     }
 
-    /// Divides series into those of each node whose clock differs, and those between them, in ascending
-    /// order.
+    /// Divides series by clock, in ascending order: a part for each node whose clock differs, and for the
+    /// series between.
     pub(super) fn by_clock<'a>(
         &mut self,
         of: SeriesScope<'_>,

@@ -129,8 +129,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and
-    /// those of the jobs that started last: all, or those of `of`.
+    /// Returns ids of jobs, all or only of `of`, among which to search for one similar to `job_id`: the ids
+    /// that sort next to it, and the ids of the jobs that started last.
     pub fn candidate_ids(&mut self, job_id: &str, of: Option<&JobsOf>) -> Result<Vec<String>, StoreError> {
         let mut parameters = vec![job_id.into()];
         let (own, jobs) = if let Some(of) = of {

@@ -126,7 +126,7 @@ impl dyn Read + '_ {
         self.collect(&Query::Notices { owner_uid, limit })
     }
 
-    /// Returns ids of jobs among which to search for one similar to `job_id`, all or those of `of`.
+    /// Returns ids of jobs, all or only of `of`, among which to search for one similar to `job_id`.
     pub fn candidate_ids(&mut self, job_id: &str, of: Option<JobsOf>) -> Result<Vec<String>, StoreError> {
         self.collect(&Query::CandidateIds { job_id: job_id.to_owned(), of })
     }
@@ -148,8 +148,8 @@ impl dyn Read + '_ {
         self.collect(&Query::JobSeries { job_key, metrics })
     }
 
-    /// Returns the metrics of a job, or those of the job on one node, sorted by name and level, with the
-    /// numbers of their series and nodes.
+    /// Returns the metrics of a job, on all nodes or one, sorted by name and level, with the numbers of their
+    /// series and nodes.
     pub fn job_metrics(&mut self, job_key: i64, node: Option<&str>) -> Result<Vec<JobMetricRow>, StoreError> {
         self.collect(&Query::JobMetrics { job_key, node: node.map(str::to_owned) })
     }
@@ -238,7 +238,7 @@ impl dyn Read + '_ {
         self.stream(&Query::Stacks { job_key, node: None, span_ns, by_interval: true }, each)
     }
 
-    /// Returns the sums over these intervals, by metric and node; of a node whose clock differs, those of
+    /// Returns the sums over these intervals, by metric and node. A node whose clock differs has a row for
     /// each interval.
     pub fn stack_intervals(
         &mut self,

@@ -26,7 +26,7 @@ from_row!(Block { node, first_id, shape_id });
 #[derive(Debug)]
 struct Member {
     shape_id: i64,
-    /// Difference between the id of the series and that of the block's first one.
+    /// Id of the series less the first id of the block.
     position: i64,
     metric: String,
     unit: String,

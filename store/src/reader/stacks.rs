@@ -47,7 +47,7 @@ impl<'a> Part<'a> {
 }
 
 trait OfPart: ReadRow + FromRow {
-    /// Selects the rows; those of each interval, preceded by its time, if `by_time`.
+    /// Selects the rows. With `by_time` each interval has its own, preceded by its time.
     fn of_part<'a>(part: &Part<'a>, by_time: bool) -> (String, Vec<Value<'a>>);
 }
 
@@ -136,7 +136,7 @@ impl<T: FromRow> FromRow for Timed<T> {
 }
 
 impl Reader {
-    /// Passes the rows of a query about call stacks on. Sums of a node whose clock differs are those of each
+    /// Passes on the rows of a query about call stacks. A node whose clock differs has a row for each
     /// interval.
     pub(super) fn stacks(
         &mut self,
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// Passes the rows of a job, a node and a span on, those of each interval if `by_time`.
+    /// Passes on the rows of a job, a node and a span; with `by_time`, a row for each interval.
     fn parts<T: OfPart>(
         &mut self,
         (job_key, node, span_ns): (i64, Option<&str>, &Range<i64>),

@@ -21,8 +21,8 @@ const DAY_US: i64 = 86_400 * 1_000_000;
 /// without a battery for its clock sets it after its start.
 const STEP_US: i64 = DAY_US;
 
-/// Part of the shortest retention for which no maintenance may have run: so much of the rows is removed too
-/// early at most. A store that keeps all rows has only tokens and requests that expire.
+/// Without maintenance the clock may advance by the shortest retention divided by this: at most that part of
+/// the rows is removed too early. A store that keeps all rows has only tokens and requests that expire.
 const PAUSE_PART: i64 = 10;
 
 /// Days whose part counts for a store that keeps all rows.
@@ -77,8 +77,8 @@ impl ClockWatch {
         accepted_us.saturating_add(pause_us.max(STEP_US))
     }
 
-    /// Accepts the time of the database, or returns the jump for which it is refused. `monotonic_ns` goes on
-    /// while the machine is suspended.
+    /// Accepts the time of the database, or refuses it and returns the jump. `monotonic_ns` goes on while the
+    /// machine is suspended.
     pub(crate) fn check(
         &mut self,
         connection: &mut dyn Connection,
@@ -101,14 +101,14 @@ impl ClockWatch {
     }
 }
 
-/// Returns the accepted time, and the time at which a jump was refused; none if none is.
+/// Returns the accepted time, and the time that is refused, if any.
 fn state(connection: &mut dyn Connection) -> Result<(i64, Option<i64>), StoreError> {
     let select = "SELECT accepted, refused FROM clock_check";
     let (TimeUs(accepted_us), TimeUs(refused_us)) = connection.select_one(select, &[]).context(ACTION)?;
     Ok((accepted_us, refused_us))
 }
 
-/// Returns the jump that maintenance has refused; none if none is, or if the clock has become right since.
+/// Returns the jump that maintenance has refused, unless the clock has become right since.
 pub(crate) fn refused(connection: &mut dyn Connection) -> Result<Option<ClockJump>, StoreError> {
     let (accepted_us, refused_us) = state(connection)?;
     let now_us = now_us(connection)?;

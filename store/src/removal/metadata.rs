@@ -36,7 +36,7 @@ const IS_NOT_OF_KEPT_JOB: &str = "NOT EXISTS (SELECT 1 FROM job_node
      WHERE job_node.job_key IN (SELECT job_key FROM kept_job) AND job_node.node = old.node
          AND old.time >= job_node.started AND (job_node.ended IS NULL OR old.time <= job_node.ended))";
 
-/// Condition for the rows about nodes, in place of jobs, before `{before}`.
+/// Condition for the rows before `{before}` that are about a node and no job.
 const OF_NODES_ALONE: &str = "job_key IS NULL AND time < {before}";
 
 /// Blocks of series of jobs that ended before `{before}`, and of nodes that no agent has sent for since, with
@@ -75,8 +75,8 @@ const BLOCKS: OldRows = OldRows {
     ],
 };
 
-/// Sessions that ended before `{before}`, with their ledger lines, except for those of jobs whose series are
-/// left. A session that sends again meanwhile is open, and stays.
+/// Sessions that ended before `{before}`, with their ledger lines; lines of jobs whose series are left stay.
+/// A session that sends again meanwhile is open, and stays.
 const SESSIONS: OldRows = OldRows {
     table: "session",
     key: "session_key",
@@ -114,7 +114,7 @@ const SHAPES: OldRows = OldRows {
     ..ALL
 };
 
-/// Lists of changes of plan that no event refers to, as those of series.
+/// Lists of changes of plan that no event refers to. They are removed as lists of series are.
 const PLAN_CHANGE_SETS: OldRows = OldRows {
     table: "plan_change_set",
     key: "set_id",

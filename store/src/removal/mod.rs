@@ -25,7 +25,7 @@ use crate::row::from_row;
 use crate::stop::Stop;
 use crate::value::Value;
 
-/// Samples in quarantine that arrived before `{before}`, except for those of jobs that are kept at `{now}`.
+/// Samples in quarantine that arrived before `{before}`, without those of jobs that are kept at `{now}`.
 /// Their times say nothing about their age.
 const QUARANTINE: OldRows = OldRows {
     table: "samples_quarantine",
@@ -176,7 +176,7 @@ fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<()
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) level: Level,
-    /// Time before which rows were removed, or are being removed; none if none were.
+    /// Time before which rows were removed, or are being removed.
     pub(crate) dropped_us: Option<i64>,
     /// Time before which no row is left, except for those of kept jobs.
     pub(crate) complete_us: Option<i64>,

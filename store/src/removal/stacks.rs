@@ -32,8 +32,8 @@ const INTERVALS: OldRows = OldRows {
     ..ALL
 };
 
-/// Removes the call stacks before `before_us`, and the names of jobs of which none are left. The times are in
-/// microseconds since the epoch.
+/// Removes the call stacks before `before_us`, and the names of functions of jobs without any left. The times
+/// are microseconds since the epoch.
 pub(super) fn remove(
     connection: &mut dyn Connection,
     before_us: i64,
@@ -50,9 +50,9 @@ pub(super) fn remove(
 
 const JOBS: usize = 1000;
 
-/// Jobs with names that ended before `{before}`, and of which no interval is left. The index finds the jobs
-/// with names one after the other, in one statement; subqueries rather than joins keep PostgreSQL from
-/// reading the tables of jobs and intervals as a whole.
+/// Jobs with names that ended before `{before}`, and have no interval left. The index finds the jobs with
+/// names one after the other, in one statement. Subqueries rather than joins keep PostgreSQL from reading the
+/// tables of jobs and intervals as a whole.
 const WITHOUT_INTERVALS: &str = "
     WITH RECURSIVE named (job_key) AS (
         SELECT min(job_key) FROM stack_function

@@ -76,7 +76,7 @@ impl fmt::Display for Retention {
 pub struct LevelState {
     pub level: Level,
     pub keep: Keep,
-    /// Time before which rows were removed, in microseconds since the epoch; none if none were.
+    /// Time before which rows were removed, in microseconds since the epoch.
     pub dropped_before_us: Option<i64>,
 }
 

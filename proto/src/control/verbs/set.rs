@@ -15,7 +15,7 @@ pub struct SetRequest {
     /// None for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Sets the periods of each step or task; without it, those of the job as a whole.
+    /// Sets the periods of each step or task; without it, the job's as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
     #[serde(default)]

@@ -29,8 +29,8 @@ pub struct StatusReport {
     pub subjects: Vec<SubjectStatus>,
 }
 
-/// Totals of an agent; for a user who sees only some subjects, those of these subjects, without the counts
-/// that jobs of others change. The catalogue describes each under the same name, as `agent.samples.due`.
+/// Totals of an agent. A user who sees only some subjects gets their totals, without the counts that jobs of
+/// others change. The catalogue describes each under the same name, as `agent.samples.due`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCounts {
     pub due: u64,

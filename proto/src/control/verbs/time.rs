@@ -21,8 +21,8 @@ impl Verb for TimeRequest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeAnswer {
-    /// Time by which samples are dated, in microseconds since the epoch: that of the node's clock, unless the
-    /// clock was set since the agent started.
+    /// Time that dates samples, in microseconds since the epoch: the node's clock, unless it was set since
+    /// the agent started.
     pub now_us: i64,
     /// Time of the node's clock, in microseconds since the epoch.
     pub clock_us: i64,

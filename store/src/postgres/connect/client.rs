@@ -22,8 +22,8 @@ pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Client, S
     Ok(client)
 }
 
-/// Returns true if the answer is that of a pooler that does not know a start parameter. PostgreSQL itself
-/// knows all of them.
+/// Returns true if a pooler answered that it does not know a start parameter. PostgreSQL itself knows all of
+/// them.
 fn is_unsupported_parameter(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| {
         *error.code() == SqlState::PROTOCOL_VIOLATION

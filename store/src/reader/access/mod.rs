@@ -19,7 +19,7 @@ pub enum Access {
     All,
     /// All jobs and the series of nodes: support staff.
     Support,
-    /// Own jobs, and those of the accounts that the user manages.
+    /// Own jobs, and the jobs of the accounts that the user manages.
     Jobs(JobsOf),
 }
 
@@ -111,7 +111,7 @@ impl<R: Read> GuardedReader<R> {
         Ok(is_found)
     }
 
-    /// Passes series of the job on, all or those of some metrics, and remembers their ids.
+    /// Passes on series of the job, and remembers their ids.
     fn read_series(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         let mut ids = Vec::new();
         self.reader.read(query, &mut |block| {
@@ -126,7 +126,7 @@ impl<R: Read> GuardedReader<R> {
         Ok(())
     }
 
-    /// Returns those of the ids that are series of the job.
+    /// Returns the wanted ids that are series of the job.
     fn series_of_job(&mut self, job_key: i64, wanted: &IdRanges) -> Result<IdRanges, StoreError> {
         let permitted = |guard: &Self| {
             guard.current.as_ref().map(|current| current.series.intersection(wanted)).unwrap_or_default()
@@ -225,8 +225,8 @@ impl<R: Read> GuardedReader<R> {
         })
     }
 
-    /// Returns those of the series of the nodes of the job that are known to the guard, and the part of a
-    /// span in which any of them may be read.
+    /// Returns the wanted series that the guard knows as series of the job's nodes, and the part of a span in
+    /// which any of them may be read.
     fn readable(&self, wanted: &IdRanges, span_ns: &Range<i64>) -> (IdRanges, Range<i64>) {
         let times = || self.current.iter().flat_map(|current| &current.node_series);
         let known: IdRanges = times().map(|(series_id, _)| *series_id).collect();
