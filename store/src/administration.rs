@@ -58,8 +58,7 @@ pub enum Pruned {
 impl Administration {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        let AdministrationSession { connection, removal, measure } = url.open_to_administer()?;
+        let AdministrationSession { connection, removal, measure } = url.open_current_version()?;
         Ok(Self { connection, removal, measure })
     }
 
@@ -205,8 +204,7 @@ fn prune_with(
 
 /// Writes the policy of a store, as a collector does when it starts.
 pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreError> {
-    drop(Reader::open(url)?);
-    let mut session = url.open_to_administer()?;
+    let mut session = url.open_current_version()?;
     removal::write(&mut *session.connection, retention).map(drop)
 }
 

@@ -2,7 +2,6 @@
 
 use crate::backend::Connection;
 use crate::error::Context;
-use crate::reader::Reader;
 use crate::row::from_row;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl};
@@ -43,8 +42,7 @@ pub struct TokenTable(Box<dyn Connection>);
 impl TokenTable {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        Ok(Self(url.open_to_administer()?.connection))
+        Ok(Self(url.open_current_version()?.connection))
     }
 
     pub fn find(&mut self, id: &str) -> Result<Option<StoredToken>, StoreError> {

@@ -6,7 +6,6 @@
 
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
-use crate::reader::Reader;
 use crate::removal::clock_check;
 use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
@@ -69,8 +68,7 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
 impl JobEndQueue {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        Ok(Self(url.open_to_administer()?.connection))
+        Ok(Self(url.open_current_version()?.connection))
     }
 
     pub fn count(&mut self) -> Result<u64, StoreError> {

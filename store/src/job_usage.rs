@@ -7,7 +7,6 @@ use polymeter_proto::read::JobUsage;
 
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
-use crate::reader::Reader;
 use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
 
@@ -42,8 +41,7 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
 impl JobUsageTable {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        Ok(Self(url.open_to_administer()?.connection))
+        Ok(Self(url.open_current_version()?.connection))
     }
 
     /// Claims at most `limit` jobs without figures that ended `delay_us` ago, for `lease_us`. Returns their

@@ -5,7 +5,6 @@
 
 use crate::backend::Connection;
 use crate::error::Context;
-use crate::reader::Reader;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl, removal};
 
@@ -41,8 +40,7 @@ pub struct NoticeTable(Box<dyn Connection>);
 impl NoticeTable {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        Ok(Self(url.open_to_administer()?.connection))
+        Ok(Self(url.open_current_version()?.connection))
     }
 
     pub fn claim(&mut self, notice: &NewNotice) -> Result<NoticeClaim, StoreError> {

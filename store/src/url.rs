@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::backend::{
     AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
 };
+use crate::reader::Reader;
 use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
 /// Parser of a backend for URLs: returns none for a URL of another backend.
@@ -81,6 +82,12 @@ impl StoreUrl {
 
     pub(crate) fn open_to_administer(&self) -> Result<AdministrationSession, StoreError> {
         self.backend.open_to_administer()
+    }
+
+    /// Connects to administer a store that has the schema of this program.
+    pub(crate) fn open_current_version(&self) -> Result<AdministrationSession, StoreError> {
+        drop(Reader::open(self)?);
+        self.open_to_administer()
     }
 
     pub(crate) fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {

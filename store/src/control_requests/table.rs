@@ -6,7 +6,6 @@ use super::rows::{NewControlRequest, Replaced, StoredControlRequest, Taken};
 use super::wanted;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
-use crate::reader::Reader;
 use crate::removal::requests;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl};
@@ -35,8 +34,7 @@ pub struct ControlTable {
 impl ControlTable {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        drop(Reader::open(url)?);
-        Ok(Self { connection: url.open_to_administer()?.connection })
+        Ok(Self { connection: url.open_current_version()?.connection })
     }
 
     /// Stores a request at `now_us`. `replaces` gets the lasting requests of the job, the oldest first, and
