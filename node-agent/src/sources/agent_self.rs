@@ -15,13 +15,12 @@ use super::target::Target;
 use crate::clock;
 use crate::counters::{Counters, CpuAccount};
 
-/// The kind's name in the catalogue, and its source's name.
+/// Name in the catalogue, and of the source.
 const KIND: &str = "agent";
 
-/// The field of a job: the CPU time of the agent for it.
 const JOB_CPU_TIME: &str = "job_cpu_time";
 
-/// The function of each field of the node that computes it.
+/// Computes a field of the node.
 type Compute = fn(&Counters) -> u64;
 
 const FIELDS: [(&str, Compute); 16] = [
@@ -43,7 +42,6 @@ const FIELDS: [(&str, Compute); 16] = [
     ("sources", |counters| counters.sources.load(Relaxed)),
 ];
 
-/// The agent itself.
 pub(super) struct AgentKind;
 
 impl SourceKind for AgentKind {
@@ -81,13 +79,12 @@ impl SourceKind for AgentKind {
     }
 }
 
-/// Returns true if a source with these slots reads the account of a job.
+/// True if a source with these slots reads the CPU time of the agent for a job.
 pub(crate) fn reads_cpu_account(slots: &[Slot]) -> bool {
     let field = |slot: &Slot| slot.definition.metric.field_of(KIND);
     slots.iter().any(|slot| field(slot) == Some(JOB_CPU_TIME))
 }
 
-/// The account of a job.
 #[derive(Debug)]
 struct AccountSource {
     account: Arc<CpuAccount>,
@@ -105,7 +102,6 @@ impl CustomSource for AccountSource {
     }
 }
 
-/// The wanted counts of the agent.
 #[derive(Debug)]
 struct AgentSource {
     counters: Arc<Counters>,
@@ -138,7 +134,7 @@ impl CustomSource for AgentSource {
     }
 }
 
-/// Returns the resident memory of this process: the second word of `/proc/self/statm`, in pages.
+/// Resident memory of this process in bytes: the second word of `/proc/self/statm` is in pages.
 pub(crate) fn resident_bytes() -> u64 {
     let mut buffer = [0; 128];
     let opened = rustix::fs::open(

@@ -21,7 +21,7 @@ use super::slot::Slot;
 use super::text_file_kind::{paths, watch_files};
 use super::value_file::{TEXT_BYTES, Value, ValueFile};
 
-/// Files that block, by their directories.
+/// Files whose reads may block. Those of one directory share a source.
 pub(super) struct BlockingFileKind;
 
 impl SourceKind for BlockingFileKind {
@@ -75,7 +75,6 @@ impl SourceKind for BlockingFileKind {
     }
 }
 
-/// Returns the name of the source that reads a file in the directory `parent`.
 fn source_name(file: &TextFile, parent: &str) -> String {
     let hierarchy = match file.hierarchy {
         Hierarchy::Proc => "proc",
@@ -87,7 +86,7 @@ fn source_name(file: &TextFile, parent: &str) -> String {
     }
 }
 
-/// Returns the labels of a file: those of its path, and those from other files of its directory.
+/// Labels from the file's path, and from other files of its directory.
 fn all_labels(
     file: &TextFile,
     path: &Path,
@@ -107,15 +106,14 @@ fn all_labels(
     Labels::escaped(labels)
 }
 
-/// Returns the file that states how often the hardware updates the values of the file at `path`, if there is
-/// one.
+/// Finds the file that states how often the hardware updates the values of the file at `path`.
 fn stated_interval(file: &TextFile, path: &Path) -> Option<(PathBuf, RefreshUnit)> {
     let stated = file.refresh_file?;
     let path = path.with_file_name(stated.name);
     path.exists().then_some((path, stated.unit))
 }
 
-/// Returns the text of a file without the white space around it; none if there is none.
+/// Text of a file, trimmed; `None` if nothing remains.
 fn read_line(path: &Path) -> Option<String> {
     let mut text = [0; TEXT_BYTES];
     let len = pread(kernel_text::open(path).ok()?, &mut text, 0).ok()?;
@@ -123,19 +121,18 @@ fn read_line(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The files of one directory, or of one directory of each device.
+/// Files of one directory, or of one directory of each device.
 #[derive(Debug, Default)]
 struct DirectorySource {
     files: Vec<ValueFile>,
     slots: Vec<Slot>,
-    /// The time between two updates of the values by the hardware, if it is known.
+    /// Time between two updates of the values by the hardware, if it is known.
     refresh_interval: Option<Period>,
-    /// The longest time between two reads that loses no counts, in nanoseconds, if there is one.
+    /// Longest time between two reads that loses no counts, in nanoseconds.
     longest_gap_ns: Option<u64>,
 }
 
 impl DirectorySource {
-    /// Adds a value of the file `of` at `path`.
     fn add(&mut self, of: &TextFile, path: PathBuf, field: Field, slot: Slot) {
         let (stated, is_instance) = (stated_interval(of, &path), of.path.contains('*'));
         self.longest_gap_ns =
@@ -182,8 +179,7 @@ impl CustomSource for DirectorySource {
         self.files.iter().any(|file| file.stated.is_some())
     }
 
-    /// Reads the refresh intervals. That of the source is the shortest of all files; none if one of them has
-    /// none.
+    /// Reads the refresh intervals: the source has the shortest of them, or none if any file lacks one.
     fn prepare(&mut self) {
         let mut intervals: BTreeMap<&Path, Option<Period>> = BTreeMap::new();
         let of_files = self.files.iter().map(|file| {
@@ -212,7 +208,6 @@ mod tests {
             .unwrap()
     }
 
-    /// Returns a file without devices.
     fn single() -> &'static TextFile {
         file_of("node.cray.power")
     }

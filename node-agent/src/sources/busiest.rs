@@ -20,13 +20,12 @@ use super::slot::Slot;
 use super::source::Source;
 use crate::clock;
 
-/// The kind's name in the catalogue, and that of its sources.
+/// Name in the catalogue, and of the sources.
 const KIND: &str = "busiest";
 
-/// The name of the source without slots.
+/// Name of the source without slots.
 const WATCH: &str = "busiest/watch";
 
-/// A field of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     CpuTime,
@@ -44,7 +43,6 @@ const FIELDS: [(&str, Field); 5] = [
     ("write_bytes", Field::Io("write_bytes")),
 ];
 
-/// The busiest processes of jobs.
 pub(super) struct BusiestKind;
 
 impl SourceKind for BusiestKind {
@@ -93,7 +91,7 @@ struct BusiestWatch {
     proc: PathBuf,
     busiest: Arc<BusiestProcesses>,
     limit: usize,
-    /// The version for which the sources are open.
+    /// Choice for which the sources are open.
     version: u64,
 }
 
@@ -117,12 +115,11 @@ impl CustomSource for BusiestWatch {
     }
 }
 
-/// The chosen processes.
 #[derive(Debug)]
 struct Busiest {
     proc: PathBuf,
     slots: Vec<Slot>,
-    /// The processes, each with its first slot.
+    /// Each with its first slot.
     processes: Vec<(ProcessId, u32)>,
     fields: Vec<Field>,
 }

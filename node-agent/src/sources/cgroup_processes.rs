@@ -6,13 +6,13 @@ use std::path::Path;
 use super::kernel_text;
 use crate::cgroups::subdirectories;
 
-/// The most processes that are tracked, so that a fork bomb does not delay the sampler.
+/// Bound of the tracked processes: a fork bomb must not delay the sampler.
 pub(super) const PROCESSES_MAX: usize = 4096;
 
-/// The most cgroups of one job whose processes are listed.
+/// Bound of the cgroups of one job whose processes are listed.
 const CGROUPS_MAX: usize = 256;
 
-/// Returns the processes that are listed in a cgroup and all below it; none if it is gone.
+/// Lists the processes in a cgroup and in all below it; `None` if it is gone.
 pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
     let (mut directories, mut next) = (vec![top.to_owned()], 0);
     let mut listed = BTreeSet::new();

@@ -13,15 +13,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::outcome::Outcome;
 use crate::clock;
 
-/// The time that a killed process has to end before its end is left to the next request, in nanoseconds.
+/// Time for a killed process to end, in nanoseconds; after it the next request waits for the end.
 const END_NS: u64 = 1_000_000_000;
 
-/// A killed process that may not have ended yet, as one that waits for a device.
+/// A killed process that may still run, for example because it waits for a device.
 #[derive(Debug, Default)]
 pub(super) struct Killed(Option<Child>);
 
 impl Killed {
-    /// Kills a process.
     pub(super) fn kill(&mut self, mut child: Child) {
         child.kill().ok();
         wait(&child, END_NS);
@@ -29,7 +28,7 @@ impl Killed {
         self.has_ended();
     }
 
-    /// Returns true if no killed process is left.
+    /// True if no killed process is left.
     pub(super) fn has_ended(&mut self) -> bool {
         // An error means that there is no such process.
         if self.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
@@ -49,13 +48,11 @@ impl Drop for Killed {
     }
 }
 
-/// A program that runs once for each reading.
+/// A program that runs once per reading.
 #[derive(Debug)]
 pub(super) struct Program {
     path: PathBuf,
-    /// The longest time for its output, in nanoseconds.
     limit_ns: u64,
-    /// The longest output, in bytes.
     limit_bytes: usize,
     killed: Killed,
 }
@@ -65,7 +62,7 @@ impl Program {
         Self { path, limit_ns, limit_bytes, killed: Killed::default() }
     }
 
-    /// Runs it to its end. Returns its output, unless it fails, takes too long, or writes too much.
+    /// Runs the program to its end. Fails if the program fails, takes too long or writes too much.
     pub(super) fn output(&mut self, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, Outcome> {
         if !self.killed.has_ended() {
             return Err(Outcome::Retry(Errno::TIMEDOUT));
@@ -105,7 +102,7 @@ impl Program {
     }
 }
 
-/// Returns the next part of what a process writes, until a time on the monotonic clock; none at its end.
+/// Reads the next part of the output, until a time on the monotonic clock; `None` at its end.
 pub(super) fn read_part(from: &mut ChildStdout, until_ns: u64) -> Result<Option<Vec<u8>>, Errno> {
     loop {
         let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
@@ -125,7 +122,6 @@ pub(super) fn read_part(from: &mut ChildStdout, until_ns: u64) -> Result<Option<
     }
 }
 
-/// Returns the number of an error.
 pub(super) fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
@@ -137,7 +133,7 @@ fn wait(child: &Child, at_most_ns: u64) {
     }
 }
 
-/// Waits until a descriptor is readable. Returns false if it is not within this time.
+/// Waits until a descriptor is readable; false if the time has passed.
 fn wait_for(descriptor: impl AsFd, at_most_ns: u64) -> Result<bool, Errno> {
     let at_most = Timespec {
         tv_sec: i64::try_from(at_most_ns / 1_000_000_000).unwrap_or(i64::MAX),
@@ -166,7 +162,7 @@ impl Killed {
 mod tests {
     use super::*;
 
-    /// The longest time of programs that end: long enough for a busy machine.
+    /// Limit for programs that end, long enough for a busy machine.
     const LONG_NS: u64 = 120_000_000_000;
 
     fn shell(limit_ns: u64) -> Program {

@@ -1,9 +1,9 @@
 //! Lists of CPUs, as the kernel writes them.
 
-/// A bound of the numbers of CPUs: the kernel supports 8192.
+/// Bound of CPU numbers: the kernel supports 8192.
 const CPUS_MAX: usize = 65_536;
 
-/// Parses a list of CPUs: `0-3,8`. A list that has more of them than there can be is none.
+/// Parses a list of CPUs: `0-3,8`. A list of more CPUs than there can be is refused.
 pub(super) fn parse(text: &str) -> Option<Vec<usize>> {
     let mut cpus: Vec<usize> = Vec::new();
     for range in text.split(',') {
@@ -18,7 +18,6 @@ pub(super) fn parse(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Checks what holds for any text.
 pub(super) fn check(data: &[u8]) {
     let Some(cpus) = parse(&String::from_utf8_lossy(data)) else { return };
     assert!(cpus.len() <= CPUS_MAX && cpus.iter().all(|cpu| *cpu < CPUS_MAX));

@@ -14,13 +14,13 @@ use super::kernel_text;
 use super::slot::Slot;
 use super::target::Devices;
 
-/// The most devices below one that are looked at: disks of an array, ports of a bridge.
+/// Bound of the devices below one: disks of an array, ports of a bridge.
 const BELOW_MAX: usize = 256;
 
-/// The type of the loopback interface: `ARPHRD_LOOPBACK`, include/uapi/linux/if_arp.h.
+/// Type of the loopback interface: `ARPHRD_LOOPBACK`, include/uapi/linux/if_arp.h.
 const LOOPBACK: &str = "772";
 
-/// Returns the devices that slots are of. A device that `sys` lacks has no role.
+/// Finds the devices of slots. A device that `sys` lacks has no role.
 pub(super) fn of_slots(sys: &Path, slots: &[Slot], names: Option<&InterfaceNames>) -> Devices {
     let is_interface = |slot: &Slot| {
         matches!(Device::of(slot.definition.metric.name, &slot.labels), Some(Device::Interface(_)))
@@ -38,13 +38,13 @@ pub(super) fn of_slots(sys: &Path, slots: &[Slot], names: Option<&InterfaceNames
     Devices { roles, renamed }
 }
 
-/// The names of the network interfaces in series. Each keeps its first one while the agent runs, so that its
-/// counters go on when it is renamed: the kernel gives it an index once.
+/// Names of network interfaces in series. Each interface keeps its first name while the agent runs, so that
+/// its counters go on when it is renamed; its index in the kernel identifies it.
 #[derive(Debug, Default)]
 pub struct InterfaceNames(Mutex<BTreeMap<u32, String>>);
 
 impl InterfaceNames {
-    /// Takes over the interfaces that `sys` has. Returns the names in series of those that have others now.
+    /// Takes over the interfaces in `sys`. Returns the names in series of renamed ones.
     fn renamed(&self, sys: &Path) -> BTreeMap<String, String> {
         let all = sys.join("class/net");
         let index = |name: &String| line(&all.join(name).join("ifindex"))?.parse::<u32>().ok();
@@ -64,7 +64,7 @@ impl InterfaceNames {
     }
 }
 
-/// Returns the role of a device, in which interfaces have their names in series.
+/// Role of a device; interfaces have their names in series.
 fn role(sys: &Path, device: Device<'_>, renamed: &BTreeMap<String, String>) -> Option<Role> {
     match device {
         Device::Interface(name) => {
@@ -90,7 +90,7 @@ fn role(sys: &Path, device: Device<'_>, renamed: &BTreeMap<String, String>) -> O
     }
 }
 
-/// Returns the devices below `name`, the lowest first, as `directly_below` finds those of one device.
+/// Devices below `name`, the lowest first; `directly_below` finds those of one device.
 fn all_below(name: &str, directly_below: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut seen = BTreeSet::from([name.to_owned()]);
     let mut all = vec![name.to_owned()];
@@ -108,7 +108,7 @@ fn all_below(name: &str, directly_below: impl Fn(&str) -> Vec<String>) -> Vec<St
     all
 }
 
-/// Returns the sorted names in a directory; none if it is missing.
+/// Sorted names in a directory; none if it is missing.
 fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -117,19 +117,19 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the only line of a file; none if it is missing or empty.
+/// Single line of a file; `None` if it is missing or empty.
 fn line(path: &Path) -> Option<String> {
     let text = kernel_text::text(path).ok()?;
     Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// The block devices of a machine, by the names of their directories in `/sys`.
+/// Block devices, by the names of their directories in `/sys`.
 struct BlockDevices<'a> {
     sys: &'a Path,
 }
 
 impl BlockDevices<'_> {
-    /// Returns the directory of a device: a partition's is in that of its disk.
+    /// Directory of a device. A partition's is in that of its disk.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         let block = self.sys.join("block");
         let known = [self.sys.join("class/block").join(name), block.join(name)];
@@ -139,7 +139,7 @@ impl BlockDevices<'_> {
         })
     }
 
-    /// Returns the name of the device with a number.
+    /// Finds the name of a device by its number, `8:1`.
     fn name(&self, number: &str) -> Option<String> {
         let last = |path: PathBuf| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         if let Ok(link) = fs::read_link(self.sys.join("dev/block").join(number)) {
@@ -154,7 +154,7 @@ impl BlockDevices<'_> {
         line(&self.directory(name)?.join("dev"))
     }
 
-    /// Returns the kind of a device and the devices below it; none if it is missing.
+    /// Kind of a device and the devices below it; `None` if it is missing.
     fn role(&self, name: &str) -> Option<(RoleKind, Vec<String>)> {
         let directory = self.directory(name)?;
         let below = all_below(name, |name| self.directly_below(name));
@@ -189,8 +189,8 @@ impl BlockDevices<'_> {
     }
 }
 
-/// Returns true for a path of a device with several, which the kernel links only by their names: `nvme0c1n1`
-/// of `nvme0n1` (`nvme_set_disk_name`, drivers/nvme/host/multipath.c).
+/// True for a path of a device with several paths. The kernel links them only by their names: `nvme0c1n1` of
+/// `nvme0n1` (`nvme_set_disk_name`, drivers/nvme/host/multipath.c).
 fn is_path_of(path: &str, device: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((subsystem, namespace)) = device.rsplit_once('n') else { return false };
@@ -199,8 +199,8 @@ fn is_path_of(path: &str, device: &str) -> bool {
     is_number(namespace) && controller.is_some_and(is_number)
 }
 
-/// Returns the kind of a network interface, given the directory of all, and the interfaces below it; none if
-/// it is missing.
+/// Kind of a network interface and the interfaces below it; `None` if it is missing. `all` is the directory
+/// of all interfaces.
 fn interface(all: &Path, name: &str) -> Option<(RoleKind, Vec<String>)> {
     let directory = all.join(name);
     if !directory.is_dir() {
@@ -217,7 +217,7 @@ fn interface(all: &Path, name: &str) -> Option<(RoleKind, Vec<String>)> {
     Some((kind, below))
 }
 
-/// Returns the interfaces directly below one. Older kernels list the ports of bonds and bridges only.
+/// Interfaces directly below one. Older kernels list only the ports of bonds and bridges.
 fn interfaces_below(directory: &Path) -> Vec<String> {
     let entries = names(directory).into_iter();
     let mut below: Vec<String> =
@@ -232,8 +232,8 @@ fn has_device(interface: &Path) -> bool {
     interface.join("device").exists()
 }
 
-/// Returns true for the end of a link to another namespace, in a namespace without an interface of hardware,
-/// as that of a container: nothing below it is there.
+/// True for the end of a link to another namespace where this namespace has no hardware interface, as in a
+/// container: nothing below it is visible.
 fn is_edge(all: &Path, interface: &Path) -> bool {
     let index = |file: &str| line(&interface.join(file));
     let is_linked = index("iflink").is_some_and(|link| link != "0" && Some(link) != index("ifindex"));
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine's `/sys`, laid out as the kernel does.
+    /// A `/sys` laid out as the kernel does.
     struct Sys(tempfile::TempDir);
 
     impl Sys {
@@ -290,7 +290,6 @@ mod tests {
             }
         }
 
-        /// Adds a network interface with a type and files.
         fn interface(&self, name: &str, kind: u32, files: &[&str]) {
             self.write(&format!("class/net/{name}/type"), &format!("{kind}\n"));
             files.iter().for_each(|file| self.write(&format!("class/net/{name}/{file}"), ""));
@@ -301,7 +300,7 @@ mod tests {
                 .map_or_else(|| "none".to_owned(), |role| role.to_string())
         }
 
-        /// Returns the sum over `devices` by name, as readers compute it, given the bytes of each.
+        /// Sum over `devices` by name as readers compute it, given the bytes of each.
         fn sum(&self, metric: &str, key: &str, devices: &[(&str, u64)]) -> u64 {
             let labels: Vec<Labels> = devices
                 .iter()
@@ -392,7 +391,7 @@ mod tests {
         );
     }
 
-    /// Bytes that arrive at a device, and pass on to those below it in equal parts.
+    /// Lets bytes arrive at a device and pass on to those below it in equal parts.
     fn pass(stack: &[(&str, &[&str])], device: &str, bytes: u64, counted: &mut BTreeMap<String, u64>) -> u64 {
         *counted.entry(device.to_owned()).or_default() += bytes;
         let below = stack.iter().find(|(name, _)| *name == device).map_or(&[][..], |(_, below)| *below);

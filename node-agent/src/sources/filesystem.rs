@@ -16,10 +16,9 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "filesystem";
 
-/// The most file systems that are read: each takes a thread.
+/// Bound of the file systems: each takes a thread.
 const FILE_SYSTEMS_MAX: usize = 32;
 
 /// Types without space of their own, or that an access would mount.
@@ -50,7 +49,6 @@ const WITHOUT_SPACE: [&str; 24] = [
     "tracefs",
 ];
 
-/// The function of each field that computes it from the answer of `statvfs`.
 type Compute = fn(&StatVfs) -> Option<u64>;
 
 const FIELDS: [(&str, Compute); 5] = [
@@ -62,7 +60,6 @@ const FIELDS: [(&str, Compute); 5] = [
     ("files_free", |fs| Some(fs.f_ffree).filter(|_| fs.f_files > 0)),
 ];
 
-/// Mounted file systems.
 pub(super) struct FilesystemKind;
 
 impl SourceKind for FilesystemKind {
@@ -105,28 +102,24 @@ impl SourceKind for FilesystemKind {
     }
 }
 
-/// Returns the mounts that have space of their own.
 fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(has_space).collect()
 }
 
-/// Returns true for a mount that has space of its own.
+/// True if a mount has space of its own.
 pub(super) fn has_space(mount: &Mount) -> bool {
     !WITHOUT_SPACE.contains(&mount.fs_type.as_str())
 }
 
-/// One mounted file system.
 #[derive(Debug)]
 struct FileSystemSource {
     path: PathBuf,
     mount: Mount,
     slots: Vec<Slot>,
-    /// The function that computes the value of each slot.
     compute: Vec<Compute>,
     table: MountTable,
 }
 
-/// The reason for which a file system is not sampled.
 #[derive(Debug, thiserror::Error)]
 enum FileSystemError {
     #[error("its path is not a valid label: {0}")]

@@ -4,7 +4,6 @@
 use super::perf::ProcessFollower;
 use super::summed_file::{Descendants, ScanResult};
 
-/// A finder of one source.
 #[derive(Debug)]
 pub enum Finder {
     /// Cgroups below that of a summed file.
@@ -22,7 +21,7 @@ impl Finder {
         }
     }
 
-    /// Returns the number of descriptors of perf events that it has opened.
+    /// Number of descriptors of perf events that it has opened.
     pub fn perf_descriptors(&self) -> usize {
         match self {
             Self::Cgroups(_) => 0,

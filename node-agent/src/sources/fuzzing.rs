@@ -9,16 +9,14 @@ use super::{
     process_files, process_list, rapl, refresh, resctrl, served_jobs, stacks, taskstats, value_file,
 };
 
-/// The parser of a text or of a record.
 #[derive(Debug)]
 pub struct Parser {
-    /// The first byte of an input for it.
+    /// First byte of an input for this parser.
     pub key: u8,
-    /// The name, and that of its input in `e2e/fuzz/corpus/sources`.
+    /// Also the name of its input in `e2e/fuzz/corpus/sources`.
     pub name: &'static str,
-    /// The kinds that use it.
     pub kinds: &'static [&'static str],
-    /// The function that parses any bytes, and panics if a rule does not hold.
+    /// Parses any bytes; panics if a rule is broken.
     pub check: fn(&[u8]),
 }
 
@@ -26,14 +24,14 @@ const fn parser(key: u8, name: &'static str, kinds: &'static [&'static str], che
     Parser { key, name, kinds, check }
 }
 
-/// The kinds that list the processes of a job.
+/// Kinds that list the processes of a job.
 const OF_PROCESSES: &[&str] =
     &["processes", "cgroup_processes", "process_io", "job_cpus", "busiest", "kfd", "drm", "resctrl"];
 
-/// The kinds that read the table of mounts.
+/// Kinds that read the table of mounts.
 const OF_MOUNTS: &[&str] = &["filesystem", "lustre", "nfs", "gpfs", "beegfs", "resctrl", "ebpf"];
 
-/// All parsers but that of kernel text files, which has a target of its own (`kernel_text`).
+/// All parsers but that of kernel text files, which has its own fuzz target (`kernel_text`).
 pub static PARSERS: &[Parser] = &[
     parser(b'a', "affinity", &["job_cpus"], job_cpus::check),
     parser(b'B', "beegfs", &["beegfs"], beegfs::check),
@@ -74,14 +72,14 @@ mod tests {
     use super::*;
     use crate::sources::KINDS;
 
-    /// The kinds without a parser of their own: the agent's counts, and kernel text files.
+    /// Kinds without a parser of their own: the agent's counts, and kernel text files.
     const OTHERS: [&str; 2] = ["agent", TEXT_FILE_KIND];
 
     fn seeds() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/fuzz/corpus/sources")
     }
 
-    /// Returns the real input of each parser.
+    /// Real input of each parser.
     fn inputs() -> Vec<(&'static Parser, Vec<u8>)> {
         let input = |parser: &'static Parser| {
             let path = seeds().join(parser.name);
@@ -117,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Parsers are robust to the inputs of each other, too.
+    /// Each parser gets the inputs of all others.
     #[test]
     fn rules_hold_for_the_inputs_of_others() {
         let inputs = inputs();

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The largest text, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
+/// Largest text, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 pub(super) const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// The error for a file that cannot be opened or read, with its path.
+/// A file that cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub(super) struct FileError {
@@ -19,25 +19,17 @@ pub(super) struct FileError {
 }
 
 impl FileError {
-    /// Returns the conversion of an error about `path`.
     pub(super) fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self { path: path.to_owned(), error }
     }
 }
 
-/// Opens a file of the kernel for reading. It does not wait, whatever is in the file's place, as a FIFO
-/// would.
-///
-/// # Errors
-/// Returns the error of open(2).
+/// Opens a kernel file for reading. Does not wait, even if a FIFO is in its place.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
-/// Returns the bytes of a file, which has the size 0 as most of the kernel's.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or if it is larger than [`TEXT_BYTES`].
+/// Reads a file up to [`TEXT_BYTES`]. Most kernel files state the size 0.
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(TEXT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -47,22 +39,18 @@ pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the text of a file. Names in it are those that users gave to files, processes and cgroups, and may
-/// be of any bytes: those that are no UTF-8 are replaced.
-///
-/// # Errors
-/// Returns the errors of [`bytes`].
+/// Reads a file as text. Users name files, processes and cgroups, so any byte can occur: bytes that are no
+/// UTF-8 are replaced.
 pub(super) fn text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
 }
 
-/// Returns the whole lines of a text, without their ends. The kernel ends every line, so that the last one
-/// was cut off if it has no end.
+/// Complete lines of a text, without their ends. The kernel ends every line: a last one without an end was
+/// cut off.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
 }
 
-/// Returns the error of a text that is larger than [`TEXT_BYTES`].
 pub(super) fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, "the text is larger than 4 MiB")
 }

@@ -20,30 +20,28 @@ use super::taskstats::ExitedTasks;
 use crate::cgroups::{Mounts, Step};
 use crate::counters::CpuAccount;
 
-/// The lane in which sources are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Reads on the sampler's real-time thread, which must not block.
+    /// On the sampler's real-time thread, which must not block.
     Fast,
-    /// Reads on a thread for each source, which may block.
+    /// On a thread for each source, which may block.
     Slow,
 }
 
-/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it
-/// in their origins.
+/// Code that opens and reads sources. Its metrics are those whose origins in the catalogue name it.
 pub trait SourceKind: Sync {
-    /// Returns the name by which the catalogue's origins refer to it: `filesystem`.
+    /// Name in the catalogue's origins: `filesystem`.
     fn name(&self) -> &'static str;
 
-    /// Returns the lane in which its sources are read.
+    /// Lane in which its sources are read.
     fn lane(&self) -> Lane;
 
-    /// Returns the fields that it reads, by which the catalogue's origins address them; none for a kind whose
-    /// origins have addresses of their own form.
+    /// Fields by which the catalogue's origins address what it reads; empty if its origins have addresses of
+    /// their own form.
     fn fields(&self) -> Vec<&'static str>;
 
-    /// Opens the sources of the wanted metrics, and states the reason for each metric that is unavailable. It
-    /// must not block, in either lane.
+    /// Opens the sources of the wanted metrics, and gives the reason for each unavailable one. Must not
+    /// block, in either lane.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>);
 }
 
@@ -53,17 +51,16 @@ impl fmt::Debug for dyn SourceKind {
     }
 }
 
-/// The metrics that a kind is to open sources for.
+/// What a kind is to open.
 #[derive(Debug)]
 pub struct OpenRequest<'a> {
-    /// The machine, and the limits that hold for the target.
+    /// Machine and limits of the target.
     pub host: &'a SourceFactory<'a>,
     pub target: &'a Target,
-    /// The wanted metrics of this kind.
+    /// Metrics of this kind.
     pub wanted: Vec<Definition>,
 }
 
-/// The sources that kinds have opened so far.
 #[derive(Debug)]
 pub struct Opening<'a> {
     lane: Lane,
@@ -74,23 +71,21 @@ pub struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    /// Creates one without sources, for a whole target or for a step of it.
+    /// Starts without sources, for a whole target or for a step of it.
     pub(super) const fn new(step: Option<&'a Arc<Step>>) -> Self {
         Self { lane: Lane::Fast, step, opened: Vec::new(), unavailable: Vec::new(), left: Vec::new() }
     }
 
-    /// Lets a kind open its sources, which are read in the kind's lane.
     pub(super) fn open(&mut self, kind: &dyn SourceKind, request: &OpenRequest<'_>) {
         self.lane = kind.lane();
         kind.open(request, self);
     }
 
-    /// Returns true if a kind has left this metric to the next kind.
+    /// True if a kind has left this metric to the next kind.
     pub(super) fn has_left(&self, definition: &Definition) -> bool {
         self.left.contains(definition)
     }
 
-    /// Returns the open sources, and the metrics that are unavailable.
     pub(super) fn finish(self) -> (Vec<Opened>, Vec<Unavailable>) {
         (self.opened, self.unavailable)
     }
@@ -104,7 +99,7 @@ impl<'a> Opening<'a> {
         self.opened.push(Opened { name, source, step, below: None, devices: Devices::default() });
     }
 
-    /// Adds a source like [`Opening::push`], and returns it for additions.
+    /// Like [`Opening::push`], but returns the source for additions.
     pub(super) fn push_mut(&mut self, name: String, source: Source) -> Option<&mut Opened> {
         self.push(name, source);
         self.opened.last_mut()
@@ -125,24 +120,23 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// States the reason why a metric is unavailable.
+    /// Gives the reason why a metric is unavailable.
     pub fn unavailable(&mut self, definition: Definition, reason: String) {
         self.missing(Unavailable::for_good(definition, reason));
     }
 
-    /// Adds a metric that is unavailable.
     pub(super) fn missing(&mut self, unavailable: Unavailable) {
         if !self.unavailable.contains(&unavailable) {
             self.unavailable.push(unavailable);
         }
     }
 
-    /// States the same reason for several metrics.
+    /// Gives the same reason for several metrics.
     pub fn unavailable_all(&mut self, definitions: &[Definition], reason: &str) {
         definitions.iter().for_each(|definition| self.unavailable(definition.clone(), reason.to_owned()));
     }
 
-    /// Passes over what is found beyond `limit`, which is stated for the wanted metrics.
+    /// Drops what is found beyond `limit`, and says so for the wanted metrics.
     pub fn limit<T>(&mut self, found: &mut Vec<T>, limit: usize, what: &str, wanted: &[Definition]) {
         let all = found.len();
         if all > limit {
@@ -153,58 +147,55 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Opens the table of mounts. If that is impossible, states so for the wanted metrics.
+    /// Opens the table of mounts, or says for the wanted metrics why it cannot.
     pub(super) fn mount_table(&mut self, request: &OpenRequest<'_>) -> Option<MountTable> {
         let table = MountTable::open(&request.host.mounts.proc.join("self/mountinfo"));
         table.inspect_err(|error| self.unavailable_all(&request.wanted, &error.to_string())).ok()
     }
 
-    /// Leaves a metric to the next of the kinds that its origins name.
+    /// Leaves a metric to the next kind in its origins.
     pub fn leave(&mut self, definition: Definition) {
         self.left.push(definition);
     }
 }
 
-/// Opens sources on one machine.
 #[derive(Debug)]
 pub struct SourceFactory<'a> {
-    /// The mount points of cgroups and kernel file systems.
     pub mounts: &'a Mounts,
-    /// The CPUs on which perf events are opened.
+    /// Where perf events are opened.
     pub cpus: &'a [usize],
-    /// The number of descriptors that perf events may take for this target.
+    /// Bound of the descriptors of perf events for this target.
     pub perf_descriptors: usize,
-    /// The number of the first perf group to be opened, if others are open already.
+    /// First number of a perf group that is still free.
     pub first_perf_group: usize,
-    /// True if hardware events must not be opened, since other programs use the counters.
+    /// True if other programs use the hardware counters, so that no hardware events may be opened.
     pub is_released: bool,
-    /// The id of the job; none for the node.
+    /// `None` for the node.
     pub job: Option<&'a Identifier>,
-    /// The step or task that is opened; none for a whole target.
+    /// Step or task that is opened; `None` for a whole target.
     pub step: Option<&'a Arc<Step>>,
-    /// The account of the agent's CPU time for the job; none for the node, and for a step.
+    /// Agent's CPU time for the job; `None` for the node and for a step.
     pub cpu_account: Option<&'a Arc<CpuAccount>>,
-    /// The GPUs of the job according to its scheduler: `0,1`.
+    /// GPUs of the job according to its scheduler: `0,1`.
     pub gpu_devices: Option<&'a str>,
-    /// The busiest processes of the job; none for the node, and for a step.
+    /// `None` for the node and for a step.
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
-    /// The most processes of the job that have series of their own at a time.
+    /// Bound of the job's processes with series of their own at a time.
     pub busiest_processes: usize,
     /// True if eBPF programs may be loaded into the kernel.
     pub ebpf: bool,
-    /// The GPU clients of the job; none for the node, and for a step.
+    /// `None` for the node and for a step.
     pub gpu_clients: Option<&'a Arc<GpuClients>>,
-    /// The jobs that clients of Lustre name to this server; none for a job, and for trials.
+    /// Jobs that clients of Lustre name to this server; `None` for a job and for trials.
     pub served_jobs: Option<&'a Arc<ServedJobs>>,
-    /// The listener for the ends of threads; none where it is not used.
+    /// Listener for the ends of threads.
     pub exited: Option<&'a Arc<ExitedTasks>>,
-    /// The names of network interfaces in series; none: those that they have.
+    /// Names of network interfaces in series; without it they are the current ones.
     pub interface_names: Option<&'a InterfaceNames>,
 }
 
 impl<'a> SourceFactory<'a> {
-    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf
-    /// events, and without a job.
+    /// For sources that need only files: no CPUs and descriptors for perf events, no job.
     pub const fn of(mounts: &'a Mounts) -> Self {
         Self {
             mounts,

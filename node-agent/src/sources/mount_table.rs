@@ -12,15 +12,15 @@ use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
 
-/// One line of `/proc/self/mountinfo`.
+/// A line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The numbers of the device: `8:1`.
+    /// Major and minor number: `8:1`.
     pub(super) device: String,
-    /// The directory on which it is mounted.
+    /// Directory on which it is mounted.
     pub(super) point: String,
     pub(super) fs_type: String,
-    /// The mounted object: `/dev/sda1`, `server:/export`.
+    /// What is mounted: `/dev/sda1`, `server:/export`.
     pub(super) source: String,
 }
 
@@ -43,8 +43,8 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Returns the mounts that are visible: the last mount on a directory hides earlier ones. Of several mounts
-/// of one device only the first is kept, since the others are bind mounts.
+/// Visible mounts: the last one on a directory hides earlier ones. Only the first mount of a device is kept,
+/// since the others are bind mounts.
 pub(super) fn visible(mounts: Vec<Mount>) -> Vec<Mount> {
     let mut visible: Vec<Mount> = Vec::new();
     for mount in mounts {
@@ -60,7 +60,7 @@ pub(super) fn visible(mounts: Vec<Mount>) -> Vec<Mount> {
     kept
 }
 
-/// Replaces the octal escapes of the kernel, such as `\040` for a space.
+/// Replaces the kernel's octal escapes, such as `\040` for a space.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -73,7 +73,7 @@ pub(super) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The table, which signals changes.
+/// Open `/proc/self/mountinfo`, which signals changes.
 #[derive(Debug)]
 pub(super) struct MountTable {
     path: PathBuf,
@@ -89,8 +89,8 @@ impl MountTable {
         Ok(table)
     }
 
-    /// Returns true if a file system was mounted or unmounted since the last call: the kernel signals that as
-    /// an error.
+    /// True if a file system was mounted or unmounted since the last call, which the kernel signals as an
+    /// error.
     pub(super) fn has_changed(&mut self) -> bool {
         let mut descriptors = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::PRI)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -99,29 +99,27 @@ impl MountTable {
         polled.is_ok() && descriptor.revents().intersects(PollFlags::ERR | PollFlags::PRI)
     }
 
-    /// Returns the current mounts.
     pub(super) fn mounts(&self) -> Vec<Mount> {
         parse(&kernel_text::text(&self.path).unwrap_or_default())
     }
 
-    /// Returns true if a file system is still mounted at the same point.
+    /// True if a file system is still mounted at the same point.
     pub(super) fn has(&self, mount: &Mount) -> bool {
         // The last mount on a directory hides earlier ones.
         self.mounts().iter().rfind(|found| found.point == mount.point).is_some_and(|found| found == mount)
     }
 }
 
-/// A watch of the mounts of one type: a source without slots, which reports a change of them.
+/// Reports changes of the mounts of one type: a source without slots.
 #[derive(Debug)]
 pub(super) struct MountWatch {
     table: MountTable,
-    /// The function that returns the watched mounts.
     select: fn(Vec<Mount>) -> Vec<Mount>,
     mounts: Vec<Mount>,
 }
 
 impl MountWatch {
-    /// Creates a watch of the mounts that `select` returns, from the current ones.
+    /// Starts from the current mounts that `select` returns.
     pub(super) fn new(table: MountTable, select: fn(Vec<Mount>) -> Vec<Mount>) -> Self {
         let mounts = select(table.mounts());
         Self { table, select, mounts }
@@ -146,7 +144,7 @@ impl CustomSource for MountWatch {
     }
 }
 
-/// Checks what holds for any text: each directory and each device is visible once.
+/// In any text each directory and each device is visible once.
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mounts = parse(&text);

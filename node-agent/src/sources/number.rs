@@ -2,10 +2,7 @@
 
 use polymeter_proto::catalogue::Scale;
 
-/// Returns the bits of the value of `word`; none if it means "no limit".
-///
-/// # Errors
-/// Returns an error if the word is no number of that kind, or if the scaled value does not fit into 64 bits.
+/// Bits of the value of `word`; `None` if it means "no limit". The scaled value must fit into 64 bits.
 pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber> {
     match scale {
         Scale::Times(factor) => integer(word)?.checked_mul(factor).map(Some).ok_or(NotANumber),
@@ -19,7 +16,6 @@ pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber
     }
 }
 
-/// The error of a word that is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotANumber;
 
@@ -43,11 +39,10 @@ fn integer_until(word: &[u8], end: char) -> Result<u64, NotANumber> {
     integer(word.split(is_end).next().unwrap_or_default())
 }
 
-/// The number of digits that always fit into 64 bits.
+/// This many digits always fit into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// Returns the integer that is the first word of `line`, found and read in one pass; none if [`parse`] must
-/// examine the word.
+/// Reads the integer that is the first word of `line` in one pass; `None` if [`parse`] must examine the word.
 pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     let begin = line.iter().position(|byte| *byte != b' ')?;
     let mut value = 0_u64;
@@ -64,7 +59,7 @@ pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// Parses an integer of 64 bits with or without a minus sign, as a double.
+/// Parses a signed integer of 64 bits as a double.
 #[expect(clippy::cast_precision_loss, reason = "sensors have a few digits")]
 fn signed(word: &[u8]) -> Result<f64, NotANumber> {
     match word.strip_prefix(b"-") {

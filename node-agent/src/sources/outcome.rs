@@ -2,19 +2,17 @@
 
 use rustix::io::Errno;
 
-/// The outcome of one read of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All values of the last read were read again.
     Read,
-    /// All remaining values were read; some were added or removed, and the source should be opened anew.
+    /// All remaining values were read; some came or went, and the source should be opened anew.
     Changed,
-    /// An expected end: the job has ended, or the device was removed.
+    /// Expected end: the job has ended, or the device was removed.
     Gone,
-    /// The read failed for a reason that may be temporary: its values are absent, and the next deadline tries
-    /// again.
+    /// Perhaps temporary failure: the values are absent, and the next deadline tries again.
     Retry(Errno),
-    /// The read failed, and would fail again: the source should be opened anew.
+    /// Lasting failure: the source should be opened anew.
     Fault(Errno),
 }
 
@@ -33,7 +31,6 @@ impl Outcome {
         }
     }
 
-    /// Returns true if the read gave values.
     pub const fn has_values(self) -> bool {
         matches!(self, Self::Read | Self::Changed)
     }

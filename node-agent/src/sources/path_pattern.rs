@@ -11,31 +11,30 @@ use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
 
-/// The most files that one pattern may match, so that an unusual tree cannot take all descriptors: the CPUs of
-/// the largest machine that Linux supports.
+/// Bound of the files of a pattern, so that an unusual tree cannot take all descriptors: as many as the CPUs
+/// of the largest machine that Linux supports.
 const MATCHES_MAX: usize = 8192;
 
 /// A file that matches the path of a [`TextFile`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// The path relative to the searched directory.
+    /// Path relative to the searched directory.
     pub(super) relative: String,
-    /// The labels that its wildcards stand for.
+    /// Labels for which the wildcards stand.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// The files that match a path.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     /// In the order of the numbers in their names.
     pub(super) found: Vec<Match>,
-    /// The reason why others are passed over, if there are any.
+    /// Why other files are passed over, if there are any.
     pub(super) passed_over: Option<String>,
 }
 
-/// Returns the files below `directory` that match the path of `file`. A path without wildcards always matches:
-/// opening it determines why it cannot be read.
+/// Finds the files below `directory` that match the path of `file`. A path without wildcards always matches:
+/// opening it tells why it cannot be read.
 pub(super) fn matches(directory: &Path, file: &TextFile) -> Matches {
     if !file.path.contains('*') {
         let (path, relative) = (directory.join(file.path), file.path.to_owned());
@@ -54,9 +53,9 @@ pub(super) fn matches(directory: &Path, file: &TextFile) -> Matches {
     Matches { found: found.into_iter().filter_map(with_labels).collect(), passed_over }
 }
 
-/// Returns a text whose order is that of the numbers in `name`: `cpu2` precedes `cpu10`.
+/// Sort key by which `cpu2` precedes `cpu10`.
 fn by_number(name: &str) -> String {
-    /// The digits of the largest number that is compared by its value.
+    /// Digits of the largest number that is compared by its value.
     const DIGITS: usize = 20;
     let mut key = String::new();
     let mut rest = name;
@@ -71,8 +70,8 @@ fn by_number(name: &str) -> String {
     key + rest
 }
 
-/// Returns the paths relative to `directory` that match `pattern`, of which there are at most `limit`, in the
-/// order of the numbers in their names, and how many more there are.
+/// Finds at most `limit` paths relative to `directory` that match `pattern`, in the order of the numbers in
+/// their names, and counts the others.
 fn expand(directory: &Path, pattern: &str, limit: usize) -> (Vec<String>, usize) {
     let mut found = vec![String::new()];
     let mut passed_over = 0;
@@ -101,8 +100,7 @@ fn expand(directory: &Path, pattern: &str, limit: usize) -> (Vec<String>, usize)
     (found, passed_over)
 }
 
-/// A watch of the files that match patterns: a source without slots, which reports a change when a file was
-/// added or removed.
+/// Reports that a file was added or removed: a source without slots.
 #[derive(Debug)]
 pub(super) struct PatternWatch {
     directory: PathBuf,
@@ -111,7 +109,7 @@ pub(super) struct PatternWatch {
 }
 
 impl PatternWatch {
-    /// Creates a watch of `patterns` below `directory`, from the current files.
+    /// Watches `patterns` below `directory`, starting from the current files.
     pub(super) fn new(directory: &Path, patterns: BTreeSet<&'static str>) -> Self {
         let mut watch = Self { directory: directory.to_owned(), patterns, found: BTreeSet::new() };
         watch.found = watch.look();

@@ -12,15 +12,13 @@ use super::source::Source;
 use super::target::Target;
 use crate::cgroups::JobCgroups;
 
-/// The reason of events beyond the limit.
 const LIMIT: &str = "limit of perf file descriptors per job reached; raise perf_fd_limit (and LimitNOFILE if it is lower), or \
                      sample fewer events";
 
-/// The reason of events by CPU of processes that are counted one by one.
 const NOT_PER_CPU: &str =
     "the job has no cgroup for perf events, so that they are counted by process, not by CPU";
 
-/// Returns the events with a series for each CPU, and those of which the sum is wanted.
+/// Splits the events into those with a series for each CPU, and those whose sum is wanted.
 fn divided(wanted: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
     wanted.iter().cloned().partition(|definition| definition.metric.is_per_cpu)
 }
@@ -49,7 +47,7 @@ impl SourceKind for PerfKind {
     }
 }
 
-/// Opens the events that take no counters of the hardware, and lets others stand in for the rest.
+/// Opens the events that need no hardware counters, and lets other kinds stand in for the rest.
 fn open_released(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let host = request.host;
     let labels = host.step.map_or(&[][..], |step| &step.labels);

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 
-/// The most generations of a family that may end between two readings. The use of further ones is kept here.
+/// Bound of the generations of a family that end between two readings. The use of further ones stays with
+/// this process.
 const GENERATIONS: usize = 64;
 
-/// An amount of each quantity.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Amounts {
     pub(super) user_ns: u64,
@@ -21,7 +21,7 @@ pub(super) struct Amounts {
     pub(super) io: IoAmounts,
 }
 
-/// The amounts of proc_pid_io(5).
+/// Counts of proc_pid_io(5).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IoAmounts {
     pub(super) read_bytes: u64,
@@ -75,11 +75,11 @@ impl IoAmounts {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) parent: u32,
-    /// The time at which it started: its number may be assigned to another process later.
+    /// Time of start: its number may be assigned to another process later.
     pub(super) started: u64,
-    /// Its use, with that of the children that it has waited for.
+    /// Use of the process and of the children that it has waited for.
     pub(super) total: Amounts,
-    /// The part of that to which the kernel adds the use of children when the process waits for them.
+    /// Part of `total` to which the kernel adds the use of children when the process waits for them.
     pub(super) waited: Amounts,
 }
 
@@ -90,7 +90,7 @@ struct Known {
     base: Amounts,
 }
 
-/// The accounts of running processes, and of those that have ended.
+/// Accounts of running processes, and of those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: BTreeMap<u32, Known>,
@@ -98,18 +98,16 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Returns the processes of the last reading.
     pub(super) fn processes(&self) -> impl Iterator<Item = (u32, &Process)> {
         self.known.iter().map(|(pid, known)| (*pid, &known.process))
     }
 
-    /// Returns a process of the last reading.
     pub(super) fn process(&self, pid: u32) -> Option<&Process> {
         self.known.get(&pid).map(|known| &known.process)
     }
 
     /// Takes a reading of all processes, parents before their children, and returns the use of all so far. A
-    /// process whose child has ended is read again by `reread`: only then its account is sure to be complete.
+    /// process whose child has ended is read again by `reread`: its account is complete only then.
     pub(super) fn update(
         &mut self,
         found: BTreeMap<u32, Process>,
@@ -144,7 +142,7 @@ impl Accounts {
     }
 }
 
-/// Returns the nearest ancestor of a process that still runs, which may have waited for it.
+/// Nearest ancestor that still runs, which may have waited for the process.
 fn heir(known: &BTreeMap<u32, Known>, pid: u32, is_there: impl Fn(u32, &Known) -> bool) -> Option<u32> {
     let parent = |pid: &u32| known.get(pid).map(|known| known.process.parent);
     let ancestors = std::iter::successors(parent(&pid), parent).take(GENERATIONS);
@@ -159,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// A family of processes with the accounts that the kernel keeps: CPU time apart, and I/O.
+    /// Processes with the accounts that the kernel keeps: CPU time apart, and I/O.
     #[derive(Debug, Default, Clone)]
     struct Family {
         alive: BTreeMap<u32, Process>,

@@ -8,25 +8,23 @@ use super::process_accounts::{Amounts, IoAmounts, Process};
 
 pub(super) const TICK_NS: u64 = 10_000_000;
 
-/// The line of `/proc/PID/stat` or of `/proc/PID/task/TID/stat`.
+/// A line of `/proc/PID/stat` or of `/proc/PID/task/TID/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StatLine {
-    /// The name, which has up to 15 bytes of any kind.
+    /// Up to 15 bytes of any kind.
     pub(super) name: Vec<u8>,
-    /// The fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative
-    /// numbers.
+    /// Fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative numbers.
     fields: Vec<u64>,
 }
 
 impl StatLine {
-    /// Reads the line of a process or thread from its directory; none if it has ended.
+    /// Reads the line of a process or thread from its directory; `None` if it has ended.
     pub(super) fn read(directory: &Path) -> Option<Self> {
         Self::parse(&read_whole(&directory.join("stat")).ok()?)
     }
 
-    /// Parses a line; none of one that is cut off before the last field that every kernel has, or has other
-    /// words than numbers. The name in it may have spaces and parentheses; field 3 follows the last
-    /// parenthesis.
+    /// Parses a line; `None` if it ends before the last field that every kernel has, or has words that are no
+    /// numbers. The name may contain spaces and parentheses: field 3 follows the last parenthesis.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let begin = line.iter().position(|byte| *byte == b'(')? + 1;
         let end = line.iter().rposition(|byte| *byte == b')')?;
@@ -41,7 +39,7 @@ impl StatLine {
         (fields.len() >= FIELDS_MIN).then_some(Self { name, fields })
     }
 
-    /// Returns the field with this number in proc_pid_stat(5); 0 where the kernel does not have it.
+    /// Field with this number in proc_pid_stat(5); 0 if the kernel lacks it.
     fn field(&self, number: usize) -> u64 {
         self.fields.get(number - 3).copied().unwrap_or(0)
     }
@@ -54,48 +52,43 @@ impl StatLine {
         u32::try_from(self.field(4)).unwrap_or(0)
     }
 
-    /// Returns the leaders of its session and of its process group.
+    /// Leaders of its session and of its process group.
     pub(super) fn leaders(&self) -> [u32; 2] {
         [6, 5].map(|field| u32::try_from(self.field(field)).unwrap_or(0))
     }
 
-    /// Returns the time at which it started, in ticks since boot.
+    /// Time of start, in ticks since boot.
     pub(super) fn started(&self) -> u64 {
         self.field(22)
     }
 
-    /// Returns its CPU time without that of its children, in nanoseconds.
+    /// CPU time without that of its children, in nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.ticks_ns(14).saturating_add(self.ticks_ns(15))
     }
 
-    /// Returns the CPU on which it ran last.
+    /// CPU on which it ran last.
     pub(super) fn processor(&self) -> u64 {
         self.field(39)
     }
 
-    /// Returns its resident memory, in pages.
     pub(super) fn resident_pages(&self) -> u64 {
         self.field(24)
     }
 
-    /// Returns the number of its threads.
     pub(super) fn threads(&self) -> u64 {
         self.field(20)
     }
 }
 
-/// The number of fields up to the resident memory, field 24.
+/// Number of fields up to the resident memory, field 24.
 const FIELDS_MIN: usize = 22;
 
-/// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
+/// Size of the first read: more than the longest line of `stat`.
 const WHOLE_BYTES: usize = 1024;
 
 /// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A
 /// reader that knows no size would begin with few bytes and ask for the end.
-///
-/// # Errors
-/// Returns an error if the process has ended, or may not be read.
 pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = kernel_text::open(path)?;
     let (mut text, mut length) = (vec![0; WHOLE_BYTES], 0);
@@ -116,7 +109,7 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the counts of `/proc/PID/io` by their names, each if the file has it.
+/// Counts of `/proc/PID/io` by their names, where the file has them.
 pub(super) fn parse_io(io: &str) -> impl Fn(&str) -> Option<u64> {
     |key| {
         let mut lines = kernel_text::lines(io).filter_map(|line| line.split_once(':'));
@@ -124,15 +117,15 @@ pub(super) fn parse_io(io: &str) -> impl Fn(&str) -> Option<u64> {
     }
 }
 
-/// The quantities of processes that disappear with them.
+/// Quantities that disappear with their processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) resident_pages: u64,
     pub(super) threads: u64,
     pub(super) processes: u64,
-    /// The number of processes whose I/O was read.
+    /// Number of processes whose I/O was read.
     pub(super) io: u64,
-    /// The number of processes whose I/O is not accessible.
+    /// Number of processes whose I/O is not accessible.
     pub(super) no_io: u64,
 }
 
@@ -158,7 +151,7 @@ pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Op
     Some((process, levels))
 }
 
-/// Returns a process without its I/O.
+/// A process without its I/O.
 fn of_stat(stat: &StatLine) -> (Process, Levels) {
     let waited = Amounts {
         user_ns: stat.ticks_ns(16),
@@ -180,8 +173,8 @@ fn of_stat(stat: &StatLine) -> (Process, Levels) {
     (Process { parent: stat.parent(), started: stat.started(), total, waited }, levels)
 }
 
-/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if
-/// it has none. One that is missing stays as it was known.
+/// Counts of `/proc/PID/io`, which include those of awaited children without distinction. A missing count
+/// stays as it was known.
 fn io_amounts(io: &str, known: Option<IoAmounts>) -> Option<IoAmounts> {
     let value = parse_io(io);
     let mut amounts = known.unwrap_or_default();
@@ -204,7 +197,7 @@ fn io_amounts(io: &str, known: Option<IoAmounts>) -> Option<IoAmounts> {
 }
 
 impl Levels {
-    /// Adds the quantities of another process. Numbers of a text may be any.
+    /// Adds another process. A text may contain any numbers, so the sums saturate.
     pub(super) const fn add(&mut self, other: &Self) {
         self.resident_pages = self.resident_pages.saturating_add(other.resident_pages);
         self.threads = self.threads.saturating_add(other.threads);
@@ -214,10 +207,9 @@ impl Levels {
     }
 }
 
-/// The function of each field that computes its value over all processes.
+/// Computes a field over all processes.
 pub(super) type Compute = fn(&Amounts, &Levels) -> u64;
 
-/// The fields of sums over processes.
 pub(super) const FIELDS: [(&str, Compute); 15] = [
     ("cpu_usage", |sums, _| sums.user_ns.saturating_add(sums.system_ns)),
     ("cpu_user", |sums, _| sums.user_ns),
@@ -236,15 +228,14 @@ pub(super) const FIELDS: [(&str, Compute); 15] = [
     ("processes", |_, levels| levels.processes),
 ];
 
-/// The fields that need the right to read the I/O of processes.
+/// Fields that need the right to read the I/O of processes.
 pub(super) const IO_FIELDS: [&str; 7] =
     ["read_bytes", "write_bytes", "cancelled_write_bytes", "rchar", "wchar", "syscr", "syscw"];
 
-/// The fields of I/O that a job's cgroup counts, too. They replace the cgroup's where it counts nothing.
+/// Fields of I/O that a job's cgroup counts, too. They replace the cgroup's where it counts nothing.
 pub(super) const CGROUP_IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
 
-/// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between
-/// them.
+/// Any line of `stat` and any text of `io`, separated by a zero.
 pub(super) fn check(data: &[u8]) {
     let mut files = data.split(|byte| *byte == 0);
     if let Some(stat) = files.next().and_then(StatLine::parse) {

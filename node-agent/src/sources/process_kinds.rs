@@ -7,13 +7,11 @@ use super::process_files::{CGROUP_IO_FIELDS, FIELDS, IO_FIELDS};
 use super::process_sum::{CGROUP_KIND, IO_KIND, ProcessSumSource, TREE_KIND};
 use super::target::Target;
 
-/// The name of such a source.
 const SOURCE: &str = "processes";
 
-/// The name of a source of their I/O alone.
 const IO_SOURCE: &str = "processes/io";
 
-/// The kind that sums over the process tree of a job without a cgroup.
+/// Sums over the process tree of a job without a cgroup.
 pub(super) struct ProcessesKind;
 
 impl SourceKind for ProcessesKind {
@@ -50,8 +48,7 @@ impl SourceKind for ProcessesKind {
     }
 }
 
-/// The kind that sums over the processes of a job's cgroup the quantities that no file of the cgroup counts
-/// here.
+/// Sums over the processes of a job's cgroup the quantities that no file of the cgroup counts here.
 pub(super) struct CgroupProcessesKind;
 
 impl SourceKind for CgroupProcessesKind {
@@ -72,8 +69,7 @@ impl SourceKind for CgroupProcessesKind {
     }
 }
 
-/// The kind of the I/O of a job's processes where the job has cgroups, none of which counts calls and their
-/// bytes.
+/// I/O of a job's processes where it has cgroups, none of which counts calls and their bytes.
 pub(super) struct ProcessIoKind;
 
 impl SourceKind for ProcessIoKind {
@@ -94,7 +90,6 @@ impl SourceKind for ProcessIoKind {
     }
 }
 
-/// Opens a sum over the processes of the target's cgroup.
 fn open_in_cgroup(
     request: &OpenRequest<'_>,
     opening: &mut Opening<'_>,

@@ -10,23 +10,22 @@ use super::kernel_text;
 use super::process_files::StatLine;
 use super::target::Target;
 
-/// The processes of one job.
 #[derive(Debug)]
 pub(super) enum ProcessList {
-    /// All processes in a cgroup and below it.
+    /// All in a cgroup and below it.
     Cgroup(PathBuf),
     /// A process and its descendants.
     Tree {
-        /// The first process, until it was seen.
+        /// First process, until it was seen.
         root: Option<u32>,
-        /// The processes of the last list, with their times of start: they belong to the tree when their
-        /// parent has ended, too.
+        /// Processes of the last list, with their times of start: they stay in the tree when their parent has
+        /// ended.
         known: BTreeMap<u32, u64>,
     },
 }
 
 impl ProcessList {
-    /// Returns the processes of a target; none for the node, and for a job without a cgroup of processes.
+    /// `None` for the node, and for a job without a cgroup of processes.
     pub(super) fn of(target: &Target) -> Option<Self> {
         match target {
             Target::Cgroups(cgroups) => cgroups.of_processes().map(|top| Self::Cgroup(top.to_owned())),
@@ -35,7 +34,7 @@ impl ProcessList {
         }
     }
 
-    /// Returns the current processes, at most [`PROCESSES_MAX`]; none if the job is gone.
+    /// Lists at most [`PROCESSES_MAX`] processes; `None` if the job is gone.
     pub(super) fn list(&mut self, proc: &Path) -> Option<BTreeSet<u32>> {
         match self {
             Self::Cgroup(top) => listed(top),
@@ -49,7 +48,7 @@ impl ProcessList {
     }
 }
 
-/// Returns the known processes that still run, the root, and all descendants, with their times of start.
+/// Finds the known processes that still run, the root, and all descendants, with their times of start.
 fn walk(proc: &Path, root: Option<u32>, known: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
     let mut queue: Vec<u32> = known.keys().copied().chain(root).collect();
     let (mut found, mut next) = (BTreeMap::new(), 0);
@@ -73,13 +72,13 @@ pub(super) fn children(directory: &Path) -> Vec<u32> {
     lists.flat_map(|list| parse_children(&list)).collect()
 }
 
-/// Parses the text of `children`. Each number in it is followed by a space.
+/// Parses `children`, where a space follows each number.
 fn parse_children(list: &str) -> Vec<u32> {
     let whole = list.rsplit_once(' ').map_or("", |(numbers, _)| numbers);
     whole.split(' ').filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Checks what holds for any text of `children`: a number that is cut off is none.
+/// In any text, a number that is cut off is none.
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let children = parse_children(&text);

@@ -1,14 +1,14 @@
 //! The buffer for the text of kernel files.
 
-/// Memory for the text of one file at a time. One buffer serves all files that a thread reads, so that it
-/// stays in the nearest cache.
+/// Memory for the text of one file at a time. All files of a thread share it, so that it stays in the nearest
+/// cache.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
 }
 
 impl ReadBuffer {
-    /// Returns the first `len` bytes. Allocates only if `len` is larger than ever before.
+    /// Gives the first `len` bytes. Allocates only if `len` is larger than ever before.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);

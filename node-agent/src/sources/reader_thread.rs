@@ -23,30 +23,27 @@ use super::unknown_lines::UnknownLinesFound;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 
-/// The most reader threads of this process, including those that hang in a read of a closed source. A large
-/// node has some sixty sources, and twice as many while they are opened anew; each GPU of each job takes one
-/// more.
+/// Bound of the reader threads of this process, including those that hang in a read of a closed source. A
+/// large node has some sixty sources, and twice as many while they are opened anew; each GPU of each job
+/// takes one more.
 pub const THREADS_MAX: usize = 256;
 
-/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that
-/// takes longer is taken over by the next rescan.
+/// Longest wait of an opening for the preparation of a source that states its refresh interval. The next
+/// rescan takes over one that takes longer.
 const PREPARATION: Duration = Duration::from_millis(20);
 
-/// The current number of reader threads.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// The reason why a reader thread cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
     /// There are [`THREADS_MAX`] already.
     #[error("all {THREADS_MAX} threads for blocking reads are in use; sample fewer metrics that block")]
     TooMany,
-    /// The kernel refused it.
     #[error("cannot start a thread for blocking reads: {0}")]
     Refused(io::Error),
 }
 
-/// The signal of finished reads to the thread that waits for them.
+/// Signals finished reads to the thread that waits for them.
 #[derive(Debug, Default)]
 pub struct FinishedReads {
     /// Wakes the waiting thread, also for other reasons.
@@ -55,7 +52,7 @@ pub struct FinishedReads {
 }
 
 impl FinishedReads {
-    /// Returns true if a read has finished since the last call.
+    /// True if a read has finished since the last call.
     pub(crate) fn take(&self) -> bool {
         self.is_any.load(Relaxed) && self.is_any.swap(false, Acquire)
     }
@@ -66,33 +63,30 @@ impl FinishedReads {
     }
 }
 
-/// A read to be done.
 #[derive(Debug)]
 struct Request {
-    /// The buffer for the values.
+    /// Buffer for the values.
     reading: Reading,
-    /// The shortest period of the source's metrics.
+    /// Shortest period of the source's metrics.
     period: Option<Period>,
     finished: Arc<FinishedReads>,
 }
 
 #[derive(Debug)]
 pub struct FinishedRead {
-    /// The values.
     pub reading: Reading,
-    /// Its result.
     pub outcome: Outcome,
-    /// The begin of the read on the monotonic clock, in nanoseconds.
+    /// Beginning of the read on the monotonic clock.
     pub began_ns: u64,
-    /// The end of the read on the monotonic clock, in nanoseconds.
+    /// End of the read on the monotonic clock.
     pub ended_ns: u64,
-    /// The end of the read by the wall clock, in microseconds.
+    /// End of the read by the wall clock.
     pub ended_us: i64,
-    /// The CPU time that it took, in nanoseconds.
+    /// CPU time of the read.
     pub cpu_ns: u64,
 }
 
-/// The mailbox between a source and its thread. At most one read is under way.
+/// Mailbox between a source and its thread. At most one read is under way.
 #[derive(Debug)]
 struct Mailbox {
     request: ArrayQueue<Request>,
@@ -101,8 +95,8 @@ struct Mailbox {
     is_closed: AtomicBool,
 }
 
-/// A source that is read by a thread of its own. When it is dropped, that thread closes it as soon as no read
-/// is under way.
+/// A source that a thread of its own reads. After it is dropped, that thread closes it as soon as no read is
+/// under way.
 #[derive(Debug)]
 pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
@@ -136,9 +130,6 @@ impl Found {
 
 impl ThreadedSource {
     /// Starts a thread called `name` that reads `source` on request.
-    ///
-    /// # Errors
-    /// Returns an error if there are too many such threads, or if the kernel refuses one more.
     pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = ThreadPlace::take().ok_or(ThreadError::TooMany)?;
         let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
@@ -170,10 +161,8 @@ impl ThreadedSource {
         Ok(Self { mailbox, slots, is_lasting, has_last_read, found })
     }
 
-    /// Requests a read into `reading` by a plan with this shortest period; `finished` signals its end.
-    ///
-    /// # Errors
-    /// Returns the buffer if a read is under way.
+    /// Requests a read into `reading` by a plan with this shortest period; `finished` signals its end. Gives
+    /// the buffer back if a read is under way.
     pub fn request(
         &self,
         reading: Reading,
@@ -186,32 +175,30 @@ impl ThreadedSource {
         Ok(())
     }
 
-    /// Returns the read that has finished, if any.
     pub fn take_finished(&self) -> Option<FinishedRead> {
         self.mailbox.result.pop()
     }
 
-    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Returns true if it stays open when others are opened anew: [`CustomSource::is_lasting`].
+    /// See [`CustomSource::is_lasting`].
     pub(super) const fn is_lasting(&self) -> bool {
         self.is_lasting
     }
 
-    /// Returns true if it is read once more before it is closed: [`CustomSource::has_last_read`].
+    /// See [`CustomSource::has_last_read`].
     pub(crate) const fn has_last_read(&self) -> bool {
         self.has_last_read
     }
 
-    /// Returns the refresh interval of its hardware: [`CustomSource::refresh_interval`].
+    /// See [`CustomSource::refresh_interval`].
     pub(super) const fn refresh_interval(&self) -> &RefreshInterval {
         &self.found.refresh_interval
     }
 
-    /// Returns the lines of its text that no rule takes: [`CustomSource::unknown_lines`].
+    /// See [`CustomSource::unknown_lines`].
     pub(super) const fn unknown_lines(&self) -> &UnknownLinesFound {
         &self.found.unknown_lines
     }
@@ -258,16 +245,16 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, found: &Found) {
     }
 }
 
-/// The reads between those that are requested, of a source that would lose counts without them. Their values
-/// are not recorded.
+/// Reads between the requested ones, for a source that would lose counts without them. Their values are not
+/// recorded.
 #[derive(Debug)]
 struct ReadsBetween {
-    /// The time between two reads, in nanoseconds; none if the source needs none.
+    /// `None` if the source needs no such reads.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one. A source
-    /// without slots begins with that of its start.
+    /// Last read on the monotonic clock; `None` before the first requested one. A source without slots begins
+    /// with its start.
     last_ns: Option<u64>,
-    /// The CPU time of the reads since the last requested one, in nanoseconds.
+    /// CPU time of these reads since the last requested one.
     cpu_ns: u64,
 }
 
@@ -302,8 +289,7 @@ impl ReadsBetween {
     }
 }
 
-/// Returns the time between two reads, in nanoseconds: half of the longest leaves room for a thread that is
-/// not scheduled for a while.
+/// Half of the longest gap, which leaves room for a thread that is not scheduled for a while.
 fn interval_ns(source: &dyn CustomSource) -> Option<u64> {
     source.longest_gap_ns().map(|longest_ns| longest_ns / 2)
 }
@@ -329,7 +315,7 @@ mod tests {
     use super::*;
     use crate::sources::UnknownLines;
 
-    /// A source that counts its reads, and loses counts after some time without one.
+    /// Counts its reads, and loses counts after some time without one.
     #[derive(Debug)]
     struct CountingSource {
         reads: Arc<AtomicUsize>,
@@ -360,7 +346,7 @@ mod tests {
         }
     }
 
-    /// A source whose interval is found by its preparation, which hangs until it is released.
+    /// Its preparation finds the interval, and hangs until it is released.
     #[derive(Debug)]
     struct PreparedSource {
         release: mpsc::Receiver<()>,
@@ -412,7 +398,7 @@ mod tests {
         wait_until("the requested read", || source.take_finished().is_some());
     }
 
-    /// Starts a source, has it read once, and returns its reads so far with the thread that reads it.
+    /// Starts a source, has it read once, and returns the count of its reads with its thread.
     fn start(longest_gap_ns: Option<u64>) -> (ThreadedSource, Arc<AtomicUsize>) {
         let reads = Arc::new(AtomicUsize::new(0));
         let source = CountingSource { reads: Arc::clone(&reads), longest_gap_ns };

@@ -4,22 +4,21 @@
 
 use super::stack_profile::StackProfile;
 
-/// One value for each slot of a source, or none where it is absent.
+/// A value for each slot of a source, which may be absent.
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
-    /// The bits of the values, by the types of the slots' metrics. The bits of absent values are meaningless.
+    /// By the types of the slots' metrics. Those of absent values are meaningless.
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,
-    /// The slots whose values the device does not have.
+    /// True for slots whose values the device lacks.
     is_lacking: Vec<bool>,
     lacking: usize,
-    /// The call stacks since the last read.
     stacks: Option<Box<StackProfile>>,
 }
 
 impl Reading {
-    /// Creates a reading of `slots` absent values.
+    /// All values absent.
     pub fn absent(slots: usize) -> Self {
         let nothing = vec![false; slots];
         Self {
@@ -43,7 +42,7 @@ impl Reading {
         }
     }
 
-    /// Sets the value of a slot; slots beyond the end are ignored.
+    /// Ignores slots beyond the end.
     pub fn set(&mut self, slot: u32, bits: u64) {
         let slot = slot as usize;
         if let (Some(place), Some(is_present)) = (self.bits.get_mut(slot), self.is_present.get_mut(slot)) {
@@ -52,56 +51,52 @@ impl Reading {
         }
     }
 
-    /// Sets the call stacks since the last read.
     pub(super) fn set_stacks(&mut self, stacks: StackProfile) {
         self.stacks = Some(Box::new(stacks));
     }
 
-    /// Takes the call stacks since the last read, if the source samples them.
     pub fn take_stacks(&mut self) -> Option<Box<StackProfile>> {
         self.stacks.take()
     }
 
-    /// Records that the device does not have the value of a slot now, so that none was due. Slots beyond the
-    /// end are ignored.
+    /// Records that the device lacks the value of a slot now, so that none was due. Ignores slots beyond the
+    /// end.
     pub fn set_lacking(&mut self, slot: u32) {
         if let Some(is_lacking) = self.is_lacking.get_mut(slot as usize) {
             self.lacking += usize::from(!std::mem::replace(is_lacking, true));
         }
     }
 
-    /// Returns true if the device does not have the value of a slot.
+    /// True if the device lacks the value of a slot.
     pub fn is_lacking(&self, slot: u32) -> bool {
         self.lacking > 0 && self.is_lacking.get(slot as usize) == Some(&true)
     }
 
-    /// Returns true if the device does not have the value of any slot.
+    /// True if the device lacks the value of any slot.
     pub(crate) const fn has_lacking(&self) -> bool {
         self.lacking > 0
     }
 
-    /// Returns the bits of the value of a slot, if it is present.
+    /// Bits of the value of a slot, if it is present.
     pub fn get(&self, slot: u32) -> Option<u64> {
         let slot = slot as usize;
         self.bits.get(slot).copied().filter(|_| self.is_present.get(slot) == Some(&true))
     }
 
-    /// Returns the values of all slots, one after the other.
+    /// Bits of all slots' values, in order.
     pub fn iter(&self) -> impl Iterator<Item = Option<u64>> {
         self.bits.iter().zip(&self.is_present).map(|(bits, is_present)| is_present.then_some(*bits))
     }
 
-    /// Returns the bits of all values, if none is absent.
+    /// Bits of all values, if none is absent.
     pub fn whole(&self) -> Option<&[u64]> {
         (self.present == self.bits.len()).then_some(&*self.bits)
     }
 
-    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         self.bits.len()
     }
 
-    /// Returns true if it has no slots.
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::catalogue::RefreshUnit;
 use polymeter_proto::period::Period;
 
-/// The refresh interval of an open source, if it has one. That of a device that is opened at the first read
-/// becomes known there, on the source's thread.
+/// Refresh interval of an open source, if it has one. A device that is opened at the first read makes it
+/// known there, on the source's thread.
 #[derive(Debug, Clone, Default)]
 pub struct RefreshInterval {
-    /// The interval in microseconds; 0 for none.
+    /// In microseconds; 0 for none.
     micros: Arc<AtomicU64>,
 }
 
 impl RefreshInterval {
-    /// Creates one that may become known later.
+    /// May become known later.
     pub(crate) fn new(interval: Option<Period>) -> Self {
         let refresh = Self::default();
         refresh.set(interval);
@@ -27,14 +27,13 @@ impl RefreshInterval {
         self.micros.store(interval.map_or(0, Period::as_micros), Relaxed);
     }
 
-    /// Returns the interval, if it is known.
     pub fn get(&self) -> Option<Period> {
         Period::from_micros(self.micros.load(Relaxed)).ok()
     }
 }
 
-/// Returns the interval that a text states; none if it has no positive number. Intervals beyond a period's
-/// range are none below and the longest period above.
+/// Parses a stated interval; `None` if it has no positive number, or is shorter than any period. Longer ones
+/// are cut to the longest period.
 pub(super) fn parse(text: &str, unit: RefreshUnit) -> Option<Period> {
     let number: u64 = text.split_ascii_whitespace().next()?.parse().ok().filter(|number| *number > 0)?;
     let micros = match unit {
@@ -44,7 +43,6 @@ pub(super) fn parse(text: &str, unit: RefreshUnit) -> Option<Period> {
     Period::from_micros(micros.min(Period::MAX.as_micros())).ok()
 }
 
-/// Checks what holds for any text.
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for unit in [RefreshUnit::Milliseconds, RefreshUnit::Hertz] {

@@ -14,8 +14,7 @@ use super::slot::Unavailable;
 use super::target::{Opened, Target};
 use super::text_file_kind::{any_file_with_alternative, watch_files};
 
-/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that
-/// has it.
+/// All kinds of sources. A metric with origins of several kinds comes from the first one that has it.
 pub static KINDS: &[&dyn SourceKind] = &[
     &super::text_file_kind::TextFileKind,
     &super::blocking_file::BlockingFileKind,
@@ -48,21 +47,21 @@ pub static KINDS: &[&dyn SourceKind] = &[
 ];
 
 impl SourceFactory<'_> {
-    /// Returns true if the files of metrics that other kinds have, too, can be read on version 2. They may
-    /// appear after the others, and count all of the cgroup from its begin.
+    /// True if files of metrics that other kinds have, too, can be read on version 2. They may appear after
+    /// the others, and count all of the cgroup from its begin.
     pub(crate) fn has_files_with_alternative(&self, target: &Target) -> bool {
         let request = OpenRequest { host: self, target, wanted: Vec::new() };
         any_file_with_alternative(&request, |file, _| file.hierarchy == Hierarchy::V2)
     }
 
-    /// Returns watches for the files of metrics for which other kinds stand in.
+    /// Watches for the files of metrics for which other kinds stand in.
     pub(crate) fn watches(&self, target: &Target, definitions: Vec<Definition>) -> Vec<Opened> {
         let mut opening = Opening::new(self.step);
         watch_files(&OpenRequest { host: self, target, wanted: definitions }, &mut opening);
         opening.finish().0
     }
 
-    /// Opens all sources for `definitions`. Returns the reason for each unavailable metric.
+    /// Opens all sources for `definitions`, with the reason for each unavailable metric.
     pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut opening = Opening::new(self.step);
         for kind in KINDS {
@@ -85,10 +84,7 @@ impl SourceFactory<'_> {
     }
 }
 
-/// Returns the CPUs that are online: `0-3,8`.
-///
-/// # Errors
-/// Returns an error if the kernel does not list them.
+/// CPUs that are online.
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = kernel_text::text(&path)?;
@@ -97,8 +93,8 @@ pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     cpu_list::parse(text.trim()).ok_or_else(malformed)
 }
 
-/// Returns the processors of the node, whose online CPUs are `cpus`. The number of cores is unknown if the
-/// kernel does not say which core a CPU belongs to.
+/// Processors of the node, whose online CPUs are `cpus`. The number of cores is unknown if the kernel does
+/// not say which core a CPU belongs to.
 pub fn processors(root: &Path, cpus: &[usize]) -> Processors {
     let core_of = |cpu: &usize| {
         let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));

@@ -6,18 +6,16 @@ use polymeter_proto::series::Labels;
 /// One value of each reading of a source: a metric with labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// The metric.
     pub definition: Definition,
-    /// The labels of its series.
     pub labels: Labels,
 }
 
-/// A metric that is wanted from a text file, and its address there.
+/// A metric that is wanted from a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The metric, or a whole family.
+    /// A metric or a whole family.
     pub definition: Definition,
-    /// Its address in the file's form.
+    /// Address in the file's form.
     pub field: Field,
 }
 
@@ -25,16 +23,14 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", definition.name())]
 pub struct Unavailable {
-    /// The metric.
     pub definition: Definition,
-    /// The reason, for a message.
     pub reason: String,
     /// True if it may soon be available although no file appears: what provides it cannot be read now.
     pub may_recover: bool,
 }
 
 impl Unavailable {
-    /// Returns a metric that stays unavailable until files appear or the wanted metrics change.
+    /// Unavailable until files appear or the wanted metrics change.
     pub(crate) const fn for_good(definition: Definition, reason: String) -> Self {
         Self { definition, reason, may_recover: false }
     }

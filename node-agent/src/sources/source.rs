@@ -12,24 +12,22 @@ use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
 use super::unknown_lines::UnknownLinesFound;
 
-/// An open source of any kind. The kinds with the shortest periods have variants, so that a read needs no
-/// dynamic dispatch.
+/// An open source. The kinds with the shortest periods have variants, so that a read needs no dynamic
+/// dispatch.
 #[derive(Debug)]
 pub enum Source {
-    /// A kernel text file.
     TextFile(TextFileSource),
     /// The same file of several cgroups.
     SummedFile(SummedFileSource),
-    /// perf events.
     Perf(PerfSource),
     /// Any other source that does not block.
     Custom(Box<dyn CustomSource>),
-    /// A source that may block, on a thread of its own: one of the slow lane.
+    /// A source of the slow lane: it may block, on a thread of its own.
     Threaded(ThreadedSource),
 }
 
 impl Source {
-    /// Makes sure that `buffer` has room for its text, so that [`Source::read`] does not allocate.
+    /// Makes room in `buffer` for its text, so that [`Source::read`] does not allocate.
     pub(crate) fn reserve(&self, buffer: &mut ReadBuffer) {
         match self {
             Self::TextFile(file) => file.reserve(buffer),
@@ -38,8 +36,8 @@ impl Source {
         }
     }
 
-    /// Reads it once; text is read into `buffer`. Missing values are absent in `reading`, which has a place
-    /// for each slot. A source of the slow lane is read by its thread only: here it has no values.
+    /// Reads it once; text goes into `buffer`. Missing values are absent in `reading`, which has a place for
+    /// each slot. A source of the slow lane has no values here: only its thread reads it.
     pub fn read(&mut self, buffer: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         match self {
             Self::TextFile(file) => file.read(buffer, reading),
@@ -53,8 +51,8 @@ impl Source {
         }
     }
 
-    /// Returns true if it holds state that cannot be read again, so that it is not opened anew: the counts of
-    /// perf events, and the use of ended processes and removed cgroups.
+    /// True if its state cannot be read again, so that it is not opened anew: counts of perf events, use of
+    /// ended processes and removed cgroups.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::TextFile(_) => false,
@@ -64,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Returns the refresh interval of its hardware.
+    /// Refresh interval of its hardware.
     pub fn refresh_interval(&self) -> RefreshInterval {
         match self {
             Self::TextFile(_) | Self::SummedFile(_) | Self::Perf(_) => RefreshInterval::default(),
@@ -73,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Returns the number of descriptors that its perf events hold open on the machine's CPUs.
+    /// Number of descriptors that its perf events hold open.
     pub fn perf_descriptors(&self) -> usize {
         match self {
             Self::Perf(perf) => perf.descriptors(),
@@ -81,7 +79,7 @@ impl Source {
         }
     }
 
-    /// Returns the lines of its text that have no series.
+    /// Lines of its text that have no series.
     pub fn unknown_lines(&self) -> UnknownLinesFound {
         match self {
             Self::TextFile(file) => UnknownLinesFound::new(file.unknown_lines().clone()),
@@ -91,7 +89,7 @@ impl Source {
         }
     }
 
-    /// Returns the meaning of each value of a reading.
+    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         match self {
             Self::TextFile(file) => file.slots(),

@@ -23,27 +23,28 @@ use super::reading::Reading;
 use super::slot::{Slot, Wanted};
 use super::text_file::{OpenError, TextFileSource};
 
-/// The most files of one source, each of which takes a descriptor and less than a microsecond of a reading.
+/// Bound of the files of one source, each of which takes a descriptor and less than a microsecond of a
+/// reading.
 const FILES_MAX: usize = 256;
 
-/// The most files that wait to be read, or to be closed. The next scan finds more.
+/// Bound of the files that wait to be read or closed. The next scan finds more.
 const WAITING_MAX: usize = 32;
 
-/// One cgroup's file, with its last reading.
+/// A cgroup's file, with its last reading.
 #[derive(Debug)]
 struct Member {
     file: TextFileSource,
     reading: Reading,
-    /// The last value of each slot, also of one that the last reading lacks.
+    /// Last value of each slot, even if the last reading lacks it.
     last: Vec<u64>,
 }
 
-/// The files of a cgroup and of all below it.
+/// The same file of a cgroup and of all below it.
 #[derive(Debug)]
 pub struct SummedFileSource {
     members: Vec<Member>,
     slots: Vec<Slot>,
-    /// The counts of the files that are gone, by slot.
+    /// By slot, the counts of files that are gone.
     gone: Vec<u64>,
     exchange: Arc<Exchange>,
 }
@@ -64,30 +65,26 @@ pub struct Descendants {
     wanted: Vec<Wanted>,
     slots: Vec<Slot>,
     exchange: Arc<Exchange>,
-    /// The cgroups whose files are read, with their inodes: a cgroup that was created again is another one.
+    /// Cgroups whose files are read, with their inodes: a cgroup that was created again is another one.
     known: BTreeSet<(PathBuf, u64)>,
     is_full: bool,
 }
 
-/// The result of a scan for new cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanResult {
     /// All cgroups are read, or the excess was reported before.
     All,
     /// More were found than can wait: scan again soon.
     Some,
-    /// There are more cgroups than the limit.
+    /// More cgroups than the limit.
     TooMany,
 }
 
 impl SummedFileSource {
-    /// The most cgroups that are read together.
     pub const CGROUPS: usize = FILES_MAX;
 
-    /// Opens the file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
-    ///
-    /// # Errors
-    /// Returns an error if the file of `top` cannot be used.
+    /// Opens the file `name` in the cgroup `top`, which must be usable, and in those below as
+    /// [`Descendants::scan`] finds them.
     pub fn open(
         top: &Path,
         name: &'static str,
@@ -114,7 +111,7 @@ impl SummedFileSource {
         Ok((source, below))
     }
 
-    /// Makes sure that `text` has room for its files.
+    /// Makes room in `text` for its files.
     pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         self.members.iter().for_each(|member| member.file.reserve(text));
     }
@@ -154,8 +151,8 @@ impl SummedFileSource {
         outcome
     }
 
-    /// A counter is the sum of all files; a gauge is the highest of them. Where one of them has no value, a
-    /// sum without it would be taken for a counter that began anew: it is absent.
+    /// Sums counters, and takes the highest gauge. Where a file lacks a value, the result is absent: a lower
+    /// sum would be taken for a counter that began anew.
     fn sum(&self, reading: &mut Reading) {
         reading.clear();
         for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {
@@ -170,7 +167,6 @@ impl SummedFileSource {
         }
     }
 
-    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -211,7 +207,7 @@ impl Descendants {
         if looked == ScanResult::TooMany && !is_news { ScanResult::All } else { looked }
     }
 
-    /// Passes the files of new cgroups to `take`, until `take` accepts no more.
+    /// Passes the files of new cgroups to `take`, until it accepts no more.
     fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
         let found = below(&self.top);
         self.known.retain(|known| found.contains(known));
@@ -238,18 +234,16 @@ impl Descendants {
         ScanResult::All
     }
 
-    /// Returns the number of cgroups below the first one that are read with it.
+    /// Number of cgroups below the first one that are read with it.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 }
 
-/// Returns the cgroups below one, with their inodes.
 fn below(top: &Path) -> BTreeSet<(PathBuf, u64)> {
     let (mut found, mut next) = (BTreeSet::new(), vec![top.to_owned()]);
     while let Some(directory) = next.pop() {
@@ -294,7 +288,6 @@ mod tests {
         fs::write(directory.join("memory.oom_control"), text).unwrap();
     }
 
-    /// Reads the kills, and the out-of-memory state.
     fn read(source: &mut SummedFileSource) -> (u64, u64) {
         let mut reading = Reading::absent(2);
         source.read(&mut ReadBuffer::default(), &mut reading);
@@ -326,7 +319,7 @@ mod tests {
         assert_eq!(read(&mut source), (8, 0), "each is read once");
     }
 
-    /// The sum without a file would be lower than before, as that of counters that began anew.
+    /// A sum without the file would be lower than before, as that of counters that began anew.
     #[test]
     fn a_file_without_a_value_makes_no_lower_sum() {
         let directory = tempfile::tempdir().unwrap();

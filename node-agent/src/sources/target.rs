@@ -11,7 +11,6 @@ use super::source::Source;
 use crate::cgroups::{JobCgroups, Step};
 use crate::counters::Counters;
 
-/// An object whose sources are opened.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A job with cgroups, or a step or task of one.
@@ -22,32 +21,30 @@ pub enum Target {
     Node(Arc<Counters>),
 }
 
-/// An open source with its name.
 #[derive(Debug)]
 pub struct Opened {
-    /// The name: `v1/memory.stat`, `perf/0`, `processes`, `agent`. That of a step or task is preceded by the
-    /// step's name.
+    /// `v1/memory.stat`, `perf/0`, `processes`, `agent`; preceded by the name of a step or task.
     pub name: String,
     pub source: Source,
-    /// The step or task of the source; none for the whole target.
+    /// `None` for the whole target.
     pub step: Option<Arc<Step>>,
-    /// The finder of cgroups or processes that must be read with it, if it is a sum over them.
+    /// Finds cgroups or processes that must be read with it, if it is a sum over them.
     pub below: Option<Finder>,
-    /// The devices that its slots are of.
+    /// Devices of its slots.
     pub devices: Devices,
 }
 
-/// What the kernel tells about the devices that the slots of a source are of.
+/// What the kernel tells about the devices of a source's slots.
 #[derive(Debug, Default)]
 pub struct Devices {
-    /// Their roles, by the positions of the slots.
+    /// By the positions of the slots.
     pub roles: Vec<(usize, Role)>,
-    /// The names in series of the network interfaces that have other names now.
+    /// Names in series of network interfaces that were renamed.
     pub renamed: BTreeMap<String, String>,
 }
 
 impl Devices {
-    /// Returns a slot with the name that its device has in series; none if that is its name now.
+    /// A slot with the name that its device has in series; `None` if that is its name now.
     pub(crate) fn in_series(&self, slot: &Slot) -> Option<Slot> {
         let Some(Device::Interface(now)) = Device::of(slot.definition.metric.name, &slot.labels) else {
             return None;

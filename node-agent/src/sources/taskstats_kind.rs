@@ -15,17 +15,15 @@ use super::slot::Slot;
 use super::target::Target;
 use super::taskstats::{Job, Listener, QUANTITIES, Sums, is_delay};
 
-/// The kind's name in the catalogue.
 const KIND: &str = "taskstats";
 
-/// The names of the sources: the delays are apart, because they are not always available.
+/// Sources: the delays are apart, because they are not always available.
 const ACCOUNTS: &str = "taskstats";
 const DELAYS: &str = "taskstats/delays";
 
-/// The sysctl that makes the kernel account delays, below `/proc`.
+/// Sysctl that makes the kernel account delays, below `/proc`.
 const DELAY_SWITCH: &str = "sys/kernel/task_delayacct";
 
-/// The value of a slot.
 #[derive(Debug, Clone, Copy)]
 enum Value {
     Threads,
@@ -42,7 +40,7 @@ fn value_of(field: &str) -> Option<Value> {
     count.or_else(|| QUANTITIES.iter().position(|quantity| quantity.field == field).map(Value::Quantity))
 }
 
-/// The ended threads of jobs.
+/// Use by the ended threads of jobs.
 pub(super) struct TaskstatsKind;
 
 impl SourceKind for TaskstatsKind {
@@ -97,7 +95,7 @@ fn is_of_delays(definition: &Definition) -> bool {
     field_of(definition).is_some_and(is_delay)
 }
 
-/// The ended threads of one job.
+/// Use by the ended threads of one job.
 #[derive(Debug)]
 struct TaskstatsSource {
     listener: Arc<Listener>,
@@ -108,7 +106,7 @@ struct TaskstatsSource {
 }
 
 impl TaskstatsSource {
-    /// Creates a source with all delays, or with everything else, wanted now or not: it stays open.
+    /// Has all delays, or everything else, wanted now or not: it stays open.
     fn new(listener: Arc<Listener>, job: Job, is_for_delays: bool) -> Self {
         let definitions = metrics_of(KIND).map(Definition::of);
         let of_kind = definitions.filter(|definition| is_of_delays(definition) == is_for_delays);

@@ -16,11 +16,11 @@ use super::reading::Reading;
 use super::slot::{Slot, Wanted};
 use super::unknown_lines::UnknownLines;
 
-/// The kinds of errors of a file that is absent, switched off (`psi=0`) or not for this user.
+/// Errors of a file that is absent, switched off (`psi=0`) or not for this user.
 const FOR_GOOD: [io::ErrorKind; 3] =
     [io::ErrorKind::NotFound, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
 
-/// The initial room for a file's text, in bytes; enough for most.
+/// Room for a file's text before its first read; enough for most.
 const ROOM_BYTES: usize = 4096;
 
 /// An open kernel file, with the places of its wanted values.
@@ -28,32 +28,30 @@ const ROOM_BYTES: usize = 4096;
 pub struct TextFileSource {
     file: File,
     path: PathBuf,
-    /// The room for its text. A text that fills it may be truncated.
+    /// Room for its text. A text that fills it may be truncated.
     room: usize,
-    /// The number of reads for the whole text: files made of records return a page at a time.
+    /// Number of reads for the whole text: files made of records return a page at a time.
     reads: usize,
     layout: Layout,
 }
 
-/// The reason why a text file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file cannot be opened or read.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
-    /// Its text does not have the expected form.
+    /// Text without the expected form.
     #[error("{}: {}", .0.display(), .1)]
     Parse(PathBuf, ParseError),
-    /// It has none of the wanted values.
+    /// None of the wanted values.
     #[error("{}: this kernel does not have it", .0.display())]
     Lacking(PathBuf),
-    /// It has no text.
+    /// No text.
     #[error("{}: the file is empty", .0.display())]
     Empty(PathBuf),
 }
 
 impl OpenError {
-    /// Returns true if a later attempt may succeed although the file exists now.
+    /// True if a later attempt may succeed although the file exists now.
     pub(super) fn may_recover(&self) -> bool {
         match self {
             Self::Io(_, error) => !FOR_GOOD.contains(&error.kind()),
@@ -64,11 +62,8 @@ impl OpenError {
 }
 
 impl TextFileSource {
-    /// Opens `path`, reads it, and finds the `wanted` values. A file with varying lines may have none yet: it
-    /// is dormant, without slots, until a read reports a change.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read, is malformed, or has none of the wanted values.
+    /// Opens `path`, reads it, and finds the `wanted` values, of which it must have one. A file with varying
+    /// lines may have none yet: it is dormant, without slots, until a read reports a change.
     pub fn open(
         path: &Path,
         form: Form,
@@ -117,12 +112,12 @@ impl TextFileSource {
         }
     }
 
-    /// Makes sure that `text` has room for this file.
+    /// Makes room in `text` for this file.
     pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         text.room(self.room);
     }
 
-    /// Reads the file once more, into `text`. Does not allocate once `text` has grown.
+    /// Reads the file once more. Does not allocate once `text` has grown.
     pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         let room = text.room(self.room);
         let mut len = 0;
@@ -141,17 +136,14 @@ impl TextFileSource {
         }
     }
 
-    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         self.layout.slots()
     }
 
-    /// Returns the lines that no rule takes.
     pub const fn unknown_lines(&self) -> &UnknownLines {
         self.layout.unknown()
     }
 
-    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

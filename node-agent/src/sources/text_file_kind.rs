@@ -59,11 +59,11 @@ impl SourceKind for TextFileKind {
 struct Candidate {
     definition: Definition,
     next_origin: usize,
-    /// The reasons for the failure of the origins so far.
+    /// Why its origins failed so far.
     reasons: Vec<String>,
     /// True if a file exists that cannot be read now.
     may_recover: bool,
-    /// True once a file was opened whose lines for devices, one of which is wanted, may come later.
+    /// True once a file was opened that may get lines for wanted devices later.
     is_dormant: bool,
 }
 
@@ -72,7 +72,7 @@ impl Candidate {
         Self { definition, next_origin: 0, reasons: Vec::new(), may_recover: false, is_dormant: false }
     }
 
-    /// Returns the next of its origins that is a file of the target, and the paths of that file.
+    /// Next of its origins that is a file of the target, with the paths of that file.
     fn next_file(&mut self, request: &OpenRequest<'_>) -> Option<(&'static TextFile, Field, Matches)> {
         while let Some(origin) = self.definition.metric.origins.get(self.next_origin) {
             self.next_origin += 1;
@@ -86,7 +86,6 @@ impl Candidate {
         None
     }
 
-    /// Returns the metric as unavailable, with the reason.
     fn unavailable(self, target: &Target) -> Unavailable {
         let without_file = match target {
             Target::Cgroups(_) | Target::Processes(_) => {
@@ -100,14 +99,13 @@ impl Candidate {
     }
 }
 
-/// The fields that are wanted of one file.
 struct FileFields {
     file: &'static TextFile,
     found: Match,
     wanted: Vec<Wanted>,
 }
 
-/// The files that were opened so far, by their paths.
+/// Files opened so far, by their paths.
 struct Search<'a> {
     request: &'a OpenRequest<'a>,
     opened: BTreeMap<PathBuf, TextFileSource>,
@@ -157,7 +155,7 @@ impl Search<'_> {
         missing
     }
 
-    /// Adds a field to the wanted ones of the files `found`, which must be opened anew for it.
+    /// Wants a field of the files `found`, which must be opened anew for it.
     fn want(&mut self, file: &'static TextFile, field: Field, found: Vec<Match>, definition: &Definition) {
         for found in found {
             self.opened.remove(&found.path);
@@ -170,7 +168,7 @@ impl Search<'_> {
         }
     }
 
-    /// Opens the wanted files that are not open. Returns the errors of those that cannot be opened.
+    /// Opens the wanted files that are not open. Returns errors by path.
     fn open_wanted(&mut self) -> BTreeMap<PathBuf, OpenError> {
         let mut failures = BTreeMap::new();
         for (path, FileFields { file, found, wanted }) in &self.fields {
@@ -212,7 +210,7 @@ fn push_file(file: &'static TextFile, found: &Match, source: TextFileSource, ope
     }
 }
 
-/// Returns the directory to which the paths of a hierarchy are relative for a target.
+/// Directory to which the paths of a hierarchy are relative.
 fn directory(request: &OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf> {
     let mounts = request.host.mounts;
     match (request.target, hierarchy) {
@@ -223,7 +221,7 @@ fn directory(request: &OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf>
     }
 }
 
-/// Returns the paths of a file for a target, each with the labels of its step and of its path.
+/// Paths of a file for a target, each with the labels of its step and of its path.
 pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Matches {
     let Some(directory) = directory(request, file.hierarchy) else { return Matches::default() };
     let mut matches = matches(&directory, file);
@@ -235,8 +233,8 @@ pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Matches {
     matches
 }
 
-/// Adds a watch of those files of the wanted metrics that may appear later: those that are missing, and those
-/// of wildcards, which stand for devices.
+/// Watches those files of the wanted metrics that may appear later: missing ones, and those of wildcards,
+/// which stand for devices.
 pub(super) fn watch_files(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let mut by_hierarchy: BTreeMap<PathBuf, Vec<&'static str>> = BTreeMap::new();
     for origin in request.wanted.iter().flat_map(|definition| definition.metric.origins) {
@@ -254,8 +252,8 @@ pub(super) fn watch_files(request: &OpenRequest<'_>, opening: &mut Opening<'_>) 
     }
 }
 
-/// Returns the patterns that must be watched for new files. A directory with dozens of wanted files is
-/// watched by itself and by one of the files, which may appear a little later.
+/// Patterns to watch for new files. A directory with dozens of wanted files is watched by itself and by one
+/// of the files, which may appear a little later.
 fn watched(paths: impl IntoIterator<Item = &'static str>) -> BTreeSet<&'static str> {
     let mut patterns = BTreeSet::new();
     let mut directories = BTreeSet::new();
@@ -273,19 +271,19 @@ fn watched(paths: impl IntoIterator<Item = &'static str>) -> BTreeSet<&'static s
     patterns
 }
 
-/// Returns true if another kind also has a metric of text files.
+/// True if another kind also has a metric of text files.
 fn is_alternative(definition: &Definition) -> bool {
     definition.metric.origins.iter().any(|origin| origin.kind() != TEXT_FILE_KIND)
 }
 
-/// Returns true if any file of a metric with an alternative counts. On version 1 the files may exist but
-/// count nothing: they are trusted if any of them has counted something, and then all of them, since two
-/// origins side by side would count twice.
+/// True if any file of a metric with an alternative counts. On version 1 the files may exist but count
+/// nothing. Once any of them has counted something, all are trusted, since two origins side by side would
+/// count twice.
 fn any_has_counted(request: &OpenRequest<'_>) -> bool {
     any_file_with_alternative(request, |file, source| file.hierarchy == Hierarchy::V2 || has_counted(source))
 }
 
-/// Returns true if `is_it` for any readable file of a metric with an alternative.
+/// True if `is_it` holds for any readable file of a metric with an alternative.
 pub(super) fn any_file_with_alternative(
     request: &OpenRequest<'_>,
     is_it: impl Fn(&TextFile, TextFileSource) -> bool,
@@ -306,14 +304,13 @@ pub(super) fn any_file_with_alternative(
     })
 }
 
-/// Returns true if any value of a file is more than 0.
+/// True if any value of a file is more than 0.
 fn has_counted(mut source: TextFileSource) -> bool {
     let mut reading = Reading::absent(source.slots().len());
     source.read(&mut ReadBuffer::default(), &mut reading);
     reading.iter().flatten().any(|value| value > 0)
 }
 
-/// Returns all fields of a file in the catalogue.
 fn all_of(file: &'static TextFile) -> Vec<Wanted> {
     let of_metric = |metric| {
         let definition = Definition::of(metric);
@@ -327,8 +324,7 @@ fn all_of(file: &'static TextFile) -> Vec<Wanted> {
     metrics_of(TEXT_FILE_KIND).flat_map(of_metric).collect()
 }
 
-/// Returns the name of a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`,
-/// `sys/class/thermal/...`.
+/// Name as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`, `sys/class/thermal/...`.
 fn source_name(file: &TextFile, found: &Match) -> String {
     let hierarchy = match file.hierarchy {
         Hierarchy::V1(_) => "v1",

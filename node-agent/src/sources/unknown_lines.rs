@@ -2,15 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest beginning of a line that is kept, in characters.
+/// Longest beginning of a line that is kept.
 const BEGINNING_CHARS: usize = 80;
 
-/// The lines of a text that no rule takes.
+/// Lines of a text that no rule takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownLines {
-    /// Their number.
     pub lines: usize,
-    /// The beginning of the first one.
+    /// Beginning of the first one.
     pub first: String,
 }
 
@@ -31,12 +30,12 @@ impl UnknownLines {
     }
 }
 
-/// Returns the beginning of a line, for messages.
+/// Beginning of a line, for messages.
 pub(super) fn beginning(line: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end().chars().take(BEGINNING_CHARS).collect()
 }
 
-/// The unknown lines of an open source. Those of a source with a thread of its own change with its readings.
+/// Unknown lines of an open source. With a thread of its own, its readings change them.
 #[derive(Debug, Clone, Default)]
 pub struct UnknownLinesFound(Arc<Mutex<UnknownLines>>);
 
@@ -49,7 +48,6 @@ impl UnknownLinesFound {
         *self.lock() = unknown;
     }
 
-    /// Returns the lines that are known to be unknown at this time.
     pub(crate) fn get(&self) -> UnknownLines {
         self.lock().clone()
     }

@@ -6,7 +6,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 
-/// A source without slots, which counts the values that users supply.
+/// Counts the values that users supply: a source without slots.
 #[derive(Debug)]
 struct UserSuppliedSource;
 
@@ -25,7 +25,6 @@ impl CustomSource for UserSuppliedSource {
 }
 
 impl Source {
-    /// Creates a source that counts the values of users.
     pub fn user_supplied() -> Self {
         Self::Custom(Box::new(UserSuppliedSource))
     }

@@ -10,37 +10,34 @@ use super::number;
 use super::outcome::Outcome;
 use super::reading::Reading;
 
-/// The largest text of such a file, in bytes: a dozen numbers, or one with its unit.
+/// Largest text in bytes: a dozen numbers, or one with its unit.
 pub(super) const TEXT_BYTES: usize = 256;
 
-/// A file of a device.
 #[derive(Debug)]
 pub(super) struct ValueFile {
     pub(super) path: PathBuf,
-    /// The open file; none before the first read, because opening may block, too.
+    /// Opened at the first read, because opening may block, too.
     file: Option<File>,
     values: Vec<Value>,
-    /// The file that states how often the hardware updates the values, if there is one.
+    /// File that states how often the hardware updates the values.
     pub(super) stated: Option<(PathBuf, RefreshUnit)>,
-    /// True if it belongs to one of several devices, not all of which need have its values.
+    /// True if it belongs to one of several devices, some of which may lack its values.
     is_instance: bool,
 }
 
-/// A wanted value of a file.
 #[derive(Debug)]
 pub(super) struct Value {
     slot: u32,
     cell: Cell,
     scale: Scale,
-    /// The time of the last measurement, as it was written, of values with [`Scale::Timed`].
+    /// When a value with [`Scale::Timed`] was last measured, as it was written.
     measured: Option<Vec<u8>>,
 }
 
-/// The result of parsing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parsed {
     Bits(u64),
-    /// It was not measured since the last read.
+    /// Not measured since the last read.
     Unchanged,
     /// The text has no such number.
     Missing,
@@ -56,14 +53,12 @@ impl ValueFile {
         Self { path, file: None, values: vec![value], stated, is_instance }
     }
 
-    /// Adds a further value.
     pub(super) fn push(&mut self, value: Value) {
         self.values.push(value);
     }
 
-    /// Reads the values; those whose text is no number of their scale are absent. Those that one of several
-    /// devices does not have are lacking: a link that is down has no speed, and a sensor need not count
-    /// everything.
+    /// Reads the values; those whose text is no number of their scale are absent. What one of several devices
+    /// lacks is lacking: a link that is down has no speed, and a sensor need not count everything.
     pub(super) fn read(&mut self, reading: &mut Reading) -> Result<(), Outcome> {
         let mut text = [0; TEXT_BYTES];
         match self.read_text(&mut text) {
@@ -128,7 +123,7 @@ impl Value {
     }
 }
 
-/// Checks what holds for any text: a value that is a double is finite, and the same measurement counts once.
+/// Doubles are finite, and the same measurement counts once.
 pub(super) fn check(data: &[u8]) {
     use polymeter_proto::catalogue::Row;
 

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sources::UnknownLines;
 
-/// The largest double that is taken for a count: above it the conversion would saturate.
+/// Largest double taken for a count: above it the conversion would saturate.
 const COUNT_MAX: f64 = 9e18;
 
-/// Returns the sum of each counter over the lines of a client's addresses; none if there is no such line.
+/// Sums each counter over the lines of a client's addresses; `None` without such a line.
 pub(super) fn sums<'a>(text: &'a str, addresses: &BTreeSet<String>) -> Option<BTreeMap<&'a str, u64>> {
     let mut sums: Option<BTreeMap<&str, u64>> = None;
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -33,7 +33,7 @@ pub(super) fn sums<'a>(text: &'a str, addresses: &BTreeSet<String>) -> Option<BT
     sums
 }
 
-/// Returns the lines that are not understood, of a text without a line that is cut off.
+/// Lines of complete text that are not understood.
 pub(super) fn unknown(text: &str) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -50,7 +50,7 @@ pub(super) fn unknown(text: &str) -> UnknownLines {
     unknown
 }
 
-/// Returns a count, which may be written with an exponent.
+/// Parses a count, which may be written with an exponent.
 fn count(word: &str) -> Option<u64> {
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
         return word.parse().ok();
@@ -61,8 +61,8 @@ fn count(word: &str) -> Option<u64> {
     (0.0..COUNT_MAX).contains(&value).then_some(value as u64)
 }
 
-/// Returns the addresses of a client, from the file `client_info` of its directory in `/proc/fs/beegfs`:
-/// `+ ib0[ip addr: 10.1.2.3; type: RDMA]`.
+/// Addresses of a client, from the file `client_info` of its directory in `/proc/fs/beegfs`: `+ ib0[ip addr:
+/// 10.1.2.3; type: RDMA]`.
 pub(super) fn addresses(client_info: &str) -> impl Iterator<Item = String> {
     client_info.split_inclusive('\n').filter_map(|line| {
         let (_, rest) = line.split_once("[ip addr: ")?;
@@ -71,7 +71,7 @@ pub(super) fn addresses(client_info: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Checks what holds for any text: a line that is cut off changes nothing, and no other client counts.
+/// In any text, a line that is cut off changes nothing, and no other client counts.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let own: BTreeSet<String> = ["10.1.2.3".to_owned()].into();

@@ -10,7 +10,7 @@ pub(super) enum Servers {
 impl Servers {
     pub(super) const ALL: [Self; 2] = [Self::Storage, Self::Metadata];
 
-    /// Returns the name in that of a source.
+    /// Part of the name of a source.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -18,7 +18,7 @@ impl Servers {
         }
     }
 
-    /// Returns the name that `beegfs-ctl` uses.
+    /// Name that `beegfs-ctl` uses.
     pub(super) const fn node_type(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -32,7 +32,7 @@ impl Servers {
 pub(super) struct Field {
     pub(super) name: &'static str,
     servers: Servers,
-    /// Its counter; none if each operation has one.
+    /// `None` if each operation has a counter.
     counter: Option<&'static str>,
 }
 
@@ -49,10 +49,10 @@ pub(super) static FIELDS: [Field; 6] = [
     field("metadata_operations", Servers::Metadata, None),
 ];
 
-/// The operations of storage servers beside reads and writes. Left out are those between servers (`hrtbeat`).
+/// Operations of storage servers beside reads and writes, without those between servers (`hrtbeat`).
 const STORAGE: [&str; 8] = ["close", "fsync", "getFSize", "sAttr", "sChDrct", "statfs", "trunc", "unlnk"];
 
-/// The operations of metadata servers.
+/// Operations of metadata servers.
 const METADATA: [&str; 35] = [
     "close",
     "create",
@@ -91,7 +91,7 @@ const METADATA: [&str; 35] = [
     "unlnk",
 ];
 
-/// Returns the counters of a field on a type of servers, each with its operation if there are several.
+/// Counters of a field on a type of servers, each with its operation if there are several.
 pub(super) fn counters_of(name: Option<&str>, servers: Servers) -> Vec<(&'static str, Option<&'static str>)> {
     let field = FIELDS.iter().find(|field| Some(field.name) == name && field.servers == servers);
     let operations: &[&'static str] = match servers {

@@ -31,22 +31,20 @@ use fields::{FIELDS, Servers, counters_of};
 
 pub(super) use client_stats::check;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "beegfs";
 
-/// The places of the program, below the root directory.
+/// Places of the program, below the root directory.
 const PROGRAMS: [&str; 2] = ["usr/bin/beegfs-ctl", "opt/beegfs/sbin/beegfs-ctl"];
 
-/// The longest time for an answer, in nanoseconds.
+/// Limit of an answer.
 const ANSWER_NS: u64 = 30_000_000_000;
 
-/// The longest answer, in bytes: that of some 10,000 clients.
+/// Longest answer, in bytes: that of some 10,000 clients.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most clients of this node: one for each mount.
+/// Bound of the clients of this node: one for each mount.
 const CLIENTS_MAX: usize = 64;
 
-/// File systems of BeeGFS.
 pub(super) struct BeegfsKind;
 
 impl SourceKind for BeegfsKind {
@@ -96,15 +94,15 @@ fn of_beegfs(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(|mount| mount.fs_type == "beegfs").collect()
 }
 
-/// The counts of one type of servers for one mount.
+/// Counts of one type of servers for one mount.
 #[derive(Debug)]
 struct BeegfsSource {
     program: Program,
     arguments: Vec<OsString>,
-    /// The directory of the clients of this node, one for each mount.
+    /// Directory of the clients of this node, one for each mount.
     clients: PathBuf,
     slots: Vec<Slot>,
-    /// The name of each slot's counter.
+    /// Counter of each slot.
     counters: Vec<&'static str>,
     unknown: UnknownLines,
 }
@@ -134,7 +132,7 @@ impl BeegfsSource {
         source
     }
 
-    /// Returns the addresses of this node: the servers count by them.
+    /// Addresses of this node, by which the servers count.
     fn addresses(&self) -> BTreeSet<String> {
         let clients = fs::read_dir(&self.clients).into_iter().flatten().flatten().take(CLIENTS_MAX);
         let texts = clients.filter_map(|client| kernel_text::text(&client.path().join("client_info")).ok());
@@ -142,8 +140,8 @@ impl BeegfsSource {
     }
 }
 
-/// Returns the arguments that ask for the counts since the servers began, of all clients: the program can
-/// choose one by a single address only.
+/// Asks for the counts of all clients since the servers began: the program can choose one client by a single
+/// address only.
 fn arguments(mount: &Mount, servers: Servers) -> Vec<OsString> {
     let fixed = ["--clientstats", "--allstats", "--rwunit=B", "--interval=0"].map(str::to_owned);
     let own = [format!("--nodetype={}", servers.node_type()), format!("--mount={}", mount.point)];

@@ -10,7 +10,7 @@ use super::*;
 use crate::cgroups::Mounts;
 use crate::sources::kind::SourceFactory;
 
-/// The interfaces of a client of BeeGFS 7.4.
+/// Interfaces of a client of BeeGFS 7.4.
 pub(super) const CLIENT_INFO: &str = "\
 ClientID: 4F34-5DE9100E-node7
 Interfaces:
@@ -21,14 +21,14 @@ Outbound RDMA Interfaces:
 + Any
 ";
 
-/// The storage servers of BeeGFS 7.
+/// Storage servers of BeeGFS 7.
 pub(super) const STORAGE: &str = "\
 Sum:            61999 [sum]  0 [ack]  20 [sChDrct]  0 [getFSize]  0 [sAttr]  18088 [statfs]  0 [trunc]  0 [close]  0 [fsync]  22385 [ops-rd]  3.28771e+08 [B-rd]  21506 [ops-wr]  8.80845e+07 [B-wr]  0 [gendbg]  0 [hrtbeat]  0 [remNode]  0 [storInf]  0 [unlnk]
 10.1.2.3        61957 [sum]  0 [ack]  20 [sChDrct]  0 [getFSize]  0 [sAttr]  18048 [statfs]  0 [trunc]  0 [close]  0 [fsync]  22385 [ops-rd]  3.28771e+08 [B-rd]  21504 [ops-wr]  8.80804e+07 [B-wr]  0 [gendbg]  0 [hrtbeat]  0 [remNode]  0 [storInf]  0 [unlnk]
 10.1.2.30       42 [sum]  0 [ack]  0 [sChDrct]  0 [getFSize]  0 [sAttr]  40 [statfs]  0 [trunc]  0 [close]  0 [fsync]  0 [ops-rd]  0 [B-rd]  2 [ops-wr]  4096 [B-wr]  0 [gendbg]  0 [hrtbeat]  0 [remNode]  0 [storInf]  0 [unlnk]
 ";
 
-/// The metadata servers of BeeGFS 7, of which this node has two addresses.
+/// Metadata servers of BeeGFS 7, of which this node has two addresses.
 const METADATA: &str = "\
 10.1.2.3        56624 [sum]  0 [ack]  10 [close]  0 [entInf]  0 [fndOwn]  0 [mkdir]  488 [rddir]  30911 [stat]  7723 [statLI]  17468 [revalLI]
 192.168.7.9     7 [sum]  0 [ack]  3 [close]  0 [entInf]  0 [fndOwn]  4 [mkdir]  0 [rddir]  0 [stat]  0 [statLI]  0 [revalLI]
@@ -74,7 +74,6 @@ impl Machine {
         fs::remove_file(self.root.path().join(path)).unwrap();
     }
 
-    /// Returns the sources of both types of servers.
     fn sources(&self) -> Vec<BeegfsSource> {
         let wanted = catalogue::select(&"node.beegfs.*".parse().unwrap());
         let mount = of_beegfs(super::super::mount_table::parse(MOUNTS)).remove(0);

@@ -12,18 +12,17 @@ use super::process_list::ProcessList;
 use selection::Candidate;
 pub(super) use selection::{ProcessId, Selection};
 
-/// The time between two choices, in nanoseconds.
 pub(super) const CHOOSE_EVERY_NS: u64 = 10_000_000_000;
 
-/// The times of the first choices after the very first one, in nanoseconds: many jobs are shorter than
-/// `CHOOSE_EVERY_NS`, and none of their processes has used any CPU time at their begin.
+/// Times of the choices after the very first one: many jobs are shorter than `CHOOSE_EVERY_NS`, and none of
+/// their processes has used any CPU time when they begin.
 pub(super) const EARLY_CHOICES_NS: [u64; 3] = [1_000_000_000, 2_000_000_000, 5_000_000_000];
 
-/// The most processes among which is chosen: each takes some 10 microseconds of the supervisor. If a job has
+/// Bound of the processes to choose among: each takes some 10 microseconds of the supervisor. If a job has
 /// more, they take turns.
 const CANDIDATES_MAX: usize = 512;
 
-/// The busiest processes of one job, as they are known while the job runs.
+/// Busiest processes of one job, as they are known while the job runs.
 #[derive(Debug, Default)]
 pub struct BusiestProcesses(Mutex<Choice>);
 
@@ -32,12 +31,12 @@ pub struct BusiestProcesses(Mutex<Choice>);
 pub(super) struct Choice {
     processes: Option<ProcessList>,
     selection: Selection,
-    /// The number of times that a process was added.
+    /// How often a process was added.
     version: u64,
-    /// The time of the first choice.
+    /// Time of the first choice.
     begun_ns: Option<u64>,
     next_ns: u64,
-    /// The process at which the next choice among too many begins.
+    /// Process at which the next choice among too many begins.
     turn: u32,
 }
 
@@ -56,12 +55,11 @@ impl Choice {
         }
     }
 
-    /// Returns the chosen processes.
     pub(super) const fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// Returns the number of times that a process was added.
+    /// How often a process was added.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }

@@ -11,24 +11,23 @@ use polymeter_proto::text::escape;
 
 use crate::sources::process_files::StatLine;
 
-/// The number of processes that may be chosen over a job's lifetime, as a multiple of those at a time.
+/// Processes that may be chosen over a job's lifetime, as a multiple of those at a time.
 const LIFETIME: usize = 4;
 
-/// The CPU time from which on a process may be chosen, in nanoseconds.
+/// CPU time from which on a process may be chosen.
 const CPU_MIN_NS: u64 = 1_000_000_000;
 
-/// The factor by which a process must exceed another one to take its place.
+/// Factor by which a process must exceed another one to take its place.
 const EXCESS: u64 = 2;
 
 /// A process: its number belongs to others later, its time of start does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sources) struct ProcessId {
     pub(in crate::sources) pid: u32,
-    /// The time of its start in ticks since the boot.
+    /// Time of its start in ticks since the boot.
     pub(in crate::sources) started: u64,
 }
 
-/// A process that has been found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: Vec<u8>,
@@ -41,16 +40,15 @@ impl Candidate {
     }
 }
 
-/// The chosen processes of one job.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Selection {
     chosen: BTreeMap<ProcessId, Labels>,
-    /// The number of processes that have been chosen so far.
+    /// Number of processes chosen so far.
     so_far: usize,
 }
 
 impl Selection {
-    /// Returns the chosen processes with the labels of their series.
+    /// Chosen processes with the labels of their series.
     pub(in crate::sources) fn chosen(&self) -> impl Iterator<Item = (ProcessId, &Labels)> {
         self.chosen.iter().map(|(id, labels)| (*id, labels))
     }
@@ -98,7 +96,7 @@ impl Selection {
     }
 }
 
-/// Returns the labels of the series of a process. Its name may have any bytes.
+/// Labels of the series of a process. Its name may have any bytes.
 fn labels(id: ProcessId, name: &[u8]) -> Result<Labels, InvalidIdentifier> {
     let name = if name.is_empty() { "_".to_owned() } else { escape(name) };
     let label = |key: &str, value: String| (key.to_owned(), value);

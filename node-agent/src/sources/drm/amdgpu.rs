@@ -19,16 +19,15 @@ use crate::sources::slot::Slot;
 use crate::sources::source::Source;
 use crate::sources::target::Target;
 
-/// The kind's name in the catalogue, and that of its sources.
+/// Name in the catalogue, and of the sources.
 const KIND: &str = "amdgpu";
 
-/// The files, below `/sys`.
+/// Files, below `/sys`.
 const PATTERN: &str = "class/drm/card*/device/gpu_metrics";
 
-/// The largest table, in bytes: the kernel shows a page at most.
+/// Largest table, in bytes: the kernel shows a page at most.
 const TABLE_BYTES: usize = 4096;
 
-/// A quantity of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantity {
     Energy,
@@ -36,7 +35,7 @@ enum Quantity {
     Throttled(u64),
 }
 
-/// The energy and the throttling of AMD's GPUs.
+/// Energy and throttling of AMD's GPUs.
 pub(in crate::sources) struct AmdgpuKind;
 
 impl SourceKind for AmdgpuKind {
@@ -75,7 +74,7 @@ impl SourceKind for AmdgpuKind {
     }
 }
 
-/// Returns the slots of the wanted metrics for a GPU.
+/// Slots of the wanted metrics for a GPU.
 fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
@@ -95,11 +94,10 @@ fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quant
     slots
 }
 
-/// One GPU.
 #[derive(Debug)]
 struct AmdgpuSource {
     path: PathBuf,
-    /// The open file; none before the first read, because opening may block, too.
+    /// Opened at the first read, because opening may block, too.
     file: Option<File>,
     slots: Vec<Slot>,
     quantities: Vec<Quantity>,

@@ -1,10 +1,10 @@
 //! The binary file `gpu_metrics` of amdgpu. Source: `drivers/gpu/drm/amd/include/kgd_pp_interface.h` of Linux
 //! (`gpu_metrics_v1_1` to `v1_8`, of discrete GPUs) and `amdgpu_smu.h` for the bits of throttling.
 
-/// The size of the header: the size of the table, and the revisions of its format and content.
+/// Size of the header: the size of the table, and the revisions of its format and content.
 const HEADER_BYTES: usize = 4;
 
-/// The reasons for lower clocks, each with the bits that stand for it in all chips.
+/// Reasons for lower clocks, each with its bits, which are the same in all chips.
 pub(super) const REASONS: [(&str, u64); 4] = [
     ("power", 0x0000_0000_0000_ffff),
     ("current", 0x0000_0000_ffff_0000),
@@ -12,16 +12,16 @@ pub(super) const REASONS: [(&str, u64); 4] = [
     ("other", 0xffff_0000_0000_0000),
 ];
 
-/// The quantities of a table, each if its revision has it.
+/// Quantities of a table, where its revision has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Table {
-    /// The energy since the driver was loaded, in joules.
+    /// Energy since the driver was loaded, in joules.
     pub(super) energy: Option<f64>,
-    /// The bits of the reasons that lower the clocks now.
+    /// Bits of the reasons that lower the clocks now.
     pub(super) throttled: Option<u64>,
 }
 
-/// Returns the quantities of a table; none of one that is cut off, or of another format (integrated GPUs).
+/// Parses a table. One that is cut off, or of another format (integrated GPUs), has no quantities.
 #[expect(clippy::cast_precision_loss, reason = "2^53 units are 137 GJ")]
 pub(super) fn parse(bytes: &[u8]) -> Table {
     let &[low, high, format, content, ..] = bytes else { return Table::default() };
@@ -45,7 +45,6 @@ pub(super) fn parse(bytes: &[u8]) -> Table {
     Table { energy, throttled: if content == 3 { word(112) } else { None } }
 }
 
-/// Checks what holds for any bytes.
 pub(in crate::sources) fn check(data: &[u8]) {
     let Table { energy, throttled } = parse(data);
     assert!(energy.is_none_or(|joules| joules.is_finite() && joules >= 0.0));
@@ -61,7 +60,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Returns a table of this revision and size with a word at each of these places.
+    /// Makes a table of this revision and size with a word at each of these places.
     pub(crate) fn table(content: u8, size: u16, words: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0xff; usize::from(size)];
         bytes[..2].copy_from_slice(&size.to_le_bytes());

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 
-/// The devices of all drivers of GPUs that render or compute, below `/sys`. Management controllers have none.
+/// Devices of all drivers of GPUs that render or compute, below `/sys`. Management controllers have none.
 pub(super) const PATTERN: &str = "class/drm/renderD*";
 
-/// The driver that shows nothing there; its library does.
+/// Driver that shows nothing there; its library does.
 const OTHER_DRIVER: &str = "nvidia";
 
-/// The minor number of the first render device.
 const FIRST_RENDER_MINOR: u32 = 128;
 
 fn is_of_other_driver(sys: &Path, name: &str) -> bool {
@@ -21,15 +20,14 @@ fn is_of_other_driver(sys: &Path, name: &str) -> bool {
     driver.is_ok_and(|driver| driver.ends_with(OTHER_DRIVER))
 }
 
-/// Returns true if the node has such a GPU.
+/// True if the node has such a GPU.
 pub(super) fn exist(sys: &Path) -> bool {
     names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
 }
 
-/// Returns the PCI addresses of those GPUs that a scheduler's list names, such as `0,2-3` or
-/// `GPU-c0b0fd34e1b21f4d`. A number is the place of the render device in the order of their minor numbers, or
-/// this minor number. On a node that has GPUs of the other driver, too, a place may mean one of those, and
-/// names none.
+/// PCI addresses of those GPUs that a scheduler's list names, such as `0,2-3` or `GPU-c0b0fd34e1b21f4d`. A
+/// number is the place of the render device in the order of their minor numbers, or this minor number. On a
+/// node that has GPUs of the other driver, too, a place may mean one of those, and names none.
 pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
     let mut minors: Vec<u32> =
         names(sys).iter().filter_map(|name| name.strip_prefix("renderD")?.parse().ok()).collect();
@@ -56,7 +54,7 @@ pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
     named
 }
 
-/// Returns the PCI address of a device.
+/// PCI address of a device.
 fn address(device: &Path) -> Option<String> {
     Some(fs::read_link(device).ok()?.file_name()?.to_str()?.to_owned())
 }
@@ -64,15 +62,15 @@ fn address(device: &Path) -> Option<String> {
 /// A GPU with a card.
 #[derive(Debug)]
 pub(super) struct Card {
-    /// The name: `card0`.
+    /// `card0`.
     pub(super) name: String,
-    /// The directory of the device.
+    /// Directory of the device.
     pub(super) device: PathBuf,
-    /// The labels of its series: the number of the card, and the number of the chip that amdgpu states.
+    /// Labels of its series: the number of the card, and the number of the chip that amdgpu states.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Returns the GPUs with a card, in the order of their names.
+/// GPUs with a card, in the order of their names.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let mut cards = Vec::new();
     for name in names(sys) {
@@ -91,7 +89,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
     cards
 }
 
-/// Returns the labels of each GPU by its PCI address.
+/// Labels of each GPU by its PCI address.
 pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     let mut labels = BTreeMap::new();
     for card in cards(sys) {
@@ -102,7 +100,7 @@ pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     labels
 }
 
-/// Returns the names of the cards, render devices and connectors, sorted.
+/// Sorted names of the cards, render devices and connectors.
 fn names(sys: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys.join("class/drm")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -33,17 +33,17 @@ pub(super) use amdgpu_table::check as check_amdgpu_table;
 pub(super) use kfd::KfdKind;
 pub(super) use kfd::check as check_kfd;
 
-/// The kind's name in the catalogue, and that of its sources.
+/// Name in the catalogue, and of the sources.
 const KIND: &str = "drm";
 
-/// The name of the source without slots.
+/// Name of the source without slots.
 const WATCH: &str = "drm/watch";
 
-/// The reason where the descriptors of processes may not be seen.
+/// Given where the agent may not see the descriptors of processes.
 const REFUSED: &str = "the agent may not see the descriptors of the job's processes (/proc/PID/fd); run it as root, or \
                        with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (drop-in drm.conf)";
 
-/// The fields, with their quantities and the label that has the name of the engine or region.
+/// Fields, with their quantities and the label that has the name of the engine or region.
 const FIELDS: [(&str, Quantity, Option<&str>); 8] = [
     ("time", Quantity::Time, Some("engine")),
     ("cycles", Quantity::Cycles, Some("engine")),
@@ -55,7 +55,7 @@ const FIELDS: [(&str, Quantity, Option<&str>); 8] = [
     ("clients", Quantity::Clients, None),
 ];
 
-/// The use of GPUs by jobs.
+/// Use of GPUs by jobs.
 pub(super) struct DrmKind;
 
 impl SourceKind for DrmKind {
@@ -114,7 +114,7 @@ impl SourceKind for DrmKind {
     }
 }
 
-/// Returns the slots of the wanted metrics for the known values.
+/// Slots of the wanted metrics for the known values.
 fn slots(wanted: &[Definition], keys: &[Key], sys: &Path) -> Vec<(Slot, Key)> {
     let devices = devices::labels(sys);
     let mut slots = Vec::new();

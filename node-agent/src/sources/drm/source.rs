@@ -13,14 +13,13 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use crate::sources::unknown_lines::UnknownLines;
 
-/// The shortest time between two readings that is useful: a driver walks through the memory of each client.
+/// Shortest useful time between two readings: a driver walks through the memory of each client.
 const SHORTEST: Period = Period::HUNDRED_MILLISECONDS;
 
-/// The longest time between two readings while the job has no series, in nanoseconds. The thread reads at
-/// half of it.
+/// Longest time between two readings while the job has no series. The thread reads at half of it.
 const LONGEST_GAP_NS: u64 = 10_000_000_000;
 
-/// The clients of one job.
+/// GPU clients of one job.
 #[derive(Debug)]
 pub(super) struct ClientsSource {
     proc: PathBuf,
@@ -35,7 +34,6 @@ impl ClientsSource {
         Self { proc: proc.to_owned(), clients: Arc::clone(clients), slots, keys }
     }
 
-    /// Reads at `now_ns`.
     pub(super) fn read_at(&self, now_ns: u64, reading: &mut Reading) -> Outcome {
         reading.clear();
         let values = match self.clients.read(&self.proc, now_ns) {
@@ -75,13 +73,13 @@ impl CustomSource for ClientsSource {
         }
     }
 
-    /// Without series no deadline has it read, and its thread looks for clients by itself.
+    /// Without series no deadline has it read, so its thread looks for clients by itself.
     fn longest_gap_ns(&self) -> Option<u64> {
         self.slots.is_empty().then_some(LONGEST_GAP_NS)
     }
 }
 
-/// A source without slots that reports when values were found for the first time.
+/// Reports that values were found for the first time: a source without slots.
 #[derive(Debug)]
 pub(super) struct ClientsWatch {
     clients: Arc<GpuClients>,
@@ -89,7 +87,7 @@ pub(super) struct ClientsWatch {
 }
 
 impl ClientsWatch {
-    /// Creates a watch of changes behind the first `seen`.
+    /// Watches changes after the first `seen`.
     pub(super) fn new(clients: &Arc<GpuClients>, seen: u64) -> Self {
         Self { clients: Arc::clone(clients), seen }
     }

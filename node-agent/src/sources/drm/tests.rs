@@ -73,7 +73,6 @@ impl Machine {
         fs::write(self.path(&format!("proc/{pid}/fdinfo/{number}")), text).unwrap();
     }
 
-    /// Opens the sources of the job.
     fn open(&self, selector: &str) -> (Vec<Opened>, Vec<String>) {
         self.open_with(None, selector)
     }
@@ -89,7 +88,7 @@ impl Machine {
         (opened, unavailable.iter().map(ToString::to_string).collect())
     }
 
-    /// Returns the source that the kind would open now.
+    /// Source that the kind would open now.
     fn source(&self, selector: &str) -> ClientsSource {
         self.clients.begin(ProcessList::Cgroup(self.path("job")));
         let wanted = catalogue::select(&selector.parse().unwrap());

@@ -2,7 +2,6 @@
 
 use super::instruction::{Condition, Instruction, jump};
 
-/// A place in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
@@ -10,18 +9,17 @@ pub(super) struct Label(usize);
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     program: Vec<Instruction>,
-    /// The jumps whose targets are not known yet, each with its place and its label.
+    /// Jumps whose targets are not known yet, each with its place and its label.
     open: Vec<(usize, Condition, Label)>,
     labels: usize,
 }
 
 impl Assembler {
-    /// Appends instructions.
     pub(super) fn push(&mut self, instructions: &[Instruction]) {
         self.program.extend_from_slice(instructions);
     }
 
-    /// Creates a label of a place that comes later.
+    /// Makes a label for a place that comes later.
     pub(super) const fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels - 1)
@@ -33,7 +31,7 @@ impl Assembler {
         self.program.push(jump(condition, 0));
     }
 
-    /// Makes the next instruction the place of a label.
+    /// Places a label at the next instruction.
     pub(super) fn place(&mut self, label: Label) {
         let here = self.program.len();
         let program = &mut self.program;
@@ -48,7 +46,7 @@ impl Assembler {
         });
     }
 
-    /// Returns the program; none if a label has no place, or is too far away.
+    /// Ends the program; `None` if a label has no place, or is too far away.
     pub(super) fn finish(self) -> Option<Vec<Instruction>> {
         self.open.is_empty().then_some(self.program)
     }

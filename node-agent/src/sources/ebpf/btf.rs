@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// The kinds of types that are searched for by name, by their number in BTF.
+/// Kinds of types that are searched for by name, by their number in BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TypeKind {
     Structure = 4,
@@ -12,32 +12,29 @@ pub(super) enum TypeKind {
     Alias = 8,
 }
 
-/// The deepest nesting of anonymous structures in which a member is searched. The kernel's have two or three.
+/// Deepest nesting of anonymous structures in which a member is searched. The kernel's have two or three.
 const NESTING_MAX: u32 = 4;
 
-/// The types of a kernel.
 #[derive(Debug)]
 pub(super) struct Btf {
     bytes: Vec<u8>,
     strings: Range<usize>,
-    /// The place of each type; that of number 0, which is `void`, is unused.
+    /// Place of each type; that of number 0, which is `void`, is unused.
     places: Vec<usize>,
 }
 
-/// One type: its fixed part.
+/// Fixed part of a type.
 #[derive(Debug, Clone, Copy)]
 struct Type {
     name: u32,
     kind: u32,
-    /// The number of members.
     count: usize,
     /// True if offsets of members contain the size of a bit field.
     has_bit_fields: bool,
-    /// The place of the members.
+    /// Place of the members.
     members: usize,
 }
 
-/// One member of a structure.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     name: u32,
@@ -46,7 +43,7 @@ struct Member {
 }
 
 impl Btf {
-    /// Reads the tables of types; none if they are malformed.
+    /// Reads the tables of types; `None` if they are malformed.
     pub(super) fn parse(bytes: Vec<u8>) -> Option<Self> {
         const MAGIC: u16 = 0xeb9f;
         let magic = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -69,7 +66,7 @@ impl Btf {
         Some(btf)
     }
 
-    /// Returns the number of the type with this kind and name.
+    /// Number of the type with this kind and name.
     pub(super) fn number(&self, kind: TypeKind, name: &str) -> Option<u32> {
         let is_it = |place: &usize| {
             self.type_at(*place).is_some_and(|one| one.kind == kind as u32 && self.is_named(one.name, name))
@@ -78,7 +75,7 @@ impl Btf {
         u32::try_from(index + 1).ok()
     }
 
-    /// Returns the offset of a member in bytes: `sched_info.run_delay` of `task_struct`.
+    /// Offset of a member in bytes: `sched_info.run_delay` of `task_struct`.
     pub(super) fn offset(&self, structure: &str, path: &str) -> Option<u32> {
         let mut number = self.number(TypeKind::Structure, structure)?;
         let mut offset_bytes = 0_u32;
@@ -90,7 +87,7 @@ impl Btf {
         Some(offset_bytes)
     }
 
-    /// Returns the value of an enumerator.
+    /// Value of an enumerator.
     pub(super) fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
         let one = self.type_of(self.number(TypeKind::Enumeration, enumeration)?)?;
         (0..one.count).find_map(|index| {
@@ -100,7 +97,7 @@ impl Btf {
         })
     }
 
-    /// Returns a member of a structure or of an anonymous one in it.
+    /// Finds a member of a structure or of an anonymous one in it.
     fn member(&self, number: u32, name: &str, nesting: u32) -> Option<Member> {
         let one = self.type_of(number)?;
         if one.kind != TypeKind::Structure as u32 && one.kind != TypeKind::Union as u32 {
@@ -141,7 +138,7 @@ impl Btf {
         })
     }
 
-    /// Returns true if the string at an offset is this one.
+    /// True if the string at this offset is `name`.
     fn is_named(&self, offset: u32, name: &str) -> bool {
         let start = self.strings.start.saturating_add(offset as usize);
         let text = self.bytes.get(start..self.strings.end).unwrap_or_default();
@@ -149,7 +146,7 @@ impl Btf {
     }
 }
 
-/// Returns the number of bytes after the fixed part of a type; none for an unknown kind.
+/// Number of bytes after the fixed part of a type; `None` for an unknown kind.
 fn size_of_members(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         2 | 7..=12 | 16 | 18 => 0,
@@ -166,7 +163,7 @@ fn word(bytes: &[u8], place: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
-/// Checks that any bytes are types or none.
+/// Any bytes are types or none.
 pub(in crate::sources) fn check(data: &[u8]) {
     let Some(btf) = Btf::parse(data.to_vec()) else { return };
     for kind in [TypeKind::Structure, TypeKind::Union, TypeKind::Enumeration, TypeKind::Alias] {
@@ -186,8 +183,8 @@ mod tests {
         u32::try_from(length).unwrap()
     }
 
-    /// Returns the types `enum color { red = 0, blue = 7 }`, `struct inner { u32 a; u32 b; }` and
-    /// `struct outer { u64 x; union { struct inner i; u32 c; }; }`.
+    /// `enum color { red = 0, blue = 7 }`, `struct inner { u32 a; u32 b; }` and `struct outer { u64 x; union
+    /// { struct inner i; u32 c; }; }`.
     fn laid_out() -> Vec<u8> {
         let strings = b"\0color\0red\0blue\0inner\0a\0b\0outer\0x\0i\0c\0u32\0";
         let at = |name: &str| {

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::reason::EbpfError;
 use crate::sources::kernel_text::FileError;
 
-/// The attachments of this process.
+/// Attachments of this process.
 static ATTACHMENTS: Mutex<Vec<Weak<Attachment>>> = Mutex::new(Vec::new());
 
 /// Locks a state, which a thread that panicked leaves valid.
@@ -24,11 +24,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The directory of a cgroup of version 2.
+/// Open directory of a cgroup of version 2.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     directory: fs::File,
-    /// The id of the cgroup in the kernel, which is never used again. It is the inode's number.
+    /// Id of the cgroup in the kernel, which is never used again: the inode's number.
     pub(super) id: u64,
 }
 
@@ -39,7 +39,6 @@ impl Cgroup {
         Ok(Self { directory, id })
     }
 
-    /// Returns the directory, for the kernel.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
@@ -61,7 +60,6 @@ pub(super) struct Attachment {
 
 #[derive(Debug)]
 struct State {
-    /// The id of the cgroup.
     id: u64,
     programs: Box<dyn Programs>,
 }
@@ -79,7 +77,7 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// Returns true if the programs could not be attached again, so that nothing is counted any more.
+    /// True if the programs could not be attached again, so that nothing is counted any more.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Relaxed)
     }
@@ -106,7 +104,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the id of the cgroup that is there now.
+    /// Id of the cgroup that is there now.
     fn present(&self) -> Option<u64> {
         fs::metadata(&self.path).ok().map(|metadata| metadata.ino())
     }

@@ -1,7 +1,6 @@
 //! Instructions of BPF programs. Source: `Documentation/bpf/standardization/instruction-set.rst` of Linux.
 
-/// A register: R0 has results, R1 to R5 arguments (lost in calls), R6 to R9 stay, R10 is the end of the
-/// stack.
+/// R0 has results, R1 to R5 arguments (lost in calls), R6 to R9 stay, R10 is the end of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
     R0 = 0,
@@ -22,7 +21,7 @@ impl Register {
     }
 }
 
-/// A function of the kernel that programs may call, by its number in `enum bpf_func_id`.
+/// A kernel function that programs may call, by its number in `enum bpf_func_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Helper {
     /// `bpf_map_lookup_elem`: the address of an element of a map (R1), whose key is at an address (R2).
@@ -150,13 +149,13 @@ pub(super) enum Condition {
     NotZero(Register),
     AtMost(Register, i32),
     Equal(Register, i32),
-    /// The register is not this.
+    /// Register is not this.
     Differs(Register, i32),
-    /// The first register is at least the second.
+    /// First register is at least the second.
     AtLeast(Register, Register),
-    /// The first register is greater than the second.
+    /// First register is greater than the second.
     Greater(Register, Register),
-    /// The register is less than 0, as a signed number.
+    /// Register is less than 0, as a signed number.
     Negative(Register),
 }
 

@@ -8,7 +8,7 @@ use super::direction::Direction;
 use super::instruction::Instruction;
 use super::system_call::{Name, create, name, number};
 
-/// The fields of `BPF_PROG_LOAD`.
+/// Fields of `BPF_PROG_LOAD`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct ProgramLoad {
@@ -36,7 +36,7 @@ struct ProgramLoad {
     padding: u32,
 }
 
-/// The fields of `BPF_LINK_CREATE`.
+/// Fields of `BPF_LINK_CREATE`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct LinkCreate {
@@ -46,7 +46,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// The fields of `BPF_RAW_TRACEPOINT_OPEN`.
+/// Fields of `BPF_RAW_TRACEPOINT_OPEN`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct TracepointOpen {
@@ -65,10 +65,10 @@ const BPF_PROG_TYPE_TRACING: u32 = 26;
 /// Makes the verifier write its error, without the steps to it.
 const BPF_LOG_STATS: u32 = 4;
 
-/// The room for the verifier's error.
+/// Room for the verifier's error.
 const LOG_BYTES: usize = 16 << 10;
 
-/// The place at which a tracing program runs.
+/// Where a tracing program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TracingPlace {
     /// A tracepoint of the kernel: `BPF_TRACE_RAW_TP`.
@@ -92,10 +92,7 @@ pub(super) fn load_packet_program(
 
 /// Loads a program that runs at a place in the kernel, which is given by the number of its type. The kernel
 /// lets only programs under the GPL read its structures: the programs of `tracing` are under that licence,
-/// too.
-///
-/// # Errors
-/// Returns the error of the kernel; where the verifier refuses the program, with its message.
+/// too. An error has the verifier's message.
 pub(super) fn load_tracing_program(
     title: &CStr,
     place: TracingPlace,
@@ -123,7 +120,7 @@ pub(super) fn load_tracing_program(
     }
 }
 
-/// Returns an error with the first line of the verifier's log, if there is one.
+/// Adds the first line of the verifier's log to an error, if there is one.
 fn with_message(error: io::Error, log: &[u8]) -> io::Error {
     let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(text);

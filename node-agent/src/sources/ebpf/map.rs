@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::system_call::{Name, command, create, name, number};
 
-/// The fields of `BPF_MAP_CREATE`.
+/// Fields of `BPF_MAP_CREATE`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct MapCreate {
@@ -21,7 +21,7 @@ struct MapCreate {
     name: Name,
 }
 
-/// The fields of `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
+/// Fields of `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Element {
@@ -43,7 +43,6 @@ const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
 /// Makes the memory of an array mappable. Since Linux 5.5.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 
-/// The sizes of a map.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sizes {
     pub(super) key_bytes: u32,
@@ -51,7 +50,7 @@ pub(super) struct Sizes {
     pub(super) entries: u32,
 }
 
-/// Creates an array of values of zeros, whose memory can be mapped.
+/// Creates an array of zeros, whose memory can be mapped.
 pub(super) fn create_array(title: &CStr, value_bytes: u32, entries: u32) -> io::Result<OwnedFd> {
     create_map(BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, title, Sizes { key_bytes: 4, value_bytes, entries })
 }
@@ -61,7 +60,7 @@ pub(super) fn create_hash(title: &CStr, sizes: Sizes) -> io::Result<OwnedFd> {
     create_map(BPF_MAP_TYPE_HASH, 0, title, sizes)
 }
 
-/// Creates a hash table that drops keys which were not used for long when it is full.
+/// Creates a hash table that drops the least recently used keys when it is full.
 pub(super) fn create_cache(title: &CStr, sizes: Sizes) -> io::Result<OwnedFd> {
     create_map(BPF_MAP_TYPE_LRU_HASH, 0, title, sizes)
 }
@@ -79,13 +78,12 @@ fn create_map(map_type: u32, map_flags: u32, title: &CStr, sizes: Sizes) -> io::
     create(BPF_MAP_CREATE, attributes)
 }
 
-/// Stores a value under a key. Both have the types, and thereby the sizes, with which the map was created.
+/// Stores a value under a key. Both must have the sizes with which the map was created.
 pub(super) fn update<K, V>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
     let mut element = Element { value: (&raw const *value).addr() as u64, ..element_of(map, key) };
     command(BPF_MAP_UPDATE_ELEM, &mut element).map(drop)
 }
 
-/// Removes a key.
 pub(super) fn delete<K>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     command(BPF_MAP_DELETE_ELEM, &mut element_of(map, key)).map(drop)
 }

@@ -2,8 +2,8 @@
 
 use super::mapping::Mapping;
 
-/// The counters of one job, in lines of words: one for each CPU, so that no CPU waits for another, or for
-/// each other place where they are counted.
+/// Counters of one job, in lines of words: one for each CPU, so that no CPU waits for another, or for each
+/// other place where they are counted.
 #[derive(Debug)]
 pub(super) struct Counters {
     memory: Mapping,
@@ -11,17 +11,17 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Returns the counters in a memory that has lines of `words_per_line` words.
+    /// Counters in a memory that has lines of `words_per_line` words.
     pub(super) const fn new(memory: Mapping, words_per_line: usize) -> Self {
         Self { memory, words_per_line }
     }
 
-    /// Returns the sum of one counter over the CPUs.
+    /// Sums one counter over the CPUs.
     pub(super) fn sum(&self, counter: usize) -> u64 {
         self.memory.words(counter, self.words_per_line).fold(0, u64::wrapping_add)
     }
 
-    /// Returns the sum of one counter over some of the lines.
+    /// Sums one counter over some of the lines.
     pub(super) fn sum_of(&self, first_line: usize, lines: usize, counter: usize) -> u64 {
         let from = first_line * self.words_per_line + counter;
         self.memory.words(from, self.words_per_line).take(lines).fold(0, u64::wrapping_add)

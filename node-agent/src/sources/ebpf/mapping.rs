@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The memory of an array, for reads.
+/// Memory of an array, for reads.
 #[derive(Debug)]
 pub(super) struct Mapping {
     words: NonNull<AtomicU64>,
@@ -41,7 +41,7 @@ impl Mapping {
         Ok(Self { words, count })
     }
 
-    /// Returns the current values of every `step`th word from `first` on.
+    /// Current values of every `step`th word from `first` on.
     pub(super) fn words(&self, first: usize, step: usize) -> impl Iterator<Item = u64> {
         let words = self.all().get(first..).unwrap_or_default();
         words.iter().step_by(step).map(|word| word.load(Relaxed))

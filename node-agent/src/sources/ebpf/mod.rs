@@ -39,7 +39,6 @@ pub fn follow_created_cgroups() {
     cgroup::follow_all();
 }
 
-/// eBPF programs of jobs.
 pub(super) struct EbpfKind;
 
 impl SourceKind for EbpfKind {
@@ -74,7 +73,6 @@ impl SourceKind for EbpfKind {
 
 /// Metrics that one source counts.
 struct Group {
-    /// The name of the source.
     name: &'static str,
     fields: &'static [&'static str],
     open: fn(&OpenRequest<'_>) -> Result<Box<dyn CustomSource>, EbpfError>,

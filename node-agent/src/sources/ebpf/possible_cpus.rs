@@ -6,8 +6,7 @@ use std::path::Path;
 use crate::sources::cpu_list;
 use crate::sources::kernel_text::{self, FileError};
 
-/// Returns the number of CPUs that can ever be online: one more than the highest number, which a program may
-/// run on.
+/// Number of CPUs that can ever be online: one more than the highest CPU number on which a program may run.
 pub(super) fn possible_cpus(root: &Path) -> Result<u32, FileError> {
     let path = root.join("sys/devices/system/cpu/possible");
     let text = kernel_text::text(&path).map_err(FileError::of(&path))?;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::sources::kernel_text::FileError;
 
-/// The reason why the events of a job cannot be counted.
+/// Why the events of a job cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EbpfError {
     #[error(transparent)]
@@ -50,16 +50,16 @@ pub(super) enum EbpfError {
 /// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The counters were created, or the program was loaded.
+    /// Creating the counters, or loading the program.
     Load,
-    /// The program was attached to the cgroup.
+    /// Attaching the program to the cgroup.
     Attach,
-    /// The memory of a tracing program was taken, or the program was loaded and attached.
+    /// Taking memory for a tracing program, loading or attaching it.
     Trace,
 }
 
 impl Step {
-    /// Returns the error for a step that the kernel refused.
+    /// The kernel refused this step.
     pub(super) const fn refused(self, error: io::Error) -> EbpfError {
         EbpfError::Refused { step: self, error }
     }
@@ -72,7 +72,7 @@ impl Step {
         }
     }
 
-    /// Returns the meaning of an error of bpf(2), with the remedy.
+    /// Meaning of an error of bpf(2), with the remedy.
     fn meaning(self, error: &io::Error) -> &'static str {
         match (error.raw_os_error().map(Errno::from_raw_os_error), self) {
             (Some(Errno::PERM | Errno::ACCESS), Self::Load) => {

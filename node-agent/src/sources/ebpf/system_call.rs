@@ -7,7 +7,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// A name in the kernel: up to 15 bytes, and a zero.
 pub(super) type Name = [u8; 16];
 
-/// Issues a command, and returns its result.
 pub(super) fn command<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: the kernel accesses the structure of the stated size; all that it points to outlives the call.
     #[expect(unsafe_code, reason = "no safe crate has bpf")]
@@ -16,7 +15,7 @@ pub(super) fn command<T>(command: libc::c_int, attributes: &mut T) -> io::Result
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Issues a command that returns a new descriptor, which is closed in other programs.
+/// Issues a command that returns a new descriptor, and sets close-on-exec for it.
 pub(super) fn create<T>(number: libc::c_int, mut attributes: T) -> io::Result<OwnedFd> {
     let descriptor = command(number, &mut attributes)?;
     #[expect(unsafe_code, reason = "the descriptor is new, and nobody else knows its number")]
@@ -24,12 +23,12 @@ pub(super) fn create<T>(number: libc::c_int, mut attributes: T) -> io::Result<Ow
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Returns the number of a descriptor as the kernel's structures have it.
+/// A descriptor as the kernel's structures have it.
 pub(super) fn number(descriptor: BorrowedFd<'_>) -> u32 {
     descriptor.as_raw_fd().cast_unsigned()
 }
 
-/// Returns the number of a descriptor as instructions have it.
+/// A descriptor as instructions have it.
 pub(super) fn operand(descriptor: BorrowedFd<'_>) -> i32 {
     descriptor.as_raw_fd()
 }

@@ -21,20 +21,18 @@ use response::KEYS;
 
 pub(super) use response::check;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "gpfs";
 
-/// The program, below the root directory.
+/// Below the root directory.
 const PROGRAM: &str = "usr/lpp/mmfs/bin/mmpmon";
 
-/// The longest time for an answer, in nanoseconds.
+/// Limit of an answer.
 const ANSWER_NS: u64 = 30_000_000_000;
 
-/// The fields of the catalogue, in the order of [`KEYS`].
+/// Fields of the catalogue, in the order of [`KEYS`].
 const FIELDS: [&str; KEYS.len()] =
     ["read_bytes", "write_bytes", "opens", "closes", "reads", "writes", "readdirs", "inode_updates"];
 
-/// File systems of GPFS.
 pub(super) struct GpfsKind;
 
 impl SourceKind for GpfsKind {
@@ -72,22 +70,22 @@ impl SourceKind for GpfsKind {
     }
 }
 
-/// Returns the mounts of GPFS, each file system once.
+/// Mounts of GPFS, each file system once.
 fn of_gpfs(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(|mount| mount.fs_type == "gpfs").collect()
 }
 
-/// Returns the name of a file system, whose mount has it with or without the directory of devices.
+/// Name of a file system. Its mount has it with or without the directory of devices.
 fn name_of(mount: &Mount) -> &str {
     mount.source.strip_prefix("/dev/").unwrap_or(&mount.source)
 }
 
-/// The statistics of all file systems.
+/// Statistics of all file systems.
 #[derive(Debug)]
 struct GpfsSource {
     process: Process,
     slots: Vec<Slot>,
-    /// The file system and the counter of each slot.
+    /// File system and counter of each slot.
     values: Vec<(String, usize)>,
     unknown: UnknownLines,
 }

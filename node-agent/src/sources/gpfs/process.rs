@@ -13,13 +13,13 @@ use crate::clock;
 use crate::sources::child_process::{Killed, errno, read_part};
 use crate::sources::outcome::Outcome;
 
-/// The statistics of all file systems, and a request whose answer marks the end of theirs.
+/// Asks for the statistics of all file systems, then for an answer that marks their end.
 const REQUEST: &[u8] = b"fs_io_s\nver\n";
 
-/// The longest answer, in bytes: hundreds of file systems.
+/// Longest answer, in bytes: hundreds of file systems.
 const ANSWER_BYTES: usize = 256 * 1024;
 
-/// The shortest time between two starts, in nanoseconds, so that a program that fails at once costs little.
+/// Shortest time between two starts, so that a program that fails at once costs little.
 const RESTART_NS: u64 = 60_000_000_000;
 
 /// A program and its process, if it runs.
@@ -27,15 +27,15 @@ const RESTART_NS: u64 = 60_000_000_000;
 pub(super) struct Process {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The longest time for an answer, in nanoseconds.
+    /// Limit of an answer.
     answer_ns: u64,
     running: Option<Running>,
     killed: Killed,
-    /// The time of the next start at the earliest, on the monotonic clock.
+    /// Earliest time of the next start, on the monotonic clock.
     next_start_ns: u64,
 }
 
-/// A running process, and its ends of the pipes.
+/// A running process, and our ends of its pipes.
 #[derive(Debug)]
 struct Running {
     child: Child,
@@ -44,12 +44,11 @@ struct Running {
 }
 
 impl Process {
-    /// Creates one without starting it.
+    /// Does not start the program.
     pub(super) fn new(program: PathBuf, arguments: Vec<OsString>, answer_ns: u64) -> Self {
         Self { program, arguments, answer_ns, running: None, killed: Killed::default(), next_start_ns: 0 }
     }
 
-    /// Returns the answer to one request.
     pub(super) fn ask(&mut self) -> Result<Vec<u8>, Outcome> {
         let answer_ns = self.answer_ns;
         let answer = match &mut self.running {
@@ -84,7 +83,6 @@ impl Process {
         }
     }
 
-    /// Kills the process.
     fn stop(&mut self) {
         let Some(Running { child, requests, answers }) = self.running.take() else { return };
         drop((requests, answers));

@@ -5,31 +5,29 @@
 
 use crate::sources::UnknownLines;
 
-/// The keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates
-/// of inodes.
+/// Keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates of
+/// inodes.
 pub(super) const KEYS: [&str; 8] = ["_br_", "_bw_", "_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_"];
 
-/// The counters of a file system.
+/// Counters of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileSystem<'a> {
     pub(super) name: &'a str,
-    /// The values of [`KEYS`].
+    /// Values of [`KEYS`].
     pub(super) counters: [Option<u64>; KEYS.len()],
 }
 
-/// Returns true if `text` has the answer to `ver`, which is asked behind `fs_io_s` to mark the end of its
-/// lines.
+/// True if `text` has the answer to `ver`, which is asked after `fs_io_s` to mark the end of its lines.
 pub(super) fn is_complete(text: &[u8]) -> bool {
     text.split_inclusive(|byte| *byte == b'\n')
         .any(|line| line.starts_with(b"_ver_ ") && line.ends_with(b"\n"))
 }
 
-/// Returns the file systems in an answer.
 pub(super) fn file_systems(text: &str) -> impl Iterator<Item = FileSystem<'_>> {
     text.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(file_system)
 }
 
-/// Returns the lines that are not understood, and those of file systems that are not among `mounted`.
+/// Lines that are not understood, and those of file systems that are not `mounted`.
 pub(super) fn unknown(text: &str, mounted: impl Fn(&str) -> bool) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -62,7 +60,7 @@ fn file_system(line: &str) -> Option<FileSystem<'_>> {
     Some(FileSystem { name: value("_fs_")?, counters: KEYS.map(number) })
 }
 
-/// Checks what holds for any answer: a line that is cut off changes nothing.
+/// In any answer, a line that is cut off changes nothing.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let end = text.rfind('\n').map_or(0, |last| last + 1);

@@ -25,7 +25,7 @@ const MOUNTS: &str = "\
 /// Answers each request, and writes its process id to the file `pid`.
 const ANSWERS: &str = "echo $$ >> pid\nwhile read request; do case $request in ver) cat answer;; esac; done";
 
-/// The longest time for an answer in tests of scripts that answer: long enough for a busy machine.
+/// Limit for scripts that answer, long enough for a busy machine.
 const LONG_NS: u64 = 120_000_000_000;
 
 /// Lays out a script, which a shell runs in its directory.
@@ -45,7 +45,7 @@ fn read(source: &mut GpfsSource) -> (Outcome, Reading) {
     (source.read(&mut reading), reading)
 }
 
-/// Returns true if there is a process with this id, be it only one whose end was not waited for.
+/// True if there is a process with this id, be it only one whose end was not waited for.
 fn exists(id: &str) -> bool {
     Path::new("/proc").join(id).exists()
 }

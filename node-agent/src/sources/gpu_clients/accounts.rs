@@ -5,35 +5,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::text::{Client, ClientId, Item, Quantity};
 use crate::sources::UnknownLines;
 
-/// The most clients whose counts are kept one by one. Of others, which have ended, only the sum is.
+/// Bound of the clients whose counts are kept one by one. For others, which have ended, only the sum is kept.
 const CLIENTS_MAX: usize = 4096;
 
-/// The most values of a job.
+/// Bound of the values of a job.
 const KEYS_MAX: usize = 512;
 
 /// A value of a job: a quantity of a part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sources) struct Key {
-    /// The PCI address of the GPU.
+    /// PCI address of the GPU.
     pub(in crate::sources) device: String,
     pub(in crate::sources) item: Item,
 }
 
-/// The counts of a client.
+/// Counts of a client.
 #[derive(Debug, Default)]
 struct Account {
     counts: BTreeMap<Item, u64>,
-    /// The number of the last reading in which it was found.
+    /// Number of the last reading in which it was found.
     seen: u64,
 }
 
-/// The use by all clients of a job, ended ones included.
+/// Use by all clients of a job, ended ones included.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     clients: BTreeMap<ClientId, Account>,
-    /// The counts of clients that are not kept one by one any more.
+    /// Counts of clients that are not kept one by one any more.
     forgotten: BTreeMap<Key, u64>,
-    /// The capacities of engines, which do not change.
+    /// Capacities of engines, which do not change.
     capacities: BTreeMap<Key, u64>,
     keys: BTreeSet<Key>,
     readings: u64,
@@ -44,7 +44,7 @@ const fn is_count(quantity: Quantity) -> bool {
 }
 
 impl Accounts {
-    /// Returns the values that were ever found, and the clients of GPUs that were granted.
+    /// Values that were ever found, and the clients of GPUs that were granted.
     pub(super) const fn keys(&self) -> &BTreeSet<Key> {
         &self.keys
     }
@@ -140,7 +140,7 @@ impl Accounts {
         }
     }
 
-    /// Forgets the clients that were not found for the longest time, if there are too many, and keeps their
+    /// If there are too many clients, forgets those that were not found for the longest time, and keeps their
     /// counts.
     fn forget_ended(&mut self) {
         let Some(surplus) = self.clients.len().checked_sub(CLIENTS_MAX).filter(|surplus| *surplus > 0) else {
@@ -160,8 +160,7 @@ impl Accounts {
     }
 }
 
-/// Checks what holds for any texts of clients, which follow each other with zeros between them: counts do not
-/// decrease, and the values are bounded.
+/// In any texts of clients, separated by zeros, counts do not decrease, and the values are bounded.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut accounts, mut before) = (Accounts::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

@@ -8,36 +8,33 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each.
-/// The next one continues with the other processes.
+/// Bound of the entries of `/proc/PID/fd` that one search reads over all processes, at about a microsecond
+/// each. The next one continues with the other processes.
 const ENTRIES_MAX: usize = 4096;
 
-/// The most descriptors of one job that are read.
+/// Bound of the descriptors of one job that are read.
 const DESCRIPTORS_MAX: usize = 1024;
 
-/// The shortest time between two searches, in nanoseconds.
+/// Shortest time between two searches.
 const SEARCH_EVERY_NS: u64 = 1_000_000_000;
 
-/// The directory of the devices.
+/// Directory of the devices.
 const DEVICES: &str = "/dev/dri/";
 
-/// The descriptors of one job.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    /// The descriptors of each process that has any.
+    /// Descriptors of each process that has any.
     known: BTreeMap<u32, Vec<u32>>,
-    /// The process with which the next search begins.
+    /// Process with which the next search begins.
     turn: u32,
     searched_ns: Option<u64>,
-    /// The error of the last search, if it was refused for all processes.
+    /// Error of the last search, if it was refused for all processes.
     refusal: Option<Errno>,
 }
 
 impl Descriptors {
-    /// Searches the processes `pids` for descriptors, unless that was done just before.
-    ///
-    /// # Errors
-    /// Returns the error if no process may be searched.
+    /// Searches the processes `pids` for descriptors, unless that was done just before. Fails if no process
+    /// may be searched.
     pub(super) fn search(&mut self, proc: &Path, pids: &BTreeSet<u32>, now_ns: u64) -> Result<(), Errno> {
         self.known.retain(|pid, _| pids.contains(pid));
         if self.searched_ns.is_some_and(|last_ns| now_ns.saturating_sub(last_ns) < SEARCH_EVERY_NS) {
@@ -77,7 +74,7 @@ impl Descriptors {
         self.refusal.map_or(Ok(()), Err)
     }
 
-    /// Returns the paths in `/proc` of the texts about the descriptors.
+    /// Paths in `/proc` of the texts about the descriptors.
     pub(super) fn texts(&self, proc: &Path) -> Vec<PathBuf> {
         let all = self.known.iter().flat_map(|(pid, found)| found.iter().map(move |number| (pid, number)));
         let text = |(pid, number): (&u32, &u32)| proc.join(format!("{pid}/fdinfo/{number}"));
@@ -85,10 +82,8 @@ impl Descriptors {
     }
 }
 
-/// Returns the descriptors of devices in a directory `fd`, and takes the entries that it reads from `room`.
-///
-/// # Errors
-/// Returns an error if the directory may not be read, or its links: these are different rights.
+/// Finds the descriptors of devices in a directory `fd`, and takes the entries that it reads from `room`.
+/// Reading the directory and its links needs different rights.
 fn open_devices(directory: &Path, room: &mut usize) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -164,8 +159,8 @@ mod tests {
         std::thread::spawn(search).join().unwrap()
     }
 
-    /// The directory belongs to the user of the process, and its links may be followed by those that may
-    /// trace it.
+    /// The directory belongs to the user of the process; those that may trace the process may follow its
+    /// links.
     #[test]
     fn processes_of_other_users_need_two_rights() {
         let all = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;

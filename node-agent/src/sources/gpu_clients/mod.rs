@@ -22,11 +22,11 @@ pub(super) use accounts::Key;
 pub(super) use accounts::check;
 pub(super) use text::Quantity;
 
-/// The clients of a job, as they are known while the job runs.
+/// GPU clients of a job, as they are known while the job runs.
 #[derive(Debug, Default)]
 pub struct GpuClients {
     state: Mutex<State>,
-    /// The number of changes of the values that are known.
+    /// How often the known values changed.
     changes: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ struct State {
     accounts: Accounts,
     /// True if no process could be searched at the last reading.
     is_refused: bool,
-    /// The lines of the last texts that no rule takes.
+    /// Lines of the last texts that no rule takes.
     unknown: UnknownLines,
 }
 
@@ -62,17 +62,17 @@ impl GpuClients {
         devices.into_iter().for_each(|device| accounts.grant(device));
     }
 
-    /// Returns the values that were ever found, and the clients of GPUs that were granted.
+    /// Values that were ever found, and the clients of GPUs that were granted.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.lock().accounts.keys().iter().cloned().collect()
     }
 
-    /// Returns true if the agent may not see the descriptors of the job's processes.
+    /// True if the agent may not see the descriptors of the job's processes.
     pub(super) fn is_refused(&self) -> bool {
         self.lock().is_refused
     }
 
-    /// Returns the lines of the last texts that no rule takes.
+    /// Lines of the last texts that no rule takes.
     pub(super) fn unknown_lines(&self) -> UnknownLines {
         self.lock().unknown.clone()
     }
@@ -83,7 +83,7 @@ impl GpuClients {
         }
     }
 
-    /// Returns the number of changes of the known values so far.
+    /// How often the known values changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }

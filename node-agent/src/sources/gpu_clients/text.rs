@@ -5,42 +5,41 @@ use std::collections::BTreeMap;
 
 use crate::sources::UnknownLines;
 
-/// The most values of one client: the largest drivers have some dozens.
+/// Bound of the values of one client: the largest drivers have some dozens.
 const VALUES_MAX: usize = 128;
 
 /// A quantity that drivers state for each engine or region of memory of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sources) enum Quantity {
-    /// The time in which an engine worked for the client, in nanoseconds.
+    /// Time in which an engine worked for the client, in nanoseconds.
     Time,
-    /// The cycles in which an engine worked for the client.
+    /// Cycles in which an engine worked for the client.
     Cycles,
-    /// The cycles of the same clock in all.
+    /// All cycles of the same clock.
     TotalCycles,
-    /// The number of engines of this class.
+    /// Number of engines of this class.
     Capacity,
-    /// The memory that has pages, in bytes.
+    /// Memory that has pages, in bytes.
     Resident,
-    /// The memory that was requested, in bytes.
+    /// Memory that was requested, in bytes.
     Total,
-    /// The memory that other clients have, too, in bytes.
+    /// Memory that other clients have, too, in bytes.
     Shared,
-    /// The clients, which are counted by the agent. It has no name.
+    /// Clients as the agent counts them. It has no name.
     Clients,
 }
 
-/// A quantity of an engine or of a region of memory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sources) struct Item {
     pub(in crate::sources) quantity: Quantity,
-    /// The name of the engine or region as the driver states it: `compute`, `rcs`, `vram0`.
+    /// Name as the driver states it: `compute`, `rcs`, `vram0`.
     pub(in crate::sources) name: String,
 }
 
-/// The identity of a client: an open file of a GPU, which several descriptors and processes may share.
+/// A client is an open file of a GPU, which several descriptors and processes may share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientId {
-    /// The PCI address of the GPU: `0000:03:00.0`.
+    /// PCI address of the GPU: `0000:03:00.0`.
     pub(super) device: String,
     pub(super) number: u64,
 }
@@ -52,7 +51,7 @@ pub(super) struct Client {
     pub(super) values: BTreeMap<Item, u64>,
 }
 
-/// The prefixes of keys, the longer ones before those that they begin with.
+/// Prefixes of keys; a longer one stands before its own beginning.
 const PREFIXES: [(&str, Quantity); 7] = [
     ("drm-engine-capacity-", Quantity::Capacity),
     ("drm-engine-", Quantity::Time),
@@ -63,17 +62,17 @@ const PREFIXES: [(&str, Quantity); 7] = [
     ("drm-shared-", Quantity::Shared),
 ];
 
-/// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
+/// Resident memory in the first versions of the format; later ones of amdgpu have both.
 const OLD_RESIDENT: &str = "drm-memory-";
 
-/// The beginnings of keys that are left out by name: who has the descriptor, clocks, and parts of the memory
-/// that other keys include.
+/// Beginnings of keys that are left out by name: who has the descriptor, clocks, and parts of the memory that
+/// other keys include.
 const LEFT_OUT: [&str; 6] =
     ["drm-driver", "drm-client-name", "drm-maxfreq-", "drm-curfreq-", "drm-active-", "drm-purgeable-"];
 
-/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not
-/// identify clients. Lines that are malformed or cut off have no value. Those about GPUs that no rule takes
-/// are added to `unknown`: keys of drivers that are common to all begin with `drm-`.
+/// Parses the text of a client; `None` if the descriptor is of another type, or if its driver does not
+/// identify clients. Lines that are malformed or cut off have no value. Lines about GPUs that no rule takes
+/// go to `unknown`: keys of drivers that are common to all begin with `drm-`.
 pub(super) fn parse(text: &[u8], unknown: &mut UnknownLines) -> Option<Client> {
     let mut of_text = UnknownLines::default();
     let client = parse_lines(text, &mut of_text);
@@ -133,7 +132,7 @@ fn item(key: &str) -> Option<(Quantity, &str)> {
     PREFIXES.iter().find_map(|(prefix, quantity)| Some((*quantity, key.strip_prefix(prefix)?)))
 }
 
-/// Returns the number in a text with the unit of its quantity.
+/// Number in a text with the unit of its quantity.
 fn number_of(quantity: Quantity, text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?;

@@ -2,42 +2,41 @@
 //! Manageability Interface Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform
 //! Management Interface Specification" 2.0, table 5-2. Pure.
 
-/// The network function of group extensions; that of a response is one more.
+/// Network function of group extensions; that of a response is one more.
 pub(super) const NETFN: u8 = 0x2c;
 
 pub(super) const COMMAND: u8 = 0x02;
 
-/// The number of the group of DCMI, with which requests and responses begin.
+/// Group of DCMI, with which requests and responses begin.
 const GROUP: u8 = 0xdc;
 
-/// The data of a request: the group, the mode "system power statistics", and no further attributes.
+/// Data of a request: the group, the mode "system power statistics", and no further attributes.
 pub(super) const REQUEST: [u8; 4] = [GROUP, 0x01, 0x00, 0x00];
 
-/// The bit of the state that is set while the controller measures.
+/// Bit of the state that is set while the controller measures.
 const IS_ACTIVE: u8 = 1 << 6;
 
-/// The reason why a response has no power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPower {
     /// The controller does not have the command, and never will.
     Unsupported,
     /// The controller does not measure at the moment, or is busy.
     Later,
-    /// The response is not one of this command.
+    /// Not a response to this command.
     Malformed,
 }
 
-/// The bytes of a response: the completion code, the group, four times two bytes of power (now, minimum,
-/// maximum, mean), four of the time of the reading, four of the length of the statistics, the state. Numbers
-/// are little-endian.
+/// Size of a response: the completion code, the group, four times two bytes of power (now, minimum, maximum,
+/// mean), four of the time of the reading, four of the length of the statistics, the state. Numbers are
+/// little-endian.
 const RESPONSE_BYTES: usize = 19;
 
-/// The completion codes of a controller that does not have the command, or not the right to use it here:
-/// invalid command, invalid for this unit, no such sensor, invalid field of the request, insufficient
-/// privilege, function disabled.
+/// Completion codes of a controller that lacks the command, or the right to use it here: invalid command,
+/// invalid for this unit, no such sensor, invalid field of the request, insufficient privilege, function
+/// disabled.
 const UNSUPPORTED: [u8; 6] = [0xc1, 0xc2, 0xcb, 0xcc, 0xd4, 0xd6];
 
-/// Returns the power in a response, in watts. `response` begins with the completion code.
+/// Power in a response, in watts. `response` begins with the completion code.
 pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
     match response.first() {
         Some(0x00) => {}
@@ -55,7 +54,6 @@ pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
     if state & IS_ACTIVE == 0 || power == 0 { Err(NoPower::Later) } else { Ok(power) }
 }
 
-/// Checks what holds for any response.
 pub(in crate::sources) fn check(data: &[u8]) {
     let power = power(data);
     assert!(power.is_err() || (data.len() >= RESPONSE_BYTES && power != Ok(0)));

@@ -9,17 +9,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// The longest wait for a response, in seconds: the driver repeats a request of a controller that does not
-/// answer, and then returns an error in its name.
+/// Longest wait for a response: the driver repeats a request to a controller that does not answer, and then
+/// returns an error in its name.
 const RESPONSE_S: i64 = 10;
 
-/// The size of a response that is read; the driver refuses longer ones.
+/// Size of a response that is read; the driver refuses longer ones.
 const RESPONSE_BYTES: u8 = 64;
 
-/// The room for the address of a response, which may be of any type.
+/// Room for the address of a response, which may be of any type.
 const ADDRESS_BYTES: u8 = 32;
 
-/// The type of the address of the controller on this node, and its channel.
+/// Type of the address of the controller on this node, and its channel.
 const SYSTEM_INTERFACE: libc::c_int = 0x0c;
 const CONTROLLER: libc::c_short = 0x0f;
 
@@ -27,7 +27,7 @@ const CONTROLLER: libc::c_short = 0x0f;
 struct Address {
     kind: libc::c_int,
     channel: libc::c_short,
-    /// The unit of the controller.
+    /// Unit of the controller.
     unit: libc::c_uchar,
 }
 
@@ -68,11 +68,10 @@ pub(super) trait Controller: Send + std::fmt::Debug {
     fn ask(&mut self, netfn: u8, command: u8, data: &[u8]) -> Result<Vec<u8>, Errno>;
 }
 
-/// An open device.
 #[derive(Debug)]
 pub(super) struct Device {
     file: File,
-    /// The number of the last request, by which its response is known.
+    /// Number of the last request, by which its response is known.
     number: libc::c_long,
 }
 
@@ -99,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Returns the next response, with its number.
+    /// Receives the next response, with its number.
     fn receive(&self) -> Result<(libc::c_long, Vec<u8>), Errno> {
         let mut address = [0_u8; ADDRESS_BYTES as usize];
         let mut data = [0_u8; RESPONSE_BYTES as usize];
@@ -141,7 +140,6 @@ impl Controller for Device {
     }
 }
 
-/// Returns a length in the type of a field.
 fn length<T: TryFrom<usize>>(bytes: usize) -> Result<T, Errno> {
     T::try_from(bytes).map_err(|_beyond| Errno::INVAL)
 }
@@ -150,7 +148,7 @@ fn length<T: TryFrom<usize>>(bytes: usize) -> Result<T, Errno> {
 mod tests {
     use super::*;
 
-    /// The numbers that a C program prints for the macros of `linux/ipmi.h`.
+    /// Numbers that a C program prints for the macros of `linux/ipmi.h`.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn operations_have_the_numbers_of_the_kernel() {

@@ -23,13 +23,11 @@ use device::{Controller, Device};
 
 pub(super) use dcmi::check;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "ipmi";
 
-/// The paths of the device, by the driver's age.
+/// Paths of the device, by the driver's age.
 const PATHS: [&str; 3] = ["dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0"];
 
-/// The power of the node.
 pub(super) struct IpmiKind;
 
 impl SourceKind for IpmiKind {
@@ -64,7 +62,7 @@ impl SourceKind for IpmiKind {
     }
 }
 
-/// Returns the path of the device, if there is one.
+/// Finds the device, if there is one.
 fn find(root: &Path) -> Option<PathBuf> {
     PATHS.iter().map(|path| root.join(path)).find(|path| path.exists())
 }
@@ -72,11 +70,10 @@ fn find(root: &Path) -> Option<PathBuf> {
 /// Opens the way to the controller.
 type OpenController = dyn Fn() -> std::io::Result<Box<dyn Controller>> + Send;
 
-/// The power of the node.
 struct PowerSource {
     slots: [Slot; 1],
     open: Box<OpenController>,
-    /// None until the first read, and after an error.
+    /// `None` until the first read, and after an error.
     controller: Option<Box<dyn Controller>>,
 }
 

@@ -34,32 +34,28 @@ use super::slot::Slot;
 use super::target::Target;
 use crate::clock;
 
-/// The kind's name in the catalogue, and the name of its sources.
+/// Name in the catalogue.
 const KIND: &str = "job_cpus";
 
-/// The name of its sources.
 const SOURCE: &str = "cpus";
 
-/// The most threads of a job that are read, each of which takes some 10 microseconds.
+/// Bound of the threads of a job that are read, each of which takes some 10 microseconds.
 const THREADS_MAX: usize = 4096;
 
-/// A thread is busy if it used at least this part of the time.
+/// A busy thread used at least a hundredth of the time.
 const BUSY_PART: u64 = 100;
 
-/// The shortest time between two readings of the threads: the kernel counts their time in ticks of 10 ms.
+/// Shortest time between two readings of the threads: the kernel counts their time in ticks of 10 ms.
 /// Readings in between, as those of other periods, have the values of the last one.
 const SHORTEST: Period = Period::HALF_SECOND;
 
-/// The quantity of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantity {
-    /// The number of CPUs that the job may use.
     Allowed,
-    /// The number of distinct CPUs on which its busy threads may run.
+    /// Distinct CPUs on which its busy threads may run.
     Bound,
-    /// The number of its busy threads.
     BusyThreads,
-    /// The CPU time of its threads on one CPU.
+    /// CPU time of its threads on one CPU.
     Time(usize),
 }
 
@@ -95,7 +91,7 @@ impl SourceKind for JobCpusKind {
     }
 }
 
-/// Returns the slots of the wanted metrics.
+/// Slots of the wanted metrics.
 fn slots(wanted: &[Definition], cpus: &[usize]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
@@ -119,7 +115,7 @@ fn slots(wanted: &[Definition], cpus: &[usize]) -> Vec<(Slot, Quantity)> {
     slots
 }
 
-/// The files that list the CPUs of a job, the best first.
+/// Files that list the CPUs of a job, the best first.
 #[derive(Debug, Default)]
 struct Cpuset(Vec<PathBuf>);
 
@@ -137,7 +133,7 @@ impl Cpuset {
         Self(files)
     }
 
-    /// Returns the number of CPUs by the first file that exists and is not empty.
+    /// Counts the CPUs in the first file that exists and is not empty.
     fn count(&self) -> Option<usize> {
         let mut texts = self.0.iter().filter_map(|path| kernel_text::text(path).ok());
         texts.find_map(|text| cpu_list::parse(text.trim())).map(|cpus| distinct(&cpus))
@@ -148,7 +144,7 @@ fn distinct(cpus: &[usize]) -> usize {
     cpus.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// Returns the CPUs of the line `Cpus_allowed_list` of a `status` file.
+/// CPUs of the line `Cpus_allowed_list` of a `status` file.
 fn affinity(status: &[u8]) -> Option<Vec<usize>> {
     let mut lines = status.split_inclusive(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(b"Cpus_allowed_list:"))?.strip_suffix(b"\n");
@@ -162,7 +158,7 @@ struct Thread {
     cpu_ns: u64,
 }
 
-/// The threads of a reading. One that is listed and could never be read has none.
+/// Threads of a reading; `None` for one that is listed and could never be read.
 type Threads = BTreeMap<u32, Option<Thread>>;
 
 #[derive(Debug)]
@@ -172,19 +168,19 @@ struct JobCpus {
     cpuset: Cpuset,
     slots: Vec<Slot>,
     quantities: Vec<Quantity>,
-    /// The threads of the previous reading, and its time; none before the first reading.
+    /// Threads of the previous reading, and its time; `None` before the first reading.
     previous: Option<(u64, Threads)>,
-    /// The result of the last reading of the threads, without them.
+    /// Result of the last reading of the threads, without them.
     last: Found,
-    /// The CPU time of threads on each CPU since the source was opened.
+    /// CPU time of threads on each CPU since the source was opened.
     time_ns: BTreeMap<usize, u64>,
 }
 
-/// The result of one reading of the threads.
+/// Result of one reading of the threads.
 #[derive(Debug, Default)]
 struct Found {
     threads: Threads,
-    /// The number of busy threads; none at the first reading.
+    /// `None` at the first reading.
     busy: Option<u64>,
     bound: BTreeSet<usize>,
     allowed: BTreeSet<usize>,
@@ -202,7 +198,6 @@ impl JobCpus {
         self.quantities.contains(&quantity)
     }
 
-    /// Reads at `now_ns`.
     fn read_at(&mut self, now_ns: u64, reading: &mut Reading) -> Outcome {
         let allowed = self.wants(Quantity::Allowed).then(|| self.cpuset.count()).flatten();
         let is_of_affinity = self.wants(Quantity::Allowed) && allowed.is_none();
@@ -278,7 +273,7 @@ impl JobCpus {
     }
 }
 
-/// Returns the threads of processes with their directories, at most [`THREADS_MAX`].
+/// Threads of processes with their directories, at most [`THREADS_MAX`].
 fn threads(proc: &Path, pids: &BTreeSet<u32>) -> impl Iterator<Item = (u32, PathBuf)> {
     let tasks = pids.iter().map(move |pid| proc.join(format!("{pid}/task")));
     let entries = tasks.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten());
@@ -301,7 +296,6 @@ impl CustomSource for JobCpus {
     }
 }
 
-/// Checks what holds for any text of `status`.
 pub(super) fn check(data: &[u8]) {
     if let Some(cpus) = affinity(data) {
         assert!(!cpus.is_empty() || data.windows(2).any(|pair| pair.contains(&b'-')), "an empty range");

@@ -7,7 +7,7 @@ use crate::cgroups::JobCgroups;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A laid-out job with processes 10 and 20, of which 10 has the threads 10 and 11.
+/// A laid-out job with processes 10 and 20; 10 has the threads 10 and 11.
 struct Laid {
     directory: tempfile::TempDir,
 }

@@ -26,36 +26,35 @@ pub struct ParseError {
     metric: String,
 }
 
-/// The places of the values of one file in its text.
+/// Places of the values of one file in its text.
 ///
 /// Lines, keys and values are each contiguous, in the order in which they are read: with many jobs they do
 /// not stay in the nearest cache between two ticks.
 #[derive(Debug, Default)]
 pub struct Layout {
     lines: Vec<Line>,
-    /// The beginnings of the lines, up to their first values: all keys one after the other.
+    /// Beginnings of the lines, up to their first values: all keys one after the other.
     keys: Vec<u8>,
-    /// The wanted values of the lines, one after the other.
+    /// Wanted values of the lines, one after the other.
     values: Vec<Value>,
     slots: Vec<Slot>,
-    /// The number of lines of the text; a different number means that a device was added or removed.
+    /// Number of lines of the text; a different number means that a device was added or removed.
     text_lines: usize,
     unknown: UnknownLines,
 }
 
-/// A wanted line.
 #[derive(Debug)]
 struct Line {
-    /// Its offset in the last text.
+    /// Offset in the last text.
     offset: usize,
     key_len: u32,
     wants: Wants,
 }
 
-/// The wanted values of a line.
+/// Wanted values of a line.
 #[derive(Debug, Clone, Copy)]
 enum Wants {
-    /// The integer right behind the key, as in most lines. It is also one of the values, which is used if the
+    /// Integer right behind the key, as in most lines. It is also one of the values, which is used if the
     /// line has something else there.
     Number { slot: u32, factor: u64 },
     /// This many of the layout's values.
@@ -76,28 +75,26 @@ struct Found {
 /// A wanted value of a line.
 #[derive(Debug)]
 struct Value {
-    /// Its word behind the key, counted from 0.
+    /// Word behind the key, counted from 0.
     word: usize,
-    /// The text before the number in that word: `total=`.
+    /// Text before the number in that word: `total=`.
     prefix: Box<[u8]>,
     field: Field,
     slot: u32,
 }
 
-/// The agreement of a text with the layout.
+/// Agreement of a text with the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// It has the same number of lines, and all wanted ones.
+    /// The same number of lines, and all wanted ones.
     Same,
     /// Lines were added or removed: the remaining ones were read, and the layout should be made anew.
     Changed,
 }
 
 impl Layout {
-    /// Finds the `wanted` values in `text`. Missing values have no slot.
-    ///
-    /// # Errors
-    /// Returns an error if a line has the right key but no number in the place of the value.
+    /// Finds the `wanted` values in `text`. Missing values have no slot. A line with the right key but no
+    /// number in the place of the value is an error.
     pub fn discover(
         form: Form,
         text: &[u8],
@@ -145,12 +142,12 @@ impl Layout {
         self.values.extend(found.values);
     }
 
-    /// Returns the meaning of each value of a reading.
+    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Returns the lines that no rule takes.
+    /// Lines that no rule takes.
     pub const fn unknown(&self) -> &UnknownLines {
         &self.unknown
     }
@@ -263,14 +260,14 @@ fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
     taken
 }
 
-/// Returns the text without an incomplete last line. The kernel ends every line, so such a line was
-/// truncated, and the number at its end may be, too.
+/// Cuts off an incomplete last line. The kernel ends every line, so such a line was truncated, and the number
+/// at its end may be, too.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns the offset of a line that begins with `key`: `expected`, else one behind `cursor`, else any.
+/// Offset of a line that begins with `key`: `expected`, else one behind `cursor`, else any.
 fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usize> {
     if begins_line_at(text, expected) && text.get(expected..).is_some_and(|rest| begins_with(rest, key)) {
         return Some(expected);
@@ -338,9 +335,6 @@ fn count_lines(text: &[u8]) -> usize {
 }
 
 /// Reads all `wanted` values of `text` at once, for tests and rare reads.
-///
-/// # Errors
-/// Returns the errors of [`Layout::discover`].
 pub fn parse(form: Form, text: &[u8], wanted: &[Wanted]) -> Result<Vec<(Slot, Option<u64>)>, ParseError> {
     let mut layout = Layout::discover(form, text, wanted, &[])?;
     let mut reading = Reading::absent(layout.slots.len());

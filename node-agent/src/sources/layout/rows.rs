@@ -8,17 +8,15 @@ use polymeter_proto::series::Labels;
 
 use crate::sources::slot::Wanted;
 
-/// The metrics and labels that have a slot: of several places the first counts.
+/// Metrics and labels that have a slot: of several places the first counts.
 pub(crate) type Seen = BTreeSet<(String, Labels)>;
 
-/// A line, and its words.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowText<'a> {
     pub(crate) line: &'a [u8],
     pub(crate) words: &'a [Word<'a>],
 }
 
-/// A word of a line.
 #[derive(Debug)]
 pub(crate) struct Word<'a> {
     pub(crate) bytes: &'a [u8],
@@ -41,17 +39,17 @@ pub(crate) fn words(line: &[u8]) -> Vec<Word<'_>> {
     words
 }
 
-/// The place of a wanted row's values in a line.
+/// Place of a wanted row's values in a line.
 pub(crate) struct Place {
-    /// The end of the part that identifies the line.
+    /// End of the part that identifies the line.
     pub(crate) key_end: usize,
-    /// The first word behind the key.
+    /// First word behind the key.
     pub(crate) first_word: usize,
     pub(crate) label: Option<(String, String)>,
     pub(crate) instance: Option<Box<str>>,
 }
 
-/// Returns the place of the values in a line, if it is the wanted row.
+/// Finds the values in a line, if it is the wanted row.
 pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
     let key_word = match form {
         Form::Values => {
@@ -110,16 +108,16 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
     Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
 }
 
-/// The first words of lines that are no quantity: the time at which the machine booted, and a setting.
+/// First words of lines that are no quantity: the time at which the machine booted, and a setting.
 const NO_QUANTITY: [&str; 2] = ["btime", "oom_kill_disable"];
 
-/// The title of `cpuacct.usage_all`.
+/// Title of `cpuacct.usage_all`.
 const TITLE: &[u8] = b"cpu user system";
 
-/// The operations of blkio that count others again.
+/// Operations of blkio that count others again.
 const REPEATED: [&str; 3] = ["Sync", "Async", "Total"];
 
-/// The rules by which the lines of a file are known, whether their values are wanted or not.
+/// Rules by which the lines of a file are known, whether their values are wanted or not.
 pub(crate) struct KnownLines<'a> {
     form: Form,
     /// Those of the catalogue for the file; none for a file that it does not have.
@@ -131,7 +129,7 @@ pub(crate) struct KnownLines<'a> {
 }
 
 impl<'a> KnownLines<'a> {
-    /// Returns the rules for the file of this form that has the wanted values.
+    /// Rules for the file of this form that has the wanted values.
     pub(crate) fn of(form: Form, wanted: &'a [Wanted]) -> Self {
         let has_device = |want: &&Wanted| matches!(want.field.row, Row::Each { numeric: false, .. });
         let is_of_devices = matches!(form, Form::Pairs | Form::Keyed | Form::KeyedAt(_));
@@ -143,8 +141,8 @@ impl<'a> KnownLines<'a> {
         }
     }
 
-    /// Returns false for a line that no rule takes, and that is not left out by name: it should be of a
-    /// device and is of none, or of one that had a line before, or has a key that is not in the catalogue.
+    /// False for a line that no rule takes, and that is not left out by name: it should be of a device and is
+    /// of none, or of one that had a line before, or has a key that is not in the catalogue.
     pub(crate) fn knows(&mut self, line: &[u8], words: &[Word<'_>]) -> bool {
         let form = self.form;
         // The titles of net/dev are separated by bars.
@@ -171,7 +169,7 @@ impl<'a> KnownLines<'a> {
     }
 }
 
-/// Returns all values that the catalogue has of the file with the wanted ones.
+/// All values that the catalogue has of the file with the wanted ones.
 fn rules(form: Form, wanted: &[Wanted]) -> Vec<&'static Wanted> {
     type Rules = HashMap<(Hierarchy, &'static str), Vec<Wanted>>;
     static RULES: LazyLock<Rules> = LazyLock::new(|| {
@@ -204,7 +202,7 @@ fn rules(form: Form, wanted: &[Wanted]) -> Vec<&'static Wanted> {
     files.filter_map(|file| RULES.get(&file)).flatten().collect()
 }
 
-/// Returns the next word of a line and the rest; none at the line's end.
+/// Next word of a line and the rest; `None` at the line's end.
 pub(crate) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
     let line = line.get(start..)?;

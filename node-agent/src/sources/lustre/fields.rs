@@ -2,10 +2,9 @@
 
 use polymeter_proto::catalogue::Definition;
 
-/// The kind's name in the catalogue.
 pub(super) const KIND: &str = "lustre";
 
-/// The operations whose lines are read: of clients, then of targets.
+/// Operations whose lines are read: of clients, then of targets.
 pub(super) const OPERATIONS: [&str; 46] = [
     "read",
     "write",
@@ -55,14 +54,13 @@ pub(super) const OPERATIONS: [&str; 46] = [
     "parallel_rename_dir",
 ];
 
-/// The side of the file system that a file is of.
+/// Side of the file system that a file is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Client,
     Target,
 }
 
-/// The part of a line that is a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Samples,
@@ -74,9 +72,9 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     pub(super) name: &'static str,
-    /// The files that have it.
+    /// Files that have it.
     pub(super) role: Role,
-    /// The name of its line; none if each operation has one.
+    /// Name of its line; `None` if each operation has one.
     pub(super) line: Option<&'static str>,
     pub(super) part: Part,
 }
@@ -100,7 +98,7 @@ pub(super) const FIELDS: [Field; 12] = [
     field("target_operation_time", Role::Target, None, Part::Time),
 ];
 
-/// Returns the field of a metric.
+/// Field of a metric.
 pub(super) fn field_of(definition: &Definition) -> Option<Field> {
     let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
     FIELDS.into_iter().find(|field| field.name == name)

@@ -32,39 +32,35 @@ use crate::sources::source::Source;
 use crate::sources::target::Target;
 use crate::sources::unknown_lines::UnknownLines;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "lustre_jobs";
 
-/// The name of its source.
 const SOURCE: &str = "lustre/jobs";
 
-/// The files, as patterns below [`directories`].
+/// Files, as patterns below [`directories`].
 const PATTERNS: [&str; 2] = ["obdfilter/*/job_stats", "mdt/*/job_stats"];
 
-/// The label with the id that clients send.
+/// Label with the id that clients send.
 const LABEL: &str = "lustre_job";
 
-/// The largest text that is read, in bytes: some 10,000 jobs.
+/// Largest text that is read: some 10,000 jobs.
 const TEXT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The longest line.
+/// Longest line.
 const LINE_BYTES: u64 = 4096;
 
-/// The longest time between two readings while there are no series, in nanoseconds. The thread reads at half
-/// of it.
+/// Longest time between two readings while there are no series. The thread reads at half of it.
 const LONGEST_GAP_NS: u64 = 20_000_000_000;
 
-/// The shortest time between two openings because of new jobs, in nanoseconds: all sources of the node are
-/// opened anew.
+/// Shortest time between two openings because of new jobs: all sources of the node are opened anew.
 const NEWS_EVERY_NS: u64 = 30_000_000_000;
 
-/// The fields, by the numbers of their counts.
+/// Fields, by the numbers of their counts.
 const FIELDS: [&str; 5] = ["read_bytes", "reads", "write_bytes", "writes", "operations"];
 
-/// The field of the number of jobs.
+/// Field of the number of jobs.
 const JOBS: &str = "jobs";
 
-/// The statistics of jobs on servers.
+/// Statistics of jobs on servers.
 pub(in crate::sources) struct LustreJobsKind;
 
 impl SourceKind for LustreJobsKind {
@@ -99,7 +95,7 @@ impl SourceKind for LustreJobsKind {
     }
 }
 
-/// Returns the files of this server by their targets.
+/// Finds the files of this server by their targets.
 fn find(mounts: &Mounts) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for (_, directory) in directories(mounts) {
@@ -116,15 +112,13 @@ fn find(mounts: &Mounts) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// A value of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
     Count(JobKey, usize),
-    /// The number of jobs.
     Jobs,
 }
 
-/// Returns the slots of the wanted metrics for the jobs with series.
+/// Slots of the wanted metrics for the jobs with series.
 fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
     let mut slots = Vec::new();
     for definition in wanted {
@@ -145,7 +139,6 @@ fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
     slots
 }
 
-/// The jobs of a server.
 #[derive(Debug)]
 struct JobsSource {
     mounts: Mounts,
@@ -240,7 +233,7 @@ fn read_jobs(path: &Path, unknown: &mut UnknownLines) -> io::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// A source without slots that reports when jobs were given series.
+/// Reports that jobs were given series: a source without slots.
 #[derive(Debug)]
 struct JobsWatch {
     jobs: Arc<ServedJobs>,
@@ -270,7 +263,7 @@ impl CustomSource for JobsWatch {
     }
 }
 
-/// The most jobs of a server that have series, for documents.
+/// Bound of the jobs of a server that have series, for documents.
 const _: () = assert!(JOBS_MAX == 256, "docs/how-to/networks-and-files.md names it");
 
 #[cfg(test)]

@@ -34,20 +34,19 @@ use stats::Line;
 pub(super) use job_stats::LustreJobsKind;
 pub(super) use stats::check;
 
-/// The most files that are read: a server has a few dozen targets.
+/// Bound of the files that are read: a server has a few dozen targets.
 const FILES_MAX: usize = 64;
 
-/// The largest text that is read, in bytes.
+/// Largest text that is read.
 const TEXT_BYTES: u64 = 64 * 1024;
 
-/// The files, as patterns below [`directories`].
+/// Files, as patterns below [`directories`].
 const PATTERNS: [(Role, &str, &str); 3] = [
     (Role::Client, "llite", "stats"),
     (Role::Target, "obdfilter", "stats"),
     (Role::Target, "mdt", "md_stats"),
 ];
 
-/// Lustre's statistics.
 pub(super) struct LustreKind;
 
 impl SourceKind for LustreKind {
@@ -89,7 +88,7 @@ impl SourceKind for LustreKind {
     }
 }
 
-/// Returns the directories that may have statistics, the newest place first.
+/// Directories that may have statistics, the newest place first.
 fn directories(mounts: &Mounts) -> [(&'static str, PathBuf); 2] {
     [("debugfs", mounts.sys().join("kernel/debug/lustre")), ("proc", mounts.proc.join("fs/lustre"))]
 }
@@ -102,7 +101,7 @@ struct StatsFile {
     labels: Vec<(String, String)>,
 }
 
-/// Returns the files of this node, with the places where their file systems are mounted.
+/// Finds the files of this node, with the places where their file systems are mounted.
 fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     let mut found: Vec<(Role, String, PathBuf)> = Vec::new();
     for (_, directory) in directories(mounts) {
@@ -131,8 +130,8 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     files
 }
 
-/// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount
-/// point. Two mounts of one file system are told apart by the second part of the name.
+/// Labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount point. Two
+/// mounts of one file system are told apart by the second part of the name.
 fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(String, String)> {
     let (file_system, instance) = name.rsplit_once('-').unwrap_or((name, ""));
     let mut labels = vec![("filesystem".to_owned(), file_system.to_owned())];
@@ -145,7 +144,7 @@ fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(Stri
     labels
 }
 
-/// Returns true for a mount of this file system, whose source is `10.0.0.1@tcp:/scratch` or
+/// True for a mount of this file system, whose source is `10.0.0.1@tcp:/scratch` or
 /// `mgs1@o2ib:mgs2@o2ib:/scratch/home`.
 fn mounts_file_system(mount: &Mount, file_system: &str) -> bool {
     let name = mount.source.rsplit_once(":/").map(|(_, path)| path.split('/').next().unwrap_or_default());
@@ -161,7 +160,7 @@ struct Value {
 }
 
 impl Value {
-    /// Returns the value, if this is its line.
+    /// Value of this line, if it is the right one.
     fn of(&self, line: Line<'_>) -> Option<u64> {
         if self.line.as_bytes() != line.name {
             return None;
@@ -182,7 +181,6 @@ struct FileValues {
     missing: Vec<Value>,
 }
 
-/// The statistics of a node.
 #[derive(Debug)]
 struct LustreSource {
     slots: Vec<Slot>,
@@ -243,7 +241,7 @@ impl LustreSource {
         }
     }
 
-    /// Returns true if a mount has changed the labels.
+    /// True if a mount has changed the labels.
     fn is_outdated(&mut self) -> bool {
         self.table.has_changed() && {
             let mut found = find(&self.mounts, &self.table.mounts());
@@ -292,7 +290,7 @@ impl CustomSource for LustreSource {
     }
 }
 
-/// Returns true for the names of the lines that some metric has.
+/// True for the names of the lines that some metric has.
 fn is_taken(name: &[u8]) -> bool {
     let lines = FIELDS.iter().filter_map(|field| field.line);
     OPERATIONS.into_iter().chain(lines).any(|known| known.as_bytes() == name)

@@ -5,8 +5,8 @@
 
 use crate::sources::UnknownLines;
 
-/// The lines that are left out by name: times of the statistics, and events below the calls of applications
-/// or beside the data.
+/// Lines that are left out by name: times of the statistics, and events below the calls of applications or
+/// beside the data.
 const LEFT_OUT: [&str; 16] = [
     "snapshot_time",
     "start_time",
@@ -31,31 +31,30 @@ const LEFT_OUT: [&str; 16] = [
 pub(super) struct Line<'a> {
     pub(super) name: &'a [u8],
     pub(super) samples: u64,
-    /// The unit without its brackets: `bytes`, `usec` (`usecs` in some versions), `regs`, `reqs`, `pages`.
+    /// Unit without its brackets: `bytes`, `usec` (`usecs` in some versions), `regs`, `reqs`, `pages`.
     unit: &'a [u8],
-    /// The sum of the samples, where they are added.
+    /// Sum of the samples, where they are added.
     sum: Option<u64>,
 }
 
 impl Line<'_> {
-    /// Returns the sum of the samples, if they are bytes.
+    /// Sum of the samples, if they are bytes.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.sum.filter(|_| self.unit == b"bytes")
     }
 
-    /// Returns the sum of the samples in nanoseconds, if they are times.
+    /// Sum of the samples in nanoseconds, if they are times.
     pub(super) fn time_ns(&self) -> Option<u64> {
         self.sum.filter(|_| [&b"usec"[..], b"usecs"].contains(&self.unit))?.checked_mul(1_000)
     }
 }
 
-/// Returns the lines of statistics in a text, without a line that is cut off.
+/// Complete lines of statistics in a text.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).filter_map(line)
 }
 
-/// Returns the lines that no rule takes, of a text without a line that is cut off. `is_taken` tells whether
-/// the lines of a name are.
+/// Complete lines that no rule takes. `is_taken` tells whether the lines of a name are.
 pub(super) fn unknown(text: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for text in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
@@ -83,7 +82,7 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
-/// Checks what holds for any text: a line that is cut off changes nothing, and a sum is of one unit.
+/// In any text, a line that is cut off changes nothing, and a sum has one unit.
 pub(in crate::sources) fn check(data: &[u8]) {
     let end = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     let whole = data.get(..end).unwrap_or_default();
@@ -102,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// The form of Lustre 2.15: all operations have times.
+    /// Lustre 2.15: all operations have times.
     const NEW: &[u8] = b"\
 snapshot_time             1700000369.331040915 secs.nsecs
 start_time                1699990000.000000000 secs.nsecs
@@ -115,7 +114,7 @@ inode_permission          2518 samples [usec] 0 14235 178199 11024
 opencount                 1381 samples [reqs] 1 2 2071 3453
 ";
 
-    /// The form of Lustre 2.12: operations are only counted, and there are no sums of squares of bytes.
+    /// Lustre 2.12: operations are only counted, and there are no sums of squares of bytes.
     const OLD: &[u8] = b"\
 snapshot_time             1512000000.123456789 secs.nsecs
 read_bytes                17 samples [bytes] 4096 1048576 9437184

@@ -22,16 +22,14 @@ use super::unknown_lines::UnknownLines;
 pub(super) use mountstats::check;
 use mountstats::{OPERATIONS, Section, Transport, number};
 
-/// The kind's name in the catalogue.
 const KIND: &str = "nfs";
 
-/// The most mounts whose statistics are read.
+/// Bound of the mounts whose statistics are read.
 const MOUNTS_MAX: usize = 32;
 
-/// Nanoseconds in a millisecond.
 const MS_NS: u64 = 1_000_000;
 
-/// The place of a value in a section.
+/// Place of a value in a section.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// A column of the line of bytes.
@@ -44,7 +42,7 @@ enum Place {
     Operation(usize, u64),
 }
 
-/// The fields of the catalogue. The columns of events are those of `enum nfs_stat_eventcounters` in
+/// Fields of the catalogue. The columns of events are those of `enum nfs_stat_eventcounters` in
 /// `include/linux/nfs_iostat.h`.
 const FIELDS: [(&str, Place); 30] = [
     ("read_bytes", Place::Bytes(0)),
@@ -79,7 +77,6 @@ const FIELDS: [(&str, Place); 30] = [
     ("errors", Place::Operation(8, 1)),
 ];
 
-/// Mounts of NFS.
 pub(super) struct NfsKind;
 
 impl SourceKind for NfsKind {
@@ -113,7 +110,7 @@ impl SourceKind for NfsKind {
     }
 }
 
-/// Returns the mounts of NFS, each file system once.
+/// Mounts of NFS, each file system once.
 fn of_nfs(mounts: Vec<Mount>) -> Vec<Mount> {
     let is_nfs = |mount: &Mount| ["nfs", "nfs4"].contains(&mount.fs_type.as_str());
     visible(mounts).into_iter().filter(is_nfs).collect()
@@ -124,16 +121,16 @@ fn of_nfs(mounts: Vec<Mount>) -> Vec<Mount> {
 struct Value {
     slot: u32,
     place: Place,
-    /// The name of the operation; none for numbers of the whole mount.
+    /// Name of the operation; `None` for numbers of the whole mount.
     operation: Option<&'static str>,
 }
 
-/// The statistics of all mounts.
+/// Statistics of all mounts.
 #[derive(Debug)]
 struct NfsSource {
     path: PathBuf,
     slots: Vec<Slot>,
-    /// The mount points, each with its values.
+    /// Mount points, each with its values.
     mounts: Vec<(String, Vec<Value>)>,
     unknown: UnknownLines,
 }
@@ -182,7 +179,7 @@ impl NfsSource {
         }
     }
 
-    /// Adds a slot; none if a name is no valid label.
+    /// Adds a slot; `None` if a name is no valid label.
     fn add(
         &mut self,
         mount: &Mount,

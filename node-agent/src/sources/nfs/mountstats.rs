@@ -6,7 +6,7 @@
 use super::super::mount_table::unescape;
 use crate::sources::UnknownLines;
 
-/// The operations whose lines are read, of versions 3 and 4.
+/// Operations whose lines are read, of versions 3 and 4.
 pub(super) const OPERATIONS: [&str; 36] = [
     "READ",
     "WRITE",
@@ -46,7 +46,7 @@ pub(super) const OPERATIONS: [&str; 36] = [
     "READ_PLUS",
 ];
 
-/// The beginnings of lines that are left out by name: what is mounted how, and where the statistics begin.
+/// Beginnings of lines that are left out by name: what is mounted how, and where the statistics begin.
 const LEFT_OUT: [&str; 9] = [
     "opts:",
     "age:",
@@ -59,8 +59,8 @@ const LEFT_OUT: [&str; 9] = [
     "per-op statistics",
 ];
 
-/// The operations whose lines are left out by name: those of mounting, of sessions, of rights and locks that
-/// are not taken, and of data that servers move between them.
+/// Operations whose lines are left out by name: those of mounting, of sessions, of rights and locks that are
+/// not taken, and of data that servers move between them.
 const OPERATIONS_LEFT_OUT: [&str; 42] = [
     "NULL",
     "ROOT",
@@ -106,23 +106,23 @@ const OPERATIONS_LEFT_OUT: [&str; 42] = [
     "ZERO_RANGE",
 ];
 
-/// The columns of the lines of bytes, of events and of an operation that all versions have.
+/// Columns of the lines of bytes, of events and of an operation that all versions have.
 const BYTES_COLUMNS: usize = 8;
 const EVENTS_COLUMNS: usize = 25;
 const OPERATION_COLUMNS: usize = 8;
 
-/// The statistics of one mount.
+/// Statistics of one mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section<'a> {
-    /// The exported directory: `server:/export`.
+    /// Exported directory: `server:/export`.
     pub(super) export: String,
-    /// The directory on which it is mounted.
+    /// Directory on which it is mounted.
     pub(super) point: String,
-    /// The lines below the title.
+    /// Lines below the title.
     body: &'a str,
 }
 
-/// Returns the mounts of NFS in a text, without an incomplete last line.
+/// Mounts of NFS in a text, without an incomplete last line.
 pub(super) fn sections(text: &str) -> Vec<Section<'_>> {
     let mut found = Vec::new();
     // The section of the current lines, and its beginning; none within sections of other file systems.
@@ -155,8 +155,8 @@ fn close<'a>(
     }
 }
 
-/// Returns the lines about mounts of NFS that no rule takes, of a text without an incomplete last line: also
-/// the titles of mounts whose statistics have another form.
+/// Complete lines about mounts of NFS that no rule takes: also the titles of mounts whose statistics have
+/// another form.
 pub(super) fn unknown(text: &str) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
@@ -183,18 +183,16 @@ fn title(line: &str) -> Option<(String, String)> {
     }
 }
 
-/// The numbers of a transport, which all kinds of transports have.
+/// Numbers that all kinds of transports have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Transport {
-    /// Connections made; none without connections.
+    /// Connections made; `None` without connections.
     pub(super) connects: Option<u64>,
-    /// Requests sent.
     pub(super) sends: u64,
-    /// Replies received.
     pub(super) receives: u64,
     /// Replies that belong to no request.
     pub(super) bad_xids: u64,
-    /// The sum of the lengths of the queue of requests that wait for a slot, one for each request.
+    /// Sum over all requests of the length of the queue of requests that wait for a slot.
     pub(super) backlog: u64,
 }
 
@@ -227,18 +225,18 @@ impl Section<'_> {
         }
     }
 
-    /// Returns a number of the line of bytes: read and written by applications (normal, then direct), read
-    /// and written on the server, pages read and written.
+    /// Number of the line of bytes: read and written by applications (normal, then direct), read and written
+    /// on the server, pages read and written.
     pub(super) fn bytes(&self, column: usize) -> Option<u64> {
         number(self.line("bytes:")?, column)
     }
 
-    /// Returns a number of the line of events, in the order of `enum nfs_stat_eventcounters`.
+    /// Number of the line of events, in the order of `enum nfs_stat_eventcounters`.
     pub(super) fn event(&self, column: usize) -> Option<u64> {
         number(self.line("events:")?, column)
     }
 
-    /// Returns the sum over the mount's transports; none without any.
+    /// Sum over the mount's transports; `None` without any.
     pub(super) fn transport(&self) -> Option<Transport> {
         let lines = self.body.lines().filter_map(|line| line.trim_start().strip_prefix("xprt:"));
         lines.filter_map(transport).reduce(|a, b| Transport {
@@ -250,8 +248,8 @@ impl Section<'_> {
         })
     }
 
-    /// Returns the operations with their numbers: operations, transmissions, timeouts, bytes sent and
-    /// received, milliseconds queued, until the reply and in all, and errors (since Linux 5.3).
+    /// Operations with their numbers: operations, transmissions, timeouts, bytes sent and received,
+    /// milliseconds queued, until the reply and in all, and errors (since Linux 5.3).
     pub(super) fn operations(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut lines = self.body.lines();
         lines.by_ref().find(|line| line.trim() == "per-op statistics");
@@ -282,18 +280,18 @@ fn transport(line: &str) -> Option<Transport> {
     })
 }
 
-/// Returns true if the first columns of a line are numbers.
+/// True if the first columns of a line are numbers.
 fn are_numbers(line: &str, columns: usize) -> bool {
     line.split_ascii_whitespace().take(columns).filter(|word| number(word, 0).is_some()).count() == columns
 }
 
-/// Returns the number in a column of a line, counted from 0.
+/// Number in a column of a line, counted from 0.
 pub(super) fn number(line: &str, column: usize) -> Option<u64> {
     let word = line.split_ascii_whitespace().nth(column)?;
     word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
 }
 
-/// Checks what holds for any text: a line that is cut off changes nothing.
+/// In any text, a line that is cut off changes nothing.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let found = sections(&text);

@@ -20,39 +20,37 @@ use super::quantity::is_lost;
 use super::raw::{gpu_instance, initialize_anew};
 use crate::clock;
 
-/// The time between two listings of the GPUs, in steps.
+/// Time between two listings of the GPUs, in steps.
 const LISTING_STEPS: u32 = 5;
 
-/// The time between two attempts to initialize a library that refuses, in steps: it may be installed on nodes
+/// Time between two attempts to initialize a library that refuses, in steps: it may be installed on nodes
 /// without GPUs, and each attempt loads it.
 const ATTEMPT_STEPS: u32 = 60;
 
-/// The time after which the thread looks whether it is needed any more.
+/// How often the thread looks whether it is still needed.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks for a driver that is installed later, in nanoseconds.
+/// Shortest time between two looks for a driver that is installed later.
 const SIGNS_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// The stack of the thread, in bytes: the library initializes itself there.
+/// Stack of the thread: the library initializes itself there.
 const STACK_BYTES: usize = 1024 * 1024;
 
-/// The drivers of this process, by the root of the machine; more than one only in tests. They are never
-/// removed, because the library stays loaded.
+/// Drivers of this process, by the root of the machine; more than one only in tests. They are never removed,
+/// because the library stays loaded.
 static DRIVERS: Mutex<BTreeMap<PathBuf, Arc<Driver>>> = Mutex::new(BTreeMap::new());
 
-/// The driver of a machine.
 #[derive(Debug)]
 pub(super) struct Driver {
     root: PathBuf,
     step: Duration,
     state: Mutex<State>,
-    /// The number of changes of the list of GPUs, or of the reason why there is none.
+    /// How often the list of GPUs, or the reason why there is none, changed.
     changes: AtomicU64,
-    /// The time of the last look for signs of a driver, in nanoseconds.
+    /// Time of the last look for signs of a driver.
     looked_ns: AtomicU64,
 }
 
-/// The reason for which there are no GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoGpus {
     #[error("the NVIDIA driver has not answered yet")]
@@ -73,28 +71,28 @@ pub(super) enum NoGpus {
 struct State {
     nvml: Option<&'static Nvml>,
     gpus: Result<Vec<Arc<Gpu>>, NoGpus>,
-    /// The signs of a driver when it was last looked for in vain.
+    /// Signs of a driver when it was last looked for in vain.
     missing_since: Option<Signs>,
     has_thread: bool,
-    /// The jobs whose GPUs are wanted.
+    /// Jobs whose GPUs are wanted.
     jobs: BTreeMap<JobProcesses, Weak<JobGpus>>,
     /// True if a job was added since its GPUs were looked for.
     has_new_job: bool,
 }
 
-/// Returns the number of sources that use a driver.
+/// Number of sources that use a driver.
 fn readers(driver: &Arc<Driver>) -> usize {
     // One is in the list, one is the thread's.
     Arc::strong_count(driver).saturating_sub(2)
 }
 
 impl Driver {
-    /// Returns the driver of the machine at `root`.
+    /// Driver of the machine at `root`.
     pub(super) fn of(root: &Path) -> Arc<Self> {
         Self::with_step(root, STEP)
     }
 
-    /// Returns the driver of the machine at `root`, which is created with this step.
+    /// Creates the driver of the machine at `root` with this step, if it is not there.
     pub(super) fn with_step(root: &Path, step: Duration) -> Arc<Self> {
         let mut drivers = lock(&DRIVERS);
         Arc::clone(drivers.entry(root.to_owned()).or_insert_with(|| Arc::new(Self::new(root, step))))
@@ -118,8 +116,8 @@ impl Driver {
         }
     }
 
-    /// Returns the number of changes so far, and with it the GPUs, or the reason why there are none. Starts
-    /// the thread that looks for them, unless there is nothing new to be found.
+    /// Number of changes so far, and with it the GPUs, or the reason why there are none. Starts the thread
+    /// that looks for them, unless there is nothing new to be found.
     pub(super) fn gpus(self: &Arc<Self>) -> (u64, Result<Vec<Arc<Gpu>>, NoGpus>) {
         let mut state = lock(&self.state);
         if !state.has_thread && state.missing_since.is_none() {
@@ -134,17 +132,16 @@ impl Driver {
         (self.changes(), state.gpus.clone())
     }
 
-    /// Returns the number of changes so far.
+    /// How often the GPUs changed so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Records that sources must be opened anew.
     pub(super) fn note_change(&self) {
         self.changes.fetch_add(1, Release);
     }
 
-    /// Returns the GPUs of a job, which it keeps while a source refers to them.
+    /// GPUs of a job, which the driver keeps while a source refers to them.
     pub(super) fn job(&self, proc: &Path, processes: JobProcesses) -> Arc<JobGpus> {
         let mut state = lock(&self.state);
         if let Some(known) = state.jobs.get(&processes).and_then(Weak::upgrade) {
@@ -157,13 +154,12 @@ impl Driver {
         job
     }
 
-    /// Returns the number of jobs whose GPUs are wanted.
+    /// Number of jobs whose GPUs are wanted.
     #[cfg(test)]
     pub(super) fn jobs(&self) -> usize {
         lock(&self.state).jobs.values().filter(|job| job.strong_count() > 0).count()
     }
 
-    /// Finds the GPUs of the jobs.
     fn attribute(&self) {
         let (jobs, gpus) = {
             let mut state = lock(&self.state);
@@ -326,7 +322,7 @@ impl Driver {
     }
 }
 
-/// Returns the devices of a GPU: itself, then its MIG devices.
+/// The GPU itself, then its MIG devices.
 fn devices(gpu: &Device<'static>) -> Result<Vec<Identity>, NvmlError> {
     let mut devices = vec![Identity { uuid: gpu.uuid()?, instance: None }];
     // An error means that the GPU cannot have MIG devices.

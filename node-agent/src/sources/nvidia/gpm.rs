@@ -7,7 +7,7 @@ use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 
 use super::quantity::is_unsupported;
 
-/// The last samples of a reader, one for each device of a GPU. Each reader has its own, since the intervals
+/// Last samples of a reader, one for each device of a GPU. Each reader has its own, since the intervals
 /// differ.
 #[derive(Debug, Default)]
 pub(super) struct GpmState {

@@ -17,47 +17,46 @@ use super::quantity::{Answers, Call, QUANTITIES, is_lost, is_unsupported};
 use super::xid::Xid;
 use crate::clock;
 
-/// The longest wait for another reader of the same GPU, in nanoseconds: a reading takes some milliseconds, or
-/// 40 with the rates of PCIe.
+/// Longest wait for another reader of the same GPU: a reading takes some milliseconds, or 40 with the rates
+/// of PCIe.
 const BUSY_NS: u64 = 200_000_000;
 
-/// The time between two attempts to begin a reading.
+/// Time between two attempts to begin a reading.
 const BUSY_RETRY: Duration = Duration::from_millis(1);
 
-/// The age up to which a value is passed on to another reader, in nanoseconds. The driver updates values
-/// every 20 ms at most.
+/// Age up to which a value is passed on to another reader. The driver updates values every 20 ms at most.
 const FRESH_NS: u64 = 5_000_000;
 
-/// A device of a GPU: the GPU itself, or a MIG device.
+/// A GPU or a MIG device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) uuid: String,
-    /// The number of the GPU instance, if it is a MIG device.
+    /// Number of the GPU instance, if it is a MIG device.
     pub(super) instance: Option<u32>,
 }
 
 #[derive(Debug)]
 pub(super) struct Gpu {
-    /// The driver's number of it.
+    /// The driver's number of the GPU.
     pub(super) index: u32,
-    /// The number in the name of its device file, by which schedulers name it; that of the driver where it
-    /// does not tell.
+    /// Number in the name of its device file, by which schedulers name it; that of the driver where it does
+    /// not tell.
     pub(super) minor: u32,
     /// The GPU itself, then its MIG devices.
     pub(super) devices: Vec<Identity>,
     pub(super) xid: Arc<Mutex<Xid>>,
     nvml: &'static Nvml,
-    /// The quantities that each device does not have.
+    /// By device and quantity: true for those that the device lacks.
     unsupported: Vec<Vec<AtomicBool>>,
     handles: Mutex<Handles>,
 }
 
-/// The handles of a GPU, and the last values.
+/// Handles of a GPU, and the last values.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
-    /// A handle of each device; none if the GPU is lost.
+    /// A handle of each device; empty if the GPU is lost.
     devices: Vec<Arc<Device<'static>>>,
-    /// The last value of each quantity of each device, and the time at which its reading began.
+    /// By device and quantity: last value, and time at which its reading began.
     last: Vec<Vec<Option<(u64, u64)>>>,
 }
 
@@ -80,18 +79,18 @@ impl Gpu {
         }
     }
 
-    /// Returns the UUID of the whole GPU.
+    /// UUID of the whole GPU.
     pub(super) fn uuid(&self) -> &str {
         self.devices.first().map_or("", |device| &device.uuid)
     }
 
-    /// Returns true if a device is known not to have a quantity.
+    /// True if a device is known to lack a quantity.
     pub(super) fn lacks(&self, device: usize, quantity: usize) -> bool {
         let known = self.unsupported.get(device).and_then(|quantities| quantities.get(quantity));
         known.is_some_and(|unsupported| unsupported.load(Relaxed))
     }
 
-    /// Begins the exclusive use of its handles, if no reading is under way, and forgets them.
+    /// Begins the exclusive use of the handles, if no reading is under way, and forgets them.
     pub(super) fn forget_handles(&self) -> Option<MutexGuard<'_, Handles>> {
         let mut handles = match self.handles.try_lock() {
             Ok(handles) => handles,
@@ -103,7 +102,7 @@ impl Gpu {
         Some(handles)
     }
 
-    /// Begins a reading; none if another one does not end.
+    /// Begins a reading; `None` if another one does not end.
     pub(super) fn begin(&self) -> Option<GpuReading<'_>> {
         let until_ns = clock::monotonic_ns().saturating_add(BUSY_NS);
         loop {
@@ -168,7 +167,7 @@ impl GpuReading<'_> {
         }
     }
 
-    /// Returns what is known of a quantity while the GPU is lost: its critical errors.
+    /// What is known of a quantity while the GPU is lost: its critical errors.
     pub(super) fn known(&self, quantity: usize) -> Option<u64> {
         let (errors, last) = lock(&self.gpu.xid).known();
         match QUANTITIES.get(quantity)?.call {
@@ -178,8 +177,8 @@ impl GpuReading<'_> {
         }
     }
 
-    /// Reads the quantities of a device, and passes on each value with its place among them. Returns an error
-    /// other than that of a quantity that the device does not have, if there is one.
+    /// Reads the quantities of a device, and passes on each value with its place among them. Returns an
+    /// error, if there is one other than that of a quantity that the device lacks.
     pub(super) fn read(
         &mut self,
         device: usize,
@@ -224,7 +223,7 @@ impl GpuReading<'_> {
         failure
     }
 
-    /// Returns the processes with a compute context on a device.
+    /// Processes with a compute context on a device.
     pub(super) fn processes(&mut self, device: usize) -> Result<Vec<ProcessInfo>, NvmlError> {
         let handle = self.handles.devices.get(device).ok_or(NvmlError::GpuLost)?;
         let instance = self.gpu.devices.get(device).and_then(|device| device.instance);
@@ -240,7 +239,7 @@ impl GpuReading<'_> {
         }
     }
 
-    /// Returns the shares of processes in the time of a device since a time of the driver's clock.
+    /// Shares of processes in the time of a device since a time of the driver's clock.
     pub(super) fn process_shares(
         &mut self,
         device: usize,
@@ -254,7 +253,7 @@ impl GpuReading<'_> {
         }
     }
 
-    /// Returns a value that another reader has just read, or reads it.
+    /// Takes a value that another reader has just read, or reads it.
     fn value(&mut self, device: usize, quantity: usize, answers: &mut Answers<'_>) -> Result<u64, NvmlError> {
         let fresh_ns = self.began_ns.saturating_sub(FRESH_NS);
         let last = self.handles.last.get_mut(device).and_then(|device| device.get_mut(quantity));

@@ -16,18 +16,17 @@ use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 use crate::sources::process_list::{children, listed};
 
-/// The most processes of a job whose environment is read.
+/// Bound of the processes of a job whose environment is read.
 const ENVIRONMENTS_MAX: usize = 256;
 
-/// The most processes of a job without a cgroup.
+/// Bound of the processes of a job without a cgroup.
 const DESCENDANTS_MAX: usize = 4096;
 
-/// The largest environment that is read, in bytes.
+/// Largest environment that is read.
 const ENVIRONMENT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobProcesses {
-    /// The processes in a cgroup and below it.
     Cgroup(PathBuf),
     /// A process and its descendants.
     Tree(u32),
@@ -43,24 +42,24 @@ pub(super) struct JobGpus {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The devices that the scheduler names.
+    /// Devices that the scheduler names.
     granted: Option<String>,
-    /// The UUIDs of devices that processes of the job have used.
+    /// UUIDs of devices that processes of the job have used.
     used: BTreeSet<String>,
-    /// The UUIDs of devices that environments name, and that belong to no other job.
+    /// UUIDs of devices that environments name, and that belong to no other job.
     claimed: BTreeSet<String>,
-    /// The GPUs that the environment of each process names.
+    /// GPUs that the environment of each process names.
     environments: BTreeMap<u32, Option<(String, Numbers)>>,
 }
 
 impl State {
-    /// Returns the UUIDs of the devices that the scheduler names.
+    /// UUIDs of the devices that the scheduler names.
     fn granted(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         named(self.granted.as_deref().unwrap_or_default(), Numbers::Minor, gpus)
     }
 }
 
-/// The meaning of the numbers of GPUs in a list.
+/// Meaning of the numbers of GPUs in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Numbers {
     /// Those of device files, as schedulers have them.
@@ -81,7 +80,7 @@ impl JobGpus {
         }
     }
 
-    /// Returns the UUIDs of the job's devices.
+    /// UUIDs of the job's devices.
     pub(super) fn devices(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let state = lock(&self.state);
         let mut devices = state.granted(gpus);
@@ -89,12 +88,11 @@ impl JobGpus {
         devices
     }
 
-    /// Returns the number of changes of its devices so far.
+    /// How often its devices changed so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Returns the numbers of its processes.
     pub(super) fn pids(&self) -> BTreeSet<u32> {
         match &self.processes {
             JobProcesses::Cgroup(directory) => listed(directory).unwrap_or_default(),
@@ -102,8 +100,7 @@ impl JobGpus {
         }
     }
 
-    /// Returns the devices that the scheduler or the driver gives to the job, after a look at the users of
-    /// each device.
+    /// Devices that the scheduler or the driver gives to the job, after a look at the users of each device.
     fn trusted(&self, users: &BTreeMap<String, BTreeSet<u32>>, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let pids = self.pids();
         let is_user = |device: &&String| users.get(*device).is_some_and(|users| !users.is_disjoint(&pids));
@@ -145,7 +142,7 @@ impl JobGpus {
     }
 }
 
-/// Returns a process and its descendants.
+/// A process and its descendants.
 fn descendants(proc: &Path, root: u32) -> BTreeSet<u32> {
     let (mut queue, mut next) = (vec![root], 0);
     while let Some(pid) = queue.get(next).copied().filter(|_| next < DESCENDANTS_MAX) {
@@ -180,9 +177,9 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
     }
 }
 
-/// Returns the UUIDs of the devices in a list such as `0,1`, `0-3`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be
-/// cut off as long as it is that of one device. A number of a GPU with MIG devices names none, because
-/// schedulers number those in ways of their own.
+/// UUIDs of the devices in a list such as `0,1`, `0-3`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut off as
+/// long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers number
+/// those in ways of their own.
 fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {
@@ -208,7 +205,7 @@ fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     named
 }
 
-/// Returns the UUID of the MIG device that the earlier form `MIG-GPU-8f6d/INSTANCE/COMPUTE` names.
+/// UUID of the MIG device that the earlier form `MIG-GPU-8f6d/INSTANCE/COMPUTE` names.
 fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
     let mut parts = item.strip_prefix("MIG-")?.split('/');
     let (uuid, number) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
@@ -217,9 +214,9 @@ fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
     Some(device.uuid.clone())
 }
 
-/// Returns the list of devices that an environment, proc_pid_environ(5), names, and what its numbers are.
-/// Slurm's numbers are those of the node; those of CUDA are numbers among the visible devices where a
-/// scheduler hides the others, so that under Slurm only UUIDs count there.
+/// List of devices that an environment, proc_pid_environ(5), names, and what its numbers are. Slurm's numbers
+/// are those of the node. CUDA's number the visible devices, and where a scheduler hides the others only
+/// UUIDs count: so it is under Slurm.
 fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     let variable = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|entry| {
@@ -242,7 +239,6 @@ fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     }
 }
 
-/// Checks what holds for any environment.
 pub(in crate::sources) fn check(data: &[u8]) {
     let Some((list, numbers)) = visible_devices(data) else { return };
     assert!(!list.is_empty() && !list.contains('\0'));

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
-/// The file's name, which is that of the first version of the interface: all drivers have it.
+/// Name with the first version of the interface, which all drivers have.
 const NAME: &str = "libnvidia-ml.so.1";
 
-/// The directories that are searched, below the root: those of distributions, of NixOS, and of containers.
+/// Directories that are searched, below the root: those of distributions, of NixOS, and of containers.
 const DIRECTORIES: [&str; 9] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -28,7 +28,6 @@ const DIRECTORIES: [&str; 9] = [
 const SIGNS: [&str; 4] =
     ["etc/ld.so.cache", "proc/driver/nvidia/version", "dev/nvidiactl", "sys/bus/pci/drivers/nvidia"];
 
-/// The reason why the library cannot be used.
 #[derive(Debug)]
 pub(super) struct LoadError {
     pub(super) reason: String,
@@ -61,11 +60,11 @@ fn paths(root: &Path) -> Vec<PathBuf> {
     DIRECTORIES.iter().map(|directory| root.join(directory).join(NAME)).collect()
 }
 
-/// The signs of an installed driver at one time.
+/// Signs of an installed driver at one time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signs {
     modified: Vec<Option<SystemTime>>,
-    /// The GPUs that the driver's kernel module has.
+    /// GPUs that the driver's kernel module has.
     devices: BTreeSet<std::ffi::OsString>,
 }
 

@@ -35,13 +35,12 @@ use source::{DriverWatch, GpuSource, Place};
 
 pub(super) use job_gpus::check;
 
-/// The kind of the GPUs of the node, as the catalogue names it.
+/// Name in the catalogue.
 const NODE_KIND: &str = "nvidia";
 
-/// The kind of the GPUs of a job, as the catalogue names it.
+/// Name in the catalogue.
 const JOB_KIND: &str = "nvidia_job";
 
-/// The GPUs of the node.
 pub(super) struct NvidiaKind;
 
 impl SourceKind for NvidiaKind {
@@ -64,7 +63,6 @@ impl SourceKind for NvidiaKind {
     }
 }
 
-/// The GPUs of a job.
 pub(super) struct NvidiaJobKind;
 
 impl SourceKind for NvidiaJobKind {
@@ -137,8 +135,8 @@ fn open(request: &OpenRequest<'_>, job: Option<Arc<JobGpus>>, opening: &mut Open
     opening.push(NODE_KIND.to_owned(), Source::Custom(Box::new(watch)));
 }
 
-/// Returns the values of the shown devices of a GPU for the wanted metrics, without those that it is known to
-/// lack, in the order of the devices and quantities.
+/// Values of the shown devices of a GPU for the wanted metrics, without those that it is known to lack, in
+/// the order of the devices and quantities.
 fn places(
     gpu: &Gpu,
     wanted: &[Definition],
@@ -167,8 +165,8 @@ fn places(
     places
 }
 
-/// Returns the labels of a value: the UUID identifies the device, the number is for people. A text that is no
-/// valid label is left out.
+/// Labels of a value: the UUID identifies the device, the number is for people. A text that is no valid label
+/// is left out.
 fn labels(index: u32, identity: &Identity, quantity: &Quantity) -> Labels {
     let mut pairs = vec![("gpu".to_owned(), index.to_string())];
     pairs.extend(identity.instance.map(|instance| ("mig".to_owned(), instance.to_string())));

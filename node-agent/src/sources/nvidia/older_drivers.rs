@@ -6,19 +6,19 @@ use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::nvmlMemory_t;
 
-/// The memory of a device, in bytes.
+/// In bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) used: u64,
     pub(super) total: u64,
 }
 
-/// Returns true if an error means that the library, or the driver in the kernel, does not have the call.
+/// True if the library, or the driver in the kernel, does not have the call.
 const fn is_missing(error: &NvmlError) -> bool {
     matches!(error, NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound)
 }
 
-/// Returns the memory of a device. Drivers before 510 count what the driver reserves as used.
+/// Reads the memory of a device. Drivers before 510 count what the driver reserves as used.
 pub(super) fn memory(device: &Device<'_>) -> Result<Memory, NvmlError> {
     match device.memory_info() {
         Err(error) if is_missing(&error) => memory_before_510(device),
@@ -36,7 +36,7 @@ fn memory_before_510(device: &Device<'_>) -> Result<Memory, NvmlError> {
     Ok(Memory { used: memory.used, total: memory.total })
 }
 
-/// Returns the processes with a compute context on a device: by the third version of the call, or, before
+/// Lists the processes with a compute context on a device: by the third version of the call, or, before
 /// driver 510, the second.
 pub(super) fn processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     match device.running_compute_processes() {
@@ -45,7 +45,7 @@ pub(super) fn processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlErr
     }
 }
 
-/// Returns the reasons that lower the clocks of a device now. Drivers since 535 call them event reasons.
+/// Reasons that lower the clocks of a device now. Drivers since 535 call them event reasons.
 pub(super) fn throttle_reasons(device: &Device<'_>) -> Result<ThrottleReasons, NvmlError> {
     match device.current_throttle_reasons() {
         Err(error) if is_missing(&error) => event_reasons(device),
@@ -62,7 +62,7 @@ fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, NvmlError> {
     Ok(ThrottleReasons::from_bits_truncate(reasons))
 }
 
-/// Returns the device with a UUID: a GPU or a MIG device.
+/// Finds a GPU or a MIG device by its UUID.
 pub(super) fn device_by_uuid(nvml: &'static Nvml, uuid: &str) -> Result<Device<'static>, NvmlError> {
     match nvml.device_by_uuid(uuid) {
         Err(error) if is_missing(&error) => listed_device(nvml, uuid),

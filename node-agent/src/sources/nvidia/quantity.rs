@@ -21,9 +21,9 @@ use super::raw::{ALL_LINKS, field_value};
 /// One quantity of a GPU.
 #[derive(Debug)]
 pub(super) struct Quantity {
-    /// The catalogue's field.
+    /// Name in the catalogue.
     pub(super) field: &'static str,
-    /// The reason of throttling that it is about, which becomes a label.
+    /// Reason of throttling that it is about, which becomes a label.
     pub(super) reason: Option<&'static str>,
     /// True if MIG devices have it.
     pub(super) of_mig: bool,
@@ -32,32 +32,30 @@ pub(super) struct Quantity {
     pub(super) call: Call,
 }
 
-/// The way to read a quantity.
+/// How to read a quantity.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Device(fn(&mut Answers<'_>) -> Result<u64, NvmlError>),
-    /// The number of critical errors.
+    /// Number of critical errors.
     XidErrors,
-    /// The last critical error.
+    /// Last critical error.
     XidLast,
     /// A quantity between two samples.
     Gpm(GpmMetricId),
-    /// A quantity of the processes of a job.
     OfJob(JobQuantity),
 }
 
 /// A quantity of the processes of a job on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobQuantity {
-    /// Their number.
     Processes,
-    /// The memory that they have allocated.
+    /// Memory that they have allocated.
     Memory,
-    /// The share of the time in which the multiprocessors worked for them.
+    /// Share of the time in which the multiprocessors worked for them.
     Utilization,
 }
 
-/// The answers of one device in one reading, so that each call with several values is made once.
+/// Answers of one device in one reading, so that each call with several values is made once.
 #[derive(Debug)]
 pub(super) struct Answers<'a> {
     pub(super) device: &'a Device<'static>,
@@ -183,7 +181,7 @@ impl Quantity {
         Self { is_only_of_nodes: true, ..self }
     }
 
-    /// Returns whether it is a quantity of GPUs of a job, or else of the node.
+    /// True for a quantity of GPUs of a job, or else of the node.
     pub(super) const fn is_of(&self, job: bool) -> bool {
         if job { !self.is_only_of_nodes } else { !matches!(self.call, Call::OfJob(_)) }
     }
@@ -194,22 +192,21 @@ fn watts(milliwatts: u32) -> u64 {
     (f64::from(milliwatts) / 1e3).to_bits()
 }
 
-/// Converts megahertz to hertz.
 fn hertz(megahertz: u32) -> u64 {
     u64::from(megahertz) * 1_000_000
 }
 
-/// Returns the bytes over all links; the library counts KiB.
+/// Bytes over all links; the library counts KiB.
 fn nvlink(device: &Device<'_>, field: u32) -> Result<u64, NvmlError> {
     Ok(field_value(device, field, ALL_LINKS)?.saturating_mul(1024))
 }
 
-/// Returns true if an error means that the device does not have the quantity, now and later.
+/// True if the device does not have the quantity, now and later.
 pub(super) const fn is_unsupported(error: &NvmlError) -> bool {
     matches!(error, NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_))
 }
 
-/// Returns true if an error means that the device cannot be reached any more with this handle.
+/// True if the device cannot be reached any more with this handle.
 pub(super) const fn is_lost(error: &NvmlError) -> bool {
     matches!(
         error,

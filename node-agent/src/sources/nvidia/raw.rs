@@ -6,10 +6,10 @@ use nvml_wrapper::struct_wrappers::device::FieldValueSample;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
-/// The scope of a field that is summed over all links.
+/// Scope of a field that is summed over all links.
 pub(super) const ALL_LINKS: u32 = u32::MAX;
 
-/// Returns the value of a field (`NVML_FI_DEV_...` of `nvml.h`) in a scope, which the wrapper cannot state.
+/// Reads a field (`NVML_FI_DEV_...` of `nvml.h`) in a scope, which the wrapper cannot state.
 pub(super) fn field_value(device: &Device<'_>, field: u32, scope: u32) -> Result<u64, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetFieldValues.as_ref())?;
     let mut value = nvmlFieldValue_t {
@@ -47,7 +47,7 @@ pub(super) fn initialize_anew(nvml: &Nvml) -> Result<(), NvmlError> {
     nvml_try(initialized)
 }
 
-/// Returns the number of the GPU instance of a MIG device.
+/// Number of the GPU instance of a MIG device.
 pub(super) fn gpu_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
     let mut number = 0;

@@ -19,11 +19,10 @@ use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// The time between two updates by the driver, in microseconds: 20 to 100 ms, depending on the quantity and
-/// the GPU.
+/// Time between two updates by the driver: 20 to 100 ms, depending on the quantity and the GPU.
 const REFRESH_US: u64 = 20_000;
 
-/// The place of a value: a quantity of a device of a GPU.
+/// Place of a value: a quantity of a device of a GPU.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) device: usize,
@@ -31,11 +30,11 @@ pub(super) struct Place {
     pub(super) slot: Slot,
 }
 
-/// The quantities of a device that are read.
+/// Quantities of a device that are read.
 #[derive(Debug)]
 struct DeviceQuantities {
     device: usize,
-    /// The slot of the first of them; the others follow.
+    /// Slot of the first of them; the others follow.
     first_slot: u32,
     quantities: Vec<usize>,
 }
@@ -48,10 +47,9 @@ pub(super) struct GpuSource {
     slots: Vec<Slot>,
     devices: Vec<DeviceQuantities>,
     gpm: GpmState,
-    /// The job; none for the node.
+    /// `None` for the node.
     job: Option<Arc<JobGpus>>,
-    /// The time of the last reading of the shares of processes, in microseconds of the driver's clock, which
-    /// is the wall clock.
+    /// Last reading of the shares of processes by the driver's clock, which is the wall clock.
     shares_us: u64,
 }
 
@@ -127,7 +125,7 @@ impl CustomSource for GpuSource {
     }
 }
 
-/// The reading of what the processes of a job do on a device.
+/// Reads what the processes of a job do on a device.
 struct JobReading<'a, 'b> {
     gpu: &'a mut GpuReading<'b>,
     device: usize,
@@ -179,8 +177,7 @@ impl JobReading<'_, '_> {
     }
 }
 
-/// A watch of the driver: a source without slots, which reports a change when the list of GPUs, or of those
-/// of the job, has changed.
+/// Reports that the list of GPUs, or of those of the job, has changed: a source without slots.
 #[derive(Debug)]
 pub(super) struct DriverWatch {
     driver: Arc<Driver>,
@@ -189,7 +186,7 @@ pub(super) struct DriverWatch {
 }
 
 impl DriverWatch {
-    /// Creates a watch of changes behind the first `seen` of the driver.
+    /// Watches changes of the driver after the first `seen`.
     pub(super) fn new(driver: &Arc<Driver>, seen: u64, job: Option<Arc<JobGpus>>) -> Self {
         let of_job = job.as_ref().map_or(0, |job| job.changes());
         Self { driver: Arc::clone(driver), job, seen: (seen, of_job) }

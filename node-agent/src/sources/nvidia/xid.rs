@@ -6,16 +6,17 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::event::EventSet;
 use nvml_wrapper::{Device, Nvml};
 
-/// The most events that one reading takes, so that a GPU with an endless series of errors does not stop it.
+/// Bound of the events that one reading takes, so that a GPU with an endless series of errors does not stop
+/// it.
 const EVENTS_MAX: usize = 1024;
 
-/// The number that the library reports for an error that it does not know.
+/// Number that the library reports for an error that it does not know.
 const UNKNOWN_XID: u64 = 999;
 
-/// The errors of a GPU since the agent watches it.
+/// Errors of a GPU since the agent watches it.
 #[derive(Debug, Default)]
 pub(super) struct Xid {
-    /// The events that the library collects; none before the first reading, and after the loss of the GPU.
+    /// Events that the library collects; `None` before the first reading, and after the loss of the GPU.
     events: Option<EventSet<'static>>,
     /// True once the library has collected events.
     is_watched: bool,
@@ -24,19 +25,19 @@ pub(super) struct Xid {
 }
 
 impl Xid {
-    /// Returns the number of errors.
+    /// Number of errors.
     pub(super) fn errors(&mut self, nvml: &'static Nvml, device: &Device<'static>) -> Result<u64, NvmlError> {
         self.take_events(nvml, device)?;
         Ok(self.errors)
     }
 
-    /// Returns the number of the last error.
+    /// Number of the last error.
     pub(super) fn last(&mut self, nvml: &'static Nvml, device: &Device<'static>) -> Result<u64, NvmlError> {
         self.take_events(nvml, device)?;
         self.last.ok_or(NvmlError::NoData)
     }
 
-    /// Returns the number of errors and the last one, as far as they are known without the GPU.
+    /// Number of errors and the last one, as far as they are known without the GPU.
     pub(super) fn known(&self) -> (Option<u64>, Option<u64>) {
         (self.is_watched.then_some(self.errors), self.last)
     }

@@ -7,16 +7,16 @@ use polymeter_proto::catalogue::derived::Machine;
 
 use crate::sources::kernel_text;
 
-/// The implementer and the part of Arm's core Neoverse V2.
+/// Implementer and part of Arm's core Neoverse V2.
 const ARM: u64 = 0x41;
 const NEOVERSE_V2: u64 = 0xd4f;
 
-/// Returns the kind of machine for formulas; `proc` is the mount point of procfs.
+/// Kind of machine for formulas; `proc` is the mount point of procfs.
 pub(crate) fn machine(proc: &Path) -> Machine {
     CpuModel::read(proc).machine()
 }
 
-/// The numbers that identify a CPU; each is none where it is not stated.
+/// Numbers that identify a CPU; `None` where one is not stated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CpuModel {
     vendor: Option<String>,
@@ -32,7 +32,7 @@ impl CpuModel {
         Self::parse(&kernel_text::text(&proc.join("cpuinfo")).unwrap_or_default())
     }
 
-    /// Parses the text of `/proc/cpuinfo`, of which the first CPU counts.
+    /// Parses the first CPU of `/proc/cpuinfo`.
     fn parse(text: &str) -> Self {
         let mut found = Self::default();
         for line in text.lines().take_while(|line| !line.trim().is_empty()) {
@@ -50,7 +50,7 @@ impl CpuModel {
         found
     }
 
-    /// Returns the kind of machine for formulas.
+    /// Kind of machine for formulas.
     pub(crate) fn machine(&self) -> Machine {
         match (self.vendor.as_deref(), self.implementer, self.part) {
             (Some("GenuineIntel"), ..) => Machine::Intel,
@@ -60,7 +60,7 @@ impl CpuModel {
         }
     }
 
-    /// Returns true for a family, and one of its models unless any counts.
+    /// True for a family and one of its models; no models stand for all.
     pub(super) fn is_of(&self, family: u64, models: &[u64]) -> bool {
         let has_model = || self.model.is_some_and(|model| models.contains(&model));
         self.family == Some(family) && (models.is_empty() || has_model())

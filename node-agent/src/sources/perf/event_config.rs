@@ -19,29 +19,27 @@ impl Config {
     }
 }
 
-/// The directories that describe events.
+/// Directories that describe events.
 #[derive(Debug, Clone)]
 pub struct EventPlaces {
-    /// The mount point of tracefs.
+    /// Mount point of tracefs.
     pub tracefs: PathBuf,
-    /// The mount point of sysfs.
+    /// Mount point of sysfs.
     pub sys: PathBuf,
-    /// The mount point of procfs.
+    /// Mount point of procfs.
     pub proc: PathBuf,
 }
 
 impl EventPlaces {
-    /// Returns those of a machine.
     pub fn of(mounts: &Mounts) -> Self {
         Self { tracefs: mounts.tracefs.clone(), sys: mounts.sys(), proc: mounts.proc.clone() }
     }
 
-    /// Returns those of the file systems below a directory.
+    /// Of the file systems below a directory.
     pub fn below(root: &Path) -> Self {
         Self { tracefs: root.join("sys/kernel/tracing"), sys: root.join("sys"), proc: root.join("proc") }
     }
 
-    /// Returns the directory of the PMUs.
     pub(super) fn pmus(&self) -> PathBuf {
         self.sys.join("bus/event_source/devices")
     }

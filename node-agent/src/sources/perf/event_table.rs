@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use super::cpu_model::CpuModel;
 use polymeter_proto::catalogue::derived::Machine;
 
-/// The table.
 const TEXT: &str = include_str!("events.toml");
 
 #[derive(Debug, Deserialize)]
@@ -17,19 +16,19 @@ struct Tables {
     table: Vec<Table>,
 }
 
-/// The events of one PMU on some CPU models.
+/// Events of one PMU on some CPU models.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     /// `intel`, `amd` or `neoverse_v2`.
     machine: String,
     family: Option<u64>,
-    /// The models of the family; all if there are none.
+    /// Models of the family; empty for all.
     #[serde(default)]
     models: Vec<u64>,
-    /// The begin of the names of its PMUs.
+    /// Beginning of the names of its PMUs.
     pmu: String,
-    /// The document that the codes are from.
+    /// Document that the codes are from.
     #[serde(rename = "source")]
     _source: String,
     /// Codes by name, in the terms of the PMU's `format`.
@@ -52,19 +51,19 @@ impl Table {
     }
 }
 
-/// Returns the tables; a test shows that the text is valid.
+/// Tables; a test shows that the text is valid.
 fn tables() -> &'static [Table] {
     static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
     TABLES.get_or_init(|| toml::from_str::<Tables>(TEXT).map(|tables| tables.table).unwrap_or_default())
 }
 
-/// Returns the code of an event of a PMU.
+/// Code of an event of a PMU.
 pub(super) fn code(cpu: &CpuModel, pmu: &str, name: &str) -> Option<&'static str> {
     let of_cpu = tables().iter().filter(|table| table.is_of(cpu, pmu));
     of_cpu.filter_map(|table| table.events.get(name)).map(String::as_str).next()
 }
 
-/// Returns the names of the events of a PMU.
+/// Names of the events of a PMU.
 pub(super) fn names(cpu: &CpuModel, pmu: &str) -> impl Iterator<Item = String> {
     let of_cpu = tables().iter().filter(|table| table.is_of(cpu, pmu));
     of_cpu.flat_map(|table| table.events.keys().cloned())

@@ -12,11 +12,11 @@ use super::event_config::{Config, EventPlaces};
 use super::named::{self, NoEvent};
 use crate::sources::kernel_text::{self, FileError};
 
-/// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would
-/// never be counted.
+/// Hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be
+/// counted.
 pub(crate) const HARDWARE_EVENTS: usize = 4;
 
-/// The most software events and tracepoints of one group: they need no counters, only descriptors.
+/// Software events and tracepoints of one group: they need no counters, only descriptors.
 const SOFTWARE_EVENTS: usize = 32;
 
 /// Divides events into the groups in which they are counted: software events together, hardware events in
@@ -38,7 +38,7 @@ pub(crate) fn event(definition: &Definition) -> Option<PerfEvent> {
     })
 }
 
-/// The reason for which an event has no numbers on this machine.
+/// Why an event has no numbers on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoConfig {
     #[error("expected `r` and hexadecimal digits")]
@@ -55,10 +55,7 @@ pub(crate) enum NoConfig {
     NotPerf,
 }
 
-/// Returns the numbers of an event.
-///
-/// # Errors
-/// Returns the reason why it has none on this machine.
+/// Numbers of an event on this machine.
 pub(crate) fn config(definition: &Definition, places: &EventPlaces) -> Result<Config, NoConfig> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {
@@ -98,7 +95,7 @@ fn tracefs_advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Returns the meaning of an error of perf_event_open, as perf_event_open(2) explains it, with the remedy.
+/// Meaning of an error of perf_event_open, as perf_event_open(2) explains it, with the remedy.
 pub(crate) fn meaning(error: &io::Error) -> String {
     let meaning = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => {

@@ -20,40 +20,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::forks::Forks;
 
-/// The most processes that are followed from a process to its ancestors in the log of forks.
+/// Bound of the processes that are followed from a process to its ancestors in the log of forks.
 const GENERATIONS_MAX: usize = 1024;
 
-/// The process to which the kernel gives orphans.
+/// Process to which the kernel gives orphans.
 const INIT: u32 = 1;
 
 /// A process as it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) parent: u32,
-    /// The time at which it started, in ticks since boot.
+    /// Time of start, in ticks since boot.
     pub(super) started: u64,
-    /// The leaders of its session and of its process group.
+    /// Leaders of its session and of its process group.
     pub(super) leaders: [u32; 2],
 }
 
-/// The time at which the events of a process were opened.
+/// When the events of a process were opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opening {
-    /// The ticks since boot before and after it.
+    /// Ticks since boot before and after it.
     pub(super) ticks: (u64, u64),
-    /// The number of the newest process or thread after it.
+    /// Number of the newest process or thread after it.
     pub(super) last_pid: u32,
 }
 
 impl Opening {
-    /// Returns true if a process started later. Within a tick the numbers decide, which increase.
+    /// True if a process started later. Within a tick the numbers decide, which increase.
     fn precedes(&self, pid: u32, started: u64) -> bool {
         let (before, after) = self.ticks;
         started > after || started >= before && pid > self.last_pid
     }
 }
 
-/// The way in which a process is counted.
+/// How a process is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     /// Events of its own, opened then.
@@ -62,7 +62,6 @@ enum Counted {
     Inherited(u32),
     /// Inherited events of an ancestor that is not known any more.
     Orphan,
-    /// No events.
     No,
 }
 
@@ -71,48 +70,48 @@ enum Counted {
 struct Member {
     counted: Counted,
     parent: u32,
-    /// The leaders of its session and process group that are processes of the job, ended ones included.
+    /// Leaders of its session and process group that are processes of the job, ended ones included.
     leaders: [Option<u32>; 2],
 }
 
-/// The most processes outside of the job that are remembered. Of further ones nothing is known.
+/// Bound of the processes outside of the job that are remembered. Nothing is known of further ones.
 const OUTSIDERS_MAX: usize = 1024;
 
-/// The processes of a job that are known.
+/// Processes of a job that are known.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     known: BTreeMap<u32, Member>,
-    /// The processes outside of the job that started processes of it.
+    /// Processes outside of the job that started processes of it.
     launchers: BTreeSet<u32>,
-    /// The ancestors of those.
+    /// Ancestors of the launchers.
     ancestors: BTreeSet<u32>,
-    /// The processes outside of the job that have adopted orphans of it.
+    /// Processes outside of the job that have adopted orphans of it.
     adopters: BTreeSet<u32>,
-    /// The processes with events of their own, ended ones included, whose descendants may live.
+    /// Processes with events of their own, ended ones included, whose descendants may live.
     roots: BTreeMap<u32, Opening>,
 }
 
-/// The changes since the last listing.
+/// Changes since the last listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FamilyChanges {
-    /// The processes that need events of their own, parents first.
+    /// Processes that need events of their own, parents first.
     pub(super) open: Vec<u32>,
-    /// The processes whose events count nothing any more.
+    /// Processes whose events count nothing any more.
     pub(super) close: Vec<u32>,
 }
 
 impl Families {
-    /// Returns true if a process is known, so that it need not be read.
+    /// True if a process is known, so that it need not be read.
     pub(super) fn knows(&self, pid: u32) -> bool {
         self.known.contains_key(&pid)
     }
 
-    /// Returns true if this process outside of the job is known to have started processes of it.
+    /// True if this process outside of the job is known to have started processes of it.
     pub(super) fn knows_launcher(&self, pid: u32) -> bool {
         self.launchers.contains(&pid)
     }
 
-    /// Records that a process outside of the job started one of it, with the ancestors of the former.
+    /// Records that a process outside of the job, with these ancestors, started one of it.
     pub(super) fn launched_by(&mut self, launcher: u32, ancestors: impl IntoIterator<Item = u32>) {
         if launcher != INIT && self.launchers.len() < OUTSIDERS_MAX {
             self.launchers.insert(launcher);
@@ -121,8 +120,7 @@ impl Families {
         }
     }
 
-    /// Returns the known processes whose parents were of the job and have ended, so that others have adopted
-    /// them.
+    /// Known processes whose parents were of the job and have ended, so that others have adopted them.
     pub(super) fn orphans(&self, all: &BTreeSet<u32>) -> Vec<u32> {
         let is_orphan = |(pid, member): &(&u32, &Member)| {
             all.contains(pid) && self.known.contains_key(&member.parent) && !all.contains(&member.parent)
@@ -178,14 +176,14 @@ impl Families {
         changes
     }
 
-    /// Returns true for the leader of a session or process group that is, or was, a process of the job.
+    /// True for the leader of a session or process group that is, or was, a process of the job.
     fn is_leader(&self, pid: u32) -> bool {
         let is_led = |member: &Member| member.leaders.contains(&Some(pid));
         pid > INIT && (self.known.contains_key(&pid) || self.known.values().any(is_led))
     }
 
-    /// Returns the way in which a new process is counted by inheritance, if any, as the log of forks states
-    /// it; none if the log does not tell.
+    /// How a new process is counted by inheritance, if at all, according to the log of forks; the outer
+    /// `None` if the log does not tell.
     fn inherited_by_log(&self, pid: u32, listed: &Listed, forks: &Forks) -> Option<Option<Counted>> {
         let (mut child, mut started) = (pid, listed.started);
         for _ in 0..GENERATIONS_MAX {
@@ -211,7 +209,7 @@ impl Families {
         None
     }
 
-    /// Returns the way in which a new process is counted by inheritance; none if it is not.
+    /// How a new process is counted by inheritance, if at all.
     fn inherited(&self, pid: u32, listed: &Listed, leaders: [Option<u32>; 2]) -> Option<Counted> {
         let Listed { parent, started, .. } = *listed;
         match self.known.get(&parent).map(|member| member.counted) {
@@ -231,7 +229,7 @@ impl Families {
         }
     }
 
-    /// Returns true if a process with a parent outside of the job is an orphan of the job.
+    /// True if a process with a parent outside of the job is an orphan of the job.
     fn is_orphan(&self, pid: u32, parent: u32, leaders: [Option<u32>; 2]) -> bool {
         let is_of_job = leaders.into_iter().flatten().any(|leader| leader != pid);
         let is_above = self.ancestors.contains(&parent) && !self.launchers.contains(&parent);

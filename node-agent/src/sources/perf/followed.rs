@@ -31,18 +31,18 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::{Slot, Unavailable};
 use crate::sources::summed_file::ScanResult;
 
-/// The most ancestors of a process outside of the job that are looked up.
+/// Bound of the ancestors of a process outside of the job that are looked up.
 const ANCESTORS_MAX: usize = 32;
 
-/// The most processes that wait for the sampler. The next search opens more.
+/// Bound of the processes that wait for the sampler. The next search opens more.
 const WAITING_MAX: usize = 32;
 
-/// The most processes of a source with events of their own, ended ones included until the sampler has given
-/// them back. There is room for all of them from the beginning, so that the sampler takes one over without an
-/// allocation.
+/// Bound of the processes of a source with events of their own, ended ones included until the sampler has
+/// given them back. There is room for all of them from the beginning, so that the sampler takes one over
+/// without an allocation.
 const MEMBERS_MAX: usize = PROCESSES_MAX;
 
-/// The events of one process.
+/// Events of one process.
 #[derive(Debug)]
 struct Member {
     pid: u32,
@@ -55,19 +55,19 @@ struct Exchange {
     came: ArrayQueue<Box<Member>>,
     ended: ArrayQueue<u32>,
     left: ArrayQueue<Box<Member>>,
-    /// The number of processes on either side and on the way.
+    /// Number of processes on either side and on the way.
     members: AtomicUsize,
     descriptors: AtomicUsize,
 }
 
-/// The sums of events over the processes of a job.
+/// Sums of events over the processes of a job.
 #[derive(Debug)]
 pub(crate) struct FollowedSource {
     #[expect(clippy::vec_box, reason = "boxes travel to the supervisor and back without allocation")]
     members: Vec<Box<Member>>,
     slots: Vec<Slot>,
     events: usize,
-    /// The counts of closed events.
+    /// Counts of closed events.
     gone: Vec<u64>,
     sums: Vec<u64>,
     exchange: Arc<Exchange>,
@@ -81,15 +81,15 @@ pub struct ProcessFollower {
     events: Vec<(Definition, Config)>,
     user_only: bool,
     families: Families,
-    /// The log of forks, which began before the first events; none without the right to it.
+    /// Log of forks, which began before the first events; `None` without the right to it.
     fork_log: Option<Arc<ForkLog>>,
     /// Ended processes that the sampler must be told of.
     ended: Vec<u32>,
     exchange: Arc<Exchange>,
-    /// The processes without room for their events, each with the number of descriptors that it needs.
+    /// Processes without room for their events, each with the number of descriptors that it needs.
     without_room: BTreeMap<u32, usize>,
     is_full: bool,
-    /// The reason why the events of a process could not be opened.
+    /// Why the events of a process could not be opened.
     failure: Option<String>,
 }
 
@@ -241,12 +241,12 @@ impl ProcessFollower {
         if found == ScanResult::TooMany && !is_news { ScanResult::All } else { found }
     }
 
-    /// Returns the number of descriptors that its processes hold open.
+    /// Number of descriptors that its processes hold open.
     pub fn descriptors(&self) -> usize {
         self.exchange.descriptors.load(Relaxed)
     }
 
-    /// Passes the events of new processes to `take`, until `take` accepts no more.
+    /// Passes the events of new processes to `take`, until it accepts no more.
     fn find(&mut self, room: usize, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
         let all: BTreeSet<u32> = listed(&self.cgroup).unwrap_or_default();
         self.retry_within(room, &all);
@@ -340,7 +340,7 @@ impl ProcessFollower {
         });
     }
 
-    /// Opens all events of the threads of a process; none if it has ended, or may not be counted.
+    /// Opens all events of the threads of a process; `None` if it has ended, or may not be counted.
     fn open_process(&mut self, threads: &[u32]) -> Option<(Vec<Group>, Opening)> {
         let before = ticks();
         let mut groups = Vec::new();
@@ -365,12 +365,12 @@ impl ProcessFollower {
     }
 }
 
-/// Returns the time since boot in ticks.
+/// Time since boot in ticks.
 fn ticks() -> u64 {
     clock::boottime_ns() / TICK_NS
 }
 
-/// Returns the number of the newest process or thread: the last field of `/proc/loadavg`.
+/// Number of the newest process or thread: the last field of `/proc/loadavg`.
 fn last_pid(loadavg: &str) -> Option<u32> {
     loadavg.split_ascii_whitespace().nth(4)?.parse().ok()
 }

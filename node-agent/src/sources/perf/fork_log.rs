@@ -10,10 +10,10 @@ use perf_event::{Builder, Clock, Sampler};
 
 use super::forks::Forks;
 
-/// The room for the records of one CPU, in bytes: some 500 processes between two looks.
+/// Room for the records of one CPU: some 500 processes between two looks.
 const ROOM_BYTES: usize = 32 * 1024;
 
-/// The log of this process.
+/// Log of this process.
 static LOG: Mutex<Weak<ForkLog>> = Mutex::new(Weak::new());
 
 pub(super) struct ForkLog(Mutex<Open>);
@@ -25,14 +25,13 @@ impl fmt::Debug for ForkLog {
 }
 
 struct Open {
-    /// The records of each CPU.
+    /// Records of each CPU.
     samplers: Vec<Sampler>,
     forks: Forks,
 }
 
 impl ForkLog {
-    /// Returns the log, and begins it if there is none; none without the right to record the forks of all
-    /// processes.
+    /// Begins the log if there is none; `None` without the right to record the forks of all processes.
     pub(super) fn of(cpus: &[usize]) -> Option<Arc<Self>> {
         let mut known = LOG.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.upgrade() {

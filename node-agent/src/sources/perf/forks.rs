@@ -4,42 +4,40 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::sources::process_files::TICK_NS;
 
-/// The most forks that are kept. A process is looked up soon after its fork.
+/// Bound of the forks that are kept. A process is looked up soon after its fork.
 const FORKS_MAX: usize = 16 * 1024;
 
-/// The types of records.
+/// Types of records.
 const LOST: u32 = 2;
 const FORK: u32 = 7;
 const LOST_SAMPLES: u32 = 13;
 
-/// The start of a process.
+/// Start of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fork {
-    /// The process that started it.
+    /// Process that started it.
     pub(super) parent: u32,
-    /// The time, in ticks since boot.
+    /// Time, in ticks since boot.
     pub(super) ticks: u64,
 }
 
-/// The latest forks.
 #[derive(Debug, Default)]
 pub(super) struct Forks {
     by_pid: BTreeMap<u32, Fork>,
-    /// The processes in the order in which they were added.
+    /// Processes in the order in which they were added.
     order: VecDeque<(u32, Fork)>,
-    /// The number of forks that were added since the last look.
+    /// Number of forks that were added since the last look.
     added: usize,
     /// True if no fork is missing since the log began.
     is_complete: bool,
 }
 
 impl Forks {
-    /// Begins a log.
     pub(super) fn begin() -> Self {
         Self { is_complete: true, ..Self::default() }
     }
 
-    /// Returns true if all forks since the begin of the log could be looked up. Without a log it is false.
+    /// True if all forks since the beginning of the log could be looked up. Without a log it is false.
     pub(super) const fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -83,13 +81,13 @@ impl Forks {
         }
     }
 
-    /// Returns the start of a process that started at `started`, in ticks since boot, or later.
+    /// Start of a process that started at `started`, in ticks since boot, or later.
     pub(super) fn of(&self, pid: u32, started: u64) -> Option<Fork> {
         self.by_pid.get(&pid).copied().filter(|fork| fork.ticks >= started)
     }
 }
 
-/// Returns the process that a record of a fork is about; none if it is a thread.
+/// Parses the record of a fork; `None` for a thread.
 fn fork(body: &[u8]) -> Option<(u32, Fork)> {
     let (numbers, rest) = body.split_first_chunk::<16>()?;
     let [pid, parent, ..] = numbers.as_chunks::<4>().0 else { return None };
@@ -98,7 +96,7 @@ fn fork(body: &[u8]) -> Option<(u32, Fork)> {
     (pid != parent).then_some((pid, Fork { parent, ticks }))
 }
 
-/// Checks what holds for any records, each of which has a byte for its type and one for its length before it.
+/// Any records, each with a byte for its type and one for its length before it.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut forks, mut rest) = (Forks::begin(), data);
     let mut is_lost = false;

@@ -47,10 +47,10 @@ pub struct PerfSource {
     groups: Vec<Group>,
     slots: Vec<Slot>,
     events: usize,
-    /// The number of slots of each CPU, if each has series of its own.
+    /// Slots of each CPU, if each has series of its own.
     slots_per_cpu: Option<usize>,
     buffer: Vec<u8>,
-    /// The sums over all CPUs, or the values of one.
+    /// Sums over all CPUs, or the values of one.
     sums: Vec<u64>,
 }
 
@@ -168,12 +168,12 @@ impl PerfSource {
         Outcome::Read
     }
 
-    /// Returns the meaning of each value of a reading.
+    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Returns the number of descriptors that it holds open.
+    /// Number of descriptors that it holds open.
     pub fn descriptors(&self) -> usize {
         self.groups.iter().map(|group| 1 + group._members.len()).sum()
     }
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens events of all processes of this machine; none without the right to do so.
+    /// Opens events of all processes of this machine; `None` without the right to do so.
     fn open(names: &[&str], cpus: &[usize]) -> Option<PerfSource> {
         let wanted: Vec<Definition> = names.iter().filter_map(|name| catalogue::find(name)).collect();
         assert_eq!(wanted.len(), names.len());

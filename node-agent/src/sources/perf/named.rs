@@ -14,17 +14,18 @@ use super::event_table;
 use crate::sources::cpu_list;
 use crate::sources::kernel_text::{self, FileError};
 
-/// The most files of a directory of PMUs or events that are looked at: a machine has some hundreds of either.
+/// Bound of the files of a directory of PMUs or events that are looked at: a machine has some hundreds of
+/// either.
 const ENTRIES_MAX: usize = 4096;
 
-/// The most units of a PMU, such as memory controllers, whose events are summed.
+/// Bound of the units of a PMU, such as memory controllers, whose events are summed.
 const UNITS_MAX: usize = 256;
 
-/// The PMUs of a CPU's own counters, the first that exists counts. Those of Arm end in a number.
+/// PMUs of a CPU's own counters; the first that exists counts. Those of Arm end in a number.
 const CORE_PMUS: [&str; 2] = ["cpu", "cpu_core"];
 const ARM_CORE_PMUS: [&str; 2] = ["armv8_pmuv3", "armv8_"];
 
-/// The reason for which a name is no event of this machine.
+/// Why a name is no event of this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoEvent {
     #[error("{0}")]
@@ -51,7 +52,7 @@ pub(crate) enum NoEvent {
     Unnamed { examples: String },
 }
 
-/// The fault of a part of an event's code.
+/// Fault of a part of an event's code.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadTerm {
     #[error("{0}")]
@@ -64,13 +65,12 @@ pub(crate) enum BadTerm {
     TooLarge,
 }
 
-/// A PMU of the machine.
 #[derive(Debug)]
 pub(crate) struct Pmu {
     name: String,
     directory: PathBuf,
     kind: u32,
-    /// The CPUs on which its events are counted, one for each socket or die; none for a PMU of all CPUs.
+    /// CPUs on which its events are counted, one for each socket or die; `None` for a PMU of all CPUs.
     pub(crate) cpus: Option<Vec<usize>>,
 }
 
@@ -81,10 +81,7 @@ pub(crate) struct UnitEvent {
     pub(crate) cpus: Vec<usize>,
 }
 
-/// Returns the code of an event of the CPU's own counters.
-///
-/// # Errors
-/// Returns the reason why this machine does not have it.
+/// Code of an event of the CPU's own counters, if this machine has it.
 pub(crate) fn core_event(places: &EventPlaces, name: &str) -> Result<Config, NoEvent> {
     let pmu = core_pmu(places)?;
     if name.is_empty() {
@@ -93,11 +90,8 @@ pub(crate) fn core_event(places: &EventPlaces, name: &str) -> Result<Config, NoE
     pmu.event(places, name)
 }
 
-/// Returns an event of the units of a PMU outside of the cores: `uncore_imc.cas_count_read` is that of
-/// `uncore_imc_0`, `uncore_imc_1` and so on.
-///
-/// # Errors
-/// Returns the reason why this machine does not have it.
+/// Event of the units of a PMU outside of the cores: `uncore_imc.cas_count_read` is that of `uncore_imc_0`,
+/// `uncore_imc_1` and so on.
 pub(crate) fn unit_events(places: &EventPlaces, instance: &str) -> Result<Vec<UnitEvent>, NoEvent> {
     if instance.is_empty() {
         return Err(NoEvent::Unnamed { examples: "node.pmu.uncore_imc.cas_count_read".to_owned() });
@@ -119,7 +113,7 @@ pub(crate) fn unit_events(places: &EventPlaces, instance: &str) -> Result<Vec<Un
     Ok(events)
 }
 
-/// Returns true if a PMU is the wanted one, or one of its numbered units.
+/// True if a PMU is the wanted one, or one of its numbered units.
 fn is_unit_of(pmu: &str, wanted: &str) -> bool {
     let Some(rest) = normalized(pmu).strip_prefix(wanted).map(str::to_owned) else { return false };
     rest.is_empty()
@@ -155,7 +149,7 @@ impl Pmu {
         Ok(Self { name: name.to_owned(), directory, kind, cpus })
     }
 
-    /// Returns the code of its event `name`: of the kernel's list, else of the table.
+    /// Code of its event `name`: of the kernel's list, else of the table.
     fn event(&self, places: &EventPlaces, name: &str) -> Result<Config, NoEvent> {
         let events = self.directory.join("events");
         let listed = optional_entries(&events)?;
@@ -171,8 +165,7 @@ impl Pmu {
         self.config(code.ok_or_else(unknown)?, "the table of events")
     }
 
-    /// Returns the numbers of a code such as `event=0xc7,umask=0x01`, whose parts the files in `format`
-    /// place.
+    /// Numbers of a code such as `event=0xc7,umask=0x01`, whose parts the files in `format` place.
     fn config(&self, code: &str, origin: &str) -> Result<Config, NoEvent> {
         let mut config = Config { kind: self.kind, ..Config::default() };
         for term in code.split(',').map(str::trim).filter(|term| !term.is_empty()) {
@@ -191,7 +184,7 @@ impl Pmu {
         Ok(config)
     }
 
-    /// Returns the place of a field; none if the PMU does not have it.
+    /// Place of a field; `None` if the PMU does not have it.
     fn place(&self, field: &str) -> Result<Option<Place>, NoEvent> {
         if let Some(word) = Word::of(field) {
             return Ok(Some(Place { word, ranges: vec![(0, 63)] }));
@@ -223,7 +216,7 @@ impl Pmu {
     }
 }
 
-/// The CPUs on which a PMU counts, if it names any.
+/// CPUs on which a PMU counts, if it names any.
 fn cpus_of(directory: &Path) -> Result<Option<Vec<usize>>, NoEvent> {
     let path = directory.join("cpumask");
     let text = match kernel_text::text(&path) {
@@ -254,7 +247,7 @@ impl Word {
     }
 }
 
-/// The bits of a field: inclusive ranges, the lowest bits of a value first.
+/// Bits of a field: inclusive ranges, the lowest bits of a value first.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     word: Word,
@@ -300,12 +293,12 @@ fn number(text: &str) -> Result<u64, ParseIntError> {
     hexadecimal.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16))
 }
 
-/// Returns true for a file beside an event, which describes it.
+/// True for a file beside an event, which describes it.
 fn is_attribute(file: &str) -> bool {
     [".scale", ".unit", ".per-pkg", ".snapshot"].iter().any(|end| file.ends_with(end))
 }
 
-/// Returns a name in the form of names of metrics: `branch-misses` is `branch_misses`.
+/// Name in the form of names of metrics: `branch-misses` is `branch_misses`.
 fn normalized(name: &str) -> String {
     let of_name = |character: char| match character.to_ascii_lowercase() {
         lower if lower.is_ascii_alphanumeric() || lower == '.' => lower,
@@ -314,13 +307,13 @@ fn normalized(name: &str) -> String {
     name.chars().map(of_name).collect()
 }
 
-/// Returns the begin of a text, for a message.
+/// Beginning of a text, for a message.
 fn shown(text: &str) -> String {
     const SHOWN_CHARACTERS: usize = 60;
     text.trim().chars().take(SHOWN_CHARACTERS).collect()
 }
 
-/// Returns the names of a directory's entries, sorted.
+/// Sorted names of a directory's entries.
 fn entries(directory: &Path) -> Result<Vec<String>, FileError> {
     let listed = fs::read_dir(directory).map_err(FileError::of(directory))?;
     let names = listed.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -336,7 +329,7 @@ fn optional_entries(directory: &Path) -> Result<Vec<String>, NoEvent> {
     }
 }
 
-/// Checks what holds for any text of a format and of a code.
+/// Any text of a format and of a code.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (format, value) = text.split_once('\n').unwrap_or((&text, "0"));

@@ -11,7 +11,7 @@ use polymeter_proto::catalogue::Definition;
 
 use super::event_config::Config;
 
-/// The processes whose events are counted.
+/// Processes whose events are counted.
 #[derive(Debug, Clone)]
 pub enum PerfTarget {
     /// All processes of a cgroup of version 2, or of the `perf_event` controller of version 1.
@@ -22,15 +22,15 @@ pub enum PerfTarget {
     Node,
 }
 
-/// The events that one `read` gives.
+/// Events that one `read` gives.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) leader: Counter,
     /// Held open: an event that is closed leaves its group.
     pub(crate) _members: Vec<Counter>,
-    /// The event's position, if it is the only one: inherited events cannot be read as groups.
+    /// Position of the event, if it is the only one: inherited events cannot be read as groups.
     pub(crate) single: Option<usize>,
-    /// The CPU on which it counts; none for the events of a process, which count on any.
+    /// CPU on which it counts; `None` for the events of a process, which count on any.
     pub(crate) cpu: Option<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Opener<'_> {
         Ok(groups)
     }
 
-    /// Opens events as a group on one CPU; none without events.
+    /// Opens events as a group on one CPU; `None` without events.
     pub(crate) fn open_group(&self, events: &[Config], cpu: usize) -> io::Result<Option<Group>> {
         let Some((first, rest)) = events.split_first() else { return Ok(None) };
         let leader = self.open_one(*first, Some(cpu), None)?;

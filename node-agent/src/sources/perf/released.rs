@@ -9,7 +9,7 @@ use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// The begin of the names of these sources.
+/// Beginning of the names of these sources.
 pub(crate) const RELEASED: &str = "perf/released/";
 
 /// A group of hardware events that is not open.

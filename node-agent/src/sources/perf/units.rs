@@ -12,7 +12,7 @@ use super::named;
 use super::open::{Group, Opener, PerfTarget};
 use crate::sources::slot::Unavailable;
 
-/// The events of the units of a PMU on one CPU, by the type of the unit.
+/// Events of the units of a PMU on one CPU, by the type of the unit.
 type Units = BTreeMap<u32, Vec<Config>>;
 
 /// Opens `wanted`, events of one PMU, with at most `room` descriptors. Events that cannot be counted are left
@@ -62,8 +62,7 @@ pub(crate) fn open(
     (sources, unavailable)
 }
 
-/// Returns the codes of an event of all units, each with a CPU on which it is counted, after a trial of the
-/// first.
+/// Codes of an event of all units, each with a CPU on which it is counted, after a trial of the first.
 fn countable(definition: &Definition, places: &EventPlaces) -> Result<Vec<(usize, Config)>, String> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     let units = named::unit_events(places, instance).map_err(|error| error.to_string())?;

@@ -7,8 +7,8 @@ use polymeter_proto::series::Labels;
 
 use crate::sources::slot::Slot;
 
-/// Returns the name of a group of hardware events: those of its events, or of the first alone if they are too
-/// long for a label; none for software events.
+/// Name of a group of hardware events: those of its events, or of the first alone if they are too long for a
+/// label; `None` for software events.
 fn group_name(definitions: &[Definition]) -> Option<String> {
     let mut hardware =
         definitions.iter().filter(|definition| definition.is_of_hardware()).map(Definition::name);
@@ -17,11 +17,10 @@ fn group_name(definitions: &[Definition]) -> Option<String> {
     Some(if all.len() <= limits::LABEL_VALUE_BYTES { all } else { first })
 }
 
-/// The number of words before the values of a group: their number, and the two times.
+/// Words before the values of a group: their number, and the two times.
 pub(super) const GROUP_WORDS: usize = 3;
 
-/// Returns the slots of a source that counts these events: their values, and the times of a group of hardware
-/// events.
+/// Slots of a source that counts these events: their values, and the times of a group of hardware events.
 pub(super) fn slots(
     definitions: &[Definition],
     user_only: bool,

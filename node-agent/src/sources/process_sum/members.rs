@@ -10,26 +10,24 @@ use crate::sources::process_accounts::{Accounts, Process};
 use crate::sources::process_files::{Levels, StatLine, read_process};
 use crate::sources::process_list::{PROCESSES_MAX, children, listed};
 
-/// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If
+/// Bound of the processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If
 /// there are more, they take turns: the others count with their last values.
 pub(super) const PROCESSES_PER_READING: usize = 256;
 
-/// The processes that are summed.
 #[derive(Debug)]
 pub(super) enum Members {
-    /// A process and its descendants. The root is none once it was read.
+    /// A process and its descendants; `None` for the root once it was read.
     Tree(Option<u32>),
-    /// All processes in a cgroup and below it.
     Cgroup {
         top: PathBuf,
-        /// The process at which the next reading begins.
+        /// Process at which the next reading begins.
         turn: u32,
-        /// The most processes per reading.
+        /// Bound of the processes per reading.
         per_reading: usize,
     },
 }
 
-/// The current processes, and those of their quantities that disappear with them.
+/// Current processes, and those of their quantities that disappear with them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) processes: BTreeMap<u32, Process>,
@@ -39,17 +37,17 @@ pub(super) struct Found {
 }
 
 impl Members {
-    /// Creates those of the tree of a process.
+    /// Tree of a process.
     pub(super) const fn of_tree(root: u32) -> Self {
         Self::Tree(Some(root))
     }
 
-    /// Creates those of a cgroup, which take turns.
+    /// Processes of a cgroup, which take turns.
     pub(super) fn in_turn(cgroup: &Path) -> Self {
         Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_PER_READING }
     }
 
-    /// Creates those of a cgroup, all of which are read each time.
+    /// Processes of a cgroup, all of which are read each time.
     pub(super) fn all_of(cgroup: &Path) -> Self {
         Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_MAX }
     }
@@ -58,8 +56,8 @@ impl Members {
         matches!(self, Self::Tree(_))
     }
 
-    /// Reads the current processes below `proc`; none if the cgroup is gone. `accounts` has those of earlier
-    /// readings.
+    /// Reads the current processes below `proc`; `None` if the cgroup is gone. `accounts` has those of
+    /// earlier readings.
     pub(super) fn read(&mut self, proc: &Path, accounts: &Accounts) -> Option<Found> {
         let readable = Readable { proc, accounts };
         match self {
@@ -80,14 +78,14 @@ impl Members {
     }
 }
 
-/// The files of processes, and what is known of processes.
+/// Files of processes, and what is known of processes.
 struct Readable<'a> {
     proc: &'a Path,
     accounts: &'a Accounts,
 }
 
 impl Readable<'_> {
-    /// Returns the current tree: the known processes that still exist, and all descendants.
+    /// Known processes that still exist, and all descendants.
     fn tree(&self, root: Option<u32>) -> Found {
         let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
         let mut queue: Vec<(u32, Option<u64>)> = known.collect();
@@ -118,8 +116,7 @@ impl Readable<'_> {
         found
     }
 
-    /// Returns the current processes of a cgroup, which are `listed`, and the process at which the next
-    /// reading begins.
+    /// Current processes of a cgroup, which are `listed`, and the process at which the next reading begins.
     fn cgroup(&self, listed: &BTreeSet<u32>, turn: u32, per_reading: usize) -> (Found, u32) {
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
@@ -150,14 +147,14 @@ impl Readable<'_> {
         (found, next)
     }
 
-    /// Returns true for a process that still exists, also as a zombie.
+    /// True for a process that still exists, also as a zombie.
     fn still_exists(&self, pid: u32, started: u64) -> bool {
         let stat = StatLine::read(&self.proc.join(pid.to_string()));
         stat.is_some_and(|stat| stat.started() == started)
     }
 
-    /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts
-    /// as it was known.
+    /// True for a process that cannot be read, as without a descriptor, but has not ended: it counts as it
+    /// was known.
     fn exists(&self, pid: u32) -> bool {
         self.proc.join(pid.to_string()).exists()
     }

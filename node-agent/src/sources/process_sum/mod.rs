@@ -21,22 +21,22 @@ use super::reading::Reading;
 use super::slot::Slot;
 use members::Members;
 
-/// The kind that sums over the process tree of a job without a cgroup.
+/// Sums over the process tree of a job without a cgroup.
 pub(super) const TREE_KIND: &str = "processes";
 
-/// The kind that sums over the processes of a job's cgroup what its files do not count here.
+/// Sums over the processes of a job's cgroup what its files do not count here.
 pub(super) const CGROUP_KIND: &str = "cgroup_processes";
 
-/// The kind that sums over the processes of a job's cgroup what no file of a cgroup counts.
+/// Sums over the processes of a job's cgroup what no file of a cgroup counts.
 pub(super) const IO_KIND: &str = "process_io";
 
-/// The sum over the processes of one job.
+/// Sum over the processes of one job.
 #[derive(Debug)]
 pub(super) struct ProcessSumSource {
     proc: PathBuf,
     members: Members,
     slots: Vec<Slot>,
-    /// The function that computes the value of each slot, and whether it needs I/O.
+    /// Computes the value of each slot, and whether it needs I/O.
     compute: Vec<(Compute, bool)>,
     accounts: Accounts,
     /// True once the I/O of a process was read. It stays false if the agent lacks the right to it.
@@ -46,25 +46,23 @@ pub(super) struct ProcessSumSource {
 }
 
 impl ProcessSumSource {
-    /// Creates the sum over the process `root` and its descendants, below `proc`.
+    /// Sums over the process `root` and its descendants, below `proc`.
     pub(super) fn of_tree(proc: &Path, root: u32) -> Self {
         Self::new(proc, Members::of_tree(root), TREE_KIND)
     }
 
-    /// Creates the sum over the processes in a cgroup and below it, below `proc`, for a kind of the fast
-    /// lane.
+    /// Sums over the processes in a cgroup and below it, below `proc`, for a kind of the fast lane.
     pub(super) fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::in_turn(cgroup), CGROUP_KIND)
     }
 
-    /// Creates the sum over the I/O of the processes in a cgroup and below it, all of which are read each
-    /// time.
+    /// Sums over the I/O of the processes in a cgroup and below it, all of which are read each time.
     pub(super) fn of_all_in_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::all_of(cgroup), IO_KIND)
     }
 
-    /// Creates a source with all metrics of its kind, wanted now or not: if it were opened anew for more, the
-    /// use of ended processes would be lost.
+    /// Has all metrics of its kind, wanted now or not: if it were opened anew for more, the use of ended
+    /// processes would be lost.
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
         let of_metric = |metric| {
             let definition = Definition::of(metric);

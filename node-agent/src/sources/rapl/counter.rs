@@ -9,11 +9,11 @@ use crate::sources::outcome::Outcome;
 /// A domain of energy counters, by its names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Domain {
-    /// The catalogue's field.
+    /// Name in the catalogue.
     pub(super) field: &'static str,
-    /// The perf event.
+    /// perf event.
     pub(super) event: &'static str,
-    /// The zone of powercap, without the number of a package.
+    /// Zone of powercap, without the number of a package.
     pub(super) zone: &'static str,
 }
 
@@ -25,27 +25,26 @@ pub(super) static DOMAINS: [Domain; 5] = [
     Domain { field: "platform", event: "energy-psys", zone: "psys" },
 ];
 
-/// The processor that a counter belongs to.
+/// Processor of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Package {
     pub(super) number: u32,
-    /// The die, where each die of a package has counters of its own.
+    /// Die, where each die of a package has counters of its own.
     pub(super) die: Option<u32>,
 }
 
 pub(super) trait EnergyCounter: Send + fmt::Debug {
-    /// Returns the energy since the counter was opened, in joules; none if it has counted nothing.
+    /// Energy since the counter was opened, in joules; `None` if it has counted nothing.
     fn read(&mut self, now_ns: u64) -> Result<Option<f64>, Outcome>;
 
-    /// Returns the longest time between two reads after which the energy is still known, in nanoseconds; none
-    /// if any is.
+    /// Longest time between two reads after which the energy is still known; `None` if any is.
     fn longest_gap_ns(&self) -> Option<u64>;
 }
 
-/// A counter and its package; none for the platform, of which each package may have a part.
+/// A counter and its package; `None` for the platform, of which each package may have a part.
 pub(super) type PlacedCounter = (Option<Package>, Box<dyn EnergyCounter>);
 
-/// Returns the text of a small file without the white space around it; none if it cannot be read.
+/// Text of a small file, trimmed; `None` if it cannot be read.
 pub(super) fn text_of(path: &Path) -> Option<String> {
     Some(kernel_text::text(path).ok()?.trim().to_owned())
 }

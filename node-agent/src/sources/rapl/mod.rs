@@ -32,10 +32,9 @@ use powercap::PowercapError;
 pub(super) use perf_events::check as check_event;
 pub(super) use powercap::check as check_zone;
 
-/// The kind's name in the catalogue.
 const KIND: &str = "rapl";
 
-/// The processors' energy counters.
+/// Energy of the processors.
 pub(super) struct RaplKind;
 
 impl SourceKind for RaplKind {
@@ -70,7 +69,7 @@ impl SourceKind for RaplKind {
     }
 }
 
-/// The reasons for which a domain cannot be counted in either way.
+/// Why a domain cannot be counted in either way.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; {1}")]
 struct Uncounted(PerfError, PowercapError);
@@ -87,9 +86,9 @@ fn open_domain(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCou
 #[derive(Debug)]
 struct RaplSource {
     slots: Vec<Slot>,
-    /// The counters, each with its slot.
+    /// Counters, each with its slot.
     counters: Vec<(usize, Box<dyn EnergyCounter>)>,
-    /// The sums of the counters of each slot.
+    /// Sums of the counters of each slot.
     sums: Vec<Option<f64>>,
 }
 

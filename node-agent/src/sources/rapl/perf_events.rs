@@ -16,7 +16,7 @@ use crate::sources::cpu_list;
 use crate::sources::outcome::Outcome;
 use crate::sources::perf::meaning;
 
-/// The PMU's directory below `/sys`.
+/// Directory of the PMU below `/sys`.
 const PMU: &str = "bus/event_source/devices/power";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +27,7 @@ pub(super) struct PmuEvent {
     pub(super) scale: f64,
 }
 
-/// The reason for which a domain has no counters of perf.
+/// Why a domain has no counters of perf.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PerfError {
     #[error("perf power/{0}/: {1}")]
@@ -38,7 +38,7 @@ pub(super) enum PerfError {
     Package(usize),
 }
 
-/// The reason for which an event cannot be counted.
+/// Why an event cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EventError {
     #[error("this kernel has no PMU `power`")]
@@ -104,7 +104,7 @@ fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), EventErr
     Ok((config, scale))
 }
 
-/// Checks what holds for any terms, unit and factor, one on each line.
+/// Any terms, unit and factor, one on each line.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -114,7 +114,7 @@ pub(in crate::sources) fn check(data: &[u8]) {
     }
 }
 
-/// Returns the CPUs on which the events are opened, with the package of each.
+/// CPUs on which the events are opened, with the package of each.
 pub(super) fn packages(sys: &Path) -> Result<Vec<(usize, Package)>, PerfError> {
     let path = sys.join(PMU).join("cpumask");
     let cpus = text_of(&path).and_then(|text| cpu_list::parse(&text));
@@ -146,7 +146,6 @@ fn open_event(event: PmuEvent, cpu: usize) -> io::Result<Counter> {
     builder.build()
 }
 
-/// An open event.
 #[derive(Debug)]
 struct PerfCounter {
     counter: Counter,

@@ -14,27 +14,25 @@ use super::unwrapped::{TooLate, Unwrapped};
 use crate::sources::kernel_text::{self, FileError};
 use crate::sources::outcome::Outcome;
 
-/// The directory of the zones below `/sys`.
+/// Directory of the zones below `/sys`.
 const ZONES: &str = "class/powercap";
 
-/// The most constraints of a zone that are read.
+/// Bound of the constraints of a zone that are read.
 const CONSTRAINTS: u32 = 5;
 
-/// The highest power of a domain that is believed, in watts; the kernel states nonsense where the firmware
-/// does.
+/// Highest power of a domain that is believed; the kernel states nonsense where the firmware does.
 const STATED_POWER_MAX_W: u64 = 10_000;
 
-/// The shortest time in which a counter may wrap around, in nanoseconds: those of processors take half a
-/// minute and more.
+/// Shortest time in which a counter may wrap around: those of processors take half a minute and more.
 const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
 
 /// A zone that counts energy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Zone {
     path: PathBuf,
-    /// Its domain, as in [`Domain::zone`].
+    /// As in [`Domain::zone`].
     domain: &'static str,
-    /// Its package; none for the platform.
+    /// `None` for the platform.
     pub(super) package: Option<Package>,
 }
 
@@ -45,7 +43,7 @@ impl Zone {
     }
 }
 
-/// The reason for which a domain has no counters of powercap.
+/// Why a domain has no counters of powercap.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PowercapError {
     #[error("powercap has no zone `{0}`")]
@@ -62,7 +60,6 @@ fn remedy(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied { "; run the agent as root" } else { "" }
 }
 
-/// Opens the zones of a domain.
 pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, PowercapError> {
     if domain.zone == "core" && is_amd(proc) {
         // AMD counts each core for itself, and powercap shows one of them as that of the package.
@@ -83,15 +80,15 @@ pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<Place
     }
 }
 
-/// Returns true if the processors are AMD's or Hygon's.
+/// True if the processors are AMD's or Hygon's.
 fn is_amd(proc: &Path) -> bool {
     let text = kernel_text::text(&proc.join("cpuinfo")).unwrap_or_default();
     let vendor = text.lines().find_map(|line| line.strip_prefix("vendor_id")?.split_once(": "));
     vendor.is_some_and(|(_, vendor)| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.trim()))
 }
 
-/// Returns the zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows
-/// counters that the one by registers (`intel-rapl`) has, too.
+/// Zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows counters
+/// that the one by registers (`intel-rapl`) has, too.
 pub(super) fn zones(sys: &Path) -> Vec<Zone> {
     let directory = sys.join(ZONES);
     let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
@@ -120,7 +117,7 @@ pub(super) fn zones(sys: &Path) -> Vec<Zone> {
     found
 }
 
-/// Returns the domain and the package of a zone, by its name and that of the zone around it.
+/// Domain and package of a zone, by its name and that of the zone around it.
 fn place(name: &str, parent: Option<&str>) -> Option<(&'static str, Option<Package>)> {
     let within = |domain| Some((domain, Some(package(parent?)?)));
     match name {
@@ -141,8 +138,8 @@ fn package(name: &str) -> Option<Package> {
     }
 }
 
-/// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not
-/// decrease; the others are names of zones.
+/// Lines that are numbers are readings of a counter, whose sum does not decrease; the others are names of
+/// zones.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for range_uj in [None, Some(262_143_328_850)] {
@@ -166,7 +163,6 @@ pub(in crate::sources) fn check(data: &[u8]) {
     }
 }
 
-/// The counter of one zone.
 #[derive(Debug)]
 pub(super) struct PowercapCounter {
     file: File,

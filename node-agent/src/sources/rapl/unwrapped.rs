@@ -1,37 +1,36 @@
 //! The increase of a counter that wraps around. Pure.
 
-/// The least power that is assumed as the highest of a domain, in watts: no processor of 2026 takes more.
+/// Least power that is assumed as the highest of a domain: no processor of 2026 takes more.
 const ASSUMED_POWER_W: u64 = 2_000;
 
-/// The time by which the counter's value and the time of its read may differ, in microseconds.
+/// How far the counter's value and the time of its read may differ.
 const SLACK_US: u64 = 100_000;
 
-/// The energy since the first reading of a counter that wraps around at `range_uj`. Energies are in
-/// microjoules.
+/// Energy since the first reading of a counter that wraps around at `range_uj`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unwrapped {
-    /// The highest value before it begins at 0 again; none if it never does.
+    /// Highest value before it begins at 0 again; `None` if it never does.
     range_uj: Option<u64>,
-    /// The highest power of the domain. A watt is a microjoule in a microsecond.
+    /// Highest power of the domain. A watt is a microjoule in a microsecond.
     power_w: u64,
-    /// The last value and its time on the monotonic clock, in nanoseconds.
+    /// Last value and its time on the monotonic clock, in nanoseconds.
     last: Option<(u64, u64)>,
     total_uj: u64,
 }
 
-/// The error of a read after which the counter may have wrapped around more than once.
+/// The counter may have wrapped around more than once before this read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLate;
 
 impl Unwrapped {
-    /// Creates one without a reading. `stated_power_w` is the highest power that the kernel states for the
-    /// domain; short peaks exceed it, but not twice.
+    /// Has no reading yet. `stated_power_w` is the highest power that the kernel states for the domain; short
+    /// peaks exceed it, but not twice.
     pub(super) fn new(range_uj: Option<u64>, stated_power_w: u64) -> Self {
         let power_w = stated_power_w.saturating_mul(2).max(ASSUMED_POWER_W);
         Self { range_uj, power_w, last: None, total_uj: 0 }
     }
 
-    /// Returns the longest time between two reads in which it cannot wrap around twice, in nanoseconds.
+    /// Longest time between two reads in which it cannot wrap around twice.
     pub(super) fn longest_gap_ns(&self) -> Option<u64> {
         self.range_uj.map(|range_uj| (range_uj / self.power_w).saturating_mul(1_000))
     }
@@ -113,8 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// The sum is exact for every course of power below the highest, and every distance of reads below
-        /// the longest.
+        /// Sums are exact for every course of power below the highest, and every distance of reads below the
+        /// longest.
         #[test]
         fn sums_are_exact(
             range_uj in 1_000_000_000..RANGE_UJ,

@@ -1,10 +1,10 @@
 //! A counter that begins at 0 with its first reading. Pure.
 
-/// The increase of a counter of the hardware. That of a reused RMID does not begin at 0.
+/// Increase of a counter of the hardware. That of a reused RMID does not begin at 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counter {
     total: u64,
-    /// The last reading; none before the first one of a group.
+    /// `None` before the first reading of a group.
     last: Option<u64>,
 }
 

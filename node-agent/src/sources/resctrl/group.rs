@@ -18,28 +18,26 @@ use super::counter::Counter;
 use super::operations::Operations;
 use super::text::Event;
 
-/// The directory of the monitoring groups of the default control group.
+/// Directory of the monitoring groups of the default control group.
 pub(super) const GROUPS: &str = "mon_groups";
 
-/// The prefix of the names of this agent's groups.
+/// Prefix of the names of this agent's groups.
 pub(super) const PREFIX: &str = "polymeter-";
 
-/// The longest name of a group, in bytes. A file name has at most 255.
+/// Longest name of a group. A file name has at most 255 bytes.
 const NAME_BYTES: usize = 200;
 
-/// The number of attempts to create a group that another agent removes at the same time, as one that was left
-/// behind.
+/// Attempts to create a group that another agent removes at the same time, as one that was left behind.
 const ATTEMPTS: usize = 3;
 
-/// The groups of this process, each with the number of its users.
+/// Groups of this process, each with the number of its users.
 static OPEN: Mutex<BTreeMap<PathBuf, (usize, Arc<Shared>)>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of the group of a job. Ids of jobs may have characters that names of files cannot have,
-/// and be longer.
+/// Name of the group of a job. Ids of jobs may be longer than names of files, and have other characters.
 pub(super) fn name_of(job: &str) -> String {
     let mut name = PREFIX.to_owned();
     for byte in job.bytes() {
@@ -65,10 +63,10 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// The parts of a group that change.
+/// Parts of a group that change.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The locked directory; none while there is none.
+    /// Locked; `None` while there is none.
     directory: Option<File>,
     counters: BTreeMap<(u32, Event), Counter>,
 }
@@ -97,7 +95,7 @@ impl Shared {
     }
 }
 
-/// Returns true if an open directory is still the one at its path.
+/// True if an open directory is still the one at its path.
 fn is_at(directory: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (Ok(open), Ok(there)) = (directory.metadata(), fs::metadata(path)) else { return false };
@@ -109,11 +107,8 @@ fn is_at(directory: &File, path: &Path) -> bool {
 pub(super) struct Group(Arc<Shared>);
 
 impl Group {
-    /// Opens the group at `path`, and creates it if it is not open already.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be created, or ([`ErrorKind::WouldBlock`]) if it belongs to another
-    /// agent.
+    /// Opens the group at `path`, and creates it if it is not open already. The error is
+    /// [`ErrorKind::WouldBlock`] if it belongs to another agent.
     pub(super) fn open(path: &Path, operations: &'static dyn Operations) -> io::Result<Self> {
         let mut open = lock(&OPEN);
         if let Some((users, shared)) = open.get_mut(path) {
@@ -126,7 +121,6 @@ impl Group {
         Ok(Self(shared))
     }
 
-    /// Returns its directory.
     pub(super) fn path(&self) -> &Path {
         &self.0.path
     }
@@ -136,7 +130,6 @@ impl Group {
         self.0.ensure(&mut lock(&self.0.state))
     }
 
-    /// Moves a thread into it.
     pub(super) fn add_task(&self, thread: u32) -> io::Result<()> {
         self.0.operations.add_task(&self.0.path, thread)
     }
@@ -160,7 +153,7 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups that an agent which was killed has left behind. Returns the number of them.
+/// Removes the groups that an agent which was killed has left behind. Returns their number.
 pub(super) fn remove_left_behind(mount: &Path, operations: &dyn Operations) -> usize {
     let entries = fs::read_dir(mount.join(GROUPS)).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));

@@ -40,13 +40,13 @@ use text::{EVENTS, Event};
 
 pub(super) use text::check;
 
-/// The kind's name in the catalogue, and that of its sources.
+/// Name in the catalogue, and of the sources.
 const KIND: &str = "resctrl";
 
-/// The time until a group is tried again that could not be created for a reason that passes, in nanoseconds.
+/// Time until a group is tried again that could not be created for a reason that passes.
 const RETRY_NS: u64 = 30_000_000_000;
 
-/// The file of the events that the processor counts.
+/// File of the events that the processor counts.
 const FEATURES: &str = "info/L3_MON/mon_features";
 
 /// resctrl's monitoring groups of jobs.
@@ -136,7 +136,7 @@ fn definitions(counted: &[(Definition, Event)]) -> Vec<Definition> {
     counted.iter().map(|(definition, _)| definition.clone()).collect()
 }
 
-/// Returns the control group of the job's processes, if all belong to others than the default one.
+/// Control group of the job's processes, if all belong to others than the default one.
 fn other_control_group(monitored: &mut Monitored) -> Option<String> {
     let mut left = monitored.processes.list(&monitored.proc)?;
     let mut last = None;
@@ -152,7 +152,7 @@ fn other_control_group(monitored: &mut Monitored) -> Option<String> {
     last.filter(|_| left.is_empty())
 }
 
-/// Returns the names of the control groups beside the default one.
+/// Names of the control groups beside the default one.
 fn control_groups(mount: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(mount).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -160,7 +160,7 @@ fn control_groups(mount: &Path) -> impl Iterator<Item = String> {
     names.filter(|name| !["info", "mon_data", GROUPS].contains(&name.as_str()))
 }
 
-/// Returns the wanted metrics that the processor counts, with their events. The others are unavailable.
+/// Wanted metrics that the processor counts, with their events. The others become unavailable.
 fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Vec<(Definition, Event)> {
     let features = match kernel_text::text(&mount.join(FEATURES)) {
         Ok(features) => features,
@@ -185,7 +185,7 @@ fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Ve
     counted
 }
 
-/// Returns the slots of metrics in all L3 domains.
+/// Slots of metrics in all L3 domains.
 fn slots<'a>(
     wanted: &'a [(Definition, Event)],
     domains: &'a BTreeSet<u32>,
@@ -198,7 +198,7 @@ fn slots<'a>(
     })
 }
 
-/// The reason for which there is no directory of resctrl.
+/// Why there is no directory of resctrl.
 #[derive(Debug, thiserror::Error)]
 enum NoMount {
     #[error(transparent)]
@@ -209,7 +209,6 @@ enum NoMount {
     NotSupported,
 }
 
-/// Returns the directory of resctrl.
 fn find_mount(mounts: &Mounts) -> Result<PathBuf, NoMount> {
     let path = mounts.proc.join("self/mountinfo");
     let table = kernel_text::text(&path).map_err(FileError::of(&path))?;
@@ -224,7 +223,6 @@ fn of_resctrl(mounts: Vec<Mount>) -> Vec<Mount> {
     mounts.into_iter().filter(|mount| mount.fs_type == KIND).collect()
 }
 
-/// Watches for a mount of resctrl.
 fn watch_mounts(mounts: &Mounts, opening: &mut Opening<'_>) {
     if let Ok(table) = MountTable::open(&mounts.proc.join("self/mountinfo")) {
         let watch = MountWatch::new(table, of_resctrl);
@@ -232,7 +230,7 @@ fn watch_mounts(mounts: &Mounts, opening: &mut Opening<'_>) {
     }
 }
 
-/// Returns the reason why a group cannot be created.
+/// Why a group cannot be created.
 fn refusal(mount: &Path, path: &Path, error: &io::Error) -> String {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -255,14 +253,14 @@ fn refusal(mount: &Path, path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Returns true if a group may be created later.
+/// True if a group may be created later.
 fn passes(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOSPC | Errno::BUSY | Errno::AGAIN))
 }
 
-/// A source without slots that reports when a group can be tried again: another one was removed, or some time
-/// has passed.
+/// Reports when a group can be tried again, because another one was removed, or some time has passed: a
+/// source without slots.
 #[derive(Debug)]
 struct RoomWatch {
     groups: PathBuf,

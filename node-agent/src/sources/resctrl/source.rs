@@ -19,57 +19,55 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use crate::sources::unknown_lines::UnknownLines;
 
-/// The most threads of a job that are moved into its group at a scan; each takes some 10 microseconds.
+/// Bound of the threads of a job that are moved into its group at a scan; each takes some 10 microseconds.
 const THREADS_MAX: usize = 16_384;
 
-/// The shortest time between two searches for threads that are not in the group, in nanoseconds.
+/// Shortest time between two searches for threads that are not in the group.
 const SCAN_EVERY_NS: u64 = 1_000_000_000;
 
-/// The longest time without a search, in nanoseconds: twice the time between two searches. Processes that a
-/// daemon of the scheduler starts, as those of another step, do not inherit the group.
+/// Longest time without a search: twice the time between two searches. Processes that a daemon of the
+/// scheduler starts, as those of another step, do not inherit the group.
 const LONGEST_GAP_NS: u64 = 4_000_000_000;
 
-/// The number of lists of threads at a scan: a thread that is not in the group yet may start others
-/// meanwhile.
+/// Lists of threads at a scan: a thread that is not in the group yet may start others meanwhile.
 const PASSES: usize = 3;
 
-/// The value of a slot.
 pub(super) type Value = (u32, Event);
 
 /// A job to be monitored.
 #[derive(Debug)]
 pub(super) struct Monitored {
-    /// The directory of resctrl.
+    /// Directory of resctrl.
     pub(super) mount: PathBuf,
     pub(super) proc: PathBuf,
     pub(super) job: String,
     pub(super) processes: ProcessList,
     pub(super) slots: Vec<Slot>,
-    /// The value of each slot.
+    /// Value of each slot.
     pub(super) values: Vec<Value>,
-    /// The L3 domains that are online.
+    /// L3 domains that are online.
     pub(super) domains: BTreeSet<u32>,
-    /// The features of the processor that have no series.
+    /// Features of the processor that have no series.
     pub(super) unknown_features: UnknownLines,
 }
 
-/// The monitoring group of one job.
+/// Monitoring group of one job.
 #[derive(Debug)]
 pub(super) struct ResctrlSource {
     monitored: Monitored,
     group: Group,
-    /// The time of the last search for threads, and its result.
+    /// Time and result of the last search for threads.
     scanned: Option<(u64, Membership)>,
     has_warned: bool,
     unknown: UnknownLines,
 }
 
-/// The result of a search for the threads of the job.
+/// Result of a search for the threads of the job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Membership {
-    /// The number of threads in the group.
+    /// Number of threads in the group.
     inside: usize,
-    /// The number of threads that the kernel did not move into it, and its last reason.
+    /// Number of threads that the kernel did not move into it, and its last reason.
     outside: usize,
     refusal: Option<Errno>,
 }
@@ -80,13 +78,12 @@ impl ResctrlSource {
         Self { monitored, group, scanned: None, has_warned: false, unknown }
     }
 
-    /// Returns true if it has reported threads that it does not monitor.
+    /// True if it has reported threads that it does not monitor.
     #[cfg(test)]
     pub(super) const fn has_warned(&self) -> bool {
         self.has_warned
     }
 
-    /// Reads it at a time of the monotonic clock.
     pub(super) fn read_at(&mut self, now_ns: u64, reading: &mut Reading) -> Outcome {
         let membership = match self.scanned {
             Some((at_ns, membership)) if now_ns.saturating_sub(at_ns) < SCAN_EVERY_NS => membership,
@@ -153,7 +150,6 @@ impl ResctrlSource {
         membership
     }
 
-    /// Returns the threads of the job.
     fn threads(&mut self) -> Vec<u32> {
         let Monitored { processes, proc, .. } = &mut self.monitored;
         let pids = processes.list(proc).unwrap_or_default();
@@ -202,7 +198,7 @@ impl CustomSource for ResctrlSource {
     }
 }
 
-/// Returns the L3 domains that are online.
+/// L3 domains that are online.
 pub(super) fn domains(mount: &Path) -> BTreeSet<u32> {
     let entries = fs::read_dir(mount.join("mon_data")).into_iter().flatten().flatten();
     entries.filter_map(|entry| text::domain(entry.file_name().to_str()?)).collect()

@@ -19,19 +19,19 @@ use crate::sources::unknown_lines::UnknownLines;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The table of mounts of a node with resctrl.
+/// Mounts of a node with resctrl.
 const MOUNTINFO: &str = "\
 24 30 0:22 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 60 24 0:41 / /sys/fs/resctrl rw,relatime shared:20 - resctrl resctrl rw
 ";
 
-/// The file system as the kernel shows it: a new directory has files, and each thread is checked.
+/// File system as the kernel shows it: a new directory has files, and each thread is checked.
 #[derive(Debug, Default)]
 struct StandIn {
     root: PathBuf,
-    /// The number of groups that there can be.
+    /// Bound of the groups.
     rmids: AtomicUsize,
-    /// The threads that cannot be moved, with the reasons.
+    /// Threads that cannot be moved, with the reasons.
     refused: Mutex<BTreeMap<u32, Errno>>,
 }
 

@@ -8,18 +8,18 @@ use crate::sources::UnknownLines;
 /// An event that a monitoring group counts in each L3 domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// The cache that is occupied, in bytes.
+    /// Bytes of the cache that are occupied.
     Occupancy,
-    /// The bytes that were moved between the cache and any memory.
+    /// Bytes that were moved between the cache and any memory.
     TotalBytes,
-    /// The bytes that were moved between the cache and the domain's own memory.
+    /// Bytes that were moved between the cache and the domain's own memory.
     LocalBytes,
 }
 
 pub(super) const EVENTS: [Event; 3] = [Event::Occupancy, Event::TotalBytes, Event::LocalBytes];
 
 impl Event {
-    /// Returns the name of its files, which `mon_features` lists, and of its field.
+    /// Name of its files, which `mon_features` lists, and of its field.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Occupancy => "llc_occupancy",
@@ -28,7 +28,7 @@ impl Event {
         }
     }
 
-    /// Returns true if its value is a count since the group was created, which begins anywhere.
+    /// True if its value is a count since the group was created, which begins anywhere.
     pub(super) const fn is_counter(self) -> bool {
         match self {
             Self::Occupancy => false,
@@ -37,38 +37,37 @@ impl Event {
     }
 }
 
-/// Returns the value of an event; none for `Unavailable` (the hardware does not know it now), `Error` (it
-/// cannot be read) and `Unassigned` (no hardware counter is assigned to the group).
+/// Value of an event; `None` for `Unavailable` (the hardware does not know it now), `Error` (it cannot be
+/// read) and `Unassigned` (no hardware counter is assigned to the group).
 pub(super) fn value(text: &str) -> Option<u64> {
     text.trim_end().parse().ok()
 }
 
-/// Returns the number of the L3 domain of a directory in `mon_data`; none if it is of another resource.
-/// Directories of a part of a domain (`mon_sub_L3_01`, with sub-NUMA clustering) are in that of the domain,
-/// whose files have the sum.
+/// Number of the L3 domain of a directory in `mon_data`; `None` if it is of another resource. Directories of
+/// a part of a domain (`mon_sub_L3_01`, with sub-NUMA clustering) are in that of the domain, whose files have
+/// the sum.
 pub(super) fn domain(directory: &str) -> Option<u32> {
     directory.strip_prefix("mon_L3_")?.parse().ok()
 }
 
-/// Returns the threads in a file `tasks`.
 pub(super) fn tasks(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Returns true if `mon_features` lists an event.
+/// True if `mon_features` lists an event.
 pub(super) fn has_feature(mon_features: &str, event: Event) -> bool {
     mon_features.lines().any(|line| line.trim() == event.name())
 }
 
-/// The words that stand for a value that is not known now.
+/// Words that stand for a value that is not known now.
 const NO_VALUE: [&str; 3] = ["Unavailable", "Error", "Unassigned"];
 
-/// Returns true if the text of an event is neither a value nor a word for none.
+/// True if the text of an event is neither a value nor a word for none.
 pub(super) fn is_unknown(text: &str) -> bool {
     value(text).is_none() && !NO_VALUE.contains(&text.trim_end()) && !text.is_empty()
 }
 
-/// Returns the features that are no event here, without the files that configure events.
+/// Features that are no event here, without the files that configure events.
 pub(super) fn unknown_features(mon_features: &str) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     let names = mon_features.lines().map(str::trim).filter(|name| !name.is_empty());
@@ -80,7 +79,7 @@ pub(super) fn unknown_features(mon_features: &str) -> UnknownLines {
     unknown
 }
 
-/// Checks what holds for any text, and for the counts of a series of them with zeros between them.
+/// Any text, and the counts of a series of texts separated by zeros.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut counter, mut last) = (super::counter::Counter::default(), 0);
     for text in data.split(|byte| *byte == 0).map(String::from_utf8_lossy) {

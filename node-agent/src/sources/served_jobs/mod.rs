@@ -15,11 +15,10 @@ pub(super) use sums::check;
 pub(super) use sums::{JOBS_MAX, JobKey};
 pub(super) use text::{Job, Parser};
 
-/// The jobs of a server.
 #[derive(Debug, Default)]
 pub struct ServedJobs {
     sums: Mutex<JobSums>,
-    /// The number of times that jobs were given series.
+    /// How often jobs were given series.
     changes: AtomicU64,
 }
 
@@ -35,22 +34,21 @@ impl ServedJobs {
         }
     }
 
-    /// Returns the jobs that have series.
     pub(super) fn chosen(&self) -> Vec<JobKey> {
         self.lock().chosen().cloned().collect()
     }
 
-    /// Returns the number of different jobs of the last reading.
+    /// Number of different jobs of the last reading.
     pub(super) fn jobs(&self) -> usize {
         self.lock().jobs()
     }
 
-    /// Returns the counts of a job; none if no target has it now.
+    /// Counts of a job; `None` if no target has it now.
     pub(super) fn counts(&self, key: &JobKey) -> Option<Counts> {
         self.lock().counts(key)
     }
 
-    /// Returns the number of times so far that jobs were given series.
+    /// How often jobs were given series so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }

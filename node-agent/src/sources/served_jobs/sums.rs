@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::text::{COUNTS, Counts, Job};
 
-/// The most jobs of a server that have series.
+/// Bound of the jobs of a server that have series.
 pub(in crate::sources) const JOBS_MAX: usize = 256;
 
-/// The most jobs of one target whose counts are remembered: each takes some 100 bytes.
+/// Bound of the jobs of one target whose counts are remembered: each takes some 100 bytes.
 const ENTRIES_MAX: usize = 16_384;
 
 /// A job of a file system, by the id as the clients send it.
@@ -17,49 +17,46 @@ pub(in crate::sources) struct JobKey {
     pub(in crate::sources) id: String,
 }
 
-/// The sums of a job with series.
+/// Sums of a job with series.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     counts: Counts,
-    /// The last reading in which a target had the job.
+    /// Last reading in which a target had the job.
     seen: u64,
 }
 
-/// The counts of all jobs of a server.
+/// Counts of all jobs of a server.
 #[derive(Debug, Default)]
 pub(super) struct JobSums {
-    /// The counts of the last reading of each target that was ever read.
+    /// Counts of the last reading of each target that was ever read.
     targets: BTreeMap<String, BTreeMap<String, Counts>>,
     chosen: BTreeMap<JobKey, Sum>,
     readings: u64,
-    /// The number of different jobs of the last reading.
+    /// Number of different jobs of the last reading.
     jobs: usize,
 }
 
-/// Returns true for an id of the form `procname.uid`, which clients send for processes that belong to no job.
+/// True for an id of the form `procname.uid`, which clients send for processes that belong to no job.
 fn is_process(id: &str) -> bool {
     id.rsplit_once('.')
         .is_some_and(|(_, uid)| !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns the file system of a target: `scratch` of `scratch-OST0001`.
+/// File system of a target: `scratch` of `scratch-OST0001`.
 fn file_system(target: &str) -> &str {
     target.rsplit_once('-').map_or(target, |(file_system, _)| file_system)
 }
 
 impl JobSums {
-    /// Returns the jobs that have series.
     pub(super) fn chosen(&self) -> impl Iterator<Item = &JobKey> {
         self.chosen.keys()
     }
 
-    /// Returns the number of different jobs of the last reading.
     pub(super) const fn jobs(&self) -> usize {
         self.jobs
     }
 
-    /// Returns the counts of a job; none if no target has it now: a server forgets a job that is idle for
-    /// some minutes.
+    /// Counts of a job; `None` if no target has it now: a server forgets a job that is idle for some minutes.
     pub(super) fn counts(&self, key: &JobKey) -> Option<Counts> {
         self.chosen.get(key).filter(|sum| sum.seen == self.readings).map(|sum| sum.counts)
     }
@@ -131,8 +128,8 @@ fn add(sum: &mut Counts, more: Counts) {
     }
 }
 
-/// Returns the increase of counts, which begin anew when the server has forgotten the job, or its statistics
-/// were cleared.
+/// Increase of counts, which begin anew when the server has forgotten the job, or its statistics were
+/// cleared.
 fn since(last: Counts, now: Counts) -> Counts {
     let is_anew = now.iter().zip(last).any(|(now, last)| *now < last);
     let last = if is_anew { Counts::default() } else { last };
@@ -143,8 +140,7 @@ fn since(last: Counts, now: Counts) -> Counts {
     increase
 }
 
-/// Checks what holds for any texts of one target, which follow each other with zeros between them: sums do
-/// not decrease, and the jobs with series are bounded.
+/// Any texts of one target, separated by zeros: sums do not decrease, and the jobs with series are bounded.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut sums, mut before) = (JobSums::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

@@ -5,29 +5,28 @@
 
 use crate::sources::UnknownLines;
 
-/// The keys of lines that count nothing.
+/// Keys of lines that count nothing.
 const LEFT_OUT: [&str; 4] = ["job_stats", "snapshot_time", "start_time", "elapsed_time"];
 
-/// The counts of one job on one target.
+/// Counts of one job on one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::sources) struct Job {
-    /// The id as the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for
-    /// processes without one, or what `jobid_name` composes.
+    /// As the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for processes
+    /// without one, or what `jobid_name` composes.
     pub(super) id: String,
     pub(super) counts: Counts,
 }
 
-/// The number of counts of a job.
 pub(in crate::sources) const COUNTS: usize = 5;
 
 /// Bytes read, reads, bytes written, writes, and other operations.
 pub(in crate::sources) type Counts = [u64; COUNTS];
 
-/// A parser that takes one line at a time, since a text may be as long as all jobs of a cluster make it.
+/// Takes one line at a time, since a text may be as long as all jobs of a cluster make it.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Parser {
     job: Option<Job>,
-    /// The lines so far that count for no job.
+    /// Lines so far that count for no job.
     pub(in crate::sources) unknown: UnknownLines,
 }
 
@@ -60,7 +59,7 @@ impl Parser {
         None
     }
 
-    /// Returns the last job of a text that has ended.
+    /// Last job of a text that has ended.
     pub(in crate::sources) fn finish(self) -> Option<Job> {
         self.job.filter(|job| !job.id.is_empty())
     }
@@ -72,8 +71,7 @@ struct Operation {
     bytes: u64,
 }
 
-/// Returns the numbers in a text such as `{ samples: 3, unit: bytes, min: 1, max: 2, sum: 5 }`; none if it is
-/// cut off.
+/// Numbers in a text such as `{ samples: 3, unit: bytes, min: 1, max: 2, sum: 5 }`; `None` if it is cut off.
 fn operation(text: &str) -> Option<Operation> {
     let (text, rest) = text.trim().strip_prefix('{')?.split_once('}')?;
     // A histogram within the braces, which follows the sums, has braces of its own.

@@ -5,10 +5,10 @@ use std::fmt::{self, Write};
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 use polymeter_proto::stacks::FunctionName;
 
-/// The most bytes of a demangled name: a short symbol may stand for gigabytes.
+/// Bound of a demangled name: a short symbol may stand for gigabytes.
 const DEMANGLED_BYTES: usize = 4096;
 
-/// The deepest nesting of a name, which a thread with a small stack can follow.
+/// Deepest nesting of a name, which a thread with a small stack can follow.
 const RECURSION: u32 = 48;
 
 /// Text up to [`DEMANGLED_BYTES`].
@@ -28,7 +28,7 @@ impl Write for Bounded {
     }
 }
 
-/// Returns the name of the function with this symbol; the symbol itself where it is not mangled.
+/// Name of the function with this symbol; the symbol itself where it is not mangled.
 pub(super) fn function_name(symbol: &[u8]) -> Option<FunctionName> {
     // The versions of symbols, as in `memcpy@@GLIBC_2.14`.
     let symbol = symbol.split(|byte| *byte == b'@').next().unwrap_or_default();
@@ -57,13 +57,12 @@ fn demangle(symbol: &str) -> Option<String> {
     fortran(symbol)
 }
 
-/// Returns the name of a procedure of a Fortran module, as gfortran writes it.
+/// Name of a procedure of a Fortran module, as gfortran writes it.
 fn fortran(symbol: &str) -> Option<String> {
     let (module, procedure) = symbol.strip_prefix("__")?.split_once("_MOD_")?;
     (!module.is_empty() && !procedure.is_empty()).then(|| format!("{module}::{procedure}"))
 }
 
-/// Checks what holds for any symbol.
 pub(super) fn check(data: &[u8]) {
     let name = function_name(data);
     let limit = polymeter_proto::limits::FUNCTION_NAME_BYTES;

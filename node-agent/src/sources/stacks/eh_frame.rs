@@ -13,18 +13,18 @@ use gimli::{
 use super::elf::{ReadAt, Tables, long, word};
 use super::registers::{FRAME_POINTER, RETURN_ADDRESS, VENDOR};
 
-/// The most bytes of the entry of a function; those of real programs have hundreds.
+/// Bound of the entry of a function; those of real programs have hundreds of bytes.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
-/// The version of the index, and the encodings of its numbers: four bytes each, relative to the index.
+/// Version of the index, and the encodings of its numbers: four bytes each, relative to the index.
 const INDEX_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const INDEX_HEAD_BYTES: u8 = 12;
 
-/// The bytes of a program of the DWARF standard that computes an address.
+/// Program of the DWARF standard that computes an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program(pub(super) Box<[u8]>);
 
-/// The stack pointer at the call: the canonical frame address (CFA).
+/// Stack pointer at the call: the canonical frame address (CFA).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cfa {
     Register { register: u16, offset: i64 },
@@ -58,7 +58,7 @@ pub(super) struct Rule {
 
 type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
 
-/// Finds the rule of an address; none if no function of the file has it.
+/// Finds the rule of an address; `None` if no function of the file has it.
 pub(super) fn rule(file: &impl ReadAt, tables: &Tables, address: u64) -> Option<Rule> {
     let entry_address = indexed(file, tables, address)?;
     let (bytes, common_bytes) = entry(file, tables.offset(entry_address)?)?;
@@ -103,7 +103,7 @@ fn saved(rule: Option<RegisterRule<usize>>, section: &Section<'_>) -> Option<Sav
     })
 }
 
-/// Returns the address of the entry of the last function that begins at `address` or before.
+/// Address of the entry of the last function that begins at `address` or before.
 fn indexed(file: &impl ReadAt, tables: &Tables, address: u64) -> Option<u64> {
     let index = tables.unwinding()?;
     let mut head = [0; INDEX_HEAD_BYTES as usize];

@@ -3,16 +3,16 @@
 
 use super::search::{Range, Search};
 
-/// The most segments and sections of a file that are looked at.
+/// Bound of the segments and sections of a file that are looked at.
 const HEADERS_MAX: u16 = 1024;
 
-/// The most symbols of a file: more than those of the largest libraries. A file with more has none.
+/// Bound of the symbols of a file: more than those of the largest libraries. A file with more has none.
 const SYMBOLS_MAX: u64 = 2_000_000;
 
-/// The most bytes of a symbol that are read; C++ has longer ones, which are cut.
+/// Bound of the bytes of a symbol that are read; C++ has longer ones, which are cut.
 const SYMBOL_BYTES: usize = 4096;
 
-/// The bytes of a table that are read at once: a multiple of a symbol's.
+/// Bytes of a table that are read at once: a multiple of a symbol's.
 const CHUNK_BYTES: usize = 24 * 4096;
 
 const HEADER_BYTES: usize = 64;
@@ -21,7 +21,7 @@ const SECTION_BYTES: u16 = 64;
 const ENTRY_BYTES: u64 = 24;
 
 const SEGMENT_LOADED: u32 = 1;
-/// The index of `.eh_frame`, which is loaded, too (`PT_GNU_EH_FRAME`).
+/// Index of `.eh_frame`, which is loaded, too (`PT_GNU_EH_FRAME`).
 const SEGMENT_UNWINDING: u32 = 0x6474_e550;
 const SECTION_SYMBOLS: u32 = 2;
 const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
@@ -57,7 +57,7 @@ pub(super) struct Segment {
     pub(super) address: u64,
 }
 
-/// The places of the tables in a file.
+/// Places of the tables in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tables {
     segments: Vec<Segment>,
@@ -78,14 +78,14 @@ pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Reads a table of headers; none if it is not whole.
+/// Reads a table of headers; `None` if it is not whole.
 fn headers(file: &impl ReadAt, offset: u64, count: u16, bytes: u16) -> Option<Vec<u8>> {
     let mut table = vec![0; usize::from(count.min(HEADERS_MAX)) * usize::from(bytes)];
     (file.read_at(offset, &mut table) == table.len()).then_some(table)
 }
 
 impl Tables {
-    /// Finds the tables of a file; none if it is not an ELF file of 64 bits.
+    /// Finds the tables of a file; `None` if it is not an ELF file of 64 bits.
     pub(super) fn read(file: &impl ReadAt) -> Option<Self> {
         let mut header = [0; HEADER_BYTES];
         let is_whole = file.read_at(0, &mut header) == HEADER_BYTES;
@@ -124,7 +124,7 @@ impl Tables {
         Some(tables)
     }
 
-    /// Returns the address to which the position `offset` of the file belongs in its tables.
+    /// Address to which the position `offset` of the file belongs in its tables.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         self.segments.iter().find_map(|segment| {
             let into = offset.checked_sub(segment.part.offset)?;
@@ -132,7 +132,7 @@ impl Tables {
         })
     }
 
-    /// Returns the position in the file of an address of its tables.
+    /// Position in the file of an address of its tables.
     pub(super) fn offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().find_map(|segment| {
             let into = address.checked_sub(segment.address)?;
@@ -140,7 +140,7 @@ impl Tables {
         })
     }
 
-    /// Returns the index of `.eh_frame`.
+    /// Index of `.eh_frame`.
     pub(super) fn unwinding(&self) -> Option<Segment> {
         self.unwinding
     }
@@ -183,12 +183,12 @@ impl Tables {
     }
 }
 
-/// The names of one function, as the libraries of C have several, by their places in the table of names; 0
-/// where there is none.
+/// Names of one function, as the libraries of C have several, by their places in the table of names; 0 where
+/// there is none.
 #[derive(Debug, Clone, Copy)]
 struct Aliases([u32; 8]);
 
-/// The name that users know comes first: `sqrt` before `__sqrt` and `f32xsqrtf64`.
+/// Sort key by which the name that users know comes first: `sqrt` before `__sqrt` and `f32xsqrtf64`.
 fn plainness(name: &[u8]) -> (usize, usize, Vec<u8>) {
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
     (underscores, name.len(), name.to_vec())
@@ -196,7 +196,7 @@ fn plainness(name: &[u8]) -> (usize, usize, Vec<u8>) {
 
 /// Takes the symbol of a defined function.
 fn offer(search: &mut Search<'_, Aliases>, entry: &[u8]) {
-    /// The kinds of functions: `STT_FUNC` and `STT_GNU_IFUNC`.
+    /// Kinds of functions: `STT_FUNC` and `STT_GNU_IFUNC`.
     const FUNCTIONS: [u8; 2] = [2, 10];
     let parts = (word(entry, 0), entry.get(4), half(entry, 6), long(entry, 8), long(entry, 16));
     let (Some(name), Some(info), Some(section), Some(start), Some(size)) = parts else { return };
@@ -210,7 +210,6 @@ fn offer(search: &mut Search<'_, Aliases>, entry: &[u8]) {
     }
 }
 
-/// Checks what holds for any file.
 pub(super) fn check(data: &[u8]) {
     let Some(tables) = Tables::read(&data) else { return };
     let mut wanted: Vec<u64> = (0..8).filter_map(|at| tables.address(at * 16)).collect();

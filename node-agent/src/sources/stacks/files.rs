@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use super::elf::ReadAt;
 use crate::sources::kernel_text;
 
-/// The most bytes of a perf map that are read.
+/// Bound of the bytes of a perf map that are read.
 const PERF_MAP_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file as it was when it was opened.
@@ -103,7 +103,7 @@ fn regular(located: &OwnedFd) -> Option<(File, FileId)> {
     Some((file, id))
 }
 
-/// The perf map of a process.
+/// Perf map of a process.
 #[derive(Debug)]
 pub(super) struct PerfMap {
     file: File,
@@ -124,13 +124,13 @@ impl PerfMap {
         (file.metadata().ok()?.uid() == owner).then_some(Self { file, id })
     }
 
-    /// Returns its text, up to the bound.
+    /// Its text, up to the bound.
     pub(super) fn into_text(self) -> impl BufRead {
         BufReader::new(self.file.take(PERF_MAP_BYTES))
     }
 }
 
-/// The CPU time of this thread after which no further table is searched during one read.
+/// CPU time of this thread after which no further table is searched during one read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     until_ns: u64,

@@ -39,7 +39,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
 
-/// Checks what holds for any bytes, by the parser that the first byte chooses.
+/// Any bytes, by the parser that the first byte chooses.
 pub(super) fn check(data: &[u8]) {
     let Some((parser, data)) = data.split_first() else { return };
     match parser % 5 {
@@ -51,7 +51,7 @@ pub(super) fn check(data: &[u8]) {
     }
 }
 
-/// The stack of the reading thread, in bytes: names of functions nest, and their parsers follow.
+/// Stack of the reading thread: names of functions nest, and their parsers follow.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// Why an ordinary user has no waits: a switch is an event of the kernel.
@@ -76,7 +76,7 @@ impl StacksKind {
         Self { name: STACKS_WAIT_KIND, what: What::Waits, callers: Callers::Tables };
 }
 
-/// Returns the shortest period. Below it, sampling takes a noticeable part of the time.
+/// Shortest period. Below it, sampling takes a noticeable part of the time.
 const fn period_min(callers: Callers) -> Period {
     match callers {
         Callers::FramePointers => Period::MILLISECOND,
@@ -145,7 +145,7 @@ impl SourceKind for StacksKind {
     }
 }
 
-/// The call stacks of one job.
+/// Call stacks of one job.
 #[derive(Debug)]
 struct StackSource {
     slots: Vec<Slot>,
@@ -155,10 +155,9 @@ struct StackSource {
     /// How it is sampled, but for the period.
     sampling: Sampling,
     sampled: Sampled,
-    /// The period that is wanted.
     period: Option<Period>,
     open: Option<Open>,
-    /// The number of samples since the source was opened.
+    /// Samples since the source was opened.
     taken: u64,
 }
 
@@ -168,7 +167,7 @@ struct Open {
     period: Period,
     rings: Rings,
     collected: Collected,
-    /// The end of the last interval, in microseconds since the epoch.
+    /// End of the last interval, in microseconds since the epoch.
     until_us: i64,
 }
 

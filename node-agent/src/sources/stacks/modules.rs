@@ -17,29 +17,29 @@ use super::records::NewMapping;
 use super::search::Range;
 use super::text_symbols::{self, Form};
 
-/// The most modules of a job. Code of further ones has no module.
+/// Bound of the modules of a job. Code of further ones has no module.
 const MODULES_MAX: usize = 4096;
 
-/// The most ranges of a module that are remembered: some 10 MiB of all modules of a large job together.
+/// Bound of the ranges of a module that are remembered: some 10 MiB of all modules of a large job together.
 const RANGES_MAX: usize = 64 * 1024;
 
-/// The most addresses of a file whose rules are remembered: 2 MiB.
+/// Bound of the addresses of a file whose rules are remembered: 2 MiB.
 const RULES_MAX: usize = 16 * 1024;
 
-/// The number of a module in [`Modules`].
+/// Number of a module in [`Modules`].
 pub(super) type ModuleId = u32;
 
-/// The module of addresses of which nothing is known.
+/// Module of addresses of which nothing is known.
 pub(super) const UNKNOWN: ModuleId = 0;
 pub(super) const KERNEL: ModuleId = 1;
 
-/// The name of a function, if there is one.
+/// Name of a function, if there is one.
 pub(super) type Name = Option<Arc<FunctionName>>;
 
-/// Functions by their ranges of addresses: the begin, the end, and the name.
+/// Functions by their ranges of addresses: beginning, end, and name.
 type Ranges = BTreeMap<u64, (u64, Name)>;
 
-/// The functions of a file, shared by all jobs that map it, for as long as any of them is sampled.
+/// Functions of a file, shared by all jobs that map it, for as long as any of them is sampled.
 #[derive(Debug)]
 struct SharedFile {
     file: File,
@@ -49,10 +49,10 @@ struct SharedFile {
     rules: Mutex<HashMap<u64, Option<Arc<Rule>>>>,
 }
 
-/// The files of this process.
+/// Files of this process.
 static FILES: Mutex<BTreeMap<FileId, Weak<SharedFile>>> = Mutex::new(BTreeMap::new());
 
-/// The functions of the kernel.
+/// Functions of the kernel.
 static KERNEL_RANGES: Mutex<Weak<Mutex<Ranges>>> = Mutex::new(Weak::new());
 
 /// What gives the functions of a module.
@@ -88,7 +88,6 @@ enum Key {
     Named(Vec<u8>),
 }
 
-/// The modules of a job.
 #[derive(Debug)]
 pub(super) struct Modules {
     proc: PathBuf,
@@ -107,7 +106,7 @@ impl Modules {
         Self { proc: proc.to_owned(), ids: HashMap::new(), modules }
     }
 
-    /// Returns the module of a mapping of a process.
+    /// Module of a mapping of a process.
     pub(super) fn of(&mut self, pid: u32, mapping: &NewMapping) -> ModuleId {
         let has_file = mapping.file.2 != 0 && mapping.path.starts_with(b"/");
         // The kernel marks code without a file as `//anon`; /dev/zero and memfd have an inode of no file.
@@ -148,8 +147,7 @@ impl Modules {
         id
     }
 
-    /// Returns the address that identifies code of a module: of a file the position in it, else the address
-    /// itself.
+    /// Address that identifies code of a module: in a file the position, else the address itself.
     pub(super) fn position(&self, module: ModuleId, address: u64, start: u64, offset: u64) -> u64 {
         match self.modules.get(module as usize).map(|module| &module.symbols) {
             Some(Symbols::Unopened { .. } | Symbols::File(_)) => {
@@ -163,8 +161,8 @@ impl Modules {
         self.modules.get(module as usize)?.name.as_ref()
     }
 
-    /// Returns the rule by which the caller is found from a position of a module. Once the budget is spent,
-    /// one that is not known yet is none this time.
+    /// Rule by which the caller is found from a position of a module. Once the budget is spent, one that is
+    /// not known yet is none this time.
     pub(super) fn rule(&mut self, module: ModuleId, position: u64, budget: Budget) -> Option<Arc<Rule>> {
         let Some(Symbols::File(shared)) = self.opened(module) else { return None };
         let address = shared.tables.address(position)?;
@@ -183,7 +181,7 @@ impl Modules {
         rule
     }
 
-    /// Returns the symbols of a module, whose file is opened the first time.
+    /// Symbols of a module, whose file is opened the first time.
     fn opened(&mut self, module: ModuleId) -> Option<&mut Symbols> {
         let symbols = &mut self.modules.get_mut(module as usize)?.symbols;
         if let Symbols::Unopened { mapping, pid } = symbols {
@@ -231,7 +229,7 @@ impl Modules {
     }
 }
 
-/// Returns the functions of a file that a process maps.
+/// Functions of a file that a process maps.
 fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>> {
     let mapped = Mapped { pid, range: (mapping.start, mapping.end), file: mapping.file, path: &mapping.path };
     let (file, id) = open_mapped(proc, mapped)?;
@@ -256,7 +254,7 @@ fn is_unknown(ranges: &Ranges, address: u64) -> bool {
     address < u64::MAX && known(ranges, address).is_none()
 }
 
-/// Returns the functions at some addresses. Those that are in no known range are searched for together.
+/// Functions at some addresses. Those that are in no known range are searched for together.
 fn lookup(
     ranges: &mut Ranges,
     addresses: &[u64],

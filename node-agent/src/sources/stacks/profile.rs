@@ -15,21 +15,19 @@ use super::spaces::Spaces;
 use super::waits::Waits;
 use crate::sources::stack_profile::{Function, StackProfile};
 
-/// The most different stacks of addresses of an interval. Samples of further ones are lost.
+/// Bound of the different stacks of addresses of an interval. Samples of further ones are lost.
 const STACKS_MAX: usize = 64 * 1024;
 
-/// The most addresses of all of them together: 16 MiB.
+/// Bound of the addresses of all stacks together: 16 MiB.
 const ADDRESSES_MAX: usize = 1024 * 1024;
 
-/// The CPU time after which no further table is searched in one read, in nanoseconds. The rest is found by
-/// the next ones.
+/// CPU time after which no further table is searched in one read. The next reads find the rest.
 const SYMBOLS_NS: u64 = 200_000_000;
 
-/// The CPU time after which no further sample is unwound in one read, in nanoseconds: the callers of the rest
-/// are missing.
+/// CPU time after which no further sample is unwound in one read: the callers of the rest are missing.
 const UNWINDING_NS: u64 = 200_000_000;
 
-/// The functions of the kernel by which a thread leaves its CPU, below those that say why.
+/// Functions of the kernel by which a thread leaves its CPU, below those that say why.
 const SCHEDULER: [&str; 8] = [
     "__schedule",
     "schedule",
@@ -44,15 +42,15 @@ const SCHEDULER: [&str; 8] = [
 /// Code at a position of a module.
 type Place = (ModuleId, u64);
 
-/// The samples since the last profile, and what is known of the processes.
+/// Samples since the last profile, and what is known of the processes.
 #[derive(Debug)]
 pub(super) struct Collected {
     spaces: Spaces,
     modules: Modules,
-    /// The waits of threads, where these are sampled.
+    /// Waits of threads, where these are sampled.
     waits: Option<Waits>,
     ranks: Ranks,
-    /// The number of samples by process and places, the innermost first.
+    /// Number of samples by process and places, the innermost first.
     stacks: HashMap<(u32, Box<[Place]>), u64>,
     addresses: usize,
     lost: u64,
@@ -75,8 +73,8 @@ impl Collected {
         }
     }
 
-    /// Takes the records of all CPUs, which are brought into the order of their times. All of before
-    /// `until_ns` have been taken with these.
+    /// Takes the records of all CPUs, and orders them by time. With these, all of before `until_ns` have been
+    /// taken.
     pub(super) fn take(&mut self, mut records: Vec<Timed>, period: Period, until_ns: u64) {
         if let Some(waits) = &mut self.waits {
             records = waits.samples(records, period, until_ns);
@@ -161,7 +159,7 @@ impl Collected {
         }
     }
 
-    /// Returns the samples since the last profile, by functions.
+    /// Samples since the last profile, by functions.
     pub(super) fn profile(&mut self, span_us: (i64, i64), period: Period) -> StackProfile {
         self.take_lasting_waits(period);
         let stacks = std::mem::take(&mut self.stacks);
@@ -201,7 +199,7 @@ impl Collected {
         }
     }
 
-    /// Returns the number of the innermost places that are the scheduler's: where all threads wait.
+    /// Number of the innermost places that are the scheduler's: where all threads wait.
     fn scheduler_places(&self, places: &[Place], names: &HashMap<Place, Name>) -> usize {
         if self.waits.is_none() {
             return 0;
@@ -241,7 +239,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Returns the number of the stack of a function that is called from another stack.
+    /// Number of the stack of a function that is called from another stack.
     fn stack(&mut self, caller: Option<u32>, module: ModuleId, name: Name, modules: &Modules) -> u32 {
         let function = *self.function_numbers.entry((module, name.clone())).or_insert_with(|| {
             self.functions.push(Function { name, module: modules.name(module).cloned() });
@@ -254,7 +252,7 @@ impl Tree {
     }
 }
 
-/// Returns the number of the last of `len` items, of which there are at most [`ADDRESSES_MAX`].
+/// Number of the last of `len` items, at most [`ADDRESSES_MAX`].
 fn number(len: usize) -> u32 {
     u32::try_from(len - 1).unwrap_or(u32::MAX)
 }

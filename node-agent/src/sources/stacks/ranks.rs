@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sources::kernel_text;
 
-/// The variables with the rank of a process, in the order of the library of regions.
+/// Variables with the rank of a process, in the order of the library of regions.
 const RANKS: [&str; 7] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -16,11 +16,11 @@ const RANKS: [&str; 7] = [
     "SLURM_PROCID",
 ];
 
-/// The most processes whose ranks are told: a node has fewer ranks, but each may start many processes, which
-/// inherit the number.
+/// Bound of the processes whose ranks are told: a node has fewer ranks, but each may start many processes,
+/// which inherit the number.
 const PROCESSES_MAX: usize = 1024;
 
-/// The ranks of a job's processes on this node.
+/// Ranks of a job's processes on this node.
 #[derive(Debug)]
 pub(super) struct Ranks {
     proc: PathBuf,
@@ -38,7 +38,7 @@ impl Ranks {
         self.known.remove(&pid);
     }
 
-    /// Returns the ranks of those processes that were not asked for since they began, each with its id.
+    /// Ranks of those processes that were not asked for since they began, each with its id.
     pub(super) fn of_new(&mut self, pids: &BTreeSet<u32>) -> Vec<(u32, u32)> {
         let mut ranks = Vec::new();
         for pid in pids {
@@ -57,7 +57,7 @@ impl Ranks {
     }
 }
 
-/// Returns the rank that an environment, proc_pid_environ(5), has.
+/// Rank in an environment, proc_pid_environ(5).
 fn rank(environment: &[u8]) -> Option<u32> {
     RANKS.into_iter().find_map(|name| {
         let value = |entry: &[u8]| {

@@ -5,10 +5,10 @@
 
 use super::registers::{Registers, SAMPLED, UserState};
 
-/// The deepest stack, in addresses: the usual limit of the kernel, `kernel.perf_event_max_stack`.
+/// Deepest stack, in addresses: the usual limit of the kernel, `kernel.perf_event_max_stack`.
 pub(super) const DEPTH: u16 = 127;
 
-/// The layout of a sample, and of the end of all other records.
+/// Layout of a sample, and of the end of all other records.
 const SAMPLE_ID_BYTES: usize = 16;
 
 const LOST: u32 = 2;
@@ -22,10 +22,10 @@ const LOST_SAMPLES: u32 = 13;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
-/// The flag of a record of a switch of a thread that leaves its CPU.
+/// Flag of a record of a switch of a thread that leaves its CPU.
 const SWITCH_OUT: u16 = 1 << 13;
 
-/// The flag of a `COMM` record that an exec made.
+/// Flag of a `COMM` record that an exec made.
 const COMM_EXEC: u16 = 1 << 13;
 
 /// Addresses of a chain from here on say which part follows.
@@ -33,17 +33,15 @@ const CONTEXT_MAX: u64 = 4095_u64.wrapping_neg();
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
 const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
 
-/// A record with the time at which the kernel wrote it, in nanoseconds.
+/// A record with the time at which the kernel wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Timed {
     pub(super) time_ns: u64,
     pub(super) record: Record,
 }
 
-/// A record of interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A sample of a thread.
     Sample {
         pid: u32,
         tid: u32,
@@ -51,7 +49,7 @@ pub(super) enum Record {
         is_cut: bool,
         /// What the callers are found by, if the chain has none of them.
         user: Option<UserState>,
-        /// The number of periods that it stands for.
+        /// Number of periods that it stands for.
         count: u64,
     },
     /// A thread begins to run.
@@ -66,15 +64,15 @@ pub(super) enum Record {
     Fork { pid: u32, parent: u32, tid: u32 },
     /// A thread has ended.
     Exit { tid: u32 },
-    /// The kernel lost records for want of room.
+    /// Lost records for want of room in the kernel.
     Lost(u64),
-    /// Switches from here to a time may be unknown, in nanoseconds.
+    /// Switches from here to a time may be unknown.
     Blind { until_ns: u64 },
-    /// The kernel paused the event.
+    /// Event paused by the kernel.
     Throttled,
 }
 
-/// An address of a stack, the innermost first.
+/// Address of a stack, the innermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
     pub(super) address: u64,
@@ -86,18 +84,18 @@ pub(super) struct Frame {
 pub(super) struct NewMapping {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The position of the start in the file.
+    /// Position of the start in the file.
     pub(super) offset: u64,
-    /// The device of the file, and its inode; zeros without a file.
+    /// Device of the file, and its inode; zeros without a file.
     pub(super) file: (u32, u32, u64),
-    /// The path as the process sees it, or a name in brackets.
+    /// Path as the process sees it, or a name in brackets.
     pub(super) path: Vec<u8>,
 }
 
-/// The form of samples.
+/// Form of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
-    /// The number of addresses from which on a chain is cut.
+    /// Number of addresses from which on a chain is cut.
     pub(super) depth: usize,
     /// True if registers and stack follow the chain.
     pub(super) has_stack: bool,
@@ -118,7 +116,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_ne_bytes(*word))
     }
 
-    /// Takes the registers and the stack at the end of a sample; none of a thread of the kernel, or of a
+    /// Takes the registers and the stack at the end of a sample; `None` for a thread of the kernel, or of a
     /// program of 32 bits.
     fn user_state(&mut self) -> Option<UserState> {
         const ABI_64: u64 = 2;
@@ -135,7 +133,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Parses the body of a record; none if it is of no interest, or too short.
+/// Parses the body of a record; `None` if it is of no interest, or too short.
 pub(super) fn parse(kind: u32, misc: u16, body: &[u8], form: Form) -> Option<Timed> {
     if kind == SAMPLE {
         return sample(body, form);
@@ -202,7 +200,7 @@ fn mapped(mut bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Mapped { pid, mapping })
 }
 
-/// Parses `/proc/PID/maps`, of which the executable mappings are of interest.
+/// Parses the executable mappings of `/proc/PID/maps`.
 pub(super) fn parse_maps(text: &[u8]) -> impl Iterator<Item = NewMapping> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut words = line.splitn(6, |byte| *byte == b' ');
@@ -220,8 +218,8 @@ pub(super) fn parse_maps(text: &[u8]) -> impl Iterator<Item = NewMapping> {
     })
 }
 
-/// Checks what holds for any bytes: the first two are the kind and the flags of a record, and the rest its
-/// body, or a text of mappings.
+/// Any bytes: the first two are the kind and the flags of a record, and the rest its body, or a text of
+/// mappings.
 pub(super) fn check(data: &[u8]) {
     parse_maps(data).for_each(drop);
     let Some(([kind, flags], body)) = data.split_first_chunk::<2>() else { return };

@@ -20,10 +20,10 @@ mod numbers {
     pub(super) const VENDOR: gimli::Vendor = gimli::Vendor::Default;
 }
 
-/// The registers that perf samples, a bit each (`sample_regs_user`).
+/// Registers that perf samples, a bit each (`sample_regs_user`).
 pub(super) const SAMPLED: u64 = numbers::SAMPLED;
 
-/// The numbers of DWARF.
+/// Numbers of DWARF.
 pub(super) const FRAME_POINTER: Register = Register(numbers::FRAME_POINTER);
 pub(super) const STACK_POINTER: Register = Register(numbers::STACK_POINTER);
 pub(super) const RETURN_ADDRESS: Register = Register(numbers::RETURN_ADDRESS);
@@ -32,17 +32,17 @@ pub(super) const VENDOR: Vendor = numbers::VENDOR;
 /// True where the registers are known. Elsewhere only frame pointers are followed.
 pub(super) const ARE_KNOWN: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// The bits of an address that are no signature of it (pointer authentication).
+/// Bits of an address that are no signature of it (pointer authentication).
 const ADDRESS_BITS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
 
-/// The registers of a function.
+/// Registers of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Registers {
-    /// The address at which it continues.
+    /// Address at which it continues.
     pub(super) address: u64,
     pub(super) stack_pointer: u64,
     pub(super) frame_pointer: u64,
-    /// The link register, where there is one; else the address.
+    /// Link register, where there is one; else the address.
     pub(super) link: u64,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Registers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UserState {
     pub(super) registers: Registers,
-    /// The memory from the stack pointer on.
+    /// Memory from the stack pointer on.
     pub(super) stack: Vec<u8>,
 }
 
 impl Registers {
-    /// Returns the registers from the words of a sample, of which there is one for each bit of [`SAMPLED`].
+    /// Registers from the words of a sample, one for each bit of [`SAMPLED`].
     pub(super) fn sampled(words: &[u64]) -> Option<Self> {
         match *words {
             [frame_pointer, stack_pointer, address] => {
@@ -68,7 +68,7 @@ impl Registers {
         }
     }
 
-    /// Returns the register of a number of DWARF.
+    /// Register of a number of DWARF.
     pub(super) const fn get(&self, register: u16) -> Option<u64> {
         match register {
             numbers::FRAME_POINTER => Some(self.frame_pointer),

@@ -18,36 +18,35 @@ use super::records::{DEPTH, Form, Record, Timed, parse};
 use super::registers;
 use crate::sources::process_list::ProcessList;
 
-/// The room for the records of one CPU, in bytes; with the head of the ring as much as an ordinary user may
-/// lock by default (`kernel.perf_event_mlock_kb`).
+/// Room for the records of one CPU; with the head of the ring as much as an ordinary user may lock by default
+/// (`kernel.perf_event_mlock_kb`).
 const RING_BYTES: usize = 256 * 1024;
-/// The smallest room, for a user who may lock less.
+/// Room for a user who may lock less.
 const RING_BYTES_MIN: usize = 16 * 1024;
 
-/// The room for the samples of waits on one CPU, in bytes: there may be many switches between two reads.
+/// Room for the samples of waits on one CPU: there may be many switches between two reads.
 const WAIT_RING_BYTES: usize = 512 * 1024;
 
-/// The bytes of a stack that the kernel copies at each switch. They suffice for most programs.
+/// Bytes of a stack that the kernel copies at each switch. They suffice for most programs.
 const WAIT_STACK_BYTES: u16 = 4096;
 
-/// The times between two reads of the samples of waits, in nanoseconds: the rings have room for about 2000
-/// switches with their stacks a second and CPU, and for 50 000 times of switches. What is beyond is lost, so
-/// that a storm of switches costs the agent no more.
+/// Times between two reads of the samples of waits: the rings have room for about 2000 switches with their
+/// stacks a second and CPU, and for 50 000 times of switches. What is beyond is lost, so that a storm of
+/// switches costs the agent no more.
 const WAIT_GAPS_NS: (u64, u64) = (50_000_000, 100_000_000);
 
-/// The most bytes of a sample: its addresses, those that separate kernel and user, and its head.
+/// Bound of a sample: its addresses, those that separate kernel and user, and its head.
 const SAMPLE_BYTES: u64 = 8 * (DEPTH as u64 + 2) + 48;
 
-/// The bytes of a stack that the kernel copies with each sample: as many as `perf record` takes. They suffice
-/// for dozens of functions.
+/// Bytes of a stack that the kernel copies with each sample: as many as `perf record` takes. They suffice for
+/// dozens of functions.
 const STACK_BYTES: u16 = 8192;
 
-/// What is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// The threads on CPUs, once a period.
+    /// Threads on CPUs, once a period.
     Cpu,
-    /// The threads that leave their CPUs, at each switch; the times of their returns are recorded, too.
+    /// Threads that leave their CPUs, at each switch; the times of their returns are recorded, too.
     Waits,
 }
 
@@ -61,7 +60,7 @@ pub(super) enum Callers {
 }
 
 impl What {
-    /// Returns the number of rings of a CPU, and of events of a thread there.
+    /// Number of rings of a CPU, and of events of a thread there.
     pub(super) const fn rings(self) -> usize {
         match self {
             Self::Cpu => 1,
@@ -71,7 +70,7 @@ impl What {
 }
 
 impl Sampling {
-    /// Returns the longest time between two reads, in nanoseconds: no ring overflows but with many switches.
+    /// Longest time between two reads: no ring overflows but with many switches.
     pub(super) fn longest_gap_ns(self) -> u64 {
         if self.what == What::Waits {
             let (least_ns, most_ns) = WAIT_GAPS_NS;
@@ -87,21 +86,21 @@ impl Sampling {
         self.period.as_nanos().saturating_mul(samples)
     }
 
-    /// Returns the form of the samples of [`samples`].
+    /// Form of the samples of [`samples`].
     fn form(self) -> Form {
         Form { depth: DEPTH.into(), has_stack: self.callers == Callers::Tables }
     }
 }
 
-/// Returns the CPU time between two samples, in nanoseconds: one percent more than the period on half of the
-/// CPUs, and one percent less on the others. At exactly the period, a loop that takes a multiple of it would
-/// always be sampled at the same places.
+/// CPU time between two samples: one percent more than the period on half of the CPUs, and one percent less
+/// on the others. At exactly the period, a loop that takes a multiple of it would always be sampled at the
+/// same places.
 fn nanos_between(period: Period, cpu: usize) -> u64 {
     let (nanos, percent) = (period.as_nanos(), period.as_nanos() / 97);
     if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
 }
 
-/// The processes that are sampled.
+/// Processes that are sampled.
 #[derive(Debug)]
 pub(super) enum Sampled {
     /// Those of a cgroup of version 2, or of the `perf_event` controller of version 1.
@@ -120,21 +119,21 @@ pub(super) struct Sampling {
     pub(super) user_only: bool,
 }
 
-/// The events of one job.
+/// Events of one job.
 pub(super) struct Rings {
     form: Form,
-    /// Samples: one for each CPU.
+    /// One for each CPU.
     samplers: Vec<Sampler>,
-    /// For waits, the switches, mappings and processes: one for each CPU. Large samples leave their room alone.
+    /// For waits, the switches, mappings and processes: one for each CPU. Large samples leave their room
+    /// alone.
     switches: Vec<SwitchRing>,
     tasks: Option<Tasks>,
 }
 
-/// The ring of the switches on a CPU.
+/// Ring of the switches on a CPU.
 struct SwitchRing {
     sampler: Sampler,
     bytes: usize,
-    /// The time of the last record.
     last_ns: u64,
     /// True if it was full at the last read, so that what was lost is of before that.
     was_full: bool,
@@ -149,7 +148,7 @@ impl fmt::Debug for Rings {
     }
 }
 
-/// The threads that have events of their own, which are inherited by what they start.
+/// Threads with events of their own, which are inherited by what they start.
 struct Tasks {
     cpus: Vec<usize>,
     sampling: Sampling,
@@ -179,7 +178,7 @@ pub(super) fn probe(cgroup: Option<&Path>, cpu: usize, sampling: Sampling) -> io
     }
 }
 
-/// Returns an event whose records have the form that `records` parses.
+/// An event whose records have the form that `records` parses.
 fn event<'a>(event: Software, cpu: usize, sampling: Sampling) -> Builder<'a> {
     let mut builder = Builder::new(event);
     let sample = SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN;
@@ -195,7 +194,6 @@ fn follow_processes(builder: &mut Builder<'_>) {
     builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
 }
 
-/// Returns the event that samples.
 fn samples<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
     let (software, period, stack_bytes) = match sampling.what {
         What::Cpu => (Software::CPU_CLOCK, nanos_between(sampling.period, cpu), STACK_BYTES),
@@ -213,7 +211,6 @@ fn samples<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
     builder
 }
 
-/// Returns the event that records switches.
 fn switches<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
     let mut builder = event(Software::DUMMY, cpu, Sampling { user_only: true, ..sampling });
     follow_processes(&mut builder);

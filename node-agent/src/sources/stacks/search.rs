@@ -1,13 +1,13 @@
 //! The search for the symbols of some addresses in a table that is read once, in any order, and not kept.
 //! Pure.
 
-/// The functions of a range of addresses.
+/// Functions of a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Range<N> {
     pub(super) start: u64,
     /// Exclusive.
     pub(super) end: u64,
-    /// None if the range has no symbol.
+    /// `None` if the range has no symbol.
     pub(super) name: Option<N>,
 }
 
@@ -19,7 +19,7 @@ struct Symbol<N> {
     name: N,
 }
 
-/// The symbols that begin between two wanted addresses: above one, and at or below the next.
+/// Symbols that begin between two wanted addresses: above one, and at or below the next.
 #[derive(Debug, Clone)]
 struct Gap<N> {
     lowest: u64,
@@ -29,7 +29,7 @@ struct Gap<N> {
     widest: Option<Symbol<N>>,
 }
 
-/// The search for the symbols of `wanted`, which is in order and has no address twice.
+/// Search for the symbols of `wanted`, which is in order and has no address twice.
 #[derive(Debug)]
 pub(super) struct Search<'a, N> {
     wanted: &'a [u64],
@@ -61,7 +61,7 @@ impl<'a, N: Clone> Search<'a, N> {
         }
     }
 
-    /// Returns a range for each wanted address, which contains it.
+    /// A range for each wanted address, which contains it.
     pub(super) fn finish(self) -> Vec<Range<N>> {
         let mut found = Vec::with_capacity(self.wanted.len());
         let mut nexts = vec![u64::MAX; self.gaps.len()];

@@ -8,10 +8,10 @@ use super::modules::{ModuleId, Modules, UNKNOWN};
 use super::records::{NewMapping, parse_maps};
 use crate::sources::kernel_text;
 
-/// The most processes whose memory is remembered. Code of further ones has no module.
+/// Bound of the processes whose memory is remembered. Code of further ones has no module.
 const PROCESSES_MAX: usize = 8192;
 
-/// The most executable mappings of a process: a program that makes more hides its further code.
+/// Bound of the executable mappings of a process: a program that makes more hides its further code.
 const MAPPINGS_MAX: usize = 4096;
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ struct Space {
     is_used: bool,
 }
 
-/// The memory of processes.
+/// Memory of processes.
 #[derive(Debug)]
 pub(super) struct Spaces {
     proc: PathBuf,
@@ -67,7 +67,7 @@ impl Spaces {
         }
     }
 
-    /// Returns the module of an address of a process, and the position there.
+    /// Module of an address of a process, and the position there.
     pub(super) fn find(&mut self, pid: u32, address: u64, modules: &mut Modules) -> (ModuleId, u64) {
         let Some(space) = self.space(pid) else { return (UNKNOWN, 0) };
         space.is_used = true;

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use super::search::{Range, Search};
 
-/// The form of the lines.
+/// Form of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `ffffffff81000000 T name\t[module]`
@@ -44,7 +44,6 @@ fn symbol(form: Form, line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (!name.is_empty()).then_some((start, size, name))
 }
 
-/// Checks what holds for any text.
 pub(super) fn check(data: &[u8]) {
     for form in [Form::Kernel, Form::PerfMap] {
         assert_eq!(search(form, data, &[0x1000, 0xffff_ffff_8100_0000]).len(), 2);

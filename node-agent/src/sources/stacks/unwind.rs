@@ -9,14 +9,14 @@ use super::elf::Tables;
 use super::records::{DEPTH, Frame};
 use super::registers::{FRAME_POINTER, Registers, STACK_POINTER, UserState};
 
-/// The encoding of the programs of `.eh_frame`.
+/// Encoding of the programs of `.eh_frame`.
 const ENCODING: gimli::Encoding =
     gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };
 
-/// The most operations of a program. A program may loop for ever.
+/// Bound of the operations of a program, which may loop for ever.
 const OPERATIONS_MAX: u32 = 64;
 
-/// The rule of functions without one: they keep a frame pointer.
+/// For functions without a rule: they keep a frame pointer.
 static BY_FRAME_POINTER: Rule = Rule {
     cfa: Cfa::Register { register: FRAME_POINTER.0, offset: 16 },
     frame_pointer: Saved::At(-16),
@@ -24,18 +24,16 @@ static BY_FRAME_POINTER: Rule = Rule {
     is_signal: false,
 };
 
-/// A step from a function to its caller.
+/// Step from a function to its caller.
 enum Step {
     Caller(Registers),
-    /// There is no caller.
     Outermost,
-    /// The caller is not known.
     Cut,
 }
 
 impl UserState {
-    /// Appends the function and its callers, of which `frames` has `depth` at most; `rule` returns the rule
-    /// of an address. Returns true if the outermost ones are missing.
+    /// Appends the function and its callers, of which `frames` has `depth` at most; `rule` gives the rule of
+    /// an address. Returns true if the outermost ones are missing.
     pub(super) fn unwind(
         &self,
         frames: &mut Vec<Frame>,
@@ -92,7 +90,7 @@ impl UserState {
         }
     }
 
-    /// Returns a register of the caller; `own` is that of the function.
+    /// Register of the caller; `own` is that of the function.
     fn value(&self, registers: &Registers, cfa: u64, saved: &Saved, own: u64) -> Option<u64> {
         match saved {
             Saved::Unchanged => Some(own),
@@ -105,7 +103,7 @@ impl UserState {
         }
     }
 
-    /// Returns the word of the stack at an address.
+    /// Word of the stack at an address.
     fn memory(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.registers.stack_pointer)?).ok()?;
         Some(u64::from_le_bytes(*self.stack.get(at..)?.first_chunk()?))
@@ -132,8 +130,7 @@ impl UserState {
     }
 }
 
-/// Checks what holds for any bytes: the registers come first, then the stack, whose bytes are a program and
-/// an ELF file, too.
+/// Any bytes: the registers come first, then the stack, whose bytes are a program and an ELF file, too.
 pub(super) fn check(data: &[u8]) {
     let Some((head, rest)) = data.split_first_chunk::<32>() else { return };
     let mut words = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));

@@ -14,20 +14,20 @@ use polymeter_proto::period::Period;
 use super::records::{Frame, Record, Timed};
 use super::registers::UserState;
 
-/// The most threads whose waits are followed. Those of further ones are not known.
+/// Bound of the threads whose waits are followed. Those of further ones are not known.
 const THREADS_MAX: usize = 64 * 1024;
 
-/// The golden ratio's fraction, of 2^64: the multiples of it are spread most evenly.
+/// Fraction of the golden ratio, of 2^64: its multiples are spread most evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The waits under way.
+/// Waits under way.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     threads: HashMap<u32, Thread>,
     /// Records of after the time until which all are known.
     later: Vec<Timed>,
     until_ns: u64,
-    /// The time during which switches were unknown so far, and the end of the last such interval.
+    /// Time during which switches were unknown so far, and the end of the last such interval.
     blind_ns: u64,
     blind_until_ns: u64,
     fraction: u64,
@@ -43,15 +43,15 @@ enum Thread {
 /// A wait under way.
 #[derive(Debug)]
 pub(super) struct Wait {
-    /// The begin of the part that is not yet counted, by [`Waits::known_ns`].
+    /// Beginning of the part that is not yet counted, by [`Waits::known_ns`].
     since_ns: u64,
     /// True once the switch was recorded.
     is_out: bool,
-    /// None if the sample was lost.
+    /// `None` if the sample was lost.
     pub(super) stack: Option<WaitStack>,
 }
 
-/// The stack at a switch.
+/// Stack at a switch.
 #[derive(Debug)]
 pub(super) struct WaitStack {
     pub(super) pid: u32,
@@ -62,8 +62,8 @@ pub(super) struct WaitStack {
 }
 
 impl Waits {
-    /// Returns the records with samples of the waits that have ended in place of those of the switches. Those
-    /// of `until_ns` or later are kept for the next call: some of the same time are not known yet.
+    /// Replaces the switches in the records by samples of the waits that have ended. Records of `until_ns` or
+    /// later are kept for the next call: some of the same time are not known yet.
     pub(super) fn samples(&mut self, records: Vec<Timed>, period: Period, until_ns: u64) -> Vec<Timed> {
         let mut all = std::mem::take(&mut self.later);
         all.extend(records);
@@ -74,7 +74,7 @@ impl Waits {
         all.into_iter().filter_map(|Timed { time_ns, record }| self.sample(time_ns, record, period)).collect()
     }
 
-    /// Returns a time without the intervals before it during which switches were unknown.
+    /// A time without the intervals before it during which switches were unknown.
     fn known_ns(&self, time_ns: u64) -> u64 {
         time_ns.max(self.blind_until_ns).saturating_sub(self.blind_ns)
     }
@@ -137,8 +137,7 @@ impl Waits {
         }
     }
 
-    /// Returns the waits under way with the number of samples of their time so far, and counts that time as
-    /// sampled.
+    /// Waits under way with the number of samples of their time so far, which then counts as sampled.
     pub(super) fn lasting(&mut self, period: Period) -> impl Iterator<Item = (&mut Wait, u64)> {
         self.threads.retain(|_, thread| match thread {
             Thread::Waiting(_) => true,
@@ -158,7 +157,7 @@ impl Waits {
     }
 }
 
-/// Returns the number of samples of a time.
+/// Number of samples of a time.
 fn count(fraction: &mut u64, waited_ns: u64, period: Period) -> u64 {
     *fraction = fraction.wrapping_add(GOLDEN);
     let periods = (u128::from(waited_ns) << 64) / u128::from(period.as_nanos().max(1));
@@ -183,7 +182,7 @@ mod tests {
         at(time_ms, Record::Sample { pid: 7, tid, frames, is_cut: false, user: None, count: 1 })
     }
 
-    /// Returns the samples, each as its thread and count, and the number of lost ones.
+    /// Samples, each as its thread and count, and the number of lost ones.
     fn counts(records: &[Timed]) -> (Vec<(u32, u64)>, u64) {
         let (mut counts, mut all_lost) = (Vec::new(), 0);
         for Timed { record, .. } in records {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::record::{PEAK, QUANTITIES, Record};
 use crate::cgroups::{JobCgroups, Mounts};
 
-/// The use of the ended threads of one job. The sampler reads it without a lock.
+/// Use of the ended threads of one job. The sampler reads it without a lock.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Sums {
     pub(in crate::sources) threads: AtomicU64,
@@ -39,10 +39,10 @@ impl Sums {
 /// A job whose ended threads are counted.
 #[derive(Debug)]
 pub(in crate::sources) struct Job {
-    /// The paths of its cgroups below the roots of their hierarchies, with the controller; an empty one for
+    /// Paths of its cgroups below the roots of their hierarchies, with the controller, which is empty for
     /// version 2.
     places: Vec<(String, PathBuf)>,
-    /// The cgroup that lists its processes.
+    /// Cgroup that lists its processes.
     pub(super) top: Option<PathBuf>,
     /// Its processes when they were listed last.
     pub(in crate::sources) processes: BTreeSet<u32>,
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// Returns true if the text of `/proc/PID/cgroup` names one of its cgroups, or one below it.
+    /// True if the text of `/proc/PID/cgroup` names one of its cgroups, or one below it.
     fn contains(&self, cgroup: &str) -> bool {
         let lines = cgroup.lines().filter_map(|line| {
             let (_, rest) = line.split_once(':')?;
@@ -82,7 +82,7 @@ impl Job {
     }
 }
 
-/// The jobs whose ended threads are counted, by a number.
+/// Jobs whose ended threads are counted, by a number.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Jobs {
     pub(in crate::sources) by_number: BTreeMap<u64, Job>,
@@ -90,7 +90,7 @@ pub(in crate::sources) struct Jobs {
 }
 
 impl Jobs {
-    /// Adds a job. Returns its number.
+    /// Returns the number of the job.
     pub(in crate::sources) fn add(&mut self, job: Job) -> u64 {
         self.next += 1;
         self.by_number.insert(self.next, job);
@@ -98,7 +98,7 @@ impl Jobs {
     }
 
     /// Adds the record of an ended thread to its job, which has two entries if its delays are counted, too.
-    /// `cgroup_of` returns the text of `/proc/PID/cgroup`.
+    /// `cgroup_of` reads `/proc/PID/cgroup`.
     pub(super) fn count(&self, record: &Record, cgroup_of: impl Fn(u32) -> Option<String>) {
         for pid in [record.pid.unwrap_or(record.tid), record.parent] {
             if self.add_where(record, |job| job.processes.contains(&pid)) {
@@ -123,8 +123,8 @@ impl Jobs {
     }
 }
 
-/// Checks what holds for any messages of the kernel: each ended thread is counted for one job at most. The
-/// cgroup of every process has the text behind the last zero.
+/// Any messages of the kernel: each ended thread is counted for one job at most. The cgroup of every process
+/// has the text behind the last zero.
 pub(in crate::sources) fn check(data: &[u8]) {
     let cgroup = data.rsplit(|byte| *byte == 0).next().unwrap_or_default();
     let cgroup = String::from_utf8_lossy(cgroup).into_owned();

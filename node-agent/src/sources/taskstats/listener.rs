@@ -21,30 +21,30 @@ use super::netlink::{Answer, answers, family_request, register_request};
 use crate::sources::kernel_text;
 use crate::sources::process_list::listed;
 
-/// The room for records that wait, in bytes: some thousand.
+/// Room for records that wait: some thousand.
 const QUEUE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The room for one message, in bytes: the kernel collects records in pages.
+/// Room for one message: the kernel collects records in pages.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The time between two lists of the jobs' processes, in nanoseconds, and the longest time until the thread
-/// of an unneeded listener ends.
+/// Time between two lists of the jobs' processes, and longest time until the thread of an unneeded listener
+/// ends.
 const LIST_EVERY_NS: u64 = 1_000_000_000;
 
 /// Receives the records of ended threads, and counts them for their jobs.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Listener {
     jobs: Mutex<Jobs>,
-    /// The times that the kernel dropped records.
+    /// How often the kernel dropped records.
     overruns: AtomicU64,
     /// True if the kernel's records name processes.
     knows_processes: AtomicBool,
     is_overrun_logged: AtomicBool,
-    /// True if the kernel's records are of a form that is not known.
+    /// True if the form of the kernel's records is not known.
     is_unreadable: AtomicBool,
 }
 
-/// The reason for which there are no records of ended threads.
+/// Why there are no records of ended threads.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::sources) enum ListenError {
     #[error("cannot listen to taskstats: {0}")]
@@ -65,9 +65,6 @@ pub(in crate::sources) enum ListenError {
 
 impl Listener {
     /// Registers with the kernel and starts the thread. It asks the kernel only, and does not block.
-    ///
-    /// # Errors
-    /// Returns the reason why there are no records.
     pub(in crate::sources) fn start(sys: &Path, proc: &Path) -> Result<Arc<Self>, ListenError> {
         let socket = register(sys)?;
         let listener = Arc::new(Self::default());
@@ -90,12 +87,11 @@ impl Listener {
         self.knows_processes.load(Relaxed)
     }
 
-    /// Returns true if records are of a form that is not known, so that nothing can be counted.
+    /// True if the form of records is not known, so that nothing can be counted.
     pub(in crate::sources) fn is_unreadable(&self) -> bool {
         self.is_unreadable.load(Relaxed)
     }
 
-    /// Takes received bytes.
     pub(super) fn take(&self, bytes: &[u8], proc: &Path) {
         for answer in answers(bytes) {
             if answer == Answer::Unreadable && !self.is_unreadable.swap(true, Relaxed) {
@@ -122,7 +118,6 @@ impl Listener {
         }
     }
 
-    /// Lists the processes of all jobs.
     fn list(&self) {
         let tops: Vec<(u64, PathBuf)> = self.with_jobs(|jobs| {
             let top = |(number, job): (&u64, &super::exited_jobs::Job)| Some((*number, job.top.clone()?));
@@ -164,7 +159,7 @@ fn serve(socket: &OwnedFd, listener: &Weak<Listener>, proc: &Path) {
     }
 }
 
-/// Returns a socket that receives the records of all CPUs.
+/// Opens a socket that receives the records of all CPUs.
 fn register(sys: &Path) -> Result<OwnedFd, ListenError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(kernel::GENERIC));

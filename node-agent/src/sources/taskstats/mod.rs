@@ -19,12 +19,12 @@ use listener::ListenError;
 pub(super) use listener::Listener;
 pub(super) use record::{QUANTITIES, is_delay};
 
-/// The listener for the ends of threads, which exists while a job needs it.
+/// Listener for the ends of threads, which exists while a job needs it.
 #[derive(Debug, Default)]
 pub struct ExitedTasks(Mutex<Weak<Listener>>);
 
 impl ExitedTasks {
-    /// Returns the listener, and starts it if there is none.
+    /// Starts the listener if there is none.
     pub(super) fn listener(&self, sys: &Path, proc: &Path) -> Result<Arc<Listener>, ListenError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = known.upgrade() {

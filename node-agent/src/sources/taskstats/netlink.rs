@@ -3,10 +3,10 @@
 
 use super::record::Record;
 
-/// The family of the controller, which knows the numbers of the other families.
+/// Family of the controller, which knows the numbers of the other families.
 pub(super) const CONTROLLER: u16 = 16;
 
-/// The type of an answer that is an error, or 0 for success.
+/// Type of an answer that is an error, or 0 for success.
 const ERROR: u16 = 2;
 
 const REQUEST_AND_ACK: u16 = 1 | 4;
@@ -14,17 +14,17 @@ const HEADER_BYTES: usize = 16;
 const GENERIC_HEADER_BYTES: usize = 4;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
 
-/// The bits of an attribute's type that are no flags.
+/// Bits of an attribute's type that are no flags.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// Returns the request for the number of the family `TASKSTATS`.
+/// Asks for the number of the family `TASKSTATS`.
 pub(super) fn family_request() -> Vec<u8> {
     const GET_FAMILY: u8 = 3;
     const FAMILY_NAME: u16 = 2;
     message(CONTROLLER, GET_FAMILY, FAMILY_NAME, b"TASKSTATS\0")
 }
 
-/// Returns the request for the records of all threads that end on these CPUs: `0-3`.
+/// Asks for the records of all threads that end on these CPUs: `0-3`.
 pub(super) fn register_request(family: u16, cpus: &str) -> Vec<u8> {
     const GET: u8 = 1;
     const REGISTER_CPUMASK: u16 = 3;
@@ -53,7 +53,7 @@ fn message(family: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
 pub(super) enum Answer {
     /// A request succeeded, or failed with this error number.
     Done(Result<(), i32>),
-    /// The number of the family.
+    /// Number of the family.
     Family(u16),
     /// An ended thread.
     Ended(Box<Record>),
@@ -61,7 +61,7 @@ pub(super) enum Answer {
     Unreadable,
 }
 
-/// Returns the answers in received bytes. What is of another kind is left out.
+/// Answers in received bytes. What is of another kind is left out.
 pub(super) fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) {
@@ -82,7 +82,7 @@ pub(super) fn answers(mut bytes: &[u8]) -> Vec<Answer> {
 fn add_answers(kind: u16, bytes: &[u8], answers: &mut Vec<Answer>) {
     const FAMILY_ID: u16 = 1;
     const STATS: u16 = 3;
-    /// The thread and its record. The sum over a process, number 5, has the delays only.
+    /// A thread and its record. The sum over a process, number 5, has the delays only.
     const AGGREGATE_PID: u16 = 4;
     for (attribute, value) in Attributes(bytes) {
         match (kind, attribute) {
@@ -98,7 +98,7 @@ fn add_answers(kind: u16, bytes: &[u8], answers: &mut Vec<Answer>) {
     }
 }
 
-/// The attributes in bytes: type and value.
+/// Attributes in bytes: type and value.
 struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {

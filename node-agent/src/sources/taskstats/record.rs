@@ -4,39 +4,38 @@
 //! Later versions append fields, so that a shorter record lacks the later ones. Only version 15 (Linux 6.14)
 //! has two more numbers behind each delay; version 16 moved them to the end.
 
-/// The first version with all fields of [`Record`] up to the delays of thrashing.
+/// First version with all fields of [`Record`] up to the delays of thrashing.
 const VERSION_MIN: u16 = 9;
 
-/// The version that has the largest and the smallest delay behind each total.
+/// Version that has the largest and the smallest delay behind each total.
 const VERSION_WITH_PEAKS: u16 = 15;
 
-/// The first version with the process of a thread.
+/// First version with the process of a thread.
 const VERSION_OF_TGID: u16 = 12;
 
-/// The flag of the last thread of a process (`AGROUP` of `include/uapi/linux/acct.h`), from version 12 on.
+/// Flag of the last thread of a process (`AGROUP` of `include/uapi/linux/acct.h`), from version 12 on.
 const AGROUP: u8 = 0x20;
 
-/// The account of one ended thread.
+/// Account of one ended thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) tid: u32,
-    /// The process of the thread, if the kernel states it.
+    /// Process of the thread, if the kernel states it.
     pub(super) pid: Option<u32>,
-    /// The process that started the thread's process.
+    /// Process that started the thread's process.
     pub(super) parent: u32,
-    /// True if it was the last thread of its process; none if the kernel does not state it.
+    /// True if it was the last thread of its process; `None` if the kernel does not state it.
     pub(super) is_last: Option<bool>,
-    /// The quantities, in the order of [`QUANTITIES`]; none where the kernel does not have them.
+    /// In the order of [`QUANTITIES`]; `None` where the kernel lacks one.
     pub(super) values: [Option<u64>; QUANTITIES.len()],
 }
 
 /// A part of the record, after which version 15 has more numbers than others.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// The delays of CPUs, block I/O and swap, the first of which is at 16: this is the number of delays
-    /// before.
+    /// Delays of CPUs, block I/O and swap, the first of which is at 16: this is the number of delays before.
     First(usize),
-    /// The fields behind these three delays.
+    /// Fields behind these three delays.
     Middle,
     /// Behind the delays of reclaim, too.
     Thrashing,
@@ -47,7 +46,7 @@ enum Part {
 }
 
 impl Part {
-    /// Returns the number of delays before it.
+    /// Number of delays before it.
     const fn delays(self) -> usize {
         match self {
             Self::First(before) => before,
@@ -76,7 +75,7 @@ const fn quantity(field: &'static str, offset: usize, part: Part, factor: u64) -
 const MICROSECONDS: u64 = 1_000;
 const KIBIBYTES: u64 = 1_024;
 
-/// The quantity that is a peak and no sum.
+/// Quantity that is a peak and no sum.
 pub(super) const PEAK: &str = "memory_peak";
 
 /// All quantities. The numbers of calls are left out: the kernel rounds them down to multiples of 1024
@@ -101,14 +100,14 @@ pub(in crate::sources) const QUANTITIES: [Quantity; 17] = [
     quantity("compact_delay", 360, Part::Compact, 1),
 ];
 
-/// Returns true if a quantity is a delay that the kernel accounts only if `kernel.task_delayacct` is 1. It
-/// always accounts that of CPUs.
+/// True if a quantity is a delay that the kernel accounts only if `kernel.task_delayacct` is 1. It always
+/// accounts that of CPUs.
 pub(in crate::sources) fn is_delay(field: &str) -> bool {
     field.ends_with("_delay") && field != "cpu_delay"
 }
 
 impl Record {
-    /// Parses a record; none if it is too short or of a version before 9.
+    /// Parses a record; `None` if it is too short or of a version before 9.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let version = u16::from_ne_bytes(array(bytes, 0)?);
         let peaks = if version == VERSION_WITH_PEAKS { 16 } else { 0 };
@@ -135,7 +134,7 @@ impl Record {
     }
 }
 
-/// Returns the bytes at an offset, if they are there.
+/// Bytes at an offset, if they are there.
 fn array<const BYTES: usize>(bytes: &[u8], offset: usize) -> Option<[u8; BYTES]> {
     bytes.get(offset..)?.first_chunk().copied()
 }

@@ -12,8 +12,7 @@ use super::record::{Quantity, Record};
 use super::*;
 use crate::cgroups::{JobCgroups, Mounts};
 
-/// The numbers of a record of Linux 6.18 that are not 0, in units of 8 bytes: `dd` writes 300 blocks of 4
-/// KiB.
+/// Numbers of a record of Linux 6.18 that are not 0, in units of 8 bytes: `dd` writes 300 blocks of 4 KiB.
 const DD: [(usize, u64); 26] = [
     (0, 0x10),
     (1, 0x20),
@@ -45,7 +44,7 @@ const DD: [(usize, u64); 26] = [
 
 const BYTES: usize = 560;
 
-/// The head of the message that brought it, with the attribute of the thread's number behind it.
+/// Head of the message that brought it, with the attribute of the thread's number behind it.
 const HEAD: [u8; 36] = [
     0x54, 2, 0, 0, 0x1f, 0, 0, 0, 0x44, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0x40, 2, 4, 0, 8, 0, 1, 0, 0x49,
     0x63, 0, 0, 0x34, 2, 3, 0,
@@ -80,7 +79,7 @@ fn reads_a_record_of_a_kernel() {
     assert_eq!(value(&record, "block_io_delay"), Some(0), "delays were not accounted");
 }
 
-/// Returns a record of a version, where each number is ten times its place in version 14.
+/// A record of a version, where each number is ten times its place in version 14.
 fn of_version(version: u64) -> Record {
     let mut words: Vec<(usize, u64)> = (2..52).map(|place| (place, 10 * place as u64)).collect();
     words.insert(0, (0, version));

@@ -5,13 +5,10 @@ use std::path::Path;
 
 use crate::sources::kernel_text;
 
-/// The directory of the driver, below `/sys`.
+/// Directory of the driver, below `/sys`.
 pub(super) const DIRECTORY: &str = "class/kfd/kfd";
 
-/// Returns the number in a file; none if the file does not exist, or the text is no number.
-///
-/// # Errors
-/// Returns the other errors of the file.
+/// Number in a file; `None` if the file does not exist, or the text is no number.
 pub(super) fn number(path: &Path) -> Result<Option<u64>, ErrorKind> {
     match kernel_text::text(path) {
         Ok(text) => Ok(parse(&text)),
@@ -20,19 +17,18 @@ pub(super) fn number(path: &Path) -> Result<Option<u64>, ErrorKind> {
     }
 }
 
-/// Returns the number that a text is.
 fn parse(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Returns the number of the device `renderD*` in a node's properties.
+/// Number of the device `renderD*` in a node's properties.
 pub(super) fn render_minor(properties: &str) -> Option<&str> {
     let minor =
         kernel_text::lines(properties).find_map(|line| line.strip_prefix("drm_render_minor "))?.trim();
     minor.bytes().all(|byte| byte.is_ascii_digit()).then_some(minor)
 }
 
-/// Checks what holds for any text of a count or of a node's properties.
+/// Any text of a count or of a node's properties.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     assert!(parse(&text).is_none_or(|number| text.trim().trim_start_matches(['+', '0']).len() <= number.to_string().len()));

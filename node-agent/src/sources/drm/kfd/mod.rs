@@ -20,7 +20,7 @@ use topology::{NODES, gpus};
 
 pub(in crate::sources) use files::check;
 
-/// The GPUs that jobs use through amdkfd.
+/// GPUs that jobs use through amdkfd.
 pub(in crate::sources) struct KfdKind;
 
 impl SourceKind for KfdKind {

@@ -15,18 +15,18 @@ use crate::sources::process_list::ProcessList;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// The kind's name in the catalogue, and that of its sources.
+/// Name in the catalogue, and of the sources.
 pub(super) const KIND: &str = "kfd";
 
 /// A quantity that the driver states for each process and GPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quantity {
-    /// The catalogue's field.
+    /// Name in the catalogue.
     pub(super) field: &'static str,
     is_counter: bool,
-    /// The factor to the unit of the catalogue.
+    /// Factor to the unit of the catalogue.
     factor: u64,
-    /// The file of a process for a GPU.
+    /// File of a process for a GPU.
     file: fn(u32) -> String,
 }
 
@@ -51,21 +51,20 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
 /// A process: its number belongs to others later, its time of start does not.
 type ProcessId = (u32, u64);
 
-/// A value of a slot: a quantity of a GPU.
+/// Value of a slot: a quantity of a GPU.
 #[derive(Debug)]
 struct Value {
     quantity: Quantity,
     gpu: u32,
-    /// The counts of processes.
     known: BTreeMap<ProcessId, u64>,
-    /// The sum of the counts of those that have ended; none before there were any.
+    /// Sum of the counts of those that have ended; `None` before there were any.
     ended: Option<u64>,
 }
 
-/// The GPUs that a job uses.
+/// GPUs that a job uses.
 #[derive(Debug)]
 pub(super) struct KfdSource {
-    /// The directory with one directory for each process that uses the driver.
+    /// Has a directory for each process that uses the driver.
     directory: PathBuf,
     proc: PathBuf,
     processes: ProcessList,
@@ -74,7 +73,7 @@ pub(super) struct KfdSource {
 }
 
 impl KfdSource {
-    /// Creates the source of the wanted metrics for all GPUs.
+    /// Has the wanted metrics for all GPUs.
     pub(super) fn new(
         sys: &Path,
         proc: &Path,
@@ -99,7 +98,7 @@ impl KfdSource {
 }
 
 impl Value {
-    /// Takes a reading of the processes that use the driver. Returns the sum; none if a process that has it
+    /// Reads the processes that use the driver, and returns their sum; `None` if a process that has the value
     /// could not be read, or if no process ever had it.
     fn read(&mut self, directory: &Path, processes: &BTreeSet<ProcessId>) -> Option<u64> {
         let mut is_failed = false;

@@ -10,10 +10,10 @@ use super::super::devices;
 use super::files::{DIRECTORY, number, render_minor};
 use crate::sources::kernel_text;
 
-/// The nodes of the topology, below `/sys`.
+/// Nodes of the topology, below `/sys`.
 pub(super) const NODES: &str = "class/kfd/kfd/topology/nodes/*";
 
-/// Returns the GPUs of the topology: their ids, and the labels of their series.
+/// Ids of the topology's GPUs, and the labels of their series.
 pub(super) fn gpus(sys: &Path) -> Vec<(u32, Labels)> {
     let labels = devices::labels(sys);
     let nodes = fs::read_dir(sys.join(DIRECTORY).join("topology/nodes")).into_iter().flatten().flatten();
@@ -22,7 +22,7 @@ pub(super) fn gpus(sys: &Path) -> Vec<(u32, Labels)> {
     gpus
 }
 
-/// Returns the id and the labels of the GPU of a node; none if it is another device.
+/// Id and labels of the GPU of a node; `None` if it is another device.
 fn gpu(sys: &Path, node: &Path, labels: &BTreeMap<String, Vec<(String, String)>>) -> Option<(u32, Labels)> {
     // A CPU has the id 0, and one that may not be used has none.
     let id: u32 = number(&node.join("gpu_id")).ok()??.try_into().ok().filter(|id| *id > 0)?;

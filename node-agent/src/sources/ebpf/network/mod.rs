@@ -32,11 +32,11 @@ use crate::sources::slot::Slot;
 use crate::sources::target::Target;
 use program::{LINE_BYTES, count_packets};
 
-/// The most jobs and steps whose network is counted at a time. Each takes two programs and a line of the
+/// Bound of the jobs and steps whose network is counted at a time. Each takes two programs and a line of the
 /// cache for each CPU in memory of the kernel, and two descriptors.
 const NETWORKS_MAX: usize = 1024;
 
-/// The number of open sources.
+/// Number of open sources.
 static NETWORKS: AtomicUsize = AtomicUsize::new(0);
 
 /// One of the places for open sources.
@@ -56,11 +56,11 @@ impl Drop for Place {
     }
 }
 
-/// The network counters of one job. They begin at 0 when the source is opened.
+/// Network counters of one job. They begin at 0 when the source is opened.
 #[derive(Debug)]
 pub(super) struct NetworkSource {
     slots: Vec<Slot>,
-    /// The number of the counter of each slot.
+    /// Counter of each slot.
     numbers: Vec<usize>,
     counters: Counters,
     /// Detaches the programs when it is dropped.
@@ -69,8 +69,8 @@ pub(super) struct NetworkSource {
 }
 
 impl NetworkSource {
-    /// Attaches the programs to the target's cgroup, or states why that is impossible. The source has all
-    /// counters, whether they are wanted or not, so that it stays open when another one is wanted.
+    /// Attaches the programs to the target's cgroup. The source has all counters, whether they are wanted or
+    /// not, so that it stays open when another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let cgroup = match request.target {
             Target::Cgroups(cgroups) => cgroups.directory(Hierarchy::V2),
@@ -86,7 +86,7 @@ impl NetworkSource {
     }
 }
 
-/// Returns the slots, each with its counter.
+/// Slots, each with its counter.
 fn slots() -> impl Iterator<Item = (Slot, usize)> {
     metrics_of(KIND).flat_map(|metric| {
         let field_is =
@@ -97,7 +97,7 @@ fn slots() -> impl Iterator<Item = (Slot, usize)> {
     })
 }
 
-/// The programs of one job, with a link for each while they are attached. A link ends with its descriptor.
+/// Programs of one job, with a link for each while they are attached. A link ends with its descriptor.
 #[derive(Debug)]
 struct NetworkPrograms {
     receive: OwnedFd,

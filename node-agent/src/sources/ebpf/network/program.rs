@@ -6,19 +6,18 @@ use super::super::instruction::{
     skip_if_zero, skip_unless_zero, store_u32,
 };
 
-/// The offset of `len` in `struct __sk_buff`: the length from the IP header on.
+/// Offset of `len` in `struct __sk_buff`: the length from the IP header on.
 const LENGTH: i16 = 0;
 
-/// The offset of `gso_segs` in `struct __sk_buff`: the number of packets of one that the adapter splits, or
-/// that the kernel has merged; 0 for any other. Since Linux 5.1.
+/// Offset of `gso_segs` in `struct __sk_buff`: how many packets the adapter makes of one, or the kernel has
+/// merged into one; 0 for any other. Since Linux 5.1.
 const SEGMENTS: i16 = 164;
 
-/// The size of the counters of one CPU: a line of the cache.
+/// Size of the counters of one CPU: a line of the cache.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// Returns the program that adds each packet of a cgroup to the counters of the CPU on which it runs, and
-/// lets it pass. The additions are atomic, since a packet can be sent in an interrupt while another is
-/// counted.
+/// Adds each packet of a cgroup to the counters of the CPU on which the program runs, and lets it pass. The
+/// additions are atomic, since a packet can be sent in an interrupt while another is counted.
 pub(super) fn count_packets(direction: Direction, map: i32) -> Vec<Instruction> {
     use Register::{R0, R1, R2, R6, R10};
     let (bytes, packets) = match direction {

@@ -27,24 +27,22 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use program::{FIRST_BUCKET, LINE_BYTES, TASK_KEY_BYTES, TIME, Types, count_waits};
 
-/// The most threads of jobs whose waits in the queues of several CPUs are added up. Of further ones only the
-/// wait in the last queue is counted.
+/// Bound of the threads of jobs whose waits in the queues of several CPUs are added up. For further ones only
+/// the wait in the last queue is counted.
 const TASKS_MAX: u32 = 16_384;
 
-/// The number of counters: the time and the buckets.
+/// The time and the buckets.
 const COUNTERS: usize = FIRST_BUCKET + BUCKETS;
 
-/// The program for the jobs of one hierarchy. It ends with its link.
+/// Program for the jobs of one hierarchy. It ends with its link.
 #[derive(Debug)]
 struct WaitProgram {
     table: Arc<JobTable>,
     _link: OwnedFd,
 }
 
-/// The programs that run.
 static RUNNING: Running<WaitProgram> = Running::new();
 
-/// The types of this kernel.
 static TYPES: Known<Types> = Known::new();
 
 impl WaitProgram {
@@ -62,31 +60,29 @@ impl WaitProgram {
     }
 }
 
-/// The waits of one job. They begin at 0 when the source is opened.
+/// Waits of one job. They begin at 0 when the source is opened.
 #[derive(Debug)]
 pub(super) struct RunqueueSource {
     slots: Vec<Slot>,
-    /// The quantity of each slot.
     quantities: Vec<Quantity>,
     counters: Counters,
-    /// The values of the counters when the source was opened.
+    /// Values of the counters when the source was opened.
     start: [u64; COUNTERS],
     attachment: Arc<Attachment>,
     _program: Arc<WaitProgram>,
 }
 
-/// The meaning of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantity {
     Time,
     Count,
-    /// The waits up to the limit of this number.
+    /// Waits up to the limit of this number.
     Bucket(usize),
 }
 
 impl RunqueueSource {
-    /// Counts the waits of the target's processes, or states why that is impossible. The source has all
-    /// metrics, whether they are wanted or not, so that it stays open when another one is wanted.
+    /// Counts the waits of the target's processes. The source has all metrics, whether they are wanted or
+    /// not, so that it stays open when another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let program = RUNNING.get(hierarchy, || WaitProgram::start(hierarchy, &request.host.mounts.root))?;

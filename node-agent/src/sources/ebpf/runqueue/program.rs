@@ -20,24 +20,23 @@ use super::super::tracing::{
     offset, type_number,
 };
 
-/// The number of the counter of the time; those of the buckets follow.
+/// Counter of the time; those of the buckets follow.
 pub(super) const TIME: usize = 0;
 
-/// The number of the counter of the first bucket.
 pub(super) const FIRST_BUCKET: usize = 1;
 
-/// Its offset in the counters of one CPU.
+/// Offset in the counters of one CPU.
 const FIRST_BUCKET_BYTES: i32 = 8;
 
-/// The counters of one CPU: two lines of the cache.
+/// Counters of one CPU: two lines of the cache.
 pub(super) const LINE_BYTES: u32 = 128;
 
 const _: () = assert!((FIRST_BUCKET + BUCKETS) * size_of::<u64>() <= LINE_BYTES as usize);
 
-/// The key of a task in the cache: its number and the time of its start, so that a number may be used again.
+/// A task in the cache is its number and the time of its start, so that a number may be used again.
 pub(super) const TASK_KEY_BYTES: u32 = 8;
 
-/// The offset of `next` in the arguments of the tracepoint, after `preempt` and `prev`.
+/// Offset of `next` in the arguments of the tracepoint, after `preempt` and `prev`.
 const NEXT: i16 = 16;
 
 const WAIT: i16 = STACK_USED - 8;
@@ -45,7 +44,7 @@ const CLOCK: i16 = STACK_USED - 16;
 const TASK: i16 = STACK_USED - 24;
 const TOTAL: i16 = STACK_USED - 32;
 
-/// The offsets and the numbers of types of this kernel.
+/// Offsets and numbers of types of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     cgroups: CgroupTypes,
@@ -58,7 +57,6 @@ pub(super) struct Types {
     group_queue: i16,
     queue: i16,
     queue_clock: i16,
-    /// The tracepoint.
     pub(super) switch: u32,
 }
 
@@ -80,8 +78,8 @@ impl Types {
     }
 }
 
-/// Returns the program for the tracepoint `sched_switch`; none if it is too long. `tasks` is the map with the
-/// sum of waits of each task of a job when it ran the last time.
+/// Program for the tracepoint `sched_switch`; `None` if it is too long. `tasks` maps each task of a job to
+/// its sum of waits when it ran the last time.
 pub(super) fn count_waits(types: &Types, maps: TableMaps, tasks: BorrowedFd<'_>) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R6, R7};
     let mut assembler = Assembler::default();
@@ -104,8 +102,7 @@ pub(super) fn count_waits(types: &Types, maps: TableMaps, tasks: BorrowedFd<'_>)
     assembler.finish()
 }
 
-/// Appends the instructions that add to the wait of the task in R6 what it waited in the queues of other CPUs
-/// since it ran.
+/// Adds to the wait of the task in R6 what it waited in the queues of other CPUs since it ran.
 fn add_waits_in_other_queues(assembler: &mut Assembler, types: &Types, tasks: i32) {
     use Register::{R0, R1, R2, R3, R4, R6, R7, R10};
     let (found, end) = (assembler.label(), assembler.label());
@@ -134,8 +131,8 @@ fn add_waits_in_other_queues(assembler: &mut Assembler, types: &Types, tasks: i3
     assembler.place(end);
 }
 
-/// Appends the addition of the wait in R7, with the bucket in R8, to each job. A CPU that switches is not
-/// interrupted, so that its counters need no atomic addition.
+/// Adds the wait in R7, with the bucket in R8, to each job. A CPU that switches is not interrupted, so that
+/// its counters need no atomic addition.
 fn count(assembler: &mut Assembler, maps: TableMaps) {
     use Register::{R0, R1, R7, R8, R9};
     assembler.push(&[call(Helper::ProcessorId), copy(R9, R0)]);

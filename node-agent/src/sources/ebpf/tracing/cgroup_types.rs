@@ -4,7 +4,7 @@ use super::super::btf::Btf;
 use super::super::reason::EbpfError;
 use super::kernel_types::offset;
 
-/// The hierarchy whose cgroups are the jobs.
+/// Hierarchy whose cgroups are the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum CgroupHierarchy {
     V2,
@@ -12,7 +12,7 @@ pub(in super::super) enum CgroupHierarchy {
     V1(&'static str),
 }
 
-/// The form of the list of a cgroup's ancestors, which begins with the root and ends with itself.
+/// Form of the list of a cgroup's ancestors, which begins with the root and ends with itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ancestors {
     /// Pointers to cgroups. Since Linux 6.1.
@@ -20,14 +20,14 @@ pub(super) enum Ancestors {
     Ids,
 }
 
-/// The offsets of the members on the way, in bytes.
+/// Offsets of the members on the way, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct CgroupTypes {
     /// `struct task_struct` to `struct css_set`.
     pub(super) task_cgroups: i16,
     /// `struct css_set` to the cgroup of version 2, or to the state of a controller.
     pub(super) set_member: i16,
-    /// The state of a controller to its cgroup; none in version 2.
+    /// State of a controller to its cgroup; `None` in version 2.
     pub(super) state_cgroup: Option<i16>,
     pub(super) level: i16,
     pub(super) ancestors: (Ancestors, i16),
@@ -36,7 +36,6 @@ pub(in super::super) struct CgroupTypes {
 }
 
 impl CgroupTypes {
-    /// Returns the offsets of this kernel.
     pub(in super::super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, EbpfError> {
         let (set_member, state_cgroup) = match hierarchy {
             CgroupHierarchy::V2 => (offset(btf, "css_set", "dfl_cgrp")?, None),

@@ -8,8 +8,8 @@ use super::super::reason::EbpfError;
 use super::cgroup_types::CgroupHierarchy;
 use crate::sources::target::Target;
 
-/// The controllers of version 1 by which jobs are found, the best first, and their names in
-/// `enum cgroup_subsys_id`.
+/// Controllers of version 1 by which jobs are found, the best first, and their names in `enum
+/// cgroup_subsys_id`.
 const CONTROLLERS: &[(&str, &str)] = &[
     ("cpuacct", "cpuacct_cgrp_id"),
     ("cpu", "cpu_cgrp_id"),
@@ -22,8 +22,7 @@ const CONTROLLERS: &[(&str, &str)] = &[
     ("perf_event", "perf_event_cgrp_id"),
 ];
 
-/// Returns the cgroup of a target by which programs find its tasks: of version 2, else of a controller of
-/// version 1.
+/// Cgroup by which programs find a target's tasks: of version 2, else of a controller of version 1.
 pub(in super::super) fn choose(target: &Target) -> Result<(CgroupHierarchy, PathBuf), EbpfError> {
     let Target::Cgroups(cgroups) = target else { return Err(EbpfError::NoCgroup) };
     if let Some(path) = cgroups.directory(Hierarchy::V2) {

@@ -8,20 +8,20 @@ use super::super::instruction::{
 use super::cgroup_types::{Ancestors, CgroupTypes};
 use super::job_table::{LEVELS, TableMaps};
 
-/// The offset of the first of the found jobs from the end of the stack: [`LEVELS`] words of 32 bits, each one
+/// Offset of the first of the found jobs from the end of the stack: [`LEVELS`] words of 32 bits, each one
 /// more than the number of the job's first line of counters, or 0.
 pub(in super::super) const FOUND: i16 = -32;
 
-/// The first byte of the stack below those that [`find_jobs`] uses.
+/// First byte of the stack below those that [`find_jobs`] uses.
 pub(in super::super) const STACK_USED: i16 = -32;
 
-/// A word of the stack that is changed: an id, or an address of the kernel.
+/// Word of the stack that is changed: an id, or an address of the kernel.
 pub(in super::super) const SCRATCH: i16 = -8;
 
 const _: () = assert!(LEVELS == 4 && FOUND + 16 <= SCRATCH);
 
-/// Appends the search for the jobs of the task in R6: a task is of a job, of a step and of a task of a
-/// scheduler at the same time. R7 is 0 afterwards if there is none. R8 and R9 are changed, R6 is not.
+/// Searches for the jobs of the task in R6, which may belong to a job, a step and a task of a scheduler at
+/// the same time. R7 is 0 afterwards if there is none. R8 and R9 are changed, R6 is not.
 pub(in super::super) fn find_jobs(assembler: &mut Assembler, types: &CgroupTypes, maps: TableMaps) {
     use Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
     assembler.push(&[set(R7, 0), store_u64(R10, FOUND, R7), store_u64(R10, FOUND + 8, R7)]);
@@ -67,8 +67,8 @@ pub(in super::super) const fn read_word() -> [Instruction; 4] {
     [copy(R1, R10), add(R1, SCRATCH as i32), set(R2, 8), call(Helper::ReadKernel)]
 }
 
-/// Appends, for each job that was found, the search for the line of its counters whose number is in `line`,
-/// and the instructions of `count`, which find its address in R0. R6 to R9 keep their values.
+/// Searches, for each job that was found, the line of its counters whose number is in `line`, and appends the
+/// instructions of `count`, which find its address in R0. R6 to R9 keep their values.
 pub(in super::super) fn for_each_job(
     assembler: &mut Assembler,
     maps: TableMaps,

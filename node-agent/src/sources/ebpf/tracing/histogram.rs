@@ -5,7 +5,7 @@ use polymeter_proto::series::Labels;
 use super::super::assembler::Assembler;
 use super::super::instruction::{Condition, Register, set};
 
-/// The upper limits of the buckets but for the last, which has none, in nanoseconds.
+/// Upper limits of the buckets but for the last, which has none.
 pub(in super::super) const LIMITS_NS: [i32; 11] = [
     1_000,
     4_000,
@@ -20,11 +20,10 @@ pub(in super::super) const LIMITS_NS: [i32; 11] = [
     1_000_000_000,
 ];
 
-/// The number of buckets.
 pub(in super::super) const BUCKETS: usize = LIMITS_NS.len() + 1;
 
-/// Appends the instructions that put the offset of the bucket for the nanoseconds in `time` into `offset`.
-/// That of the first bucket is `first`, and each has 8 bytes.
+/// Puts the offset of the bucket for the nanoseconds in `time` into `offset`. The first bucket is at `first`,
+/// and each has 8 bytes.
 pub(in super::super) fn choose_bucket(
     assembler: &mut Assembler,
     time: Register,
@@ -42,8 +41,7 @@ pub(in super::super) fn choose_bucket(
     assembler.place(end);
 }
 
-/// Returns the label of a limit in seconds, as in histograms of Prometheus: `le=0.000001`, with further
-/// labels.
+/// Label of a limit in seconds, as in histograms of Prometheus: `le=0.000001`, with further labels.
 pub(in super::super) fn up_to(limit_ns: i32, further: &[(String, String)]) -> Option<Labels> {
     let seconds = f64::from(limit_ns) / 1e9;
     let labels = [("le".to_owned(), seconds.to_string())].into_iter().chain(further.iter().cloned());

@@ -17,42 +17,41 @@ use super::super::system_call::operand;
 use super::level::level;
 use crate::sources::kernel_text::FileError;
 
-/// The most different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
+/// Bound of the different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
 /// scheduler, and one more. A program looks one cgroup up for each.
 pub(super) const LEVELS: usize = 4;
 
-/// The most cgroups that are counted at a time.
+/// Bound of the cgroups that are counted at a time.
 const JOBS_MAX: u32 = 1024;
 
-/// The most memory for counters. It limits the number of cgroups on nodes with many CPUs.
+/// Bound of the memory for counters. It limits the number of cgroups on nodes with many CPUs.
 const MEMORY_MAX_BYTES: u32 = 16 << 20;
 
-/// The maps, as programs name them.
+/// Maps, as programs name them.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct TableMaps {
     /// From the id of a cgroup to one more than its first line of counters.
     pub(super) jobs: i32,
-    /// The levels of the cgroups, of which the first 0 is the end.
+    /// Levels of the cgroups, ended by the first 0.
     pub(super) levels: i32,
-    /// The counters: lines for each cgroup.
+    /// Lines of counters for each cgroup.
     pub(super) counters: i32,
 }
 
-/// The table of one set of programs.
+/// Table of one set of programs.
 #[derive(Debug)]
 pub(in super::super) struct JobTable {
     jobs: OwnedFd,
     levels: OwnedFd,
     counters: OwnedFd,
-    /// The size of a line of counters.
     line_bytes: u32,
-    /// The number of lines of counters of one cgroup.
+    /// Lines of counters of one cgroup.
     used_lines: u32,
-    /// The number of lines of one cgroup: whole pages, so that they can be mapped by themselves.
+    /// Lines of one cgroup as they are laid out: whole pages, so that they can be mapped by themselves.
     lines: u32,
-    /// The most cgroups.
+    /// Bound of the cgroups.
     capacity: u32,
-    /// The places that are taken.
+    /// Places that are taken.
     taken: Mutex<BTreeMap<u32, Taken>>,
 }
 
@@ -65,7 +64,7 @@ struct Taken {
 }
 
 impl JobTable {
-    /// Creates an empty table with `used_lines` lines of `line_bytes`, a power of two, for each cgroup.
+    /// Has `used_lines` lines of `line_bytes`, a power of two, for each cgroup.
     pub(in super::super) fn create(used_lines: u32, line_bytes: u32) -> io::Result<Arc<Self>> {
         let page_bytes = u32::try_from(rustix::param::page_size()).map_err(io::Error::other)?;
         let job_bytes = used_lines.saturating_mul(line_bytes).max(1).next_multiple_of(page_bytes);
@@ -85,7 +84,6 @@ impl JobTable {
         }))
     }
 
-    /// Returns the maps for programs.
     pub(in super::super) fn maps(&self) -> TableMaps {
         let [jobs, levels, counters] =
             [&self.jobs, &self.levels, &self.counters].map(|map| operand(map.as_fd()));
@@ -170,7 +168,7 @@ pub(in super::super) struct Registration {
 }
 
 impl Registration {
-    /// Returns the counters of the cgroup. They begin anywhere, since places are used again.
+    /// Counters of the cgroup. They begin anywhere, since places are used again.
     pub(in super::super) fn counters(&self) -> Result<Counters, EbpfError> {
         let table = &self.table;
         let words_per_line = table.line_bytes as usize / size_of::<u64>();

@@ -8,14 +8,13 @@ use super::super::btf::{Btf, TypeKind};
 use super::super::reason::EbpfError;
 use crate::sources::kernel_text::FileError;
 
-/// Reads the types of the kernel.
 pub(in super::super) fn read_types(root: &Path) -> Result<Btf, EbpfError> {
     let path = root.join("sys/kernel/btf/vmlinux");
     let bytes = fs::read(&path).map_err(FileError::of(&path)).map_err(EbpfError::NoTypes)?;
     Btf::parse(bytes).ok_or_else(|| EbpfError::File(FileError { path, error: io::Error::other("malformed") }))
 }
 
-/// Returns the offset of a member, for an instruction.
+/// Offset of a member, for an instruction.
 pub(in super::super) fn offset(btf: &Btf, structure: &str, path: &str) -> Result<i16, EbpfError> {
     let offset = btf.offset(structure, path).and_then(|offset| i16::try_from(offset).ok());
     offset.ok_or_else(|| EbpfError::Lacking(format!("{structure}.{path}")))

@@ -5,13 +5,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The number of the inode of the root of a hierarchy.
+/// Inode of the root of a hierarchy.
 const ROOT_INODE: u64 = 1;
 
-/// Returns the level of a cgroup: 0 for the root, 1 for a cgroup in it.
-///
-/// # Errors
-/// Returns an error if the root is not mounted, as in a container.
+/// Level of a cgroup: 0 for the root, 1 for a cgroup in it. The root must be mounted, which it is not in a
+/// container.
 pub(super) fn level(cgroup: &Path) -> io::Result<u32> {
     let path = fs::canonicalize(cgroup)?;
     let device = fs::metadata(&path)?.dev();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::super::cgroup::lock;
 use super::cgroup_types::CgroupHierarchy;
 
-/// The programs that run, for each hierarchy. They end with the last job that uses them.
+/// Programs that run, for each hierarchy. They end with the last job that uses them.
 #[derive(Debug)]
 pub(in super::super) struct Running<T>(Mutex<Vec<(CgroupHierarchy, Weak<T>)>>);
 
@@ -14,7 +14,7 @@ impl<T> Running<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Returns the programs for a hierarchy, which are started for the first job.
+    /// Starts the programs for the first job of a hierarchy.
     pub(in super::super) fn get<E>(
         &self,
         hierarchy: CgroupHierarchy,
@@ -32,7 +32,7 @@ impl<T> Running<T> {
     }
 }
 
-/// The result of the tests of the kernel for each hierarchy. It stays the same while the kernel runs.
+/// What the tests of the kernel found out for each hierarchy. It stays the same while the kernel runs.
 #[derive(Debug)]
 pub(in super::super) struct Known<T>(Mutex<Vec<(CgroupHierarchy, T)>>);
 
@@ -41,7 +41,7 @@ impl<T: Copy> Known<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Returns what is known about a hierarchy, which is found out once.
+    /// Finds out once what is known about a hierarchy.
     pub(in super::super) fn get<E>(
         &self,
         hierarchy: CgroupHierarchy,

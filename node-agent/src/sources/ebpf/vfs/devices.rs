@@ -10,15 +10,15 @@ use super::program::STRIPES;
 use crate::sources::filesystem::has_space;
 use crate::sources::mount_table::{Mount, visible};
 
-/// The most file systems that are counted on a node. Further ones are not.
+/// Bound of the file systems that are counted on a node.
 pub(super) const DEVICES_MAX: usize = 16;
 
-/// The file systems, each with its lines in the counters of each job.
+/// File systems, each with its lines in the counters of each job.
 #[derive(Debug)]
 pub(super) struct Devices {
     map: OwnedFd,
-    /// The number of each device and the directory on which it was mounted when it was found, in the order of
-    /// their lines.
+    /// In the order of their lines: number of each device, and the directory on which it was mounted when it
+    /// was found.
     known: Mutex<Vec<(u32, String)>>,
 }
 
@@ -33,7 +33,7 @@ impl Devices {
         self.map.as_fd()
     }
 
-    /// Counts on the file systems that were mounted meanwhile, too. Returns the number and the directory of
+    /// Counts on the file systems that were mounted meanwhile, too. Returns the line and the directory of
     /// each that is mounted.
     pub(super) fn refresh(&self, mounts: Vec<Mount>) -> io::Result<Vec<(usize, String)>> {
         let mut known = lock(&self.known);
@@ -57,7 +57,7 @@ impl Devices {
     }
 }
 
-/// Returns the number of a device as the kernel has it, from `MAJOR:MINOR`.
+/// Device number as the kernel has it, from `MAJOR:MINOR`.
 fn number_of(device: &str) -> Option<u32> {
     let (major, minor) = device.split_once(':')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);

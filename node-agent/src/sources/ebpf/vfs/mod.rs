@@ -35,11 +35,11 @@ use slots::{Quantity, Value, slots};
 use system_calls::{NUMBERS, SYSTEM_CALLS};
 use types::Types;
 
-/// The most threads with an operation on a file at a time. Of further ones the operations that last longest
-/// are not counted.
+/// Bound of the threads with an operation on a file at a time. Beyond it the operations that last longest are
+/// not counted.
 const THREADS_MAX: u32 = 16_384;
 
-/// The programs for the jobs of one hierarchy. They end with their links.
+/// Programs for the jobs of one hierarchy. They end with their links.
 #[derive(Debug)]
 struct FilePrograms {
     table: Arc<JobTable>,
@@ -47,10 +47,8 @@ struct FilePrograms {
     _links: [OwnedFd; 2],
 }
 
-/// The programs that run.
 static RUNNING: Running<FilePrograms> = Running::new();
 
-/// The types of this kernel.
 static TYPES: Known<Types> = Known::new();
 
 impl FilePrograms {
@@ -80,7 +78,7 @@ impl FilePrograms {
     }
 }
 
-/// Creates the map from the number of a system call to one more than its operation.
+/// Maps the number of a system call to one more than its operation.
 fn table_of_calls() -> io::Result<OwnedFd> {
     let map = create_array(c"polymeter_sys", 4, NUMBERS)?;
     for (call, operation) in SYSTEM_CALLS {
@@ -90,18 +88,17 @@ fn table_of_calls() -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// The number of words in a line.
 const LINE_WORDS: usize = LINE_BYTES as usize / size_of::<u64>();
 
-/// The operations of one job. They are counted from the time when the source is opened.
+/// Operations of one job. They are counted from the time when the source is opened.
 #[derive(Debug)]
 pub(super) struct FilesSource {
     slots: Vec<Slot>,
-    /// The meaning of each slot.
+    /// Meaning of each slot.
     values: Vec<Value>,
     counters: Counters,
-    /// The counters when the source was opened, and their increase until the last read: the words of one line
-    /// for each file system.
+    /// Counters when the source was opened, and their increase until the last read: the words of one line for
+    /// each file system.
     start: Vec<u64>,
     increase: Vec<u64>,
     attachment: Arc<Attachment>,
@@ -109,8 +106,7 @@ pub(super) struct FilesSource {
 }
 
 impl FilesSource {
-    /// Counts the operations of the target's processes on the file systems that are mounted, or states why
-    /// that is impossible.
+    /// Counts the operations of the target's processes on the file systems that are mounted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let programs =
@@ -128,15 +124,15 @@ impl FilesSource {
     }
 }
 
-/// Returns the sum of a word over the lines of its file system. The words of all file systems are numbered
-/// one after the other.
+/// Sums a word over the lines of its file system. The words of all file systems are numbered one after the
+/// other.
 fn sum(counters: &Counters, word: usize) -> u64 {
     let lines = STRIPES as usize;
     counters.sum_of(word / LINE_WORDS * lines, lines, word % LINE_WORDS)
 }
 
-/// Returns a value from the increase of the words. It is absent if the job has not done the operation on the
-/// file system.
+/// Value from the increase of the words. It is absent if the job has not done the operation on the file
+/// system.
 fn value_of(increase: &[u64], value: &Value) -> Option<u64> {
     let first = value.device * LINE_WORDS + value.operation as usize * OPERATION_WORDS;
     let words = increase.get(first..)?.get(..OPERATION_WORDS)?;

@@ -14,34 +14,34 @@ use super::super::tracing::{
 use super::system_calls::{OPERATIONS, Operation};
 use super::types::Types;
 
-/// The words of the counters of one operation: the bytes, the time, and the buckets.
+/// Counters of one operation: the bytes, the time, and the buckets.
 pub(super) const OPERATION_WORDS: usize = 16;
 
-/// The places of the counters of an operation.
+/// Places in the counters of an operation.
 pub(super) const BYTES: usize = 0;
 pub(super) const TIME: usize = 1;
 pub(super) const FIRST_BUCKET: usize = 2;
 
 const _: () = assert!(FIRST_BUCKET + BUCKETS <= OPERATION_WORDS);
 
-/// The size of the counters of one operation, as a power of two.
+/// Size of the counters of one operation, as a power of two.
 const OPERATION_BYTES_LOG2: i32 = 7;
 const FIRST_BUCKET_BYTES: i32 = 16;
 
-/// The counters of one line: those of all operations on one file system.
+/// Counters of one line: those of all operations on one file system.
 pub(super) const LINE_BYTES: u32 = 512;
 
 const _: () =
     assert!(OPERATIONS * OPERATION_WORDS * 8 == LINE_BYTES as usize && 16 * 8 == 1 << OPERATION_BYTES_LOG2);
 
-/// The lines of one file system, a power of two: CPUs with the same remainder share one.
+/// Lines of one file system, a power of two: CPUs with the same remainder share one.
 pub(super) const STRIPES: u32 = 8;
 const STRIPE_MASK: i32 = 7;
 const OPERATION_MASK: i32 = 3;
 
 const _: () = assert!(STRIPES == 8 && OPERATIONS == 4);
 
-/// The record of an operation that has begun: the descriptor, the operation, the time and the jobs.
+/// Record of an operation that has begun: the descriptor, the operation, the time and the jobs.
 const RECORD: i16 = STACK_USED - 40;
 pub(super) const RECORD_BYTES: u32 = 40;
 const RECORD_OPERATION: i16 = 8;
@@ -52,10 +52,9 @@ const THREAD: i16 = RECORD - 8;
 const DURATION: i16 = STACK_USED - 8;
 const BUCKET: i16 = STACK_USED - 16;
 
-/// The code segment of processes of 32 bits on x86-64.
+/// Code segment of processes of 32 bits on x86-64.
 const SEGMENT_OF_32_BITS: i32 = 0x23;
 
-/// The maps of the programs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Maps {
     /// From the number of a system call to one more than its operation.
@@ -67,15 +66,14 @@ pub(super) struct Maps {
     pub(super) jobs: TableMaps,
 }
 
-/// Appends the search in a map for the key on the stack. The address of the value is in R0 afterwards, or 0.
+/// Searches a map for the key on the stack. The address of the value is in R0 afterwards, or 0.
 fn look_up(assembler: &mut Assembler, map: i32, key: i16) {
     use Register::{R1, R2, R10};
     assembler.push(&load_map(R1, map));
     assembler.push(&[copy(R2, R10), add(R2, i32::from(key)), call(Helper::MapLookup)]);
 }
 
-/// Returns the program for the tracepoint `sys_enter` with the arguments registers and number; none if it is
-/// too long.
+/// Program for the tracepoint `sys_enter` with the arguments registers and number; `None` if it is too long.
 pub(super) fn note_begin(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R2, R3, R4, R6, R7, R10};
     let mut assembler = Assembler::default();
@@ -104,7 +102,7 @@ pub(super) fn note_begin(types: &Types, maps: Maps) -> Option<Vec<Instruction>> 
     assembler.finish()
 }
 
-/// Appends the end of the program for calls of 32 bits, whose registers are in `registers`.
+/// Ends the program for calls of 32 bits, whose registers are in `registers`.
 fn leave_calls_of_32_bits(assembler: &mut Assembler, types: &Types, registers: Register, end: Label) {
     if let Some(segment) = types.code_segment {
         assembler.push(&[load_u16(Register::R1, registers, segment)]);
@@ -112,8 +110,7 @@ fn leave_calls_of_32_bits(assembler: &mut Assembler, types: &Types, registers: R
     }
 }
 
-/// Returns the program for the tracepoint `sys_exit` with the arguments registers and result; none if it is
-/// too long.
+/// Program for the tracepoint `sys_exit` with the arguments registers and result; `None` if it is too long.
 pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R6, R7, R8, R9, R10};
     let mut assembler = Assembler::default();
@@ -166,8 +163,8 @@ pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     assembler.finish()
 }
 
-/// Appends the corrections for calls whose result in R6 is no number of bytes: it is the descriptor of an
-/// opened file, for R8, or nothing.
+/// Corrects calls whose result in R6 is no number of bytes: it is the descriptor of an opened file, for R8,
+/// or nothing.
 fn choose_descriptor_and_bytes(assembler: &mut Assembler) {
     use Register::{R6, R8, R9};
     let (no_open, no_sync) = (assembler.label(), assembler.label());
@@ -179,8 +176,7 @@ fn choose_descriptor_and_bytes(assembler: &mut Assembler) {
     assembler.place(no_sync);
 }
 
-/// Appends the search for the device of the file with the descriptor in R8, which is put into the scratch
-/// word.
+/// Searches for the device of the file with the descriptor in R8, and puts it into the scratch word.
 fn find_device(assembler: &mut Assembler, types: &Types, end: Label) {
     use Register::{R0, R1, R2, R3, R8, R10};
     assembler.push(&[

@@ -9,26 +9,24 @@ use super::system_calls::Operation;
 use crate::sources::kind::metrics_of;
 use crate::sources::slot::Slot;
 
-/// A quantity of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
     Bytes,
     Time,
     Count,
-    /// The operations up to the limit of this number.
+    /// Operations up to the limit of this number.
     Bucket(usize),
 }
 
-/// The meaning of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) operation: Operation,
-    /// The number of the file system.
+    /// Number of the file system.
     pub(super) device: usize,
     pub(super) quantity: Quantity,
 }
 
-/// Returns the slots of the metrics on file systems, which are given by their numbers and directories.
+/// Slots of the metrics on file systems, which are given by their numbers and directories.
 pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, Value)> {
     let of_metric = |metric| {
         let definition = Definition::of(metric);
@@ -47,8 +45,7 @@ pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, 
     })
 }
 
-/// Returns the operation and the quantity of a field: `read_bytes`. The quantity of a histogram is its first
-/// bucket.
+/// Operation and quantity of a field: `read_bytes`. The quantity of a histogram is its first bucket.
 fn meaning(field: &str) -> Option<(Operation, Quantity)> {
     let (operation, quantity) = field.split_once('_')?;
     let operation = match operation {
@@ -68,7 +65,7 @@ fn meaning(field: &str) -> Option<(Operation, Quantity)> {
     Some((operation, quantity))
 }
 
-/// Returns the labels of the series of a quantity on a file system, each with its quantity.
+/// Labels of the series of a quantity on a file system, each with its quantity.
 fn labels(quantity: Quantity, point: &str) -> Vec<(Labels, Quantity)> {
     let mount = [("mount".to_owned(), point.to_owned())];
     match quantity {

@@ -1,6 +1,6 @@
 //! The system calls on files, by their numbers on this architecture.
 
-/// An operation on files. The number is that of its counters in a line.
+/// An operation on files. Its number is that of its counters in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Read = 0,
@@ -9,11 +9,9 @@ pub(super) enum Operation {
     Sync = 3,
 }
 
-/// The number of operations.
 pub(super) const OPERATIONS: usize = 4;
 
-/// The names of the members of `struct pt_regs`: the number of the system call, and its first argument, also
-/// after the call.
+/// Members of `struct pt_regs`: the number of the system call, and its first argument, also after the call.
 #[cfg(target_arch = "x86_64")]
 pub(super) const REGISTERS: Option<[&str; 2]> = Some(["orig_ax", "di"]);
 #[cfg(target_arch = "aarch64")]
@@ -24,7 +22,6 @@ pub(super) const REGISTERS: Option<[&str; 2]> = None;
 /// One more than the highest number of a system call in the table.
 pub(super) const NUMBERS: u32 = 512;
 
-/// The system calls that are counted.
 pub(super) const SYSTEM_CALLS: &[(libc::c_long, Operation)] = &[
     (libc::SYS_read, Operation::Read),
     (libc::SYS_pread64, Operation::Read),

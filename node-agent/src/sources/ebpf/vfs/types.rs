@@ -5,14 +5,14 @@ use super::super::reason::EbpfError;
 use super::super::tracing::{CgroupHierarchy, CgroupTypes, offset, type_number};
 use super::system_calls::REGISTERS;
 
-/// The offsets in bytes, and the numbers of types of this kernel.
+/// Offsets in bytes, and numbers of types of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     pub(super) cgroups: CgroupTypes,
     /// In the registers of a system call: its number, and its first argument.
     pub(super) call_number: i16,
     pub(super) first_argument: i16,
-    /// The segment of the code of the process, by which calls of 32 bits are known, whose numbers differ.
+    /// Segment of the code of the process, by which calls of 32 bits are known, whose numbers differ.
     pub(super) code_segment: Option<i16>,
     /// From a task to its table of files, and to the array of open files.
     pub(super) files: i16,
@@ -23,7 +23,6 @@ pub(super) struct Types {
     pub(super) inode: i16,
     pub(super) super_block: i16,
     pub(super) device: i16,
-    /// The tracepoints.
     pub(super) enter: u32,
     pub(super) leave: u32,
 }

@@ -19,7 +19,7 @@ const FURTHER: &[(&str, &str)] = &[
     ("1.power", "61500"),
 ];
 
-/// The answers that no later reading asks for.
+/// Answers that no later reading asks for.
 const OF_BEGINS: [&str; 2] = ["0.uuid", "0.events"];
 
 #[test]

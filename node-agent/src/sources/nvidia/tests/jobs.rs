@@ -34,7 +34,6 @@ fn machine(more: &[(&str, &str)]) -> Machine {
     machine
 }
 
-/// Returns the series of an opened job.
 fn series(sources: &Sources) -> Vec<String> {
     let slots = sources.opened.iter().flat_map(|opened| opened.source.slots());
     slots.map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels)).collect()

@@ -18,16 +18,14 @@ use crate::sources::{
     Opened, Outcome, ReadBuffer, Reading, Slot, Source, SourceFactory, Target, Unavailable,
 };
 
-/// The longest wait for something that must happen: a deadlock becomes a failure.
+/// Longest wait for something that must happen: a deadlock becomes a failure.
 const PATIENCE_NS: u64 = 120_000_000_000;
 
-/// Returns the built library.
 fn library() -> &'static Path {
     static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     &BUILT.get_or_init(|| build(&[])).1
 }
 
-/// Builds the library with further options.
 fn build(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("libnvidia-ml.so.1");
@@ -66,7 +64,7 @@ impl Machine {
         self
     }
 
-    /// Creates one with a library of driver 470.
+    /// With a library of driver 470.
     pub(super) fn with_older_driver(text: &[(&str, &str)]) -> Self {
         let mut machine = Self::without_library();
         machine.set(text);
@@ -79,7 +77,7 @@ impl Machine {
         fs::copy(library(), self.root.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
     }
 
-    /// Returns true once a call has hung.
+    /// True once a call has hung.
     pub(super) fn has_hanging_call(&self) -> bool {
         self.root.path().join("usr/lib64/hangs").exists()
     }
@@ -172,7 +170,6 @@ impl Sources {
         self.opened.iter().map(|opened| opened.name.as_str()).collect()
     }
 
-    /// Requests a read of a source.
     pub(super) fn request(&self, name: &str) {
         let source = self.threaded(name);
         let reading = Reading::absent(source.slots().len());

@@ -17,7 +17,7 @@ fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> Fam
     update_logged(families, all, &Forks::default())
 }
 
-/// Updates with the same and a log of forks.
+/// Like `update_led`, with a log of forks.
 fn update_logged(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])], forks: &Forks) -> FamilyChanges {
     let pids = all.iter().map(|(pid, ..)| *pid).collect();
     let new = all.iter().filter(|(pid, ..)| !families.knows(*pid));
@@ -132,7 +132,7 @@ fn a_parent_that_starts_processes_may_start_more() {
     assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200), (601, 5, 201)]), open(&[600, 601]));
 }
 
-/// Returns a complete log of forks: process, parent, time.
+/// A complete log of forks: process, parent, time.
 fn log(forks: &[(u32, u32, u64)]) -> Forks {
     let mut log = Forks::begin();
     forks.iter().for_each(|(pid, parent, ticks)| log.add(*pid, Fork { parent: *parent, ticks: *ticks }));

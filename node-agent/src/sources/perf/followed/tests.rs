@@ -9,7 +9,6 @@ use super::*;
 /// A program of a shell that runs one line at a time.
 const PROGRAM: &str = "while read -r line; do eval \"$line\"; echo done; done";
 
-/// Returns the children of a process.
 fn children_of(pid: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
@@ -132,8 +131,7 @@ fn children_of_followed_processes_are_counted_once() {
     drop((first, second, third));
 }
 
-/// An orphan that a process outside of the job has adopted is counted by the events of its ancestor, and by
-/// no others.
+/// Only the events of its ancestor count an orphan that a process outside of the job has adopted.
 #[test]
 fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
@@ -169,8 +167,8 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     }
 }
 
-/// The first orphan with a session of its own, whose parent has also started the process of the job: only the
-/// log of forks tells it from another process that this parent has started.
+/// The orphan's session is its own, and its parent has also started the process of the job: only the log of
+/// forks tells it from another process that this parent has started.
 #[test]
 fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
