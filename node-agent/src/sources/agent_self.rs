@@ -15,12 +15,10 @@ use super::target::Target;
 use crate::clock;
 use crate::counters::{Counters, CpuAccount};
 
-/// Name in the catalogue, and of the source.
 const KIND: &str = "agent";
 
 const JOB_CPU_TIME: &str = "job_cpu_time";
 
-/// Computes a field of the node.
 type Compute = fn(&Counters) -> u64;
 
 const FIELDS: [(&str, Compute); 16] = [

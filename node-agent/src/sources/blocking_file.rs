@@ -86,7 +86,6 @@ fn source_name(file: &TextFile, parent: &str) -> String {
     }
 }
 
-/// Labels from the file's path, and from other files of its directory.
 fn all_labels(
     file: &TextFile,
     path: &Path,
@@ -113,7 +112,6 @@ fn stated_interval(file: &TextFile, path: &Path) -> Option<(PathBuf, RefreshUnit
     path.exists().then_some((path, stated.unit))
 }
 
-/// Text of a file, trimmed; `None` if nothing remains.
 fn read_line(path: &Path) -> Option<String> {
     let mut text = [0; TEXT_BYTES];
     let len = pread(kernel_text::open(path).ok()?, &mut text, 0).ok()?;
@@ -126,9 +124,7 @@ fn read_line(path: &Path) -> Option<String> {
 struct DirectorySource {
     files: Vec<ValueFile>,
     slots: Vec<Slot>,
-    /// Time between two updates of the values by the hardware, if it is known.
     refresh_interval: Option<Period>,
-    /// Longest time between two reads that loses no counts, in nanoseconds.
     longest_gap_ns: Option<u64>,
 }
 

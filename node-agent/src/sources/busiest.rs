@@ -20,10 +20,8 @@ use super::slot::Slot;
 use super::source::Source;
 use crate::clock;
 
-/// Name in the catalogue, and of the sources.
 const KIND: &str = "busiest";
 
-/// Name of the source without slots.
 const WATCH: &str = "busiest/watch";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +29,6 @@ enum Field {
     CpuTime,
     Resident,
     Threads,
-    /// A count of `/proc/PID/io`.
     Io(&'static str),
 }
 
@@ -149,7 +146,6 @@ impl CustomSource for Busiest {
         &self.slots
     }
 
-    /// Reads the processes that still run; the values of the others are absent.
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let page = rustix::param::page_size() as u64;

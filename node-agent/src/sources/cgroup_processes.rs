@@ -9,7 +9,6 @@ use crate::cgroups::subdirectories;
 /// Bound of the tracked processes: a fork bomb must not delay the sampler.
 pub(super) const PROCESSES_MAX: usize = 4096;
 
-/// Bound of the cgroups of one job whose processes are listed.
 const CGROUPS_MAX: usize = 256;
 
 /// Lists the processes in a cgroup and in all below it; `None` if it is gone.

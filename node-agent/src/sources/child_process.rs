@@ -28,7 +28,6 @@ impl Killed {
         self.has_ended();
     }
 
-    /// True if no killed process is left.
     pub(super) fn has_ended(&mut self) -> bool {
         // An error means that there is no such process.
         if self.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
@@ -126,7 +125,6 @@ pub(super) fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// Waits until a process has ended, at most for this time.
 fn wait(child: &Child, at_most_ns: u64) {
     if let Ok(descriptor) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         wait_for(&descriptor, at_most_ns).ok();
@@ -150,7 +148,6 @@ fn wait_for(descriptor: impl AsFd, at_most_ns: u64) -> Result<bool, Errno> {
 
 #[cfg(test)]
 impl Killed {
-    /// Waits until no killed process is left.
     pub(super) fn wait_for_end(&mut self) {
         while !self.has_ended() {
             std::thread::yield_now();

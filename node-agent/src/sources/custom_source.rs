@@ -11,7 +11,6 @@ use super::unknown_lines::UnknownLines;
 
 /// A source whose kind has no variant in [`super::source::Source`].
 pub trait CustomSource: Send + fmt::Debug {
-    /// Meaning of each value of a reading.
     fn slots(&self) -> &[Slot];
 
     /// Reads it once. Values that are missing are absent in `reading`, which has a place for each slot.

@@ -64,7 +64,6 @@ impl InterfaceNames {
     }
 }
 
-/// Role of a device; interfaces have their names in series.
 fn role(sys: &Path, device: Device<'_>, renamed: &BTreeMap<String, String>) -> Option<Role> {
     match device {
         Device::Interface(name) => {
@@ -108,7 +107,6 @@ fn all_below(name: &str, directly_below: impl Fn(&str) -> Vec<String>) -> Vec<St
     all
 }
 
-/// Sorted names in a directory; none if it is missing.
 fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -117,7 +115,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Single line of a file; `None` if it is missing or empty.
 fn line(path: &Path) -> Option<String> {
     let text = kernel_text::text(path).ok()?;
     Some(text.trim().to_owned()).filter(|line| !line.is_empty())
@@ -154,7 +151,6 @@ impl BlockDevices<'_> {
         line(&self.directory(name)?.join("dev"))
     }
 
-    /// Kind of a device and the devices below it; `None` if it is missing.
     fn role(&self, name: &str) -> Option<(RoleKind, Vec<String>)> {
         let directory = self.directory(name)?;
         let below = all_below(name, |name| self.directly_below(name));
@@ -199,8 +195,6 @@ fn is_path_of(path: &str, device: &str) -> bool {
     is_number(namespace) && controller.is_some_and(is_number)
 }
 
-/// Kind of a network interface and the interfaces below it; `None` if it is missing. `all` is the directory
-/// of all interfaces.
 fn interface(all: &Path, name: &str) -> Option<(RoleKind, Vec<String>)> {
     let directory = all.join(name);
     if !directory.is_dir() {
@@ -248,7 +242,6 @@ mod tests {
 
     use super::*;
 
-    /// A `/sys` laid out as the kernel does.
     struct Sys(tempfile::TempDir);
 
     impl Sys {
@@ -300,7 +293,6 @@ mod tests {
                 .map_or_else(|| "none".to_owned(), |role| role.to_string())
         }
 
-        /// Sum over `devices` by name as readers compute it, given the bytes of each.
         fn sum(&self, metric: &str, key: &str, devices: &[(&str, u64)]) -> u64 {
             let labels: Vec<Labels> = devices
                 .iter()

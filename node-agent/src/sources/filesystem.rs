@@ -106,7 +106,6 @@ fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(has_space).collect()
 }
 
-/// True if a mount has space of its own.
 pub(super) fn has_space(mount: &Mount) -> bool {
     !WITHOUT_SPACE.contains(&mount.fs_type.as_str())
 }

@@ -6,7 +6,6 @@ use super::summed_file::{Descendants, ScanResult};
 
 #[derive(Debug)]
 pub enum Finder {
-    /// Cgroups below that of a summed file.
     Cgroups(Descendants),
     /// Processes whose perf events are counted one by one.
     Processes(Box<ProcessFollower>),
@@ -21,7 +20,6 @@ impl Finder {
         }
     }
 
-    /// Number of descriptors of perf events that it has opened.
     pub fn perf_descriptors(&self) -> usize {
         match self {
             Self::Cgroups(_) => 0,

@@ -24,11 +24,9 @@ const fn parser(key: u8, name: &'static str, kinds: &'static [&'static str], che
     Parser { key, name, kinds, check }
 }
 
-/// Kinds that list the processes of a job.
 const OF_PROCESSES: &[&str] =
     &["processes", "cgroup_processes", "process_io", "job_cpus", "busiest", "kfd", "drm", "resctrl"];
 
-/// Kinds that read the table of mounts.
 const OF_MOUNTS: &[&str] = &["filesystem", "lustre", "nfs", "gpfs", "beegfs", "resctrl", "ebpf"];
 
 /// All parsers but that of kernel text files, which has its own fuzz target (`kernel_text`).
@@ -79,7 +77,6 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/fuzz/corpus/sources")
     }
 
-    /// Real input of each parser.
     fn inputs() -> Vec<(&'static Parser, Vec<u8>)> {
         let input = |parser: &'static Parser| {
             let path = seeds().join(parser.name);
@@ -115,7 +112,6 @@ mod tests {
         }
     }
 
-    /// Each parser gets the inputs of all others.
     #[test]
     fn rules_hold_for_the_inputs_of_others() {
         let inputs = inputs();

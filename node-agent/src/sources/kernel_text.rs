@@ -10,7 +10,6 @@ use rustix::fs::OFlags;
 /// Largest text, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 pub(super) const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// A file that cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub(super) struct FileError {

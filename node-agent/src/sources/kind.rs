@@ -33,7 +33,6 @@ pub trait SourceKind: Sync {
     /// Name in the catalogue's origins: `filesystem`.
     fn name(&self) -> &'static str;
 
-    /// Lane in which its sources are read.
     fn lane(&self) -> Lane;
 
     /// Fields by which the catalogue's origins address what it reads; empty if its origins have addresses of
@@ -51,13 +50,10 @@ impl fmt::Debug for dyn SourceKind {
     }
 }
 
-/// What a kind is to open.
 #[derive(Debug)]
 pub struct OpenRequest<'a> {
-    /// Machine and limits of the target.
     pub host: &'a SourceFactory<'a>,
     pub target: &'a Target,
-    /// Metrics of this kind.
     pub wanted: Vec<Definition>,
 }
 
@@ -105,7 +101,6 @@ impl<'a> Opening<'a> {
         self.opened.last_mut()
     }
 
-    /// Adds a source of the kind's lane.
     pub fn push_custom(&mut self, name: String, source: Box<dyn CustomSource>) {
         match self.lane {
             Lane::Fast => self.push(name, Source::Custom(source)),
@@ -120,7 +115,6 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Gives the reason why a metric is unavailable.
     pub fn unavailable(&mut self, definition: Definition, reason: String) {
         self.missing(Unavailable::for_good(definition, reason));
     }
@@ -131,7 +125,6 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Gives the same reason for several metrics.
     pub fn unavailable_all(&mut self, definitions: &[Definition], reason: &str) {
         definitions.iter().for_each(|definition| self.unavailable(definition.clone(), reason.to_owned()));
     }
@@ -162,9 +155,7 @@ impl<'a> Opening<'a> {
 #[derive(Debug)]
 pub struct SourceFactory<'a> {
     pub mounts: &'a Mounts,
-    /// Where perf events are opened.
     pub cpus: &'a [usize],
-    /// Bound of the descriptors of perf events for this target.
     pub perf_descriptors: usize,
     /// First number of a perf group that is still free.
     pub first_perf_group: usize,
@@ -174,21 +165,17 @@ pub struct SourceFactory<'a> {
     pub job: Option<&'a Identifier>,
     /// Step or task that is opened; `None` for a whole target.
     pub step: Option<&'a Arc<Step>>,
-    /// Agent's CPU time for the job; `None` for the node and for a step.
     pub cpu_account: Option<&'a Arc<CpuAccount>>,
     /// GPUs of the job according to its scheduler: `0,1`.
     pub gpu_devices: Option<&'a str>,
-    /// `None` for the node and for a step.
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
     /// Bound of the job's processes with series of their own at a time.
     pub busiest_processes: usize,
     /// True if eBPF programs may be loaded into the kernel.
     pub ebpf: bool,
-    /// `None` for the node and for a step.
     pub gpu_clients: Option<&'a Arc<GpuClients>>,
     /// Jobs that clients of Lustre name to this server; `None` for a job and for trials.
     pub served_jobs: Option<&'a Arc<ServedJobs>>,
-    /// Listener for the ends of threads.
     pub exited: Option<&'a Arc<ExitedTasks>>,
     /// Names of network interfaces in series; without it they are the current ones.
     pub interface_names: Option<&'a InterfaceNames>,

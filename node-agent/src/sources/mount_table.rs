@@ -17,7 +17,6 @@ use super::slot::Slot;
 pub(super) struct Mount {
     /// Major and minor number: `8:1`.
     pub(super) device: String,
-    /// Directory on which it is mounted.
     pub(super) point: String,
     pub(super) fs_type: String,
     /// What is mounted: `/dev/sda1`, `server:/export`.
@@ -103,7 +102,6 @@ impl MountTable {
         parse(&kernel_text::text(&self.path).unwrap_or_default())
     }
 
-    /// True if a file system is still mounted at the same point.
     pub(super) fn has(&self, mount: &Mount) -> bool {
         // The last mount on a directory hides earlier ones.
         self.mounts().iter().rfind(|found| found.point == mount.point).is_some_and(|found| found == mount)
@@ -119,7 +117,6 @@ pub(super) struct MountWatch {
 }
 
 impl MountWatch {
-    /// Starts from the current mounts that `select` returns.
     pub(super) fn new(table: MountTable, select: fn(Vec<Mount>) -> Vec<Mount>) -> Self {
         let mounts = select(table.mounts());
         Self { table, select, mounts }
@@ -144,7 +141,6 @@ impl CustomSource for MountWatch {
     }
 }
 
-/// In any text each directory and each device is visible once.
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mounts = parse(&text);

@@ -33,7 +33,6 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
     if word.is_empty() { Err(NotANumber) } else { Ok(value) }
 }
 
-/// Parses the integer before the first `end`.
 fn integer_until(word: &[u8], end: char) -> Result<u64, NotANumber> {
     let is_end = |byte: &u8| char::from(*byte) == end;
     integer(word.split(is_end).next().unwrap_or_default())
@@ -59,7 +58,6 @@ pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// Parses a signed integer of 64 bits as a double.
 #[expect(clippy::cast_precision_loss, reason = "sensors have a few digits")]
 fn signed(word: &[u8]) -> Result<f64, NotANumber> {
     match word.strip_prefix(b"-") {

@@ -17,7 +17,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Classifies the error of a read of a kernel file.
     pub fn of_error(errno: Errno) -> Self {
         match errno {
             // ENODEV: the cgroup or device was removed (kernfs_get_active fails); ESRCH: the process has

@@ -15,7 +15,6 @@ use super::slot::Slot;
 /// of the largest machine that Linux supports.
 const MATCHES_MAX: usize = 8192;
 
-/// A file that matches the path of a [`TextFile`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
@@ -109,7 +108,6 @@ pub(super) struct PatternWatch {
 }
 
 impl PatternWatch {
-    /// Watches `patterns` below `directory`, starting from the current files.
     pub(super) fn new(directory: &Path, patterns: BTreeSet<&'static str>) -> Self {
         let mut watch = Self { directory: directory.to_owned(), patterns, found: BTreeSet::new() };
         watch.found = watch.look();

@@ -23,7 +23,6 @@ fn divided(wanted: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
     wanted.iter().cloned().partition(|definition| definition.metric.is_per_cpu)
 }
 
-/// perf events of jobs, and of their steps and tasks.
 pub(super) struct PerfKind;
 
 impl SourceKind for PerfKind {
@@ -63,7 +62,6 @@ fn open_released(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     open_events(&OpenRequest { host: &host, target: request.target, wanted }, opening);
 }
 
-/// Opens events of a job or of the node.
 fn open_events(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let host = request.host;
     let target = match request.target {
@@ -100,7 +98,6 @@ fn open_events(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     }
 }
 
-/// Opens the events of PMUs that count for the whole node.
 fn open_of_node(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let host = request.host;
     let units: Vec<Definition> =

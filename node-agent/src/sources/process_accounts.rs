@@ -71,7 +71,6 @@ impl IoAmounts {
     }
 }
 
-/// A process as it was read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) parent: u32,
@@ -90,7 +89,6 @@ struct Known {
     base: Amounts,
 }
 
-/// Accounts of running processes, and of those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: BTreeMap<u32, Known>,

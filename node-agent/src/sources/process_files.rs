@@ -18,7 +18,6 @@ pub(super) struct StatLine {
 }
 
 impl StatLine {
-    /// Reads the line of a process or thread from its directory; `None` if it has ended.
     pub(super) fn read(directory: &Path) -> Option<Self> {
         Self::parse(&read_whole(&directory.join("stat")).ok()?)
     }
@@ -52,7 +51,6 @@ impl StatLine {
         u32::try_from(self.field(4)).unwrap_or(0)
     }
 
-    /// Leaders of its session and of its process group.
     pub(super) fn leaders(&self) -> [u32; 2] {
         [6, 5].map(|field| u32::try_from(self.field(field)).unwrap_or(0))
     }
@@ -67,7 +65,6 @@ impl StatLine {
         self.ticks_ns(14).saturating_add(self.ticks_ns(15))
     }
 
-    /// CPU on which it ran last.
     pub(super) fn processor(&self) -> u64 {
         self.field(39)
     }
@@ -123,9 +120,7 @@ pub(super) struct Levels {
     pub(super) resident_pages: u64,
     pub(super) threads: u64,
     pub(super) processes: u64,
-    /// Number of processes whose I/O was read.
     pub(super) io: u64,
-    /// Number of processes whose I/O is not accessible.
     pub(super) no_io: u64,
 }
 
@@ -151,7 +146,6 @@ pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Op
     Some((process, levels))
 }
 
-/// A process without its I/O.
 fn of_stat(stat: &StatLine) -> (Process, Levels) {
     let waited = Amounts {
         user_ns: stat.ticks_ns(16),
@@ -207,7 +201,6 @@ impl Levels {
     }
 }
 
-/// Computes a field over all processes.
 pub(super) type Compute = fn(&Amounts, &Levels) -> u64;
 
 pub(super) const FIELDS: [(&str, Compute); 15] = [
@@ -235,7 +228,6 @@ pub(super) const IO_FIELDS: [&str; 7] =
 /// Fields of I/O that a job's cgroup counts, too. They replace the cgroup's where it counts nothing.
 pub(super) const CGROUP_IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
 
-/// Any line of `stat` and any text of `io`, separated by a zero.
 pub(super) fn check(data: &[u8]) {
     let mut files = data.split(|byte| *byte == 0);
     if let Some(stat) = files.next().and_then(StatLine::parse) {

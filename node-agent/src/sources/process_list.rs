@@ -12,9 +12,7 @@ use super::target::Target;
 
 #[derive(Debug)]
 pub(super) enum ProcessList {
-    /// All in a cgroup and below it.
     Cgroup(PathBuf),
-    /// A process and its descendants.
     Tree {
         /// First process, until it was seen.
         root: Option<u32>,
@@ -78,7 +76,6 @@ fn parse_children(list: &str) -> Vec<u32> {
     whole.split(' ').filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// In any text, a number that is cut off is none.
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let children = parse_children(&text);

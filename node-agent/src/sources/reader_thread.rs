@@ -52,7 +52,6 @@ pub struct FinishedReads {
 }
 
 impl FinishedReads {
-    /// True if a read has finished since the last call.
     pub(crate) fn take(&self) -> bool {
         self.is_any.load(Relaxed) && self.is_any.swap(false, Acquire)
     }
@@ -65,9 +64,7 @@ impl FinishedReads {
 
 #[derive(Debug)]
 struct Request {
-    /// Buffer for the values.
     reading: Reading,
-    /// Shortest period of the source's metrics.
     period: Option<Period>,
     finished: Arc<FinishedReads>,
 }
@@ -78,11 +75,9 @@ pub struct FinishedRead {
     pub outcome: Outcome,
     /// Beginning of the read on the monotonic clock.
     pub began_ns: u64,
-    /// End of the read on the monotonic clock.
     pub ended_ns: u64,
     /// End of the read by the wall clock.
     pub ended_us: i64,
-    /// CPU time of the read.
     pub cpu_ns: u64,
 }
 
@@ -106,7 +101,6 @@ pub struct ThreadedSource {
     found: Found,
 }
 
-/// What reads find out about a source.
 #[derive(Debug, Clone)]
 struct Found {
     refresh_interval: RefreshInterval,
@@ -121,7 +115,6 @@ impl Found {
         }
     }
 
-    /// Takes over what the last read has found out.
     fn update(&self, source: &dyn CustomSource) {
         self.refresh_interval.set(source.refresh_interval());
         self.unknown_lines.set(source.unknown_lines());
@@ -183,22 +176,18 @@ impl ThreadedSource {
         &self.slots
     }
 
-    /// See [`CustomSource::is_lasting`].
     pub(super) const fn is_lasting(&self) -> bool {
         self.is_lasting
     }
 
-    /// See [`CustomSource::has_last_read`].
     pub(crate) const fn has_last_read(&self) -> bool {
         self.has_last_read
     }
 
-    /// See [`CustomSource::refresh_interval`].
     pub(super) const fn refresh_interval(&self) -> &RefreshInterval {
         &self.found.refresh_interval
     }
 
-    /// See [`CustomSource::unknown_lines`].
     pub(super) const fn unknown_lines(&self) -> &UnknownLinesFound {
         &self.found.unknown_lines
     }
@@ -249,7 +238,6 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, found: &Found) {
 /// recorded.
 #[derive(Debug)]
 struct ReadsBetween {
-    /// `None` if the source needs no such reads.
     interval_ns: Option<u64>,
     /// Last read on the monotonic clock; `None` before the first requested one. A source without slots begins
     /// with its start.
@@ -294,7 +282,6 @@ fn interval_ns(source: &dyn CustomSource) -> Option<u64> {
     source.longest_gap_ns().map(|longest_ns| longest_ns / 2)
 }
 
-/// One of the [`THREADS_MAX`] places for reader threads.
 struct ThreadPlace;
 
 impl ThreadPlace {

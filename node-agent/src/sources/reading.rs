@@ -4,21 +4,18 @@
 
 use super::stack_profile::StackProfile;
 
-/// A value for each slot of a source, which may be absent.
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
     /// By the types of the slots' metrics. Those of absent values are meaningless.
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,
-    /// True for slots whose values the device lacks.
     is_lacking: Vec<bool>,
     lacking: usize,
     stacks: Option<Box<StackProfile>>,
 }
 
 impl Reading {
-    /// All values absent.
     pub fn absent(slots: usize) -> Self {
         let nothing = vec![false; slots];
         Self {
@@ -67,23 +64,19 @@ impl Reading {
         }
     }
 
-    /// True if the device lacks the value of a slot.
     pub fn is_lacking(&self, slot: u32) -> bool {
         self.lacking > 0 && self.is_lacking.get(slot as usize) == Some(&true)
     }
 
-    /// True if the device lacks the value of any slot.
     pub(crate) const fn has_lacking(&self) -> bool {
         self.lacking > 0
     }
 
-    /// Bits of the value of a slot, if it is present.
     pub fn get(&self, slot: u32) -> Option<u64> {
         let slot = slot as usize;
         self.bits.get(slot).copied().filter(|_| self.is_present.get(slot) == Some(&true))
     }
 
-    /// Bits of all slots' values, in order.
     pub fn iter(&self) -> impl Iterator<Item = Option<u64>> {
         self.bits.iter().zip(&self.is_present).map(|(bits, is_present)| is_present.then_some(*bits))
     }

@@ -61,7 +61,6 @@ impl SourceFactory<'_> {
         opening.finish().0
     }
 
-    /// Opens all sources for `definitions`, with the reason for each unavailable metric.
     pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut opening = Opening::new(self.step);
         for kind in KINDS {
@@ -84,7 +83,6 @@ impl SourceFactory<'_> {
     }
 }
 
-/// CPUs that are online.
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = kernel_text::text(&path)?;

@@ -3,7 +3,6 @@
 use polymeter_proto::catalogue::{Definition, Field};
 use polymeter_proto::series::Labels;
 
-/// One value of each reading of a source: a metric with labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     pub definition: Definition,
@@ -15,11 +14,9 @@ pub struct Slot {
 pub struct Wanted {
     /// A metric or a whole family.
     pub definition: Definition,
-    /// Address in the file's form.
     pub field: Field,
 }
 
-/// A metric that cannot be read here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", definition.name())]
 pub struct Unavailable {

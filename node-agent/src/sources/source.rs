@@ -20,7 +20,6 @@ pub enum Source {
     /// The same file of several cgroups.
     SummedFile(SummedFileSource),
     Perf(PerfSource),
-    /// Any other source that does not block.
     Custom(Box<dyn CustomSource>),
     /// A source of the slow lane: it may block, on a thread of its own.
     Threaded(ThreadedSource),
@@ -62,7 +61,6 @@ impl Source {
         }
     }
 
-    /// Refresh interval of its hardware.
     pub fn refresh_interval(&self) -> RefreshInterval {
         match self {
             Self::TextFile(_) | Self::SummedFile(_) | Self::Perf(_) => RefreshInterval::default(),
@@ -71,7 +69,6 @@ impl Source {
         }
     }
 
-    /// Number of descriptors that its perf events hold open.
     pub fn perf_descriptors(&self) -> usize {
         match self {
             Self::Perf(perf) => perf.descriptors(),
@@ -89,7 +86,6 @@ impl Source {
         }
     }
 
-    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         match self {
             Self::TextFile(file) => file.slots(),

@@ -13,7 +13,6 @@ pub struct Function {
     pub module: Option<Identifier>,
 }
 
-/// Samples of an interval, by functions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackProfile {
     /// Beginning and end, in microseconds since the epoch.

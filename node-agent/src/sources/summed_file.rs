@@ -30,7 +30,6 @@ const FILES_MAX: usize = 256;
 /// Bound of the files that wait to be read or closed. The next scan finds more.
 const WAITING_MAX: usize = 32;
 
-/// A cgroup's file, with its last reading.
 #[derive(Debug)]
 struct Member {
     file: TextFileSource,
@@ -76,7 +75,6 @@ pub enum ScanResult {
     All,
     /// More were found than can wait: scan again soon.
     Some,
-    /// More cgroups than the limit.
     TooMany,
 }
 
@@ -111,7 +109,6 @@ impl SummedFileSource {
         Ok((source, below))
     }
 
-    /// Makes room in `text` for its files.
     pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         self.members.iter().for_each(|member| member.file.reserve(text));
     }
@@ -195,7 +192,6 @@ impl Member {
 }
 
 impl Descendants {
-    /// Opens the files of new cgroups, and closes those of removed ones.
     pub fn scan(&mut self) -> ScanResult {
         while let Some(gone) = self.exchange.left.pop() {
             drop(gone);

@@ -17,7 +17,6 @@ pub enum Target {
     Cgroups(JobCgroups),
     /// A job that is a process and its descendants.
     Processes(u32),
-    /// The node and the agent itself.
     Node(Arc<Counters>),
 }
 
@@ -30,7 +29,6 @@ pub struct Opened {
     pub step: Option<Arc<Step>>,
     /// Finds cgroups or processes that must be read with it, if it is a sum over them.
     pub below: Option<Finder>,
-    /// Devices of its slots.
     pub devices: Devices,
 }
 

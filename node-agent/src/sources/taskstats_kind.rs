@@ -40,7 +40,6 @@ fn value_of(field: &str) -> Option<Value> {
     count.or_else(|| QUANTITIES.iter().position(|quantity| quantity.field == field).map(Value::Quantity))
 }
 
-/// Use by the ended threads of jobs.
 pub(super) struct TaskstatsKind;
 
 impl SourceKind for TaskstatsKind {
@@ -95,7 +94,6 @@ fn is_of_delays(definition: &Definition) -> bool {
     field_of(definition).is_some_and(is_delay)
 }
 
-/// Use by the ended threads of one job.
 #[derive(Debug)]
 struct TaskstatsSource {
     listener: Arc<Listener>,

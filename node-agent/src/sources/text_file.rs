@@ -23,7 +23,6 @@ const FOR_GOOD: [io::ErrorKind; 3] =
 /// Room for a file's text before its first read; enough for most.
 const ROOM_BYTES: usize = 4096;
 
-/// An open kernel file, with the places of its wanted values.
 #[derive(Debug)]
 pub struct TextFileSource {
     file: File,
@@ -39,13 +38,11 @@ pub struct TextFileSource {
 pub enum OpenError {
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
-    /// Text without the expected form.
     #[error("{}: {}", .0.display(), .1)]
     Parse(PathBuf, ParseError),
     /// None of the wanted values.
     #[error("{}: this kernel does not have it", .0.display())]
     Lacking(PathBuf),
-    /// No text.
     #[error("{}: the file is empty", .0.display())]
     Empty(PathBuf),
 }
@@ -88,7 +85,6 @@ impl TextFileSource {
         }
     }
 
-    /// Reads to the end, and counts the reads for it.
     fn read_whole(&mut self, text: &mut ReadBuffer) -> io::Result<usize> {
         let mut len = 0;
         self.reads = 0;
@@ -112,7 +108,6 @@ impl TextFileSource {
         }
     }
 
-    /// Makes room in `text` for this file.
     pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         text.room(self.room);
     }

@@ -17,7 +17,6 @@ use super::summed_file::SummedFileSource;
 use super::target::Target;
 use super::text_file::{OpenError, TextFileSource};
 
-/// Kernel text files, and sums of such files over cgroups.
 pub(super) struct TextFileKind;
 
 impl SourceKind for TextFileKind {
@@ -59,7 +58,6 @@ impl SourceKind for TextFileKind {
 struct Candidate {
     definition: Definition,
     next_origin: usize,
-    /// Why its origins failed so far.
     reasons: Vec<String>,
     /// True if a file exists that cannot be read now.
     may_recover: bool,
@@ -105,7 +103,6 @@ struct FileFields {
     wanted: Vec<Wanted>,
 }
 
-/// Files opened so far, by their paths.
 struct Search<'a> {
     request: &'a OpenRequest<'a>,
     opened: BTreeMap<PathBuf, TextFileSource>,
@@ -168,7 +165,6 @@ impl Search<'_> {
         }
     }
 
-    /// Opens the wanted files that are not open. Returns errors by path.
     fn open_wanted(&mut self) -> BTreeMap<PathBuf, OpenError> {
         let mut failures = BTreeMap::new();
         for (path, FileFields { file, found, wanted }) in &self.fields {
@@ -184,7 +180,6 @@ impl Search<'_> {
         failures
     }
 
-    /// Passes on all open files.
     fn finish(self, opening: &mut Opening<'_>) {
         let mut fields = self.fields;
         for (path, source) in self.opened {
@@ -271,7 +266,6 @@ fn watched(paths: impl IntoIterator<Item = &'static str>) -> BTreeSet<&'static s
     patterns
 }
 
-/// True if another kind also has a metric of text files.
 fn is_alternative(definition: &Definition) -> bool {
     definition.metric.origins.iter().any(|origin| origin.kind() != TEXT_FILE_KIND)
 }
@@ -304,7 +298,6 @@ pub(super) fn any_file_with_alternative(
     })
 }
 
-/// True if any value of a file is more than 0.
 fn has_counted(mut source: TextFileSource) -> bool {
     let mut reading = Reading::absent(source.slots().len());
     source.read(&mut ReadBuffer::default(), &mut reading);

@@ -9,7 +9,6 @@ const BEGINNING_CHARS: usize = 80;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownLines {
     pub lines: usize,
-    /// Beginning of the first one.
     pub first: String,
 }
 
@@ -21,7 +20,6 @@ impl UnknownLines {
         self.lines += 1;
     }
 
-    /// Adds those of another text.
     pub(super) fn join(&mut self, other: Self) {
         if self.lines == 0 {
             self.first = other.first;
@@ -30,7 +28,6 @@ impl UnknownLines {
     }
 }
 
-/// Beginning of a line, for messages.
 pub(super) fn beginning(line: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end().chars().take(BEGINNING_CHARS).collect()
 }

@@ -39,7 +39,6 @@ enum Parsed {
     Bits(u64),
     /// Not measured since the last read.
     Unchanged,
-    /// The text has no such number.
     Missing,
 }
 
@@ -123,7 +122,6 @@ impl Value {
     }
 }
 
-/// Doubles are finite, and the same measurement counts once.
 pub(super) fn check(data: &[u8]) {
     use polymeter_proto::catalogue::Row;
 

@@ -33,7 +33,6 @@ pub(super) fn sums<'a>(text: &'a str, addresses: &BTreeSet<String>) -> Option<BT
     sums
 }
 
-/// Lines of complete text that are not understood.
 pub(super) fn unknown(text: &str) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

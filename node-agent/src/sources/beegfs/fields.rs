@@ -10,7 +10,6 @@ pub(super) enum Servers {
 impl Servers {
     pub(super) const ALL: [Self; 2] = [Self::Storage, Self::Metadata];
 
-    /// Part of the name of a source.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Storage => "storage",
@@ -27,7 +26,6 @@ impl Servers {
     }
 }
 
-/// A field of the catalogue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     pub(super) name: &'static str,
@@ -52,7 +50,6 @@ pub(super) static FIELDS: [Field; 6] = [
 /// Operations of storage servers beside reads and writes, without those between servers (`hrtbeat`).
 const STORAGE: [&str; 8] = ["close", "fsync", "getFSize", "sAttr", "sChDrct", "statfs", "trunc", "unlnk"];
 
-/// Operations of metadata servers.
 const METADATA: [&str; 35] = [
     "close",
     "create",

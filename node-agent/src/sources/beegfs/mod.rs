@@ -36,7 +36,6 @@ const KIND: &str = "beegfs";
 /// Places of the program, below the root directory.
 const PROGRAMS: [&str; 2] = ["usr/bin/beegfs-ctl", "opt/beegfs/sbin/beegfs-ctl"];
 
-/// Limit of an answer.
 const ANSWER_NS: u64 = 30_000_000_000;
 
 /// Longest answer, in bytes: that of some 10,000 clients.
@@ -102,7 +101,6 @@ struct BeegfsSource {
     /// Directory of the clients of this node, one for each mount.
     clients: PathBuf,
     slots: Vec<Slot>,
-    /// Counter of each slot.
     counters: Vec<&'static str>,
     unknown: UnknownLines,
 }

@@ -82,7 +82,6 @@ impl Machine {
         Servers::ALL.map(|servers| BeegfsSource::new(&mount, servers, &wanted, &program, &clients)).into()
     }
 
-    /// Opens all metrics. Returns the names of the sources, and the reasons.
     fn open(&self) -> (Vec<String>, BTreeSet<String>) {
         let mounts = Mounts::read(self.root.path()).unwrap();
         let wanted = catalogue::select(&"node.beegfs.*".parse().unwrap());

@@ -22,18 +22,15 @@ pub(super) const EARLY_CHOICES_NS: [u64; 3] = [1_000_000_000, 2_000_000_000, 5_0
 /// more, they take turns.
 const CANDIDATES_MAX: usize = 512;
 
-/// Busiest processes of one job, as they are known while the job runs.
 #[derive(Debug, Default)]
 pub struct BusiestProcesses(Mutex<Choice>);
 
-/// The choice among the processes of one job.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     processes: Option<ProcessList>,
     selection: Selection,
     /// How often a process was added.
     version: u64,
-    /// Time of the first choice.
     begun_ns: Option<u64>,
     next_ns: u64,
     /// Process at which the next choice among too many begins.
@@ -64,7 +61,6 @@ impl Choice {
         self.version
     }
 
-    /// Chooses among the current processes, if it is time to.
     pub(super) fn choose(&mut self, proc: &Path, limit: usize, now_ns: u64) {
         if now_ns < self.next_ns {
             return;

@@ -43,12 +43,10 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Selection {
     chosen: BTreeMap<ProcessId, Labels>,
-    /// Number of processes chosen so far.
     so_far: usize,
 }
 
 impl Selection {
-    /// Chosen processes with the labels of their series.
     pub(in crate::sources) fn chosen(&self) -> impl Iterator<Item = (ProcessId, &Labels)> {
         self.chosen.iter().map(|(id, labels)| (*id, labels))
     }

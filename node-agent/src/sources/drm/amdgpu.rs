@@ -19,7 +19,6 @@ use crate::sources::slot::Slot;
 use crate::sources::source::Source;
 use crate::sources::target::Target;
 
-/// Name in the catalogue, and of the sources.
 const KIND: &str = "amdgpu";
 
 /// Files, below `/sys`.
@@ -35,7 +34,6 @@ enum Quantity {
     Throttled(u64),
 }
 
-/// Energy and throttling of AMD's GPUs.
 pub(in crate::sources) struct AmdgpuKind;
 
 impl SourceKind for AmdgpuKind {
@@ -74,7 +72,6 @@ impl SourceKind for AmdgpuKind {
     }
 }
 
-/// Slots of the wanted metrics for a GPU.
 fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {

@@ -12,7 +12,6 @@ pub(super) const REASONS: [(&str, u64); 4] = [
     ("other", 0xffff_0000_0000_0000),
 ];
 
-/// Quantities of a table, where its revision has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Table {
     /// Energy since the driver was loaded, in joules.
@@ -60,7 +59,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Makes a table of this revision and size with a word at each of these places.
     pub(crate) fn table(content: u8, size: u16, words: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0xff; usize::from(size)];
         bytes[..2].copy_from_slice(&size.to_le_bytes());

@@ -20,7 +20,6 @@ fn is_of_other_driver(sys: &Path, name: &str) -> bool {
     driver.is_ok_and(|driver| driver.ends_with(OTHER_DRIVER))
 }
 
-/// True if the node has such a GPU.
 pub(super) fn exist(sys: &Path) -> bool {
     names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
 }
@@ -54,23 +53,19 @@ pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
     named
 }
 
-/// PCI address of a device.
 fn address(device: &Path) -> Option<String> {
     Some(fs::read_link(device).ok()?.file_name()?.to_str()?.to_owned())
 }
 
-/// A GPU with a card.
 #[derive(Debug)]
 pub(super) struct Card {
     /// `card0`.
     pub(super) name: String,
-    /// Directory of the device.
     pub(super) device: PathBuf,
     /// Labels of its series: the number of the card, and the number of the chip that amdgpu states.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// GPUs with a card, in the order of their names.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let mut cards = Vec::new();
     for name in names(sys) {
@@ -89,7 +84,6 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
     cards
 }
 
-/// Labels of each GPU by its PCI address.
 pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     let mut labels = BTreeMap::new();
     for card in cards(sys) {
@@ -100,7 +94,6 @@ pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     labels
 }
 
-/// Sorted names of the cards, render devices and connectors.
 fn names(sys: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys.join("class/drm")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -33,10 +33,8 @@ pub(super) use amdgpu_table::check as check_amdgpu_table;
 pub(super) use kfd::KfdKind;
 pub(super) use kfd::check as check_kfd;
 
-/// Name in the catalogue, and of the sources.
 const KIND: &str = "drm";
 
-/// Name of the source without slots.
 const WATCH: &str = "drm/watch";
 
 /// Given where the agent may not see the descriptors of processes.
@@ -55,7 +53,6 @@ const FIELDS: [(&str, Quantity, Option<&str>); 8] = [
     ("clients", Quantity::Clients, None),
 ];
 
-/// Use of GPUs by jobs.
 pub(super) struct DrmKind;
 
 impl SourceKind for DrmKind {
@@ -114,7 +111,6 @@ impl SourceKind for DrmKind {
     }
 }
 
-/// Slots of the wanted metrics for the known values.
 fn slots(wanted: &[Definition], keys: &[Key], sys: &Path) -> Vec<(Slot, Key)> {
     let devices = devices::labels(sys);
     let mut slots = Vec::new();

@@ -19,7 +19,6 @@ const SHORTEST: Period = Period::HUNDRED_MILLISECONDS;
 /// Longest time between two readings while the job has no series. The thread reads at half of it.
 const LONGEST_GAP_NS: u64 = 10_000_000_000;
 
-/// GPU clients of one job.
 #[derive(Debug)]
 pub(super) struct ClientsSource {
     proc: PathBuf,

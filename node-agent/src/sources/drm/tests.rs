@@ -23,7 +23,6 @@ const AMDGPU: &str = include_str!("../../../tests/drm/amdgpu-6.13");
 const I915: &str = include_str!("../../../tests/drm/i915-6.8");
 const XE: &str = include_str!("../../../tests/drm/xe-6.12");
 
-/// A machine with the GPUs of the texts, and a job.
 struct Machine {
     root: tempfile::TempDir,
     clients: Arc<GpuClients>,
@@ -88,7 +87,6 @@ impl Machine {
         (opened, unavailable.iter().map(ToString::to_string).collect())
     }
 
-    /// Source that the kind would open now.
     fn source(&self, selector: &str) -> ClientsSource {
         self.clients.begin(ProcessList::Cgroup(self.path("job")));
         let wanted = catalogue::select(&selector.parse().unwrap());

@@ -19,13 +19,11 @@ impl Assembler {
         self.program.extend_from_slice(instructions);
     }
 
-    /// Makes a label for a place that comes later.
     pub(super) const fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels - 1)
     }
 
-    /// Appends a jump to a later place.
     pub(super) fn jump(&mut self, condition: Condition, label: Label) {
         self.open.push((self.program.len(), condition, label));
         self.program.push(jump(condition, 0));

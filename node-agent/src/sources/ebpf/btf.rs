@@ -31,7 +31,6 @@ struct Type {
     count: usize,
     /// True if offsets of members contain the size of a bit field.
     has_bit_fields: bool,
-    /// Place of the members.
     members: usize,
 }
 
@@ -66,7 +65,6 @@ impl Btf {
         Some(btf)
     }
 
-    /// Number of the type with this kind and name.
     pub(super) fn number(&self, kind: TypeKind, name: &str) -> Option<u32> {
         let is_it = |place: &usize| {
             self.type_at(*place).is_some_and(|one| one.kind == kind as u32 && self.is_named(one.name, name))
@@ -87,7 +85,6 @@ impl Btf {
         Some(offset_bytes)
     }
 
-    /// Value of an enumerator.
     pub(super) fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
         let one = self.type_of(self.number(TypeKind::Enumeration, enumeration)?)?;
         (0..one.count).find_map(|index| {
@@ -138,7 +135,6 @@ impl Btf {
         })
     }
 
-    /// True if the string at this offset is `name`.
     fn is_named(&self, offset: u32, name: &str) -> bool {
         let start = self.strings.start.saturating_add(offset as usize);
         let text = self.bytes.get(start..self.strings.end).unwrap_or_default();
@@ -163,7 +159,6 @@ fn word(bytes: &[u8], place: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
-/// Any bytes are types or none.
 pub(in crate::sources) fn check(data: &[u8]) {
     let Some(btf) = Btf::parse(data.to_vec()) else { return };
     for kind in [TypeKind::Structure, TypeKind::Union, TypeKind::Enumeration, TypeKind::Alias] {

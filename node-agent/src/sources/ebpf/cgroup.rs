@@ -16,7 +16,6 @@ use tracing::{info, warn};
 use super::reason::EbpfError;
 use crate::sources::kernel_text::FileError;
 
-/// Attachments of this process.
 static ATTACHMENTS: Mutex<Vec<Weak<Attachment>>> = Mutex::new(Vec::new());
 
 /// Locks a state, which a thread that panicked leaves valid.
@@ -50,7 +49,6 @@ pub(super) trait Programs: Send + fmt::Debug {
     fn attach(&mut self, cgroup: &Cgroup) -> Result<(), EbpfError>;
 }
 
-/// Programs on the cgroup of a path.
 #[derive(Debug)]
 pub(super) struct Attachment {
     path: PathBuf,
@@ -104,7 +102,6 @@ impl Attachment {
         }
     }
 
-    /// Id of the cgroup that is there now.
     fn present(&self) -> Option<u64> {
         fs::metadata(&self.path).ok().map(|metadata| metadata.ino())
     }

@@ -10,10 +10,8 @@ pub(super) const WAIT_TIME: &str = "wait_time";
 
 pub(super) const WAIT_COUNT: &str = "wait_count";
 
-/// Number of waits up to a limit.
 pub(super) const WAIT_BUCKET: &str = "wait_bucket";
 
-/// Quantities of operations on files, each with its operation.
 pub(super) const VFS: [&str; 14] = [
     "read_bytes",
     "read_count",

@@ -65,10 +65,8 @@ const BPF_PROG_TYPE_TRACING: u32 = 26;
 /// Makes the verifier write its error, without the steps to it.
 const BPF_LOG_STATS: u32 = 4;
 
-/// Room for the verifier's error.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Where a tracing program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TracingPlace {
     /// A tracepoint of the kernel: `BPF_TRACE_RAW_TP`.

@@ -11,17 +11,14 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counters in a memory that has lines of `words_per_line` words.
     pub(super) const fn new(memory: Mapping, words_per_line: usize) -> Self {
         Self { memory, words_per_line }
     }
 
-    /// Sums one counter over the CPUs.
     pub(super) fn sum(&self, counter: usize) -> u64 {
         self.memory.words(counter, self.words_per_line).fold(0, u64::wrapping_add)
     }
 
-    /// Sums one counter over some of the lines.
     pub(super) fn sum_of(&self, first_line: usize, lines: usize, counter: usize) -> u64 {
         let from = first_line * self.words_per_line + counter;
         self.memory.words(from, self.words_per_line).take(lines).fold(0, u64::wrapping_add)

@@ -6,7 +6,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Memory of an array, for reads.
 #[derive(Debug)]
 pub(super) struct Mapping {
     words: NonNull<AtomicU64>,

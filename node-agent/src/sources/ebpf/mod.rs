@@ -71,7 +71,6 @@ impl SourceKind for EbpfKind {
     }
 }
 
-/// Metrics that one source counts.
 struct Group {
     name: &'static str,
     fields: &'static [&'static str],
@@ -93,7 +92,6 @@ static GROUPS: &[Group] = &[
 ];
 
 impl Group {
-    /// Opens the source if one of its metrics is wanted.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let is_of_group = |definition: &&Definition| {
             let mut fields = definition.metric.origins.iter().filter_map(|origin| origin.field_of(KIND));

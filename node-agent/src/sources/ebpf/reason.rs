@@ -6,14 +6,12 @@ use rustix::io::Errno;
 
 use crate::sources::kernel_text::FileError;
 
-/// Why the events of a job cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EbpfError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF, since Linux 5.4")]
     NoTypes(FileError),
-    /// A type or a member that the kernel lacks.
     #[error(
         "the kernel has no `{0}`; it needs Linux 5.8 or later with CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED"
     )]
@@ -47,7 +45,6 @@ pub(super) enum EbpfError {
     CountedAnew,
 }
 
-/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Creating the counters, or loading the program.
@@ -59,7 +56,6 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The kernel refused this step.
     pub(super) const fn refused(self, error: io::Error) -> EbpfError {
         EbpfError::Refused { step: self, error }
     }

@@ -26,7 +26,6 @@ const KIND: &str = "gpfs";
 /// Below the root directory.
 const PROGRAM: &str = "usr/lpp/mmfs/bin/mmpmon";
 
-/// Limit of an answer.
 const ANSWER_NS: u64 = 30_000_000_000;
 
 /// Fields of the catalogue, in the order of [`KEYS`].
@@ -80,12 +79,10 @@ fn name_of(mount: &Mount) -> &str {
     mount.source.strip_prefix("/dev/").unwrap_or(&mount.source)
 }
 
-/// Statistics of all file systems.
 #[derive(Debug)]
 struct GpfsSource {
     process: Process,
     slots: Vec<Slot>,
-    /// File system and counter of each slot.
     values: Vec<(String, usize)>,
     unknown: UnknownLines,
 }

@@ -22,12 +22,10 @@ const ANSWER_BYTES: usize = 256 * 1024;
 /// Shortest time between two starts, so that a program that fails at once costs little.
 const RESTART_NS: u64 = 60_000_000_000;
 
-/// A program and its process, if it runs.
 #[derive(Debug)]
 pub(super) struct Process {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Limit of an answer.
     answer_ns: u64,
     running: Option<Running>,
     killed: Killed,
@@ -121,7 +119,6 @@ impl Process {
         self.next_start_ns = 0;
     }
 
-    /// Waits until no killed process is left.
     pub(super) fn wait_for_end(&mut self) {
         self.killed.wait_for_end();
     }

@@ -9,7 +9,6 @@ use crate::sources::UnknownLines;
 /// inodes.
 pub(super) const KEYS: [&str; 8] = ["_br_", "_bw_", "_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_"];
 
-/// Counters of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileSystem<'a> {
     pub(super) name: &'a str,
@@ -60,7 +59,6 @@ fn file_system(line: &str) -> Option<FileSystem<'_>> {
     Some(FileSystem { name: value("_fs_")?, counters: KEYS.map(number) })
 }
 
-/// In any answer, a line that is cut off changes nothing.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let end = text.rfind('\n').map_or(0, |last| last + 1);

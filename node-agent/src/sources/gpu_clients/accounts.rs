@@ -8,18 +8,15 @@ use crate::sources::UnknownLines;
 /// Bound of the clients whose counts are kept one by one. For others, which have ended, only the sum is kept.
 const CLIENTS_MAX: usize = 4096;
 
-/// Bound of the values of a job.
 const KEYS_MAX: usize = 512;
 
 /// A value of a job: a quantity of a part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sources) struct Key {
-    /// PCI address of the GPU.
     pub(in crate::sources) device: String,
     pub(in crate::sources) item: Item,
 }
 
-/// Counts of a client.
 #[derive(Debug, Default)]
 struct Account {
     counts: BTreeMap<Item, u64>,

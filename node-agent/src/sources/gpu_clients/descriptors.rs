@@ -12,18 +12,14 @@ use rustix::io::Errno;
 /// each. The next one continues with the other processes.
 const ENTRIES_MAX: usize = 4096;
 
-/// Bound of the descriptors of one job that are read.
 const DESCRIPTORS_MAX: usize = 1024;
 
-/// Shortest time between two searches.
 const SEARCH_EVERY_NS: u64 = 1_000_000_000;
 
-/// Directory of the devices.
 const DEVICES: &str = "/dev/dri/";
 
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    /// Descriptors of each process that has any.
     known: BTreeMap<u32, Vec<u32>>,
     /// Process with which the next search begins.
     turn: u32,
@@ -74,7 +70,6 @@ impl Descriptors {
         self.refusal.map_or(Ok(()), Err)
     }
 
-    /// Paths in `/proc` of the texts about the descriptors.
     pub(super) fn texts(&self, proc: &Path) -> Vec<PathBuf> {
         let all = self.known.iter().flat_map(|(pid, found)| found.iter().map(move |number| (pid, number)));
         let text = |(pid, number): (&u32, &u32)| proc.join(format!("{pid}/fdinfo/{number}"));
@@ -148,7 +143,6 @@ mod tests {
         assert_eq!(texts(&descriptors), [""; 0]);
     }
 
-    /// Searches a process in a thread that lacks capabilities.
     fn search_without(lacking: CapabilitySet, pid: u32) -> Result<(), Errno> {
         let search = move || {
             let mut sets = capabilities(None).unwrap();

@@ -22,11 +22,9 @@ pub(super) use accounts::Key;
 pub(super) use accounts::check;
 pub(super) use text::Quantity;
 
-/// GPU clients of a job, as they are known while the job runs.
 #[derive(Debug, Default)]
 pub struct GpuClients {
     state: Mutex<State>,
-    /// How often the known values changed.
     changes: AtomicU64,
 }
 
@@ -37,7 +35,6 @@ struct State {
     accounts: Accounts,
     /// True if no process could be searched at the last reading.
     is_refused: bool,
-    /// Lines of the last texts that no rule takes.
     unknown: UnknownLines,
 }
 
@@ -62,17 +59,14 @@ impl GpuClients {
         devices.into_iter().for_each(|device| accounts.grant(device));
     }
 
-    /// Values that were ever found, and the clients of GPUs that were granted.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.lock().accounts.keys().iter().cloned().collect()
     }
 
-    /// True if the agent may not see the descriptors of the job's processes.
     pub(super) fn is_refused(&self) -> bool {
         self.lock().is_refused
     }
 
-    /// Lines of the last texts that no rule takes.
     pub(super) fn unknown_lines(&self) -> UnknownLines {
         self.lock().unknown.clone()
     }

@@ -44,7 +44,6 @@ pub(super) struct ClientId {
     pub(super) number: u64,
 }
 
-/// A client as its driver shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) id: ClientId,
@@ -132,7 +131,6 @@ fn item(key: &str) -> Option<(Quantity, &str)> {
     PREFIXES.iter().find_map(|(prefix, quantity)| Some((*quantity, key.strip_prefix(prefix)?)))
 }
 
-/// Number in a text with the unit of its quantity.
 fn number_of(quantity: Quantity, text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?;

@@ -27,7 +27,6 @@ const CONTROLLER: libc::c_short = 0x0f;
 struct Address {
     kind: libc::c_int,
     channel: libc::c_short,
-    /// Unit of the controller.
     unit: libc::c_uchar,
 }
 
@@ -62,7 +61,6 @@ const SEND_COMMAND: Opcode = opcode::read::<Request>(b'i', 13);
 /// `IPMICTL_RECEIVE_MSG`.
 const RECEIVE: Opcode = opcode::read_write::<Received>(b'i', 12);
 
-/// A way to the controller.
 pub(super) trait Controller: Send + std::fmt::Debug {
     /// Sends a command, and returns the data of its response, the completion code first. It blocks.
     fn ask(&mut self, netfn: u8, command: u8, data: &[u8]) -> Result<Vec<u8>, Errno>;
@@ -98,7 +96,6 @@ impl Device {
         }
     }
 
-    /// Receives the next response, with its number.
     fn receive(&self) -> Result<(libc::c_long, Vec<u8>), Errno> {
         let mut address = [0_u8; ADDRESS_BYTES as usize];
         let mut data = [0_u8; RESPONSE_BYTES as usize];

@@ -62,12 +62,10 @@ impl SourceKind for IpmiKind {
     }
 }
 
-/// Finds the device, if there is one.
 fn find(root: &Path) -> Option<PathBuf> {
     PATHS.iter().map(|path| root.join(path)).find(|path| path.exists())
 }
 
-/// Opens the way to the controller.
 type OpenController = dyn Fn() -> std::io::Result<Box<dyn Controller>> + Send;
 
 struct PowerSource {
@@ -142,7 +140,6 @@ mod tests {
 
     type Answers = Arc<Mutex<VecDeque<Result<Vec<u8>, Errno>>>>;
 
-    /// A controller with prepared answers.
     #[derive(Debug)]
     struct Prepared(Answers);
 

@@ -34,7 +34,6 @@ use super::slot::Slot;
 use super::target::Target;
 use crate::clock;
 
-/// Name in the catalogue.
 const KIND: &str = "job_cpus";
 
 const SOURCE: &str = "cpus";
@@ -55,7 +54,6 @@ enum Quantity {
     /// Distinct CPUs on which its busy threads may run.
     Bound,
     BusyThreads,
-    /// CPU time of its threads on one CPU.
     Time(usize),
 }
 
@@ -91,7 +89,6 @@ impl SourceKind for JobCpusKind {
     }
 }
 
-/// Slots of the wanted metrics.
 fn slots(wanted: &[Definition], cpus: &[usize]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
@@ -176,7 +173,6 @@ struct JobCpus {
     time_ns: BTreeMap<usize, u64>,
 }
 
-/// Result of one reading of the threads.
 #[derive(Debug, Default)]
 struct Found {
     threads: Threads,

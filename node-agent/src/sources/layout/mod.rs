@@ -35,7 +35,6 @@ pub struct Layout {
     lines: Vec<Line>,
     /// Beginnings of the lines, up to their first values: all keys one after the other.
     keys: Vec<u8>,
-    /// Wanted values of the lines, one after the other.
     values: Vec<Value>,
     slots: Vec<Slot>,
     /// Number of lines of the text; a different number means that a device was added or removed.
@@ -51,7 +50,6 @@ struct Line {
     wants: Wants,
 }
 
-/// Wanted values of a line.
 #[derive(Debug, Clone, Copy)]
 enum Wants {
     /// Integer right behind the key, as in most lines. It is also one of the values, which is used if the
@@ -64,7 +62,6 @@ enum Wants {
     Watched { words: u32 },
 }
 
-/// A line that is read for the first time.
 #[derive(Debug, Default)]
 struct Found {
     key: Box<[u8]>,
@@ -72,7 +69,6 @@ struct Found {
     values: Vec<Value>,
 }
 
-/// A wanted value of a line.
 #[derive(Debug)]
 struct Value {
     /// Word behind the key, counted from 0.
@@ -83,7 +79,6 @@ struct Value {
     slot: u32,
 }
 
-/// Agreement of a text with the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
     /// The same number of lines, and all wanted ones.
@@ -124,7 +119,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Appends the line that begins at `offset`, if anything in it is wanted.
     fn keep(&mut self, offset: usize, found: Found) {
         let short = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         let wants = match (found.watched, &*found.values) {
@@ -142,12 +136,10 @@ impl Layout {
         self.values.extend(found.values);
     }
 
-    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Lines that no rule takes.
     pub const fn unknown(&self) -> &UnknownLines {
         &self.unknown
     }
@@ -253,7 +245,6 @@ impl Layout {
     }
 }
 
-/// Takes the next `count` elements.
 fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
     let (taken, behind) = rest.split_at_checked(count as usize).unwrap_or_default();
     *rest = behind;

@@ -39,11 +39,9 @@ pub(crate) fn words(line: &[u8]) -> Vec<Word<'_>> {
     words
 }
 
-/// Place of a wanted row's values in a line.
 pub(crate) struct Place {
     /// End of the part that identifies the line.
     pub(crate) key_end: usize,
-    /// First word behind the key.
     pub(crate) first_word: usize,
     pub(crate) label: Option<(String, String)>,
     pub(crate) instance: Option<Box<str>>,
@@ -129,7 +127,6 @@ pub(crate) struct KnownLines<'a> {
 }
 
 impl<'a> KnownLines<'a> {
-    /// Rules for the file of this form that has the wanted values.
     pub(crate) fn of(form: Form, wanted: &'a [Wanted]) -> Self {
         let has_device = |want: &&Wanted| matches!(want.field.row, Row::Each { numeric: false, .. });
         let is_of_devices = matches!(form, Form::Pairs | Form::Keyed | Form::KeyedAt(_));
@@ -202,7 +199,6 @@ fn rules(form: Form, wanted: &[Wanted]) -> Vec<&'static Wanted> {
     files.filter_map(|file| RULES.get(&file)).flatten().collect()
 }
 
-/// Next word of a line and the rest; `None` at the line's end.
 pub(crate) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
     let line = line.get(start..)?;

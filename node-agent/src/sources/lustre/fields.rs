@@ -68,11 +68,9 @@ pub(super) enum Part {
     Time,
 }
 
-/// A field of the catalogue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     pub(super) name: &'static str,
-    /// Files that have it.
     pub(super) role: Role,
     /// Name of its line; `None` if each operation has one.
     pub(super) line: Option<&'static str>,
@@ -98,7 +96,6 @@ pub(super) const FIELDS: [Field; 12] = [
     field("target_operation_time", Role::Target, None, Part::Time),
 ];
 
-/// Field of a metric.
 pub(super) fn field_of(definition: &Definition) -> Option<Field> {
     let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
     FIELDS.into_iter().find(|field| field.name == name)

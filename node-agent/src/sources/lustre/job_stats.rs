@@ -45,7 +45,6 @@ const LABEL: &str = "lustre_job";
 /// Largest text that is read: some 10,000 jobs.
 const TEXT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Longest line.
 const LINE_BYTES: u64 = 4096;
 
 /// Longest time between two readings while there are no series. The thread reads at half of it.
@@ -57,10 +56,8 @@ const NEWS_EVERY_NS: u64 = 30_000_000_000;
 /// Fields, by the numbers of their counts.
 const FIELDS: [&str; 5] = ["read_bytes", "reads", "write_bytes", "writes", "operations"];
 
-/// Field of the number of jobs.
 const JOBS: &str = "jobs";
 
-/// Statistics of jobs on servers.
 pub(in crate::sources) struct LustreJobsKind;
 
 impl SourceKind for LustreJobsKind {
@@ -95,7 +92,6 @@ impl SourceKind for LustreJobsKind {
     }
 }
 
-/// Finds the files of this server by their targets.
 fn find(mounts: &Mounts) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for (_, directory) in directories(mounts) {
@@ -118,7 +114,6 @@ enum Value {
     Jobs,
 }
 
-/// Slots of the wanted metrics for the jobs with series.
 fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
     let mut slots = Vec::new();
     for definition in wanted {

@@ -37,7 +37,6 @@ pub(super) use stats::check;
 /// Bound of the files that are read: a server has a few dozen targets.
 const FILES_MAX: usize = 64;
 
-/// Largest text that is read.
 const TEXT_BYTES: u64 = 64 * 1024;
 
 /// Files, as patterns below [`directories`].
@@ -93,7 +92,6 @@ fn directories(mounts: &Mounts) -> [(&'static str, PathBuf); 2] {
     [("debugfs", mounts.sys().join("kernel/debug/lustre")), ("proc", mounts.proc.join("fs/lustre"))]
 }
 
-/// A file of statistics, and the labels of its series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StatsFile {
     role: Role,
@@ -101,7 +99,6 @@ struct StatsFile {
     labels: Vec<(String, String)>,
 }
 
-/// Finds the files of this node, with the places where their file systems are mounted.
 fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     let mut found: Vec<(Role, String, PathBuf)> = Vec::new();
     for (_, directory) in directories(mounts) {
@@ -151,7 +148,6 @@ fn mounts_file_system(mount: &Mount, file_system: &str) -> bool {
     mount.fs_type == "lustre" && name == Some(file_system)
 }
 
-/// A value of a file.
 #[derive(Debug)]
 struct Value {
     slot: u32,
@@ -160,7 +156,6 @@ struct Value {
 }
 
 impl Value {
-    /// Value of this line, if it is the right one.
     fn of(&self, line: Line<'_>) -> Option<u64> {
         if self.line.as_bytes() != line.name {
             return None;

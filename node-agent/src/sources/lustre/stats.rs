@@ -26,7 +26,6 @@ const LEFT_OUT: [&str; 16] = [
     "llog_init",
 ];
 
-/// A line of statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub(super) name: &'a [u8],
@@ -38,7 +37,6 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Sum of the samples, if they are bytes.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.sum.filter(|_| self.unit == b"bytes")
     }
@@ -49,7 +47,6 @@ impl Line<'_> {
     }
 }
 
-/// Complete lines of statistics in a text.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).filter_map(line)
 }

@@ -14,7 +14,6 @@ const MOUNTS: &str = "\
 42 28 0:52 / /work rw - lustre mgs@o2ib:/work-1 rw
 ";
 
-/// A machine with these files of statistics below its root.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Mounts) {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files.iter().chain(&[("proc/self/mountinfo", MOUNTS)]) {

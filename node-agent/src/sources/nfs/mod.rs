@@ -24,19 +24,16 @@ use mountstats::{OPERATIONS, Section, Transport, number};
 
 const KIND: &str = "nfs";
 
-/// Bound of the mounts whose statistics are read.
 const MOUNTS_MAX: usize = 32;
 
 const MS_NS: u64 = 1_000_000;
 
-/// Place of a value in a section.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// A column of the line of bytes.
     Bytes(usize),
     /// A column of the line of events.
     Event(usize),
-    /// A number of the transports.
     Transport(fn(&Transport) -> Option<u64>),
     /// A column of the line of each operation, and its factor.
     Operation(usize, u64),
@@ -116,7 +113,6 @@ fn of_nfs(mounts: Vec<Mount>) -> Vec<Mount> {
     visible(mounts).into_iter().filter(is_nfs).collect()
 }
 
-/// A value of a mount.
 #[derive(Debug)]
 struct Value {
     slot: u32,
@@ -125,12 +121,10 @@ struct Value {
     operation: Option<&'static str>,
 }
 
-/// Statistics of all mounts.
 #[derive(Debug)]
 struct NfsSource {
     path: PathBuf,
     slots: Vec<Slot>,
-    /// Mount points, each with its values.
     mounts: Vec<(String, Vec<Value>)>,
     unknown: UnknownLines,
 }
@@ -232,7 +226,6 @@ impl CustomSource for NfsSource {
     }
 }
 
-/// Sets the values of a mount.
 fn set(section: &Section<'_>, values: &[Value], reading: &mut Reading) {
     let transport = section.transport();
     for value in values {

@@ -111,14 +111,11 @@ const BYTES_COLUMNS: usize = 8;
 const EVENTS_COLUMNS: usize = 25;
 const OPERATION_COLUMNS: usize = 8;
 
-/// Statistics of one mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section<'a> {
     /// Exported directory: `server:/export`.
     pub(super) export: String,
-    /// Directory on which it is mounted.
     pub(super) point: String,
-    /// Lines below the title.
     body: &'a str,
 }
 
@@ -201,7 +198,6 @@ impl Section<'_> {
         self.body.lines().find_map(|line| line.trim_start().strip_prefix(key))
     }
 
-    /// Adds the lines that no rule takes.
     fn add_unknown(&self, unknown: &mut UnknownLines) {
         let mut is_of_operation = false;
         for line in self.body.lines() {
@@ -280,7 +276,6 @@ fn transport(line: &str) -> Option<Transport> {
     })
 }
 
-/// True if the first columns of a line are numbers.
 fn are_numbers(line: &str, columns: usize) -> bool {
     line.split_ascii_whitespace().take(columns).filter(|word| number(word, 0).is_some()).count() == columns
 }
@@ -291,7 +286,6 @@ pub(super) fn number(line: &str, column: usize) -> Option<u64> {
     word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
 }
 
-/// In any text, a line that is cut off changes nothing.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let found = sections(&text);

@@ -55,7 +55,6 @@ device filer:/vol/scratch mounted on /scratch with fstype nfs statvers=1.0
 \t        READ: 1 2 3 4 5 6 70 88
 ";
 
-/// Mounts of [`NEW`] and [`OLD`].
 const MOUNTS: &str = "\
 28 1 8:2 / / rw - ext4 /dev/sda2 rw
 40 28 0:50 / /home rw - nfs4 10.1.0.2:/export/home rw,vers=4.2
@@ -69,7 +68,6 @@ fn wanted() -> Vec<Definition> {
     catalogue::select(&"node.nfs.*".parse().unwrap())
 }
 
-/// Values of all mounts, by metric and labels.
 fn values(text: &str) -> BTreeMap<String, u64> {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("self")).unwrap();

@@ -47,7 +47,6 @@ pub(super) struct Driver {
     state: Mutex<State>,
     /// How often the list of GPUs, or the reason why there is none, changed.
     changes: AtomicU64,
-    /// Time of the last look for signs of a driver.
     looked_ns: AtomicU64,
 }
 
@@ -74,20 +73,17 @@ struct State {
     /// Signs of a driver when it was last looked for in vain.
     missing_since: Option<Signs>,
     has_thread: bool,
-    /// Jobs whose GPUs are wanted.
     jobs: BTreeMap<JobProcesses, Weak<JobGpus>>,
     /// True if a job was added since its GPUs were looked for.
     has_new_job: bool,
 }
 
-/// Number of sources that use a driver.
 fn readers(driver: &Arc<Driver>) -> usize {
     // One is in the list, one is the thread's.
     Arc::strong_count(driver).saturating_sub(2)
 }
 
 impl Driver {
-    /// Driver of the machine at `root`.
     pub(super) fn of(root: &Path) -> Arc<Self> {
         Self::with_step(root, STEP)
     }
@@ -132,7 +128,6 @@ impl Driver {
         (self.changes(), state.gpus.clone())
     }
 
-    /// How often the GPUs changed so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
@@ -154,7 +149,6 @@ impl Driver {
         job
     }
 
-    /// Number of jobs whose GPUs are wanted.
     #[cfg(test)]
     pub(super) fn jobs(&self) -> usize {
         lock(&self.state).jobs.values().filter(|job| job.strong_count() > 0).count()

@@ -21,13 +21,11 @@ use crate::clock;
 /// of PCIe.
 const BUSY_NS: u64 = 200_000_000;
 
-/// Time between two attempts to begin a reading.
 const BUSY_RETRY: Duration = Duration::from_millis(1);
 
 /// Age up to which a value is passed on to another reader. The driver updates values every 20 ms at most.
 const FRESH_NS: u64 = 5_000_000;
 
-/// A GPU or a MIG device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) uuid: String,
@@ -51,7 +49,6 @@ pub(super) struct Gpu {
     handles: Mutex<Handles>,
 }
 
-/// Handles of a GPU, and the last values.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     /// A handle of each device; empty if the GPU is lost.
@@ -79,12 +76,10 @@ impl Gpu {
         }
     }
 
-    /// UUID of the whole GPU.
     pub(super) fn uuid(&self) -> &str {
         self.devices.first().map_or("", |device| &device.uuid)
     }
 
-    /// True if a device is known to lack a quantity.
     pub(super) fn lacks(&self, device: usize, quantity: usize) -> bool {
         let known = self.unsupported.get(device).and_then(|quantities| quantities.get(quantity));
         known.is_some_and(|unsupported| unsupported.load(Relaxed))
@@ -134,7 +129,6 @@ pub(super) struct GpuReading<'a> {
     gpu: &'a Gpu,
     handles: MutexGuard<'a, Handles>,
     began_ns: u64,
-    /// True if the GPU cannot be reached.
     pub(super) is_lost: bool,
     /// True if a quantity turned out to be unsupported.
     pub(super) has_new_gaps: bool,
@@ -223,7 +217,6 @@ impl GpuReading<'_> {
         failure
     }
 
-    /// Processes with a compute context on a device.
     pub(super) fn processes(&mut self, device: usize) -> Result<Vec<ProcessInfo>, NvmlError> {
         let handle = self.handles.devices.get(device).ok_or(NvmlError::GpuLost)?;
         let instance = self.gpu.devices.get(device).and_then(|device| device.instance);

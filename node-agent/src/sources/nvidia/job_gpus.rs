@@ -16,19 +16,15 @@ use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 use crate::sources::process_list::{children, listed};
 
-/// Bound of the processes of a job whose environment is read.
 const ENVIRONMENTS_MAX: usize = 256;
 
-/// Bound of the processes of a job without a cgroup.
 const DESCENDANTS_MAX: usize = 4096;
 
-/// Largest environment that is read.
 const ENVIRONMENT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobProcesses {
     Cgroup(PathBuf),
-    /// A process and its descendants.
     Tree(u32),
 }
 
@@ -42,18 +38,15 @@ pub(super) struct JobGpus {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Devices that the scheduler names.
     granted: Option<String>,
     /// UUIDs of devices that processes of the job have used.
     used: BTreeSet<String>,
     /// UUIDs of devices that environments name, and that belong to no other job.
     claimed: BTreeSet<String>,
-    /// GPUs that the environment of each process names.
     environments: BTreeMap<u32, Option<(String, Numbers)>>,
 }
 
 impl State {
-    /// UUIDs of the devices that the scheduler names.
     fn granted(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         named(self.granted.as_deref().unwrap_or_default(), Numbers::Minor, gpus)
     }
@@ -73,14 +66,12 @@ impl JobGpus {
         Self { proc: proc.to_owned(), processes, state: Mutex::default(), changes: AtomicU64::new(0) }
     }
 
-    /// Sets the devices that the scheduler names.
     pub(super) fn grant(&self, granted: Option<&str>) {
         if let Some(granted) = granted {
             lock(&self.state).granted = Some(granted.to_owned());
         }
     }
 
-    /// UUIDs of the job's devices.
     pub(super) fn devices(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let state = lock(&self.state);
         let mut devices = state.granted(gpus);
@@ -142,7 +133,6 @@ impl JobGpus {
     }
 }
 
-/// A process and its descendants.
 fn descendants(proc: &Path, root: u32) -> BTreeSet<u32> {
     let (mut queue, mut next) = (vec![root], 0);
     while let Some(pid) = queue.get(next).copied().filter(|_| next < DESCENDANTS_MAX) {
@@ -214,9 +204,9 @@ fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
     Some(device.uuid.clone())
 }
 
-/// List of devices that an environment, proc_pid_environ(5), names, and what its numbers are. Slurm's numbers
-/// are those of the node. CUDA's number the visible devices, and where a scheduler hides the others only
-/// UUIDs count: so it is under Slurm.
+/// Devices that an environment, proc_pid_environ(5), names, and what their numbers mean. Slurm's variables have
+/// the node's numbers. Those of CUDA count only the visible devices where a scheduler hides the others, so that
+/// under Slurm only their UUIDs are taken.
 fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     let variable = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|entry| {

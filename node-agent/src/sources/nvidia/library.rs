@@ -60,11 +60,9 @@ fn paths(root: &Path) -> Vec<PathBuf> {
     DIRECTORIES.iter().map(|directory| root.join(directory).join(NAME)).collect()
 }
 
-/// Signs of an installed driver at one time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signs {
     modified: Vec<Option<SystemTime>>,
-    /// GPUs that the driver's kernel module has.
     devices: BTreeSet<std::ffi::OsString>,
 }
 

@@ -35,10 +35,8 @@ use source::{DriverWatch, GpuSource, Place};
 
 pub(super) use job_gpus::check;
 
-/// Name in the catalogue.
 const NODE_KIND: &str = "nvidia";
 
-/// Name in the catalogue.
 const JOB_KIND: &str = "nvidia_job";
 
 pub(super) struct NvidiaKind;
@@ -102,7 +100,6 @@ fn fields(of_job: bool) -> Vec<&'static str> {
     fields
 }
 
-/// Opens a source for each GPU of the node, or of a job, and the watch of the driver.
 fn open(request: &OpenRequest<'_>, job: Option<Arc<JobGpus>>, opening: &mut Opening<'_>) {
     let driver = Driver::of(&request.host.mounts.root);
     let (seen, gpus) = driver.gpus();

@@ -62,7 +62,6 @@ fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, NvmlError> {
     Ok(ThrottleReasons::from_bits_truncate(reasons))
 }
 
-/// Finds a GPU or a MIG device by its UUID.
 pub(super) fn device_by_uuid(nvml: &'static Nvml, uuid: &str) -> Result<Device<'static>, NvmlError> {
     match nvml.device_by_uuid(uuid) {
         Err(error) if is_missing(&error) => listed_device(nvml, uuid),
@@ -70,7 +69,6 @@ pub(super) fn device_by_uuid(nvml: &'static Nvml, uuid: &str) -> Result<Device<'
     }
 }
 
-/// Looks for a device among all of them.
 fn listed_device(nvml: &'static Nvml, uuid: &str) -> Result<Device<'static>, NvmlError> {
     let is_it = |device: &Device<'static>| device.uuid().is_ok_and(|found| found == uuid);
     for gpu in (0..nvml.device_count()?).filter_map(|index| nvml.device_by_index(index).ok()) {

@@ -18,38 +18,30 @@ use polymeter_proto::units::to_f64;
 use super::older_drivers::{self, Memory};
 use super::raw::{ALL_LINKS, field_value};
 
-/// One quantity of a GPU.
 #[derive(Debug)]
 pub(super) struct Quantity {
-    /// Name in the catalogue.
     pub(super) field: &'static str,
     /// Reason of throttling that it is about, which becomes a label.
     pub(super) reason: Option<&'static str>,
-    /// True if MIG devices have it.
     pub(super) of_mig: bool,
     /// True if it is of GPUs of the node, not of those of a job.
     is_only_of_nodes: bool,
     pub(super) call: Call,
 }
 
-/// How to read a quantity.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Device(fn(&mut Answers<'_>) -> Result<u64, NvmlError>),
-    /// Number of critical errors.
     XidErrors,
-    /// Last critical error.
     XidLast,
     /// A quantity between two samples.
     Gpm(GpmMetricId),
     OfJob(JobQuantity),
 }
 
-/// A quantity of the processes of a job on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobQuantity {
     Processes,
-    /// Memory that they have allocated.
     Memory,
     /// Share of the time in which the multiprocessors worked for them.
     Utilization,

@@ -47,7 +47,6 @@ pub(super) fn initialize_anew(nvml: &Nvml) -> Result<(), NvmlError> {
     nvml_try(initialized)
 }
 
-/// Number of the GPU instance of a MIG device.
 pub(super) fn gpu_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
     let mut number = 0;

@@ -22,7 +22,6 @@ use crate::sources::slot::Slot;
 /// Time between two updates by the driver: 20 to 100 ms, depending on the quantity and the GPU.
 const REFRESH_US: u64 = 20_000;
 
-/// Place of a value: a quantity of a device of a GPU.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) device: usize,
@@ -30,7 +29,6 @@ pub(super) struct Place {
     pub(super) slot: Slot,
 }
 
-/// Quantities of a device that are read.
 #[derive(Debug)]
 struct DeviceQuantities {
     device: usize,
@@ -39,7 +37,6 @@ struct DeviceQuantities {
     quantities: Vec<usize>,
 }
 
-/// One GPU with its MIG devices, for the node or for a job.
 #[derive(Debug)]
 pub(super) struct GpuSource {
     driver: Arc<Driver>,
@@ -125,7 +122,6 @@ impl CustomSource for GpuSource {
     }
 }
 
-/// Reads what the processes of a job do on a device.
 struct JobReading<'a, 'b> {
     gpu: &'a mut GpuReading<'b>,
     device: usize,

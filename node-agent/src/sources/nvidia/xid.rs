@@ -13,25 +13,21 @@ const EVENTS_MAX: usize = 1024;
 /// Number that the library reports for an error that it does not know.
 const UNKNOWN_XID: u64 = 999;
 
-/// Errors of a GPU since the agent watches it.
 #[derive(Debug, Default)]
 pub(super) struct Xid {
     /// Events that the library collects; `None` before the first reading, and after the loss of the GPU.
     events: Option<EventSet<'static>>,
-    /// True once the library has collected events.
     is_watched: bool,
     errors: u64,
     last: Option<u64>,
 }
 
 impl Xid {
-    /// Number of errors.
     pub(super) fn errors(&mut self, nvml: &'static Nvml, device: &Device<'static>) -> Result<u64, NvmlError> {
         self.take_events(nvml, device)?;
         Ok(self.errors)
     }
 
-    /// Number of the last error.
     pub(super) fn last(&mut self, nvml: &'static Nvml, device: &Device<'static>) -> Result<u64, NvmlError> {
         self.take_events(nvml, device)?;
         self.last.ok_or(NvmlError::NoData)

@@ -11,7 +11,6 @@ use crate::sources::kernel_text;
 const ARM: u64 = 0x41;
 const NEOVERSE_V2: u64 = 0xd4f;
 
-/// Kind of machine for formulas; `proc` is the mount point of procfs.
 pub(crate) fn machine(proc: &Path) -> Machine {
     CpuModel::read(proc).machine()
 }
@@ -27,7 +26,6 @@ pub(crate) struct CpuModel {
 }
 
 impl CpuModel {
-    /// Reads the model of the first CPU below the mount point of procfs.
     pub(crate) fn read(proc: &Path) -> Self {
         Self::parse(&kernel_text::text(&proc.join("cpuinfo")).unwrap_or_default())
     }
@@ -50,7 +48,6 @@ impl CpuModel {
         found
     }
 
-    /// Kind of machine for formulas.
     pub(crate) fn machine(&self) -> Machine {
         match (self.vendor.as_deref(), self.implementer, self.part) {
             (Some("GenuineIntel"), ..) => Machine::Intel,

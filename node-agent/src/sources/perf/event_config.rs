@@ -19,14 +19,10 @@ impl Config {
     }
 }
 
-/// Directories that describe events.
 #[derive(Debug, Clone)]
 pub struct EventPlaces {
-    /// Mount point of tracefs.
     pub tracefs: PathBuf,
-    /// Mount point of sysfs.
     pub sys: PathBuf,
-    /// Mount point of procfs.
     pub proc: PathBuf,
 }
 
@@ -35,7 +31,6 @@ impl EventPlaces {
         Self { tracefs: mounts.tracefs.clone(), sys: mounts.sys(), proc: mounts.proc.clone() }
     }
 
-    /// Of the file systems below a directory.
     pub fn below(root: &Path) -> Self {
         Self { tracefs: root.join("sys/kernel/tracing"), sys: root.join("sys"), proc: root.join("proc") }
     }

@@ -16,7 +16,6 @@ struct Tables {
     table: Vec<Table>,
 }
 
-/// Events of one PMU on some CPU models.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -28,7 +27,6 @@ struct Table {
     models: Vec<u64>,
     /// Beginning of the names of its PMUs.
     pmu: String,
-    /// Document that the codes are from.
     #[serde(rename = "source")]
     _source: String,
     /// Codes by name, in the terms of the PMU's `format`.
@@ -57,13 +55,11 @@ fn tables() -> &'static [Table] {
     TABLES.get_or_init(|| toml::from_str::<Tables>(TEXT).map(|tables| tables.table).unwrap_or_default())
 }
 
-/// Code of an event of a PMU.
 pub(super) fn code(cpu: &CpuModel, pmu: &str, name: &str) -> Option<&'static str> {
     let of_cpu = tables().iter().filter(|table| table.is_of(cpu, pmu));
     of_cpu.filter_map(|table| table.events.get(name)).map(String::as_str).next()
 }
 
-/// Names of the events of a PMU.
 pub(super) fn names(cpu: &CpuModel, pmu: &str) -> impl Iterator<Item = String> {
     let of_cpu = tables().iter().filter(|table| table.is_of(cpu, pmu));
     of_cpu.flat_map(|table| table.events.keys().cloned())

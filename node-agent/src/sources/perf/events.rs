@@ -38,7 +38,6 @@ pub(crate) fn event(definition: &Definition) -> Option<PerfEvent> {
     })
 }
 
-/// Why an event has no numbers on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoConfig {
     #[error("expected `r` and hexadecimal digits")]
@@ -55,7 +54,6 @@ pub(crate) enum NoConfig {
     NotPerf,
 }
 
-/// Numbers of an event on this machine.
 pub(crate) fn config(definition: &Definition, places: &EventPlaces) -> Result<Config, NoConfig> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {

@@ -26,17 +26,14 @@ const GENERATIONS_MAX: usize = 1024;
 /// Process to which the kernel gives orphans.
 const INIT: u32 = 1;
 
-/// A process as it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) parent: u32,
     /// Time of start, in ticks since boot.
     pub(super) started: u64,
-    /// Leaders of its session and of its process group.
     pub(super) leaders: [u32; 2],
 }
 
-/// When the events of a process were opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opening {
     /// Ticks since boot before and after it.
@@ -53,7 +50,6 @@ impl Opening {
     }
 }
 
-/// How a process is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     /// Events of its own, opened then.
@@ -65,7 +61,6 @@ enum Counted {
     No,
 }
 
-/// A process of the job.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     counted: Counted,
@@ -77,13 +72,11 @@ struct Member {
 /// Bound of the processes outside of the job that are remembered. Nothing is known of further ones.
 const OUTSIDERS_MAX: usize = 1024;
 
-/// Processes of a job that are known.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     known: BTreeMap<u32, Member>,
     /// Processes outside of the job that started processes of it.
     launchers: BTreeSet<u32>,
-    /// Ancestors of the launchers.
     ancestors: BTreeSet<u32>,
     /// Processes outside of the job that have adopted orphans of it.
     adopters: BTreeSet<u32>,
@@ -91,7 +84,6 @@ pub(super) struct Families {
     roots: BTreeMap<u32, Opening>,
 }
 
-/// Changes since the last listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FamilyChanges {
     /// Processes that need events of their own, parents first.
@@ -106,7 +98,6 @@ impl Families {
         self.known.contains_key(&pid)
     }
 
-    /// True if this process outside of the job is known to have started processes of it.
     pub(super) fn knows_launcher(&self, pid: u32) -> bool {
         self.launchers.contains(&pid)
     }
@@ -236,7 +227,6 @@ impl Families {
         parent == INIT || is_of_job || is_above || self.adopters.contains(&parent)
     }
 
-    /// Records that a process has events of its own.
     pub(super) fn opened(&mut self, pid: u32, opening: Opening) {
         if let Some(member) = self.known.get_mut(&pid) {
             member.counted = Counted::Own(opening);

@@ -42,7 +42,6 @@ const WAITING_MAX: usize = 32;
 /// without an allocation.
 const MEMBERS_MAX: usize = PROCESSES_MAX;
 
-/// Events of one process.
 #[derive(Debug)]
 struct Member {
     pid: u32,
@@ -60,14 +59,12 @@ struct Exchange {
     descriptors: AtomicUsize,
 }
 
-/// Sums of events over the processes of a job.
 #[derive(Debug)]
 pub(crate) struct FollowedSource {
     #[expect(clippy::vec_box, reason = "boxes travel to the supervisor and back without allocation")]
     members: Vec<Box<Member>>,
     slots: Vec<Slot>,
     events: usize,
-    /// Counts of closed events.
     gone: Vec<u64>,
     sums: Vec<u64>,
     exchange: Arc<Exchange>,
@@ -89,7 +86,6 @@ pub struct ProcessFollower {
     /// Processes without room for their events, each with the number of descriptors that it needs.
     without_room: BTreeMap<u32, usize>,
     is_full: bool,
-    /// Why the events of a process could not be opened.
     failure: Option<String>,
 }
 
@@ -241,7 +237,6 @@ impl ProcessFollower {
         if found == ScanResult::TooMany && !is_news { ScanResult::All } else { found }
     }
 
-    /// Number of descriptors that its processes hold open.
     pub fn descriptors(&self) -> usize {
         self.exchange.descriptors.load(Relaxed)
     }
@@ -365,7 +360,6 @@ impl ProcessFollower {
     }
 }
 
-/// Time since boot in ticks.
 fn ticks() -> u64 {
     clock::boottime_ns() / TICK_NS
 }

@@ -13,7 +13,6 @@ use super::forks::Forks;
 /// Room for the records of one CPU: some 500 processes between two looks.
 const ROOM_BYTES: usize = 32 * 1024;
 
-/// Log of this process.
 static LOG: Mutex<Weak<ForkLog>> = Mutex::new(Weak::new());
 
 pub(super) struct ForkLog(Mutex<Open>);
@@ -25,7 +24,6 @@ impl fmt::Debug for ForkLog {
 }
 
 struct Open {
-    /// Records of each CPU.
     samplers: Vec<Sampler>,
     forks: Forks,
 }

@@ -7,15 +7,12 @@ use crate::sources::process_files::TICK_NS;
 /// Bound of the forks that are kept. A process is looked up soon after its fork.
 const FORKS_MAX: usize = 16 * 1024;
 
-/// Types of records.
 const LOST: u32 = 2;
 const FORK: u32 = 7;
 const LOST_SAMPLES: u32 = 13;
 
-/// Start of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fork {
-    /// Process that started it.
     pub(super) parent: u32,
     /// Time, in ticks since boot.
     pub(super) ticks: u64,
@@ -26,7 +23,6 @@ pub(super) struct Forks {
     by_pid: BTreeMap<u32, Fork>,
     /// Processes in the order in which they were added.
     order: VecDeque<(u32, Fork)>,
-    /// Number of forks that were added since the last look.
     added: usize,
     /// True if no fork is missing since the log began.
     is_complete: bool,
@@ -42,7 +38,6 @@ impl Forks {
         self.is_complete
     }
 
-    /// Begins another look at the records since the last one.
     pub(super) const fn begin_look(&mut self) {
         self.added = 0;
     }

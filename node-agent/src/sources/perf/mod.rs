@@ -168,12 +168,10 @@ impl PerfSource {
         Outcome::Read
     }
 
-    /// Meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Number of descriptors that it holds open.
     pub fn descriptors(&self) -> usize {
         self.groups.iter().map(|group| 1 + group._members.len()).sum()
     }

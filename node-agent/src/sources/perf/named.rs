@@ -25,7 +25,6 @@ const UNITS_MAX: usize = 256;
 const CORE_PMUS: [&str; 2] = ["cpu", "cpu_core"];
 const ARM_CORE_PMUS: [&str; 2] = ["armv8_pmuv3", "armv8_"];
 
-/// Why a name is no event of this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoEvent {
     #[error("{0}")]
@@ -52,7 +51,6 @@ pub(crate) enum NoEvent {
     Unnamed { examples: String },
 }
 
-/// Fault of a part of an event's code.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadTerm {
     #[error("{0}")]
@@ -204,7 +202,6 @@ impl Pmu {
         }
     }
 
-    /// Names some events for a message.
     fn examples(&self, places: &EventPlaces) -> String {
         let listed = optional_entries(&self.directory.join("events")).unwrap_or_default();
         let listed = listed.iter().filter(|file| !is_attribute(file)).map(|file| normalized(file));
@@ -216,7 +213,6 @@ impl Pmu {
     }
 }
 
-/// CPUs on which a PMU counts, if it names any.
 fn cpus_of(directory: &Path) -> Result<Option<Vec<usize>>, NoEvent> {
     let path = directory.join("cpumask");
     let text = match kernel_text::text(&path) {
@@ -228,7 +224,6 @@ fn cpus_of(directory: &Path) -> Result<Option<Vec<usize>>, NoEvent> {
     cpus.map(Some).ok_or_else(|| NoEvent::Cpus { path, text: shown(&text) })
 }
 
-/// One of the three words of an event's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Config,
@@ -307,13 +302,11 @@ fn normalized(name: &str) -> String {
     name.chars().map(of_name).collect()
 }
 
-/// Beginning of a text, for a message.
 fn shown(text: &str) -> String {
     const SHOWN_CHARACTERS: usize = 60;
     text.trim().chars().take(SHOWN_CHARACTERS).collect()
 }
 
-/// Sorted names of a directory's entries.
 fn entries(directory: &Path) -> Result<Vec<String>, FileError> {
     let listed = fs::read_dir(directory).map_err(FileError::of(directory))?;
     let names = listed.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -329,7 +322,6 @@ fn optional_entries(directory: &Path) -> Result<Vec<String>, NoEvent> {
     }
 }
 
-/// Any text of a format and of a code.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (format, value) = text.split_once('\n').unwrap_or((&text, "0"));

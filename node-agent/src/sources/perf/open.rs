@@ -11,7 +11,6 @@ use polymeter_proto::catalogue::Definition;
 
 use super::event_config::Config;
 
-/// Processes whose events are counted.
 #[derive(Debug, Clone)]
 pub enum PerfTarget {
     /// All processes of a cgroup of version 2, or of the `perf_event` controller of version 1.
@@ -48,7 +47,6 @@ impl Group {
     }
 }
 
-/// Opens events of one target.
 pub(crate) struct Opener<'a> {
     pub(crate) target: &'a PerfTarget,
     pub(crate) cgroup: Option<File>,

@@ -9,10 +9,8 @@ use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// Beginning of the names of these sources.
 pub(crate) const RELEASED: &str = "perf/released/";
 
-/// A group of hardware events that is not open.
 #[derive(Debug)]
 pub(crate) struct ReleasedEvents {
     slots: Vec<Slot>,

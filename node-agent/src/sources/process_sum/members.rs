@@ -22,7 +22,6 @@ pub(super) enum Members {
         top: PathBuf,
         /// Process at which the next reading begins.
         turn: u32,
-        /// Bound of the processes per reading.
         per_reading: usize,
     },
 }
@@ -32,12 +31,10 @@ pub(super) enum Members {
 pub(super) struct Found {
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) levels: Levels,
-    /// True if the cgroup has no processes.
     pub(super) is_empty: bool,
 }
 
 impl Members {
-    /// Tree of a process.
     pub(super) const fn of_tree(root: u32) -> Self {
         Self::Tree(Some(root))
     }
@@ -78,7 +75,6 @@ impl Members {
     }
 }
 
-/// Files of processes, and what is known of processes.
 struct Readable<'a> {
     proc: &'a Path,
     accounts: &'a Accounts,

@@ -30,7 +30,6 @@ pub(super) const CGROUP_KIND: &str = "cgroup_processes";
 /// Sums over the processes of a job's cgroup what no file of a cgroup counts.
 pub(super) const IO_KIND: &str = "process_io";
 
-/// Sum over the processes of one job.
 #[derive(Debug)]
 pub(super) struct ProcessSumSource {
     proc: PathBuf,
@@ -41,12 +40,10 @@ pub(super) struct ProcessSumSource {
     accounts: Accounts,
     /// True once the I/O of a process was read. It stays false if the agent lacks the right to it.
     has_io: bool,
-    /// True once a process was read.
     has_any: bool,
 }
 
 impl ProcessSumSource {
-    /// Sums over the process `root` and its descendants, below `proc`.
     pub(super) fn of_tree(proc: &Path, root: u32) -> Self {
         Self::new(proc, Members::of_tree(root), TREE_KIND)
     }

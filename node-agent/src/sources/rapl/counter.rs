@@ -6,12 +6,9 @@ use std::path::Path;
 use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 
-/// A domain of energy counters, by its names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Domain {
-    /// Name in the catalogue.
     pub(super) field: &'static str,
-    /// perf event.
     pub(super) event: &'static str,
     /// Zone of powercap, without the number of a package.
     pub(super) zone: &'static str,
@@ -25,7 +22,6 @@ pub(super) static DOMAINS: [Domain; 5] = [
     Domain { field: "platform", event: "energy-psys", zone: "psys" },
 ];
 
-/// Processor of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Package {
     pub(super) number: u32,
@@ -44,7 +40,6 @@ pub(super) trait EnergyCounter: Send + fmt::Debug {
 /// A counter and its package; `None` for the platform, of which each package may have a part.
 pub(super) type PlacedCounter = (Option<Package>, Box<dyn EnergyCounter>);
 
-/// Text of a small file, trimmed; `None` if it cannot be read.
 pub(super) fn text_of(path: &Path) -> Option<String> {
     Some(kernel_text::text(path).ok()?.trim().to_owned())
 }

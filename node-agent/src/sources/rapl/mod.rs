@@ -34,7 +34,6 @@ pub(super) use powercap::check as check_zone;
 
 const KIND: &str = "rapl";
 
-/// Energy of the processors.
 pub(super) struct RaplKind;
 
 impl SourceKind for RaplKind {
@@ -69,7 +68,6 @@ impl SourceKind for RaplKind {
     }
 }
 
-/// Why a domain cannot be counted in either way.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; {1}")]
 struct Uncounted(PerfError, PowercapError);
@@ -82,13 +80,10 @@ fn open_domain(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCou
     })
 }
 
-/// One domain of all packages.
 #[derive(Debug)]
 struct RaplSource {
     slots: Vec<Slot>,
-    /// Counters, each with its slot.
     counters: Vec<(usize, Box<dyn EnergyCounter>)>,
-    /// Sums of the counters of each slot.
     sums: Vec<Option<f64>>,
 }
 

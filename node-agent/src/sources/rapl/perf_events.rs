@@ -27,7 +27,6 @@ pub(super) struct PmuEvent {
     pub(super) scale: f64,
 }
 
-/// Why a domain has no counters of perf.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PerfError {
     #[error("perf power/{0}/: {1}")]
@@ -38,7 +37,6 @@ pub(super) enum PerfError {
     Package(usize),
 }
 
-/// Why an event cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EventError {
     #[error("this kernel has no PMU `power`")]
@@ -72,7 +70,6 @@ pub(super) fn open(sys: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, Pe
     if counters.is_empty() { Err(failed(EventError::NoCpu)) } else { Ok(counters) }
 }
 
-/// Reads the numbers of an event.
 pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, EventError> {
     let pmu = sys.join(PMU);
     let read = |file: &str| {
@@ -104,7 +101,6 @@ fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), EventErr
     Ok((config, scale))
 }
 
-/// Any terms, unit and factor, one on each line.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -137,7 +133,6 @@ pub(super) fn packages(sys: &Path) -> Result<Vec<(usize, Package)>, PerfError> {
     Ok(found)
 }
 
-/// Opens an event for all processes of a CPU.
 fn open_event(event: PmuEvent, cpu: usize) -> io::Result<Counter> {
     let mut builder = Builder::new(Raw::new(event.config));
     builder.attrs_mut().type_ = event.kind;

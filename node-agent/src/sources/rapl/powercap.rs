@@ -14,10 +14,8 @@ use super::unwrapped::{TooLate, Unwrapped};
 use crate::sources::kernel_text::{self, FileError};
 use crate::sources::outcome::Outcome;
 
-/// Directory of the zones below `/sys`.
 const ZONES: &str = "class/powercap";
 
-/// Bound of the constraints of a zone that are read.
 const CONSTRAINTS: u32 = 5;
 
 /// Highest power of a domain that is believed; the kernel states nonsense where the firmware does.
@@ -26,7 +24,6 @@ const STATED_POWER_MAX_W: u64 = 10_000;
 /// Shortest time in which a counter may wrap around: those of processors take half a minute and more.
 const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
 
-/// A zone that counts energy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Zone {
     path: PathBuf,
@@ -43,7 +40,6 @@ impl Zone {
     }
 }
 
-/// Why a domain has no counters of powercap.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PowercapError {
     #[error("powercap has no zone `{0}`")]

@@ -265,7 +265,6 @@ fn the_cores_of_amd_are_not_counted_by_powercap() {
 
 type Answer = Result<Option<f64>, Outcome>;
 
-/// A counter with given answers.
 #[derive(Debug)]
 struct Given(Answer);
 

@@ -21,7 +21,6 @@ use super::text::Event;
 /// Directory of the monitoring groups of the default control group.
 pub(super) const GROUPS: &str = "mon_groups";
 
-/// Prefix of the names of this agent's groups.
 pub(super) const PREFIX: &str = "polymeter-";
 
 /// Longest name of a group. A file name has at most 255 bytes.
@@ -63,7 +62,6 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// Parts of a group that change.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Locked; `None` while there is none.
@@ -95,7 +93,6 @@ impl Shared {
     }
 }
 
-/// True if an open directory is still the one at its path.
 fn is_at(directory: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (Ok(open), Ok(there)) = (directory.metadata(), fs::metadata(path)) else { return false };
@@ -125,7 +122,6 @@ impl Group {
         &self.0.path
     }
 
-    /// Creates it again if something else has removed it.
     pub(super) fn ensure(&self) -> io::Result<()> {
         self.0.ensure(&mut lock(&self.0.state))
     }

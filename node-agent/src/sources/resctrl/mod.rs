@@ -40,7 +40,6 @@ use text::{EVENTS, Event};
 
 pub(super) use text::check;
 
-/// Name in the catalogue, and of the sources.
 const KIND: &str = "resctrl";
 
 /// Time until a group is tried again that could not be created for a reason that passes.
@@ -49,13 +48,11 @@ const RETRY_NS: u64 = 30_000_000_000;
 /// File of the events that the processor counts.
 const FEATURES: &str = "info/L3_MON/mon_features";
 
-/// resctrl's monitoring groups of jobs.
 pub(super) struct ResctrlKind {
     operations: &'static dyn Operations,
 }
 
 impl ResctrlKind {
-    /// The kernel's file system.
     pub(super) const KERNEL: Self = Self { operations: &Kernel };
 }
 
@@ -107,7 +104,6 @@ impl SourceKind for ResctrlKind {
 }
 
 impl ResctrlKind {
-    /// Opens the group of a job, and its source.
     fn open_group(&self, mut monitored: Monitored, wanted: &[Definition], opening: &mut Opening<'_>) {
         if let Some(other) = other_control_group(&mut monitored) {
             let reason = format!(
@@ -152,7 +148,6 @@ fn other_control_group(monitored: &mut Monitored) -> Option<String> {
     last.filter(|_| left.is_empty())
 }
 
-/// Names of the control groups beside the default one.
 fn control_groups(mount: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(mount).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -185,7 +180,6 @@ fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Ve
     counted
 }
 
-/// Slots of metrics in all L3 domains.
 fn slots<'a>(
     wanted: &'a [(Definition, Event)],
     domains: &'a BTreeSet<u32>,
@@ -198,7 +192,6 @@ fn slots<'a>(
     })
 }
 
-/// Why there is no directory of resctrl.
 #[derive(Debug, thiserror::Error)]
 enum NoMount {
     #[error(transparent)]
@@ -230,7 +223,6 @@ fn watch_mounts(mounts: &Mounts, opening: &mut Opening<'_>) {
     }
 }
 
-/// Why a group cannot be created.
 fn refusal(mount: &Path, path: &Path, error: &io::Error) -> String {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -253,7 +245,6 @@ fn refusal(mount: &Path, path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// True if a group may be created later.
 fn passes(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOSPC | Errno::BUSY | Errno::AGAIN))

@@ -34,24 +34,19 @@ const PASSES: usize = 3;
 
 pub(super) type Value = (u32, Event);
 
-/// A job to be monitored.
 #[derive(Debug)]
 pub(super) struct Monitored {
-    /// Directory of resctrl.
     pub(super) mount: PathBuf,
     pub(super) proc: PathBuf,
     pub(super) job: String,
     pub(super) processes: ProcessList,
     pub(super) slots: Vec<Slot>,
-    /// Value of each slot.
     pub(super) values: Vec<Value>,
-    /// L3 domains that are online.
     pub(super) domains: BTreeSet<u32>,
     /// Features of the processor that have no series.
     pub(super) unknown_features: UnknownLines,
 }
 
-/// Monitoring group of one job.
 #[derive(Debug)]
 pub(super) struct ResctrlSource {
     monitored: Monitored,
@@ -62,10 +57,8 @@ pub(super) struct ResctrlSource {
     unknown: UnknownLines,
 }
 
-/// Result of a search for the threads of the job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Membership {
-    /// Number of threads in the group.
     inside: usize,
     /// Number of threads that the kernel did not move into it, and its last reason.
     outside: usize,
@@ -198,7 +191,6 @@ impl CustomSource for ResctrlSource {
     }
 }
 
-/// L3 domains that are online.
 pub(super) fn domains(mount: &Path) -> BTreeSet<u32> {
     let entries = fs::read_dir(mount.join("mon_data")).into_iter().flatten().flatten();
     entries.filter_map(|entry| text::domain(entry.file_name().to_str()?)).collect()

@@ -19,7 +19,6 @@ use crate::sources::unknown_lines::UnknownLines;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Mounts of a node with resctrl.
 const MOUNTINFO: &str = "\
 24 30 0:22 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 60 24 0:41 / /sys/fs/resctrl rw,relatime shared:20 - resctrl resctrl rw
@@ -29,7 +28,6 @@ const MOUNTINFO: &str = "\
 #[derive(Debug, Default)]
 struct StandIn {
     root: PathBuf,
-    /// Bound of the groups.
     rmids: AtomicUsize,
     /// Threads that cannot be moved, with the reasons.
     refused: Mutex<BTreeMap<u32, Errno>>,
@@ -69,7 +67,6 @@ impl Operations for StandIn {
     }
 }
 
-/// A laid-out node with one job.
 struct Node {
     _directory: tempfile::TempDir,
     file_system: &'static StandIn,
@@ -114,7 +111,6 @@ impl Node {
         self.file_system.mount().join(GROUPS).join(name_of(job))
     }
 
-    /// Lays out the processes of the job with their threads.
     fn run(&self, processes: &[(u32, &[u32])]) {
         let pids: String = processes.iter().map(|(pid, _)| format!("{pid}\n")).collect();
         fs::write(self.path("job/cgroup.procs"), pids).unwrap();

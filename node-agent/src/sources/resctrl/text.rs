@@ -54,7 +54,6 @@ pub(super) fn tasks(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// True if `mon_features` lists an event.
 pub(super) fn has_feature(mon_features: &str, event: Event) -> bool {
     mon_features.lines().any(|line| line.trim() == event.name())
 }

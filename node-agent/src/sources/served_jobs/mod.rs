@@ -18,7 +18,6 @@ pub(super) use text::{Job, Parser};
 #[derive(Debug, Default)]
 pub struct ServedJobs {
     sums: Mutex<JobSums>,
-    /// How often jobs were given series.
     changes: AtomicU64,
 }
 
@@ -27,7 +26,6 @@ impl ServedJobs {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a reading of all targets.
     pub(super) fn update(&self, targets: BTreeMap<String, Vec<Job>>) {
         if self.lock().update(targets) {
             self.changes.fetch_add(1, Release);
@@ -38,7 +36,6 @@ impl ServedJobs {
         self.lock().chosen().cloned().collect()
     }
 
-    /// Number of different jobs of the last reading.
     pub(super) fn jobs(&self) -> usize {
         self.lock().jobs()
     }
@@ -48,7 +45,6 @@ impl ServedJobs {
         self.lock().counts(key)
     }
 
-    /// How often jobs were given series so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }

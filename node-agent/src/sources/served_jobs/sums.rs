@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::text::{COUNTS, Counts, Job};
 
-/// Bound of the jobs of a server that have series.
 pub(in crate::sources) const JOBS_MAX: usize = 256;
 
 /// Bound of the jobs of one target whose counts are remembered: each takes some 100 bytes.
@@ -17,7 +16,6 @@ pub(in crate::sources) struct JobKey {
     pub(in crate::sources) id: String,
 }
 
-/// Sums of a job with series.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     counts: Counts,
@@ -25,14 +23,12 @@ struct Sum {
     seen: u64,
 }
 
-/// Counts of all jobs of a server.
 #[derive(Debug, Default)]
 pub(super) struct JobSums {
     /// Counts of the last reading of each target that was ever read.
     targets: BTreeMap<String, BTreeMap<String, Counts>>,
     chosen: BTreeMap<JobKey, Sum>,
     readings: u64,
-    /// Number of different jobs of the last reading.
     jobs: usize,
 }
 

@@ -8,7 +8,6 @@ use crate::sources::UnknownLines;
 /// Keys of lines that count nothing.
 const LEFT_OUT: [&str; 4] = ["job_stats", "snapshot_time", "start_time", "elapsed_time"];
 
-/// Counts of one job on one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::sources) struct Job {
     /// As the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for processes
@@ -59,7 +58,6 @@ impl Parser {
         None
     }
 
-    /// Last job of a text that has ended.
     pub(in crate::sources) fn finish(self) -> Option<Job> {
         self.job.filter(|job| !job.id.is_empty())
     }

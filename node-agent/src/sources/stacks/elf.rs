@@ -3,7 +3,6 @@
 
 use super::search::{Range, Search};
 
-/// Bound of the segments and sections of a file that are looked at.
 const HEADERS_MAX: u16 = 1024;
 
 /// Bound of the symbols of a file: more than those of the largest libraries. A file with more has none.
@@ -26,7 +25,6 @@ const SEGMENT_UNWINDING: u32 = 0x6474_e550;
 const SECTION_SYMBOLS: u32 = 2;
 const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
 
-/// A file whose bytes can be read.
 pub(super) trait ReadAt {
     /// Fills `buffer` from `offset`; returns the number of bytes, fewer at the end and after an error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize;
@@ -43,7 +41,6 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// A part of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) offset: u64,
@@ -57,7 +54,6 @@ pub(super) struct Segment {
     pub(super) address: u64,
 }
 
-/// Places of the tables in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tables {
     segments: Vec<Segment>,
@@ -171,7 +167,6 @@ impl Tables {
         named.collect()
     }
 
-    /// Reads the text of a symbol.
     fn name(&self, file: &impl ReadAt, at: u32) -> Option<Vec<u8>> {
         let room = self.names.bytes.checked_sub(at.into())?;
         let mut text = vec![0; SYMBOL_BYTES.min(usize::try_from(room).unwrap_or(usize::MAX))];
@@ -194,7 +189,6 @@ fn plainness(name: &[u8]) -> (usize, usize, Vec<u8>) {
     (underscores, name.len(), name.to_vec())
 }
 
-/// Takes the symbol of a defined function.
 fn offer(search: &mut Search<'_, Aliases>, entry: &[u8]) {
     /// Kinds of functions: `STT_FUNC` and `STT_GNU_IFUNC`.
     const FUNCTIONS: [u8; 2] = [2, 10];

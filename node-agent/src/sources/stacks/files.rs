@@ -13,10 +13,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use super::elf::ReadAt;
 use crate::sources::kernel_text;
 
-/// Bound of the bytes of a perf map that are read.
 const PERF_MAP_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A file as it was when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileId {
     device: u64,
@@ -103,7 +101,6 @@ fn regular(located: &OwnedFd) -> Option<(File, FileId)> {
     Some((file, id))
 }
 
-/// Perf map of a process.
 #[derive(Debug)]
 pub(super) struct PerfMap {
     file: File,

@@ -39,7 +39,6 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
 
-/// Any bytes, by the parser that the first byte chooses.
 pub(super) fn check(data: &[u8]) {
     let Some((parser, data)) = data.split_first() else { return };
     match parser % 5 {
@@ -57,7 +56,6 @@ const STACK_BYTES: usize = 2 * 1024 * 1024;
 /// Why an ordinary user has no waits: a switch is an event of the kernel.
 const SWITCHES_HIDDEN: &str = "the kernel shows switches of threads only where kernel.perf_event_paranoid is 1 or less, or with CAP_PERFMON";
 
-/// Call stacks of jobs.
 pub(super) struct StacksKind {
     name: &'static str,
     what: What,
@@ -145,7 +143,6 @@ impl SourceKind for StacksKind {
     }
 }
 
-/// Call stacks of one job.
 #[derive(Debug)]
 struct StackSource {
     slots: Vec<Slot>,
@@ -161,7 +158,6 @@ struct StackSource {
     taken: u64,
 }
 
-/// Sampling at one period.
 #[derive(Debug)]
 struct Open {
     period: Period,
@@ -172,7 +168,6 @@ struct Open {
 }
 
 impl Open {
-    /// Takes what was sampled since the last time.
     fn take(&mut self) {
         let until_ns = clock::monotonic_ns();
         self.collected.take(self.rings.drain(), self.period, until_ns);

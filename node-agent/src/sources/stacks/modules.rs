@@ -26,14 +26,12 @@ const RANGES_MAX: usize = 64 * 1024;
 /// Bound of the addresses of a file whose rules are remembered: 2 MiB.
 const RULES_MAX: usize = 16 * 1024;
 
-/// Number of a module in [`Modules`].
 pub(super) type ModuleId = u32;
 
 /// Module of addresses of which nothing is known.
 pub(super) const UNKNOWN: ModuleId = 0;
 pub(super) const KERNEL: ModuleId = 1;
 
-/// Name of a function, if there is one.
 pub(super) type Name = Option<Arc<FunctionName>>;
 
 /// Functions by their ranges of addresses: beginning, end, and name.
@@ -49,10 +47,8 @@ struct SharedFile {
     rules: Mutex<HashMap<u64, Option<Arc<Rule>>>>,
 }
 
-/// Files of this process.
 static FILES: Mutex<BTreeMap<FileId, Weak<SharedFile>>> = Mutex::new(BTreeMap::new());
 
-/// Functions of the kernel.
 static KERNEL_RANGES: Mutex<Weak<Mutex<Ranges>>> = Mutex::new(Weak::new());
 
 /// What gives the functions of a module.
@@ -80,7 +76,6 @@ struct Module {
     symbols: Symbols,
 }
 
-/// What distinguishes a module.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     File((u32, u32, u64), Vec<u8>),
@@ -106,7 +101,6 @@ impl Modules {
         Self { proc: proc.to_owned(), ids: HashMap::new(), modules }
     }
 
-    /// Module of a mapping of a process.
     pub(super) fn of(&mut self, pid: u32, mapping: &NewMapping) -> ModuleId {
         let has_file = mapping.file.2 != 0 && mapping.path.starts_with(b"/");
         // The kernel marks code without a file as `//anon`; /dev/zero and memfd have an inode of no file.
@@ -181,7 +175,6 @@ impl Modules {
         rule
     }
 
-    /// Symbols of a module, whose file is opened the first time.
     fn opened(&mut self, module: ModuleId) -> Option<&mut Symbols> {
         let symbols = &mut self.modules.get_mut(module as usize)?.symbols;
         if let Symbols::Unopened { mapping, pid } = symbols {
@@ -229,7 +222,6 @@ impl Modules {
     }
 }
 
-/// Functions of a file that a process maps.
 fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>> {
     let mapped = Mapped { pid, range: (mapping.start, mapping.end), file: mapping.file, path: &mapping.path };
     let (file, id) = open_mapped(proc, mapped)?;

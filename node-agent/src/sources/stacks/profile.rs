@@ -39,7 +39,6 @@ const SCHEDULER: [&str; 8] = [
     "io_schedule_timeout",
 ];
 
-/// Code at a position of a module.
 type Place = (ModuleId, u64);
 
 /// Samples since the last profile, and what is known of the processes.
@@ -47,7 +46,6 @@ type Place = (ModuleId, u64);
 pub(super) struct Collected {
     spaces: Spaces,
     modules: Modules,
-    /// Waits of threads, where these are sampled.
     waits: Option<Waits>,
     ranks: Ranks,
     /// Number of samples by process and places, the innermost first.
@@ -159,7 +157,6 @@ impl Collected {
         }
     }
 
-    /// Samples since the last profile, by functions.
     pub(super) fn profile(&mut self, span_us: (i64, i64), period: Period) -> StackProfile {
         self.take_lasting_waits(period);
         let stacks = std::mem::take(&mut self.stacks);

@@ -20,7 +20,6 @@ const RANKS: [&str; 7] = [
 /// which inherit the number.
 const PROCESSES_MAX: usize = 1024;
 
-/// Ranks of a job's processes on this node.
 #[derive(Debug)]
 pub(super) struct Ranks {
     proc: PathBuf,

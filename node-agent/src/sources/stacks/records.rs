@@ -52,22 +52,35 @@ pub(super) enum Record {
         /// Number of periods that it stands for.
         count: u64,
     },
-    /// A thread begins to run.
-    In { tid: u32 },
+    In {
+        tid: u32,
+    },
     /// A thread leaves its CPU.
-    Out { tid: u32 },
+    Out {
+        tid: u32,
+    },
     /// A process has mapped a file, or memory, that it may execute.
-    Mapped { pid: u32, mapping: NewMapping },
-    /// A process executes another program.
-    Exec { pid: u32 },
-    /// A process or thread was started.
-    Fork { pid: u32, parent: u32, tid: u32 },
-    /// A thread has ended.
-    Exit { tid: u32 },
+    Mapped {
+        pid: u32,
+        mapping: NewMapping,
+    },
+    Exec {
+        pid: u32,
+    },
+    Fork {
+        pid: u32,
+        parent: u32,
+        tid: u32,
+    },
+    Exit {
+        tid: u32,
+    },
     /// Lost records for want of room in the kernel.
     Lost(u64),
     /// Switches from here to a time may be unknown.
-    Blind { until_ns: u64 },
+    Blind {
+        until_ns: u64,
+    },
     /// Event paused by the kernel.
     Throttled,
 }
@@ -79,7 +92,6 @@ pub(super) struct Frame {
     pub(super) is_kernel: bool,
 }
 
-/// A mapping of executable memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewMapping {
     pub(super) start: u64,
@@ -92,7 +104,6 @@ pub(super) struct NewMapping {
     pub(super) path: Vec<u8>,
 }
 
-/// Form of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
     /// Number of addresses from which on a chain is cut.

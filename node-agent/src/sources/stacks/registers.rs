@@ -35,7 +35,6 @@ pub(super) const ARE_KNOWN: bool = cfg!(any(target_arch = "x86_64", target_arch 
 /// Bits of an address that are no signature of it (pointer authentication).
 const ADDRESS_BITS: u64 = if cfg!(target_arch = "aarch64") { (1 << 48) - 1 } else { u64::MAX };
 
-/// Registers of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Registers {
     /// Address at which it continues.

@@ -86,7 +86,6 @@ impl Sampling {
         self.period.as_nanos().saturating_mul(samples)
     }
 
-    /// Form of the samples of [`samples`].
     fn form(self) -> Form {
         Form { depth: DEPTH.into(), has_stack: self.callers == Callers::Tables }
     }
@@ -100,7 +99,6 @@ fn nanos_between(period: Period, cpu: usize) -> u64 {
     if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
 }
 
-/// Processes that are sampled.
 #[derive(Debug)]
 pub(super) enum Sampled {
     /// Those of a cgroup of version 2, or of the `perf_event` controller of version 1.
@@ -109,7 +107,6 @@ pub(super) enum Sampled {
     Listed(ProcessList),
 }
 
-/// How a job is sampled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sampling {
     pub(super) what: What,
@@ -119,7 +116,6 @@ pub(super) struct Sampling {
     pub(super) user_only: bool,
 }
 
-/// Events of one job.
 pub(super) struct Rings {
     form: Form,
     /// One for each CPU.
@@ -130,7 +126,6 @@ pub(super) struct Rings {
     tasks: Option<Tasks>,
 }
 
-/// Ring of the switches on a CPU.
 struct SwitchRing {
     sampler: Sampler,
     bytes: usize,
@@ -189,7 +184,6 @@ fn event<'a>(event: Software, cpu: usize, sampling: Sampling) -> Builder<'a> {
     builder
 }
 
-/// Makes an event record mappings and processes.
 fn follow_processes(builder: &mut Builder<'_>) {
     builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
 }
@@ -247,7 +241,6 @@ fn open_ring<'a>(
 }
 
 impl Rings {
-    /// Opens the events of a job, with at most `descriptors`.
     pub(super) fn open(
         sampled: &Sampled,
         cpus: &[usize],

@@ -1,7 +1,6 @@
 //! The search for the symbols of some addresses in a table that is read once, in any order, and not kept.
 //! Pure.
 
-/// Functions of a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Range<N> {
     pub(super) start: u64,

@@ -29,7 +29,6 @@ struct Space {
     is_used: bool,
 }
 
-/// Memory of processes.
 #[derive(Debug)]
 pub(super) struct Spaces {
     proc: PathBuf,
@@ -41,7 +40,6 @@ impl Spaces {
         Self { proc: proc.to_owned(), known: HashMap::new() }
     }
 
-    /// Records that a process has mapped memory.
     pub(super) fn map(&mut self, pid: u32, mapping: &NewMapping, modules: &mut Modules) {
         let module = modules.of(pid, mapping);
         if let Some(space) = self.space(pid) {
@@ -106,7 +104,6 @@ fn found(space: &Space, address: u64, modules: &Modules) -> Option<(ModuleId, u6
     (address < mapping.end).then(|| (mapping.module, position()))
 }
 
-/// Adds a mapping, which takes the place of what was there.
 fn insert(mappings: &mut BTreeMap<u64, Mapping>, new: &NewMapping, module: ModuleId) {
     if new.start >= new.end {
         return;

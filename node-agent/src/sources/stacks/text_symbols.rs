@@ -5,7 +5,6 @@ use std::io::BufRead;
 
 use super::search::{Range, Search};
 
-/// Form of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `ffffffff81000000 T name\t[module]`

@@ -9,7 +9,6 @@ use super::elf::Tables;
 use super::records::{DEPTH, Frame};
 use super::registers::{FRAME_POINTER, Registers, STACK_POINTER, UserState};
 
-/// Encoding of the programs of `.eh_frame`.
 const ENCODING: gimli::Encoding =
     gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };
 
@@ -24,7 +23,6 @@ static BY_FRAME_POINTER: Rule = Rule {
     is_signal: false,
 };
 
-/// Step from a function to its caller.
 enum Step {
     Caller(Registers),
     Outermost,
@@ -90,7 +88,6 @@ impl UserState {
         }
     }
 
-    /// Register of the caller; `own` is that of the function.
     fn value(&self, registers: &Registers, cfa: u64, saved: &Saved, own: u64) -> Option<u64> {
         match saved {
             Saved::Unchanged => Some(own),

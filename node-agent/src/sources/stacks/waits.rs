@@ -20,7 +20,6 @@ const THREADS_MAX: usize = 64 * 1024;
 /// Fraction of the golden ratio, of 2^64: its multiples are spread most evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Waits under way.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     threads: HashMap<u32, Thread>,
@@ -40,7 +39,6 @@ enum Thread {
     Ended(bool),
 }
 
-/// A wait under way.
 #[derive(Debug)]
 pub(super) struct Wait {
     /// Beginning of the part that is not yet counted, by [`Waits::known_ns`].
@@ -51,7 +49,6 @@ pub(super) struct Wait {
     pub(super) stack: Option<WaitStack>,
 }
 
-/// Stack at a switch.
 #[derive(Debug)]
 pub(super) struct WaitStack {
     pub(super) pid: u32,
@@ -74,7 +71,6 @@ impl Waits {
         all.into_iter().filter_map(|Timed { time_ns, record }| self.sample(time_ns, record, period)).collect()
     }
 
-    /// A time without the intervals before it during which switches were unknown.
     fn known_ns(&self, time_ns: u64) -> u64 {
         time_ns.max(self.blind_until_ns).saturating_sub(self.blind_ns)
     }
@@ -157,7 +153,6 @@ impl Waits {
     }
 }
 
-/// Number of samples of a time.
 fn count(fraction: &mut u64, waited_ns: u64, period: Period) -> u64 {
     *fraction = fraction.wrapping_add(GOLDEN);
     let periods = (u128::from(waited_ns) << 64) / u128::from(period.as_nanos().max(1));

@@ -112,7 +112,6 @@ impl Jobs {
         }
     }
 
-    /// Adds a record to the matching jobs. Returns true if there are any.
     fn add_where(&self, record: &Record, is_of: impl Fn(&Job) -> bool) -> bool {
         let mut is_any = false;
         for job in self.by_number.values().filter(|job| is_of(job)) {

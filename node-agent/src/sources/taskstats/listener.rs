@@ -37,14 +37,12 @@ pub(in crate::sources) struct Listener {
     jobs: Mutex<Jobs>,
     /// How often the kernel dropped records.
     overruns: AtomicU64,
-    /// True if the kernel's records name processes.
     knows_processes: AtomicBool,
     is_overrun_logged: AtomicBool,
     /// True if the form of the kernel's records is not known.
     is_unreadable: AtomicBool,
 }
 
-/// Why there are no records of ended threads.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::sources) enum ListenError {
     #[error("cannot listen to taskstats: {0}")]

@@ -24,7 +24,6 @@ pub(super) use record::{QUANTITIES, is_delay};
 pub struct ExitedTasks(Mutex<Weak<Listener>>);
 
 impl ExitedTasks {
-    /// Starts the listener if there is none.
     pub(super) fn listener(&self, sys: &Path, proc: &Path) -> Result<Arc<Listener>, ListenError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = known.upgrade() {

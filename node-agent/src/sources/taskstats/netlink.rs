@@ -48,16 +48,11 @@ fn message(family: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     message
 }
 
-/// An answer of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A request succeeded, or failed with this error number.
     Done(Result<(), i32>),
-    /// Number of the family.
     Family(u16),
-    /// An ended thread.
     Ended(Box<Record>),
-    /// A record that cannot be read.
     Unreadable,
 }
 

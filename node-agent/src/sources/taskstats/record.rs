@@ -16,7 +16,6 @@ const VERSION_OF_TGID: u16 = 12;
 /// Flag of the last thread of a process (`AGROUP` of `include/uapi/linux/acct.h`), from version 12 on.
 const AGROUP: u8 = 0x20;
 
-/// Account of one ended thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) tid: u32,
@@ -46,7 +45,6 @@ enum Part {
 }
 
 impl Part {
-    /// Number of delays before it.
     const fn delays(self) -> usize {
         match self {
             Self::First(before) => before,
@@ -134,7 +132,6 @@ impl Record {
     }
 }
 
-/// Bytes at an offset, if they are there.
 fn array<const BYTES: usize>(bytes: &[u8], offset: usize) -> Option<[u8; BYTES]> {
     bytes.get(offset..)?.first_chunk().copied()
 }

@@ -28,7 +28,6 @@ pub(super) fn render_minor(properties: &str) -> Option<&str> {
     minor.bytes().all(|byte| byte.is_ascii_digit()).then_some(minor)
 }
 
-/// Any text of a count or of a node's properties.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     assert!(parse(&text).is_none_or(|number| text.trim().trim_start_matches(['+', '0']).len() <= number.to_string().len()));

@@ -20,7 +20,6 @@ use topology::{NODES, gpus};
 
 pub(in crate::sources) use files::check;
 
-/// GPUs that jobs use through amdkfd.
 pub(in crate::sources) struct KfdKind;
 
 impl SourceKind for KfdKind {

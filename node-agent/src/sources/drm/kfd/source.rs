@@ -15,18 +15,15 @@ use crate::sources::process_list::ProcessList;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// Name in the catalogue, and of the sources.
 pub(super) const KIND: &str = "kfd";
 
 /// A quantity that the driver states for each process and GPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quantity {
-    /// Name in the catalogue.
     pub(super) field: &'static str,
     is_counter: bool,
     /// Factor to the unit of the catalogue.
     factor: u64,
-    /// File of a process for a GPU.
     file: fn(u32) -> String,
 }
 
@@ -51,7 +48,6 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
 /// A process: its number belongs to others later, its time of start does not.
 type ProcessId = (u32, u64);
 
-/// Value of a slot: a quantity of a GPU.
 #[derive(Debug)]
 struct Value {
     quantity: Quantity,
@@ -61,7 +57,6 @@ struct Value {
     ended: Option<u64>,
 }
 
-/// GPUs that a job uses.
 #[derive(Debug)]
 pub(super) struct KfdSource {
     /// Has a directory for each process that uses the driver.
@@ -73,7 +68,6 @@ pub(super) struct KfdSource {
 }
 
 impl KfdSource {
-    /// Has the wanted metrics for all GPUs.
     pub(super) fn new(
         sys: &Path,
         proc: &Path,

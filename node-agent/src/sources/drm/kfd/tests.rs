@@ -49,7 +49,6 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
-    /// Lays out a process of the job.
     fn run(&self, pid: u32, started: u64, files: &[(&str, &str)]) {
         let stat = format!("{pid} (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {started} 0 0 0\n");
         self.write(&format!("proc/{pid}/stat"), &stat);

@@ -13,7 +13,6 @@ use crate::sources::kernel_text;
 /// Nodes of the topology, below `/sys`.
 pub(super) const NODES: &str = "class/kfd/kfd/topology/nodes/*";
 
-/// Ids of the topology's GPUs, and the labels of their series.
 pub(super) fn gpus(sys: &Path) -> Vec<(u32, Labels)> {
     let labels = devices::labels(sys);
     let nodes = fs::read_dir(sys.join(DIRECTORY).join("topology/nodes")).into_iter().flatten().flatten();

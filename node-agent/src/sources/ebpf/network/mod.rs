@@ -36,10 +36,8 @@ use program::{LINE_BYTES, count_packets};
 /// cache for each CPU in memory of the kernel, and two descriptors.
 const NETWORKS_MAX: usize = 1024;
 
-/// Number of open sources.
 static NETWORKS: AtomicUsize = AtomicUsize::new(0);
 
-/// One of the places for open sources.
 #[derive(Debug)]
 struct Place;
 
@@ -60,7 +58,6 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct NetworkSource {
     slots: Vec<Slot>,
-    /// Counter of each slot.
     numbers: Vec<usize>,
     counters: Counters,
     /// Detaches the programs when it is dropped.
@@ -86,7 +83,6 @@ impl NetworkSource {
     }
 }
 
-/// Slots, each with its counter.
 fn slots() -> impl Iterator<Item = (Slot, usize)> {
     metrics_of(KIND).flat_map(|metric| {
         let field_is =
@@ -106,7 +102,6 @@ struct NetworkPrograms {
 }
 
 impl NetworkPrograms {
-    /// Loads the programs of both directions. Returns their counters, too.
     fn load(cpus: u32) -> Result<(Counters, Self), EbpfError> {
         let fault = |error| Step::Load.refused(error);
         let line_bytes = u32::try_from(LINE_BYTES).map_err(io::Error::other).map_err(fault)?;

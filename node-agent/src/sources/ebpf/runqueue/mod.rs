@@ -31,7 +31,6 @@ use program::{FIRST_BUCKET, LINE_BYTES, TASK_KEY_BYTES, TIME, Types, count_waits
 /// the wait in the last queue is counted.
 const TASKS_MAX: u32 = 16_384;
 
-/// The time and the buckets.
 const COUNTERS: usize = FIRST_BUCKET + BUCKETS;
 
 /// Program for the jobs of one hierarchy. It ends with its link.
@@ -66,7 +65,6 @@ pub(super) struct RunqueueSource {
     slots: Vec<Slot>,
     quantities: Vec<Quantity>,
     counters: Counters,
-    /// Values of the counters when the source was opened.
     start: [u64; COUNTERS],
     attachment: Arc<Attachment>,
     _program: Arc<WaitProgram>,

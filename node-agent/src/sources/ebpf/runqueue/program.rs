@@ -44,7 +44,6 @@ const CLOCK: i16 = STACK_USED - 16;
 const TASK: i16 = STACK_USED - 24;
 const TOTAL: i16 = STACK_USED - 32;
 
-/// Offsets and numbers of types of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     cgroups: CgroupTypes,

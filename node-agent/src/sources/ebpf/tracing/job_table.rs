@@ -21,13 +21,11 @@ use crate::sources::kernel_text::FileError;
 /// scheduler, and one more. A program looks one cgroup up for each.
 pub(super) const LEVELS: usize = 4;
 
-/// Bound of the cgroups that are counted at a time.
 const JOBS_MAX: u32 = 1024;
 
 /// Bound of the memory for counters. It limits the number of cgroups on nodes with many CPUs.
 const MEMORY_MAX_BYTES: u32 = 16 << 20;
 
-/// Maps, as programs name them.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct TableMaps {
     /// From the id of a cgroup to one more than its first line of counters.
@@ -38,7 +36,6 @@ pub(in super::super) struct TableMaps {
     pub(super) counters: i32,
 }
 
-/// Table of one set of programs.
 #[derive(Debug)]
 pub(in super::super) struct JobTable {
     jobs: OwnedFd,
@@ -49,13 +46,10 @@ pub(in super::super) struct JobTable {
     used_lines: u32,
     /// Lines of one cgroup as they are laid out: whole pages, so that they can be mapped by themselves.
     lines: u32,
-    /// Bound of the cgroups.
     capacity: u32,
-    /// Places that are taken.
     taken: Mutex<BTreeMap<u32, Taken>>,
 }
 
-/// A cgroup that is counted.
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     id: u64,
@@ -90,7 +84,6 @@ impl JobTable {
         TableMaps { jobs, levels, counters }
     }
 
-    /// Counts a cgroup from now on.
     pub(in super::super) fn register(self: &Arc<Self>, path: &Path) -> Result<Registration, EbpfError> {
         let id = fs::metadata(path).map_err(FileError::of(path))?.ino();
         let level = level(path).map_err(FileError::of(path))?;

@@ -14,7 +14,6 @@ pub(in super::super) fn read_types(root: &Path) -> Result<Btf, EbpfError> {
     Btf::parse(bytes).ok_or_else(|| EbpfError::File(FileError { path, error: io::Error::other("malformed") }))
 }
 
-/// Offset of a member, for an instruction.
 pub(in super::super) fn offset(btf: &Btf, structure: &str, path: &str) -> Result<i16, EbpfError> {
     let offset = btf.offset(structure, path).and_then(|offset| i16::try_from(offset).ok());
     offset.ok_or_else(|| EbpfError::Lacking(format!("{structure}.{path}")))

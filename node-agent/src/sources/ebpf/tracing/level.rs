@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Inode of the root of a hierarchy.
 const ROOT_INODE: u64 = 1;
 
 /// Level of a cgroup: 0 for the root, 1 for a cgroup in it. The root must be mounted, which it is not in a

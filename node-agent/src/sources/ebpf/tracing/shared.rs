@@ -41,7 +41,6 @@ impl<T: Copy> Known<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Finds out once what is known about a hierarchy.
     pub(in super::super) fn get<E>(
         &self,
         hierarchy: CgroupHierarchy,

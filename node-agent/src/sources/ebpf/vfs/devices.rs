@@ -10,7 +10,6 @@ use super::program::STRIPES;
 use crate::sources::filesystem::has_space;
 use crate::sources::mount_table::{Mount, visible};
 
-/// Bound of the file systems that are counted on a node.
 pub(super) const DEVICES_MAX: usize = 16;
 
 /// File systems, each with its lines in the counters of each job.

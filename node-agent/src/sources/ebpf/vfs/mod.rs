@@ -94,7 +94,6 @@ const LINE_WORDS: usize = LINE_BYTES as usize / size_of::<u64>();
 #[derive(Debug)]
 pub(super) struct FilesSource {
     slots: Vec<Slot>,
-    /// Meaning of each slot.
     values: Vec<Value>,
     counters: Counters,
     /// Counters when the source was opened, and their increase until the last read: the words of one line for
@@ -106,7 +105,6 @@ pub(super) struct FilesSource {
 }
 
 impl FilesSource {
-    /// Counts the operations of the target's processes on the file systems that are mounted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let programs =

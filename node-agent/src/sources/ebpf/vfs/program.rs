@@ -17,7 +17,6 @@ use super::types::Types;
 /// Counters of one operation: the bytes, the time, and the buckets.
 pub(super) const OPERATION_WORDS: usize = 16;
 
-/// Places in the counters of an operation.
 pub(super) const BYTES: usize = 0;
 pub(super) const TIME: usize = 1;
 pub(super) const FIRST_BUCKET: usize = 2;

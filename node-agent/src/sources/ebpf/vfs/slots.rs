@@ -21,12 +21,10 @@ pub(super) enum Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) operation: Operation,
-    /// Number of the file system.
     pub(super) device: usize,
     pub(super) quantity: Quantity,
 }
 
-/// Slots of the metrics on file systems, which are given by their numbers and directories.
 pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, Value)> {
     let of_metric = |metric| {
         let definition = Definition::of(metric);
@@ -65,7 +63,6 @@ fn meaning(field: &str) -> Option<(Operation, Quantity)> {
     Some((operation, quantity))
 }
 
-/// Labels of the series of a quantity on a file system, each with its quantity.
 fn labels(quantity: Quantity, point: &str) -> Vec<(Labels, Quantity)> {
     let mount = [("mount".to_owned(), point.to_owned())];
     match quantity {

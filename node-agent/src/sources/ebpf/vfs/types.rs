@@ -5,7 +5,6 @@ use super::super::reason::EbpfError;
 use super::super::tracing::{CgroupHierarchy, CgroupTypes, offset, type_number};
 use super::system_calls::REGISTERS;
 
-/// Offsets in bytes, and numbers of types of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     pub(super) cgroups: CgroupTypes,

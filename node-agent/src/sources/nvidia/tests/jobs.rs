@@ -26,7 +26,6 @@ const GPUS: &[(&str, &str)] = &[
     ("2.mig.1.memory_total", "50"),
 ];
 
-/// A machine whose driver has listed its GPUs.
 fn machine(more: &[(&str, &str)]) -> Machine {
     let machine = Machine::new(&[GPUS, more].concat()).hurried();
     machine.open_when_listed(&["node.gpu.power"]);

@@ -36,7 +36,6 @@ fn build(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (directory, library)
 }
 
-/// A machine with the stand-in library.
 pub(super) struct Machine {
     pub(super) root: tempfile::TempDir,
     text: BTreeMap<String, String>,
@@ -77,12 +76,10 @@ impl Machine {
         fs::copy(library(), self.root.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
     }
 
-    /// True once a call has hung.
     pub(super) fn has_hanging_call(&self) -> bool {
         self.root.path().join("usr/lib64/hangs").exists()
     }
 
-    /// Forgets the calls that have hung.
     pub(super) fn forget_hanging_calls(&self) {
         fs::remove_file(self.root.path().join("usr/lib64/hangs")).unwrap();
     }
@@ -105,7 +102,6 @@ impl Machine {
         self.open_target(&Target::Node(Arc::default()), None, selectors)
     }
 
-    /// Adds a job of one process with an environment.
     pub(super) fn add_job(&self, name: &str, pid: u32, environment: &[&str]) -> Target {
         let cgroup = self.root.path().join("cgroup").join(name);
         fs::create_dir_all(&cgroup).unwrap();
@@ -197,7 +193,6 @@ impl Sources {
         self.finish(name)
     }
 
-    /// Waits until the watch reports a change.
     pub(super) fn wait_for_change(&mut self) {
         let watch = self.opened.iter_mut().find(|opened| opened.name == "nvidia").unwrap();
         assert!(watch.source.slots().is_empty());

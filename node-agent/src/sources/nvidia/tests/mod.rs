@@ -26,7 +26,6 @@ const TWO_GPUS: &[(&str, &str)] = &[
     ("1.memory_utilization", "0"),
 ];
 
-/// A GPU that has every quantity.
 const ALL_QUANTITIES: &[(&str, &str)] = &[
     ("gpus", "1"),
     ("0.uuid", "GPU-a"),

@@ -6,7 +6,6 @@ use polymeter_proto::catalogue;
 
 use super::*;
 
-/// A program of a shell that runs one line at a time.
 const PROGRAM: &str = "while read -r line; do eval \"$line\"; echo done; done";
 
 fn children_of(pid: u32) -> Vec<u32> {
@@ -14,7 +13,6 @@ fn children_of(pid: u32) -> Vec<u32> {
     list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A shell that runs one line at a time.
 struct Shell {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,

@@ -14,7 +14,6 @@ fn write(root: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Lays out files below the directory of the PMUs.
 fn pmus(root: &Path, files: &[(&str, &str)]) {
     write(&root.join("sys/bus/event_source/devices"), files);
 }
