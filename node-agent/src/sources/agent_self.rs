@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::series::Labels;
 
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
@@ -62,11 +61,7 @@ impl SourceKind for AgentKind {
                 opening.push_custom(KIND.to_owned(), Box::new(source));
             }
             (Target::Cgroups(_) | Target::Processes(_), Some(account)) => {
-                let slot = |definition: &Definition| Slot {
-                    definition: definition.clone(),
-                    labels: Labels::default(),
-                };
-                let slots = request.wanted.iter().map(slot).collect();
+                let slots = request.wanted.iter().cloned().map(Slot::unlabelled).collect();
                 let source = AccountSource { account: Arc::clone(account), slots };
                 opening.push_custom(KIND.to_owned(), Box::new(source));
             }
@@ -79,8 +74,7 @@ impl SourceKind for AgentKind {
 
 /// True if a source with these slots reads the CPU time of the agent for a job.
 pub(crate) fn reads_cpu_account(slots: &[Slot]) -> bool {
-    let field = |slot: &Slot| slot.definition.metric.field_of(KIND);
-    slots.iter().any(|slot| field(slot) == Some(JOB_CPU_TIME))
+    slots.iter().any(|slot| slot.definition.metric.field_of(KIND) == Some(JOB_CPU_TIME))
 }
 
 #[derive(Debug)]
@@ -109,12 +103,12 @@ struct AgentSource {
 
 impl AgentSource {
     fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
-        let field = |definition: &Definition| {
+        let of_slots = wanted.iter().filter_map(|definition| {
             let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;
-            Some((Slot { definition: definition.clone(), labels: Labels::default() }, *compute))
-        };
-        let (slots, compute) = wanted.iter().filter_map(field).unzip();
+            Some((Slot::unlabelled(definition.clone()), *compute))
+        });
+        let (slots, compute) = of_slots.unzip();
         Self { counters, slots, compute }
     }
 }

@@ -180,8 +180,7 @@ impl CustomSource for DirectorySource {
         let mut intervals: BTreeMap<&Path, Option<Period>> = BTreeMap::new();
         let of_files = self.files.iter().map(|file| {
             let (path, unit) = file.stated.as_ref()?;
-            let read = || refresh::parse(&read_line(path)?, *unit);
-            *intervals.entry(path).or_insert_with(read)
+            *intervals.entry(path).or_insert_with(|| refresh::parse(&read_line(path)?, *unit))
         });
         self.refresh_interval = of_files.min().flatten();
     }
@@ -216,7 +215,7 @@ mod tests {
         let mut source = DirectorySource::default();
         for (name, field) in files {
             let definition = catalogue::find("node.hwmon.temperature").unwrap();
-            source.add(of, root.join(name), *field, Slot { definition, labels: Labels::default() });
+            source.add(of, root.join(name), *field, Slot::unlabelled(definition));
         }
         source
     }
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(source(file_of("node.gpu.drm.temperature"), root, &fields).longest_gap_ns(), None);
         let mut both = source(file_of("node.gpu.drm.energy"), root, &fields);
         let definition = catalogue::find("node.gpu.drm.temperature").unwrap();
-        let slot = Slot { definition, labels: Labels::default() };
+        let slot = Slot::unlabelled(definition);
         both.add(file_of("node.gpu.drm.temperature"), root.join("temp2_input"), fields[0].1, slot);
         assert_eq!(both.longest_gap_ns(), Some(240_000_000_000));
     }

@@ -123,18 +123,19 @@ struct Busiest {
 
 impl Busiest {
     fn new(proc: &Path, selection: &Selection, wanted: &[Definition]) -> Self {
-        let field_of = |definition: &Definition| {
+        let wanted = wanted.iter().filter_map(|definition| {
             let name = definition.metric.field_of(KIND)?;
-            FIELDS.iter().find(|(field, _)| *field == name).map(|(_, field)| *field)
-        };
-        let wanted: Vec<(&Definition, Field)> =
-            wanted.iter().filter_map(|definition| Some((definition, field_of(definition)?))).collect();
+            let (_, field) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            Some((definition, *field))
+        });
+        let wanted: Vec<(&Definition, Field)> = wanted.collect();
         let (mut slots, mut processes) = (Vec::new(), Vec::new());
         for (id, labels) in selection.chosen() {
             processes.push((id, u32::try_from(slots.len()).unwrap_or(u32::MAX)));
-            let slot =
-                |definition: &Definition| Slot { definition: definition.clone(), labels: labels.clone() };
-            slots.extend(wanted.iter().map(|(definition, _)| slot(definition)));
+            slots.extend(wanted.iter().map(|(definition, _)| Slot {
+                definition: Definition::clone(definition),
+                labels: labels.clone(),
+            }));
         }
         let fields = wanted.into_iter().map(|(_, field)| field).collect();
         Self { proc: proc.to_owned(), slots, processes, fields }
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(watch.look(1 + CHOOSE_EVERY_NS), Outcome::Changed);
         busiest.with(|choice| assert_eq!(choice.selection().chosen().count(), 2));
     }
+
     #[test]
     fn processes_of_short_jobs_are_chosen_early() {
         const SECOND_NS: u64 = 1_000_000_000;
@@ -246,9 +248,9 @@ mod tests {
                 let pid = 1000 + u32::try_from(*tenth).unwrap();
                 fs::write(job.join("cgroup.procs"), format!("{pid}\n")).unwrap();
                 write(&proc, pid, 1, 100);
-                let version = || busiest.with(|choice| choice.version());
-                let (proc, busiest, before) = (proc.clone(), Arc::clone(&busiest), version());
-                let watch = BusiestWatch { proc, busiest, limit: 5, version: before };
+                let version = busiest.with(|choice| choice.version());
+                let (proc, busiest) = (proc.clone(), Arc::clone(&busiest));
+                let watch = BusiestWatch { proc, busiest, limit: 5, version };
                 watch.look(begin_ns + tenth * SECOND_NS / 10) == Outcome::Changed
             })
             .collect();

@@ -22,10 +22,9 @@ const LOOPBACK: &str = "772";
 
 /// Finds the devices of slots. A device that `sys` lacks has no role.
 pub(super) fn of_slots(sys: &Path, slots: &[Slot], names: Option<&InterfaceNames>) -> Devices {
-    let is_interface = |slot: &Slot| {
+    let has_interfaces = slots.iter().any(|slot| {
         matches!(Device::of(slot.definition.metric.name, &slot.labels), Some(Device::Interface(_)))
-    };
-    let has_interfaces = slots.iter().any(is_interface);
+    });
     let names = names.filter(|_| has_interfaces);
     let renamed = names.map_or_else(BTreeMap::new, |names| names.renamed(sys));
     let mut known: BTreeMap<Device<'_>, Option<Role>> = BTreeMap::new();
@@ -47,9 +46,11 @@ impl InterfaceNames {
     /// Takes over the interfaces in `sys`. Returns the names in series of renamed ones.
     fn renamed(&self, sys: &Path) -> BTreeMap<String, String> {
         let all = sys.join("class/net");
-        let index = |name: &String| line(&all.join(name).join("ifindex"))?.parse::<u32>().ok();
-        let now: BTreeMap<u32, String> =
-            names(&all).into_iter().filter_map(|name| Some((index(&name)?, name))).collect();
+        let now = names(&all).into_iter().filter_map(|name| {
+            let index = line(&all.join(&name).join("ifindex"))?;
+            Some((index.parse().ok()?, name))
+        });
+        let now: BTreeMap<u32, String> = now.collect();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.retain(|index, _| now.contains_key(index));
         for (index, name) in &now {
@@ -68,8 +69,8 @@ fn role(sys: &Path, device: Device<'_>, renamed: &BTreeMap<String, String>) -> O
     match device {
         Device::Interface(name) => {
             let (kind, below) = interface(&sys.join("class/net"), name)?;
-            let in_series = |name: &String| renamed.get(name).unwrap_or(name).clone();
-            let below: Vec<String> = below.iter().map(in_series).collect();
+            let below: Vec<String> =
+                below.iter().map(|name| renamed.get(name).unwrap_or(name).clone()).collect();
             Some(Role::new(kind, below.iter().map(String::as_str)))
         }
         Device::Block(name) => {
@@ -138,13 +139,11 @@ impl BlockDevices<'_> {
 
     /// Finds the name of a device by its number, `8:1`.
     fn name(&self, number: &str) -> Option<String> {
-        let last = |path: PathBuf| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         if let Ok(link) = fs::read_link(self.sys.join("dev/block").join(number)) {
-            return last(link);
+            return link.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         }
-        let has_number = |name: &String| self.number(name).as_deref() == Some(number);
         let listed = ["class/block", "block"].map(|directory| names(&self.sys.join(directory)));
-        listed.into_iter().flatten().find(has_number)
+        listed.into_iter().flatten().find(|name| self.number(name).as_deref() == Some(number))
     }
 
     fn number(&self, name: &str) -> Option<String> {
@@ -177,9 +176,8 @@ impl BlockDevices<'_> {
                 directory.canonicalize().ok().and_then(|path| Some(path.parent()?.file_name()?.to_owned()));
             below.extend(disk.and_then(|disk| disk.into_string().ok()));
         }
-        let is_path = |other: &String| is_path_of(other, name);
         if name.starts_with("nvme") {
-            below.extend(names(&self.sys.join("block")).into_iter().filter(is_path));
+            below.extend(names(&self.sys.join("block")).into_iter().filter(|other| is_path_of(other, name)));
         }
         below
     }
@@ -255,6 +253,12 @@ mod tests {
             fs::write(path, text).unwrap();
         }
 
+        fn link(&self, path: &str, at: &str) {
+            let at = self.0.path().join(at);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            symlink(self.0.path().join(path), at).unwrap();
+        }
+
         /// Adds a block device, below `disk` if it is a partition. Paths have no number.
         fn block(&self, name: &str, number: Option<&str>, disk: Option<&str>, slaves: &[&str]) {
             let path = match disk {
@@ -265,18 +269,13 @@ mod tests {
             if disk.is_some() {
                 self.write(&format!("{path}/partition"), "1\n");
             }
-            let link = |at: String| {
-                let at = self.0.path().join(at);
-                fs::create_dir_all(at.parent().unwrap()).unwrap();
-                symlink(self.0.path().join(&path), at).unwrap();
-            };
-            link(format!("class/block/{name}"));
+            self.link(&path, &format!("class/block/{name}"));
             if disk.is_none() {
-                link(format!("block/{name}"));
+                self.link(&path, &format!("block/{name}"));
             }
             if let Some(number) = number {
                 self.write(&format!("{path}/dev"), &format!("{number}\n"));
-                link(format!("dev/block/{number}"));
+                self.link(&path, &format!("dev/block/{number}"));
             }
             for slave in slaves {
                 self.write(&format!("{path}/slaves/{slave}"), "");
@@ -494,6 +493,22 @@ mod tests {
         assert_eq!(sys.role(Device::Interface("eth0")), "stacked", "the host's end of a link");
     }
 
+    fn roles_in_series(sys: &Sys, names: &InterfaceNames, interfaces: &[&str]) -> Vec<String> {
+        let definition = polymeter_proto::catalogue::find("node.network.receive.bytes").unwrap();
+        let slots = interfaces.iter().map(|name| Slot {
+            definition: definition.clone(),
+            labels: Labels::new(vec![("interface".to_owned(), (*name).to_owned())]).unwrap(),
+        });
+        let slots: Vec<Slot> = slots.collect();
+        let devices = of_slots(sys.0.path(), &slots, Some(names));
+        let roles = devices.roles.iter().map(|(position, role)| {
+            let slot = &slots[*position];
+            let in_series = devices.in_series(slot).unwrap_or_else(|| slot.clone());
+            format!("{} {role}", in_series.labels.get("interface").unwrap())
+        });
+        roles.collect()
+    }
+
     #[test]
     fn an_interface_keeps_its_first_name_in_series() {
         let sys = Sys::new();
@@ -505,20 +520,7 @@ mod tests {
         add("eth1", "3\n", &["device/x"]);
         add("bond0", "4\n", &["lower_eth0", "bonding/slaves"]);
         let names = InterfaceNames::default();
-        let definition = polymeter_proto::catalogue::find("node.network.receive.bytes").unwrap();
-        let found = |interfaces: &[&str]| {
-            let slot = |name: &&str| Slot {
-                definition: definition.clone(),
-                labels: Labels::new(vec![("interface".to_owned(), (*name).to_owned())]).unwrap(),
-            };
-            let slots: Vec<Slot> = interfaces.iter().map(slot).collect();
-            let devices = of_slots(sys.0.path(), &slots, Some(&names));
-            let in_series = |slot: &Slot| devices.in_series(slot).unwrap_or_else(|| slot.clone());
-            let roles = devices.roles.iter().map(|(position, role)| {
-                format!("{} {role}", in_series(&slots[*position]).labels.get("interface").unwrap())
-            });
-            roles.collect::<Vec<_>>()
-        };
+        let found = |interfaces: &[&str]| roles_in_series(&sys, &names, interfaces);
         assert_eq!(
             found(&["eth0", "eth1", "bond0"]),
             ["eth0 physical", "eth1 physical", "bond0 stacked eth0"]

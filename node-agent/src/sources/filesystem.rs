@@ -135,12 +135,12 @@ impl FileSystemSource {
         wanted: &[Definition],
     ) -> Result<Self, FileSystemError> {
         let labels = Labels::escaped(vec![("mount".to_owned(), mount.point.clone())])?;
-        let field = |definition: &Definition| {
+        let of_slots = wanted.iter().filter_map(|definition| {
             let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;
             Some((Slot { definition: definition.clone(), labels: labels.clone() }, *compute))
-        };
-        let (slots, compute) = wanted.iter().filter_map(field).unzip();
+        });
+        let (slots, compute) = of_slots.unzip();
         Ok(Self { path, mount: mount.clone(), slots, compute, table: MountTable::open(table)? })
     }
 }

@@ -78,13 +78,15 @@ mod tests {
     }
 
     fn inputs() -> Vec<(&'static Parser, Vec<u8>)> {
-        let input = |parser: &'static Parser| {
-            let path = seeds().join(parser.name);
-            let mut bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            assert_eq!(bytes.remove(0), parser.key, "the first byte of {}", path.display());
-            (parser, bytes)
-        };
-        PARSERS.iter().map(input).collect()
+        PARSERS
+            .iter()
+            .map(|parser| {
+                let path = seeds().join(parser.name);
+                let mut bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                assert_eq!(bytes.remove(0), parser.key, "the first byte of {}", path.display());
+                (parser, bytes)
+            })
+            .collect()
     }
 
     #[test]

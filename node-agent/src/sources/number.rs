@@ -34,8 +34,7 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
 }
 
 fn integer_until(word: &[u8], end: char) -> Result<u64, NotANumber> {
-    let is_end = |byte: &u8| char::from(*byte) == end;
-    integer(word.split(is_end).next().unwrap_or_default())
+    integer(word.split(|byte| char::from(*byte) == end).next().unwrap_or_default())
 }
 
 /// This many digits always fit into 64 bits.

@@ -39,17 +39,16 @@ pub(super) fn matches(directory: &Path, file: &TextFile) -> Matches {
         let (path, relative) = (directory.join(file.path), file.path.to_owned());
         return Matches { found: vec![Match { path, relative, labels: Vec::new() }], passed_over: None };
     }
-    let with_labels = |relative: String| {
-        let labels = file.path_labels_of(&relative)?;
-        Some(Match { path: directory.join(&relative), relative, labels })
-    };
     let (found, passed_over) = expand(directory, file.path, MATCHES_MAX);
-    let reason = || {
+    let passed_over = (passed_over > 0).then(|| {
         let path = directory.join(file.path);
         format!("{passed_over} of the files {} are not sampled: the limit is {MATCHES_MAX}", path.display())
-    };
-    let passed_over = (passed_over > 0).then(reason);
-    Matches { found: found.into_iter().filter_map(with_labels).collect(), passed_over }
+    });
+    let found = found.into_iter().filter_map(|relative| {
+        let labels = file.path_labels_of(&relative)?;
+        Some(Match { path: directory.join(&relative), relative, labels })
+    });
+    Matches { found: found.collect(), passed_over }
 }
 
 /// Sort key by which `cpu2` precedes `cpu10`.
@@ -115,8 +114,7 @@ impl PatternWatch {
     }
 
     fn look(&self) -> BTreeSet<String> {
-        let found = |pattern: &&str| expand(&self.directory, pattern, MATCHES_MAX).0;
-        self.patterns.iter().flat_map(found).collect()
+        self.patterns.iter().flat_map(|pattern| expand(&self.directory, pattern, MATCHES_MAX).0).collect()
     }
 }
 

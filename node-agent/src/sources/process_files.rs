@@ -8,6 +8,14 @@ use super::process_accounts::{Amounts, IoAmounts, Process};
 
 pub(super) const TICK_NS: u64 = 10_000_000;
 
+/// Values of a variable in an environment, proc_pid_environ(5), which may have it several times.
+pub(super) fn variables<'a>(environment: &'a [u8], name: &str) -> impl Iterator<Item = &'a str> {
+    environment.split(|byte| *byte == 0).filter_map(move |entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok()
+    })
+}
+
 /// A line of `/proc/PID/stat` or of `/proc/PID/task/TID/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StatLine {
@@ -30,11 +38,13 @@ impl StatLine {
         let name = line.get(begin..end)?.to_vec();
         let mut words = std::str::from_utf8(line.get(end + 1..)?).ok()?.split_ascii_whitespace();
         words.next()?;
-        let number = |word: &str| match word.strip_prefix('-') {
-            Some(digits) => digits.parse::<u64>().ok().map(|_negative| 0),
-            None => word.parse().ok(),
-        };
-        let fields: Vec<u64> = std::iter::once(Some(0)).chain(words.map(number)).collect::<Option<_>>()?;
+        let mut fields = vec![0];
+        for word in words {
+            fields.push(match word.strip_prefix('-') {
+                Some(digits) => digits.parse::<u64>().ok().map(|_negative| 0)?,
+                None => word.parse().ok()?,
+            });
+        }
         (fields.len() >= FIELDS_MIN).then_some(Self { name, fields })
     }
 

@@ -286,8 +286,10 @@ struct ThreadPlace;
 
 impl ThreadPlace {
     fn take() -> Option<Self> {
-        let more = |threads: usize| (threads < THREADS_MAX).then_some(threads + 1);
-        THREADS.fetch_update(Relaxed, Relaxed, more).ok().map(|_before| Self)
+        THREADS
+            .fetch_update(Relaxed, Relaxed, |threads| (threads < THREADS_MAX).then_some(threads + 1))
+            .ok()
+            .map(|_before| Self)
     }
 }
 
@@ -367,9 +369,9 @@ mod tests {
     /// found no thread.
     #[test]
     fn the_sources_of_a_large_node_can_be_opened_anew() {
-        let source = || CountingSource { reads: Arc::default(), longest_gap_ns: None };
+        let sources = (0..128).map(|_| CountingSource { reads: Arc::default(), longest_gap_ns: None });
         let all: Result<Vec<_>, _> =
-            (0..128).map(|_| ThreadedSource::start("counting", Box::new(source()))).collect();
+            sources.map(|source| ThreadedSource::start("counting", Box::new(source))).collect();
         assert_eq!(all.map_or(0, |all| all.len()), 128);
     }
 

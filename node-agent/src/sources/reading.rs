@@ -96,6 +96,15 @@ impl Reading {
 }
 
 #[cfg(test)]
+impl Reading {
+    /// Values that are present, by series: `node.nfs.read.bytes{mount=/home}`.
+    pub(super) fn by_series(&self, slots: &[super::slot::Slot]) -> std::collections::BTreeMap<String, u64> {
+        let series = slots.iter().map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels));
+        series.zip(self.iter()).filter_map(|(series, bits)| Some((series, bits?))).collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -64,12 +64,12 @@ impl SourceFactory<'_> {
     pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut opening = Opening::new(self.step);
         for kind in KINDS {
-            let is_wanted = |definition: &&Definition| {
+            let wanted = definitions.iter().filter(|definition| {
                 let first = definition.metric.origins.first().map(|origin| origin.kind());
                 definition.metric.is_of_kind(kind.name())
                     && (first == Some(kind.name()) || opening.has_left(definition))
-            };
-            let wanted: Vec<Definition> = definitions.iter().filter(is_wanted).cloned().collect();
+            });
+            let wanted: Vec<Definition> = wanted.cloned().collect();
             if !wanted.is_empty() {
                 opening.open(*kind, &OpenRequest { host: self, target, wanted });
             }
@@ -86,25 +86,27 @@ impl SourceFactory<'_> {
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = kernel_text::text(&path)?;
-    let malformed =
-        || std::io::Error::other(format!("{}: `{}` is not a list of CPUs", path.display(), text.trim()));
-    cpu_list::parse(text.trim()).ok_or_else(malformed)
+    cpu_list::parse(text.trim()).ok_or_else(|| {
+        std::io::Error::other(format!("{}: `{}` is not a list of CPUs", path.display(), text.trim()))
+    })
 }
 
 /// Processors of the node, whose online CPUs are `cpus`. The number of cores is unknown if the kernel does
 /// not say which core a CPU belongs to.
 pub fn processors(root: &Path, cpus: &[usize]) -> Processors {
-    let core_of = |cpu: &usize| {
-        let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
-        // The second is its name in kernels before 5.3.
-        let texts =
-            ["core_cpus_list", "thread_siblings_list"].map(|file| kernel_text::text(&topology.join(file)));
-        let siblings = texts.into_iter().flatten().find_map(|text| cpu_list::parse(text.trim()))?;
-        siblings.contains(cpu).then_some(siblings)
-    };
-    let cores: Option<BTreeSet<Vec<usize>>> = cpus.iter().map(core_of).collect();
+    let cores: Option<BTreeSet<Vec<usize>>> = cpus.iter().map(|cpu| cpus_of_core(root, *cpu)).collect();
     let count = |count: usize| u32::try_from(count).ok().filter(|count| *count > 0);
     Processors { cpus: count(cpus.len()), cores: cores.and_then(|cores| count(cores.len())), roofs: None }
+}
+
+/// CPUs of the core of a CPU, itself included.
+fn cpus_of_core(root: &Path, cpu: usize) -> Option<Vec<usize>> {
+    let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+    // The second is its name in kernels before 5.3.
+    let texts =
+        ["core_cpus_list", "thread_siblings_list"].map(|file| kernel_text::text(&topology.join(file)));
+    let siblings = texts.into_iter().flatten().find_map(|text| cpu_list::parse(text.trim()))?;
+    siblings.contains(&cpu).then_some(siblings)
 }
 
 #[cfg(test)]
@@ -115,19 +117,21 @@ mod tests {
     use super::*;
     use crate::sources::kind::metrics_of;
 
+    /// Counts CPUs and cores where each CPU states its siblings in `file`.
+    fn count(file: &str, siblings: &[&str]) -> (u32, Option<u32>) {
+        let root = tempfile::tempdir().unwrap();
+        for (cpu, text) in siblings.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+            let topology = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            std::fs::write(topology.join(file), format!("{text}\n")).unwrap();
+        }
+        let cpus: Vec<usize> = (0..siblings.len()).collect();
+        let found = processors(root.path(), &cpus);
+        (found.cpus.unwrap(), found.cores)
+    }
+
     #[test]
     fn cores_are_counted_by_the_threads_that_share_them() {
-        let count = |file: &str, siblings: &[&str]| {
-            let root = tempfile::tempdir().unwrap();
-            for (cpu, text) in siblings.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
-                let topology = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
-                std::fs::create_dir_all(&topology).unwrap();
-                std::fs::write(topology.join(file), format!("{text}\n")).unwrap();
-            }
-            let cpus: Vec<usize> = (0..siblings.len()).collect();
-            let found = processors(root.path(), &cpus);
-            (found.cpus.unwrap(), found.cores)
-        };
         assert_eq!(count("core_cpus_list", &["0,2", "1,3", "0,2", "1,3"]), (4, Some(2)));
         assert_eq!(count("thread_siblings_list", &["0-1", "0-1", "2", "3"]), (4, Some(3)), "hybrid");
         assert_eq!(count("core_cpus_list", &["0", "1"]), (2, Some(2)));

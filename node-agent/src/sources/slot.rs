@@ -9,6 +9,12 @@ pub struct Slot {
     pub labels: Labels,
 }
 
+impl Slot {
+    pub(super) fn unlabelled(definition: Definition) -> Self {
+        Self { definition, labels: Labels::default() }
+    }
+}
+
 /// A metric that is wanted from a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {

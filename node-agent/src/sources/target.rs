@@ -48,10 +48,10 @@ impl Devices {
             return None;
         };
         let first = self.renamed.get(now)?;
-        let name = |(key, value): &(String, String)| {
+        let pairs = slot.labels.pairs().iter().map(|(key, value)| {
             (key.clone(), if key == Device::INTERFACE { first.clone() } else { value.clone() })
-        };
-        let labels = Labels::new(slot.labels.pairs().iter().map(name).collect()).ok()?;
+        });
+        let labels = Labels::new(pairs.collect()).ok()?;
         Some(Slot { definition: slot.definition.clone(), labels })
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::series::Labels;
 
 use super::custom_source::CustomSource;
 use super::kernel_text;
@@ -108,11 +107,11 @@ impl TaskstatsSource {
     fn new(listener: Arc<Listener>, job: Job, is_for_delays: bool) -> Self {
         let definitions = metrics_of(KIND).map(Definition::of);
         let of_kind = definitions.filter(|definition| is_of_delays(definition) == is_for_delays);
-        let slot = |definition: Definition| {
+        let of_slots = of_kind.filter_map(|definition| {
             let value = field_of(&definition).and_then(value_of)?;
-            Some((Slot { definition, labels: Labels::default() }, value))
-        };
-        let (slots, values) = of_kind.filter_map(slot).unzip();
+            Some((Slot::unlabelled(definition), value))
+        });
+        let (slots, values) = of_slots.unzip();
         let sums = Arc::clone(&job.sums);
         let number = listener.with_jobs(|jobs| jobs.add(job));
         Self { listener, number, sums, slots, values }

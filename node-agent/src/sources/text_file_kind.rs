@@ -33,12 +33,11 @@ impl SourceKind for TextFileKind {
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let has_alternative = |definition: &Definition| is_alternative(definition);
-        let leaves = request.wanted.iter().any(has_alternative) && !any_has_counted(request);
+        let leaves = request.wanted.iter().any(is_alternative) && !any_has_counted(request);
         let mut search = Search { request, opened: BTreeMap::new(), fields: BTreeMap::new() };
         let mut candidates = Vec::new();
         for definition in &request.wanted {
-            if leaves && has_alternative(definition) {
+            if leaves && is_alternative(definition) {
                 opening.leave(definition.clone());
             } else {
                 candidates.push(Candidate::new(definition.clone()));
@@ -282,20 +281,19 @@ pub(super) fn any_file_with_alternative(
     request: &OpenRequest<'_>,
     is_it: impl Fn(&TextFile, TextFileSource) -> bool,
 ) -> bool {
-    let holds = |definition: &Definition, file: &'static TextFile, field: Field| {
-        paths(request, file).found.iter().any(|found| {
-            let wanted = [Wanted { definition: definition.clone(), field }];
-            let source = TextFileSource::open(&found.path, file.form, &wanted, &found.labels);
-            source.is_ok_and(|source| is_it(file, source))
-        })
-    };
-    let mut alternatives = metrics_of(TEXT_FILE_KIND).map(Definition::of).filter(is_alternative);
-    alternatives.any(|definition| {
-        definition.metric.origins.iter().any(|origin| match origin {
-            Origin::Text { file, field } => holds(&definition, file, *field),
-            Origin::Perf(_) | Origin::Source(_) => false,
-        })
-    })
+    for definition in metrics_of(TEXT_FILE_KIND).map(Definition::of).filter(is_alternative) {
+        for origin in definition.metric.origins {
+            let Origin::Text { file, field } = origin else { continue };
+            let wanted = [Wanted { definition: definition.clone(), field: *field }];
+            for found in &paths(request, file).found {
+                let source = TextFileSource::open(&found.path, file.form, &wanted, &found.labels);
+                if source.is_ok_and(|source| is_it(file, source)) {
+                    return true;
+                }
+            }
+        }
+    }
+    false
 }
 
 fn has_counted(mut source: TextFileSource) -> bool {
@@ -305,16 +303,17 @@ fn has_counted(mut source: TextFileSource) -> bool {
 }
 
 fn all_of(file: &'static TextFile) -> Vec<Wanted> {
-    let of_metric = |metric| {
-        let definition = Definition::of(metric);
-        metric.origins.iter().filter_map(move |origin| match origin {
-            Origin::Text { file: of, field } if std::ptr::eq(*of, file) => {
-                Some(Wanted { definition: definition.clone(), field: *field })
+    let mut all = Vec::new();
+    for metric in metrics_of(TEXT_FILE_KIND) {
+        for origin in metric.origins {
+            if let Origin::Text { file: of, field } = origin
+                && std::ptr::eq(*of, file)
+            {
+                all.push(Wanted { definition: Definition::of(metric), field: *field });
             }
-            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
-        })
-    };
-    metrics_of(TEXT_FILE_KIND).flat_map(of_metric).collect()
+        }
+    }
+    all
 }
 
 /// Name as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`, `sys/class/thermal/...`.

@@ -78,9 +78,10 @@ impl ValueFile {
     }
 
     fn read_text(&mut self, text: &mut [u8]) -> Result<usize, Errno> {
-        let of_io = |error: std::io::Error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
         if self.file.is_none() {
-            self.file = Some(File::open(&self.path).map_err(of_io)?);
+            let file = File::open(&self.path);
+            self.file =
+                Some(file.map_err(|error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))?);
         }
         let Some(file) = &self.file else { return Ok(0) };
         pread(file, text, 0)

@@ -94,9 +94,7 @@ impl Machine {
 fn read(source: &mut BeegfsSource) -> (Outcome, BTreeMap<String, u64>) {
     let mut reading = Reading::absent(source.slots.len());
     let outcome = source.read(&mut reading);
-    let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name(), slot.labels);
-    let values = source.slots.iter().map(name).zip(reading.iter());
-    (outcome, values.filter_map(|(name, bits)| Some((name, bits?))).collect())
+    (outcome, reading.by_series(&source.slots))
 }
 
 #[test]

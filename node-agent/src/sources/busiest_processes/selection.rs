@@ -118,8 +118,11 @@ mod tests {
     }
 
     fn found(seconds: &[(u32, u64)]) -> BTreeMap<ProcessId, Candidate> {
-        let candidate = |cpu: u64| Candidate { name: b"a".to_vec(), cpu_ns: cpu * SECOND };
-        seconds.iter().map(|(pid, cpu)| (id(*pid), candidate(*cpu))).collect()
+        let found = seconds.iter().map(|(pid, cpu)| {
+            let candidate = Candidate { name: b"a".to_vec(), cpu_ns: cpu * SECOND };
+            (id(*pid), candidate)
+        });
+        found.collect()
     }
 
     fn pids(selection: &Selection) -> Vec<u32> {

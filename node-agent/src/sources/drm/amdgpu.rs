@@ -75,17 +75,17 @@ impl SourceKind for AmdgpuKind {
 fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
-        let mut push = |reason: Option<&str>, quantity| {
+        let quantities = match definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND)) {
+            Some("energy") => vec![(None, Quantity::Energy)],
+            Some("throttled") => {
+                REASONS.iter().map(|(reason, bits)| (Some(*reason), Quantity::Throttled(*bits))).collect()
+            }
+            Some(_) | None => Vec::new(),
+        };
+        for (reason, quantity) in quantities {
             let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
             let labels = Labels::escaped(labels.iter().cloned().chain(reason).collect()).unwrap_or_default();
             slots.push((Slot { definition: definition.clone(), labels }, quantity));
-        };
-        match definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND)) {
-            Some("energy") => push(None, Quantity::Energy),
-            Some("throttled") => {
-                REASONS.iter().for_each(|(reason, bits)| push(Some(reason), Quantity::Throttled(*bits)));
-            }
-            Some(_) | None => {}
         }
     }
     slots
@@ -188,28 +188,30 @@ mod tests {
         assert_eq!((open().0.len(), open().1.len()), (1, 2));
     }
 
+    /// Outcome, values, and number of lacking ones.
+    fn read(path: &Path, wanted: &[Definition]) -> (Outcome, Vec<Option<u64>>, usize) {
+        let mut source = AmdgpuSource::new(path, slots(wanted, &[]));
+        let mut reading = Reading::absent(source.slots.len());
+        let outcome = source.read(&mut reading);
+        let lacking = (0..5).filter(|slot| reading.is_lacking(*slot)).count();
+        (outcome, reading.iter().collect(), lacking)
+    }
+
     #[test]
     fn quantities_that_a_revision_does_not_have_are_lacking() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gpu_metrics");
         let wanted = catalogue::select(&"node.gpu.amd.*".parse().unwrap());
-        let read = || {
-            let mut source = AmdgpuSource::new(&path, slots(&wanted, &[]));
-            let mut reading = Reading::absent(source.slots.len());
-            let outcome = source.read(&mut reading);
-            (
-                outcome,
-                reading.iter().collect::<Vec<_>>(),
-                (0..5).filter(|slot| reading.is_lacking(*slot)).count(),
-            )
-        };
-        assert_eq!(read().0, Outcome::Gone);
+        assert_eq!(read(&path, &wanted).0, Outcome::Gone);
         fs::write(&path, table(3, 120, &[(24, 1 << 16), (112, 1 << 36)])).unwrap();
         let energy = Some(1.0_f64.to_bits());
-        assert_eq!(read(), (Outcome::Read, vec![energy, Some(0), Some(0), Some(1), Some(0)], 0));
+        assert_eq!(
+            read(&path, &wanted),
+            (Outcome::Read, vec![energy, Some(0), Some(0), Some(1), Some(0)], 0)
+        );
         fs::write(&path, table(5, 352, &[(88, 1 << 16)])).unwrap();
-        assert_eq!(read(), (Outcome::Read, vec![energy, None, None, None, None], 4));
+        assert_eq!(read(&path, &wanted), (Outcome::Read, vec![energy, None, None, None, None], 4));
         fs::write(&path, "x").unwrap();
-        assert_eq!(read().2, 5);
+        assert_eq!(read(&path, &wanted).2, 5);
     }
 }

@@ -28,20 +28,21 @@ pub(super) fn parse(bytes: &[u8]) -> Table {
     let Some(table) = bytes.get(..size).filter(|table| table.len() >= HEADER_BYTES && format == 1) else {
         return Table::default();
     };
-    // All ones mean that the chip does not have it.
-    let word = |offset: usize| {
-        let bytes = table.get(offset..)?.first_chunk::<8>()?;
-        Some(u64::from_le_bytes(*bytes)).filter(|value| *value != u64::MAX)
-    };
     let energy = match content {
-        1..=4 => word(24),
-        5 => word(88),
-        6..=8 => word(16),
+        1..=4 => word(table, 24),
+        5 => word(table, 88),
+        6..=8 => word(table, 16),
         _ => None,
     };
     // A unit is 2^-16 J.
     let energy = energy.map(|units| units as f64 / 65_536.0);
-    Table { energy, throttled: if content == 3 { word(112) } else { None } }
+    Table { energy, throttled: if content == 3 { word(table, 112) } else { None } }
+}
+
+/// Word at an offset; `None` for all ones, which mean that the chip does not have it.
+fn word(table: &[u8], offset: usize) -> Option<u64> {
+    let bytes = table.get(offset..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*bytes)).filter(|value| *value != u64::MAX)
 }
 
 pub(in crate::sources) fn check(data: &[u8]) {

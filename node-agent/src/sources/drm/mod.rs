@@ -121,8 +121,10 @@ fn slots(wanted: &[Definition], keys: &[Key], sys: &Path) -> Vec<(Slot, Key)> {
         };
         for key in keys.iter().filter(|key| key.item.quantity == *quantity) {
             // A GPU without a card is named by its address.
-            let unknown = || vec![("gpu".to_owned(), key.device.clone())];
-            let mut labels = devices.get(&key.device).cloned().unwrap_or_else(unknown);
+            let mut labels = devices
+                .get(&key.device)
+                .cloned()
+                .unwrap_or_else(|| vec![("gpu".to_owned(), key.device.clone())]);
             labels.extend(label.map(|label| (label.to_owned(), key.item.name.clone())));
             // A name that is no valid label has no series.
             if let Ok(labels) = Labels::escaped(labels) {

@@ -11,6 +11,7 @@ use polymeter_proto::catalogue;
 use super::super::gpu_clients::GpuClients;
 use super::super::kind::SourceFactory;
 use super::super::outcome::Outcome;
+use super::super::read_buffer::ReadBuffer;
 use super::super::reading::Reading;
 use super::super::target::Opened;
 use super::*;
@@ -98,9 +99,13 @@ impl Machine {
 fn read(source: &ClientsSource, now_ns: u64) -> (Outcome, BTreeMap<String, u64>) {
     let mut reading = Reading::absent(source.slots().len());
     let outcome = source.read_at(now_ns, &mut reading);
-    let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name().replace("gpu.drm.", ""), slot.labels);
-    let values = source.slots().iter().map(name).zip(reading.iter());
-    (outcome, values.filter_map(|(name, bits)| Some((name, bits?))).collect())
+    let values = reading.by_series(source.slots()).into_iter();
+    (outcome, values.map(|(series, bits)| (series.replace("gpu.drm.", ""), bits)).collect())
+}
+
+/// Reads a source without slots.
+fn look(watch: &mut Opened) -> Outcome {
+    watch.source.read(&mut ReadBuffer::default(), &mut Reading::default())
 }
 
 #[test]
@@ -188,22 +193,17 @@ fn descriptors_that_are_closed_or_reused_count_nothing() {
 fn series_appear_when_the_job_first_uses_a_gpu() {
     let machine = Machine::new();
     machine.list(&[7]);
-    let names = |opened: &[Opened]| -> Vec<(String, usize)> {
-        opened.iter().map(|opened| (opened.name.clone(), opened.source.slots().len())).collect()
-    };
     let (mut before, unavailable) = machine.open("gpu.drm.engine.*");
-    assert_eq!((names(&before), unavailable), (vec![(KIND.to_owned(), 0), (WATCH.to_owned(), 0)], vec![]));
-    let mut look = || {
-        let (mut buffer, mut reading) = Default::default();
-        before[1].source.read(&mut buffer, &mut reading)
-    };
-    assert_eq!(look(), Outcome::Read);
+    let names = before.iter().map(|opened| (opened.name.as_str(), opened.source.slots().len()));
+    assert_eq!((names.collect(), unavailable), (vec![(KIND, 0), (WATCH, 0)], vec![]));
+    assert_eq!(look(&mut before[1]), Outcome::Read);
     machine.open_gpu(7, 5, I915);
     // Its thread finds it within some seconds.
     read(&machine.source("gpu.drm.*"), u64::MAX);
-    assert_eq!([look(), look()], [Outcome::Changed, Outcome::Read]);
+    assert_eq!([(); 2].map(|()| look(&mut before[1])), [Outcome::Changed, Outcome::Read]);
     let (opened, unavailable) = machine.open("gpu.drm.engine.*");
-    assert_eq!(names(&opened)[0], (KIND.to_owned(), 10), "time and capacity of five classes");
+    assert_eq!(opened[0].name, KIND);
+    assert_eq!(opened[0].source.slots().len(), 10, "time and capacity of five classes");
     let reason = "the driver of the job's GPUs does not show it";
     assert_eq!(
         unavailable,
@@ -215,18 +215,19 @@ fn series_appear_when_the_job_first_uses_a_gpu() {
 fn the_gpus_that_the_scheduler_gives_are_counted_before_they_are_used() {
     let machine = Machine::new();
     machine.list(&[7]);
-    let names = |(opened, unavailable): (Vec<Opened>, Vec<String>)| -> Vec<String> {
-        assert_eq!(unavailable, [""; 0]);
-        opened[0].source.slots().iter().map(|slot| slot.labels.to_string()).collect()
-    };
     // One job after the other: the number is the place in the order of the render devices, not of the cards.
-    assert_eq!(names(machine.open_with(Some("1"), "gpu.drm.*")), ["gpu=1"]);
+    assert_eq!(labels(machine.open_with(Some("1"), "gpu.drm.*")), ["gpu=1"]);
     assert_eq!(read(&machine.source("gpu.drm.*"), SECOND_NS).1, [("clients{gpu=1}".to_owned(), 0)].into());
-    assert_eq!(names(machine.open_with(Some("GPU-none,7"), "gpu.drm.*")), ["gpu=1"], "they stay");
+    assert_eq!(labels(machine.open_with(Some("GPU-none,7"), "gpu.drm.*")), ["gpu=1"], "they stay");
     machine.open_gpu(7, 5, I915);
     let seen = read(&machine.source("gpu.drm.*"), 3 * SECOND_NS).1;
     assert_eq!(seen, [("clients{gpu=1}".to_owned(), 1)].into());
-    assert!(names(machine.open_with(Some("1"), "gpu.drm.engine.time")).len() > 1);
+    assert!(labels(machine.open_with(Some("1"), "gpu.drm.engine.time")).len() > 1);
+}
+
+fn labels((opened, unavailable): (Vec<Opened>, Vec<String>)) -> Vec<String> {
+    assert_eq!(unavailable, [""; 0]);
+    opened[0].source.slots().iter().map(|slot| slot.labels.to_string()).collect()
 }
 
 #[test]
@@ -280,11 +281,7 @@ fn a_node_without_gpus_has_no_source() {
     let (mut opened, unavailable) = machine.open("gpu.drm.clients");
     assert_eq!(unavailable, ["gpu.drm.clients: this node has no GPU with a device /dev/dri/renderD*"]);
     assert_eq!(opened.len(), 1);
-    let mut look = || {
-        let (mut buffer, mut reading) = Default::default();
-        opened[0].source.read(&mut buffer, &mut reading)
-    };
-    assert_eq!(look(), Outcome::Read);
+    assert_eq!(look(&mut opened[0]), Outcome::Read);
     fs::create_dir_all(drm.join("renderD129")).unwrap();
-    assert_eq!(look(), Outcome::Changed, "a GPU was added");
+    assert_eq!(look(&mut opened[0]), Outcome::Changed, "a GPU was added");
 }

@@ -66,10 +66,9 @@ impl Btf {
     }
 
     pub(super) fn number(&self, kind: TypeKind, name: &str) -> Option<u32> {
-        let is_it = |place: &usize| {
+        let index = self.places.iter().skip(1).position(|place| {
             self.type_at(*place).is_some_and(|one| one.kind == kind as u32 && self.is_named(one.name, name))
-        };
-        let index = self.places.iter().skip(1).position(is_it)?;
+        })?;
         u32::try_from(index + 1).ok()
     }
 

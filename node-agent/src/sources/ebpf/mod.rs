@@ -93,11 +93,11 @@ static GROUPS: &[Group] = &[
 
 impl Group {
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let is_of_group = |definition: &&Definition| {
+        let wanted = request.wanted.iter().filter(|definition| {
             let mut fields = definition.metric.origins.iter().filter_map(|origin| origin.field_of(KIND));
             fields.any(|field| self.fields.contains(&field))
-        };
-        let wanted: Vec<Definition> = request.wanted.iter().filter(is_of_group).cloned().collect();
+        });
+        let wanted: Vec<Definition> = wanted.cloned().collect();
         if wanted.is_empty() {
             return;
         }

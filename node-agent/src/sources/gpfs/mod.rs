@@ -124,8 +124,8 @@ impl CustomSource for GpfsSource {
             Err(outcome) => return outcome,
         };
         let answer = String::from_utf8_lossy(&answer);
-        let is_mounted = |name: &str| self.values.iter().any(|(mounted, _)| mounted == name);
-        self.unknown = response::unknown(&answer, is_mounted);
+        self.unknown =
+            response::unknown(&answer, |name| self.values.iter().any(|(mounted, _)| mounted == name));
         for found in response::file_systems(&answer) {
             for (slot, (name, counter)) in (0..).zip(&self.values) {
                 if name == found.name

@@ -52,11 +52,11 @@ fn file_system(line: &str) -> Option<FileSystem<'_>> {
     let value = |wanted: &str| pairs.iter().find(|[key, _]| *key == wanted).map(|[_, value]| *value);
     // 1: no file system is mounted; its other values are meaningless.
     (value("_rc_")? == "0").then_some(())?;
-    let number = |key: &str| {
+    let counters = KEYS.map(|key| {
         let digits = value(key)?;
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-    };
-    Some(FileSystem { name: value("_fs_")?, counters: KEYS.map(number) })
+    });
+    Some(FileSystem { name: value("_fs_")?, counters })
 }
 
 pub(in crate::sources) fn check(data: &[u8]) {

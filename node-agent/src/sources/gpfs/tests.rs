@@ -56,9 +56,13 @@ fn one_process_answers_all_requests() {
     for _ in 0..3 {
         let (outcome, reading) = read(&mut source);
         assert_eq!(outcome, Outcome::Read);
-        let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name(), slot.labels);
-        let values: Vec<_> =
-            source.slots.iter().map(name).zip(reading.iter()).filter(|(_, bits)| bits.is_some()).collect();
+        let values: Vec<_> = source
+            .slots
+            .iter()
+            .map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels))
+            .zip(reading.iter())
+            .filter(|(_, bits)| bits.is_some())
+            .collect();
         assert_eq!(values.len(), 16, "those of /away are absent");
         assert_eq!(
             values[0],

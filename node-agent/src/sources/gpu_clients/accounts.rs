@@ -99,25 +99,17 @@ impl Accounts {
         if std::mem::replace(&mut account.seen, self.readings) == self.readings {
             return;
         }
-        let keys = &mut self.keys;
-        let mut know = |item: &Item| {
-            let key = Key { device: id.device.clone(), item: item.clone() };
-            let is_known = keys.contains(&key) || keys.len() < KEYS_MAX;
-            if is_known {
-                keys.insert(key.clone());
-            }
-            is_known.then_some(key)
-        };
-        if let Some(key) = know(&Item { quantity: Quantity::Clients, name: String::new() }) {
+        let clients = Item { quantity: Quantity::Clients, name: String::new() };
+        if let Some(key) = know(&mut self.keys, &id.device, &clients) {
             *values.entry(key).or_insert(0) += 1;
         }
         for (item, value) in of_client {
-            let Some(key) = know(&item) else { continue };
+            let Some(key) = know(&mut self.keys, &id.device, &item) else { continue };
             match item.quantity {
                 // The driver may state less than before for a while.
                 Quantity::Time | Quantity::Cycles => {
                     let capacity = Item { quantity: Quantity::Capacity, name: item.name.clone() };
-                    know(&capacity);
+                    know(&mut self.keys, &id.device, &capacity);
                     let count = account.counts.entry(item).or_default();
                     *count = value.max(*count);
                 }
@@ -155,6 +147,16 @@ impl Accounts {
             }
         }
     }
+}
+
+/// Adds a value to those of the job, unless they are too many.
+fn know(keys: &mut BTreeSet<Key>, device: &str, item: &Item) -> Option<Key> {
+    let key = Key { device: device.to_owned(), item: item.clone() };
+    let is_known = keys.contains(&key) || keys.len() < KEYS_MAX;
+    if is_known {
+        keys.insert(key.clone());
+    }
+    is_known.then_some(key)
 }
 
 /// In any texts of clients, separated by zeros, counts do not decrease, and the values are bounded.

@@ -176,19 +176,20 @@ mod tests {
         parse(TEXTS.iter().find(|(of, _)| *of == name).unwrap().1).unwrap()
     }
 
+    fn unknown(text: &[u8]) -> UnknownLines {
+        let mut unknown = UnknownLines::default();
+        super::parse(text, &mut unknown);
+        unknown
+    }
+
     fn value(client: &Client, quantity: Quantity, name: &str) -> Option<u64> {
         client.values.get(&Item { quantity, name: name.to_owned() }).copied()
     }
 
     #[test]
     fn lines_that_no_rule_takes_are_counted() {
-        let of = |text: &[u8]| {
-            let mut unknown = UnknownLines::default();
-            super::parse(text, &mut unknown);
-            (unknown.lines, unknown.first)
-        };
         for (name, text) in TEXTS {
-            assert_eq!(of(text), (0, String::new()), "{name}");
+            assert_eq!(unknown(text), UnknownLines::default(), "{name}");
             for (line, expected) in [
                 ("drm-engine-compute:\t7 s\n", 1),
                 ("drm-npu-busy: 3\n", 1),
@@ -196,20 +197,18 @@ mod tests {
                 ("drm-client-name: drm-x\nvendor-x: 1\n", 0),
             ] {
                 let first = if expected == 1 { line.trim_end().to_owned() } else { String::new() };
-                assert_eq!(of(&[text, line.as_bytes()].concat()), (expected, first), "{name}");
+                let found = unknown(&[text, line.as_bytes()].concat());
+                assert_eq!(found, UnknownLines { lines: expected, first }, "{name}");
             }
         }
         let anonymous = "drm-driver: panfrost\ndrm-client-id: 3\ndrm-engine-fragment: 1 ns\ndrm-cut-";
-        assert_eq!(of(anonymous.as_bytes()), (3, "drm-driver: panfrost".to_owned()), "no device");
-        assert_eq!(of(b"pos: 0\nflags: 02\n"), (0, String::new()), "another file");
+        let found = unknown(anonymous.as_bytes());
+        assert_eq!((found.lines, found.first.as_str()), (3, "drm-driver: panfrost"), "no device");
+        assert_eq!(unknown(b"pos: 0\nflags: 02\n"), UnknownLines::default(), "another file");
     }
 
     #[test]
     fn parses_the_texts_of_three_drivers() {
-        let identity = |name: &str| {
-            let id = of(name).id;
-            (id.device, id.number, of(name).values.len())
-        };
         let expected = [
             ("0000:c1:00.0", 42, 5),
             ("0000:c1:00.0", 460, 11),
@@ -219,7 +218,9 @@ mod tests {
             ("0000:03:00.0", 3, 25),
         ];
         for ((name, _), (device, number, values)) in TEXTS.iter().zip(expected) {
-            assert_eq!(identity(name), (device.to_owned(), number, values), "{name}");
+            let client = of(name);
+            let identity = (client.id.device.as_str(), client.id.number, client.values.len());
+            assert_eq!(identity, (device, number, values), "{name}");
         }
         use Quantity::{Capacity, Cycles, Resident, Shared, Time, Total, TotalCycles};
         for (name, quantity, item, expected) in [

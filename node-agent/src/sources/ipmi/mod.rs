@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
@@ -83,7 +82,7 @@ impl std::fmt::Debug for PowerSource {
 
 impl PowerSource {
     fn new(definition: &Definition, open: Box<OpenController>) -> Self {
-        let slot = Slot { definition: definition.clone(), labels: Labels::default() };
+        let slot = Slot::unlabelled(definition.clone());
         Self { slots: [slot], open, controller: None }
     }
 
@@ -171,12 +170,12 @@ mod tests {
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
         let opened = Arc::new(Mutex::new(0));
         let (shared, count) = (Arc::clone(&answers), Arc::clone(&opened));
-        let open = move || {
-            *count.lock().unwrap() += 1;
-            Ok(Box::new(Prepared(Arc::clone(&shared))) as Box<dyn Controller>)
-        };
         let definition = catalogue::find("node.ipmi.power").unwrap();
-        let mut source = PowerSource::new(&definition, Box::new(open));
+        let open: Box<OpenController> = Box::new(move || {
+            *count.lock().unwrap() += 1;
+            Ok(Box::new(Prepared(Arc::clone(&shared))))
+        });
+        let mut source = PowerSource::new(&definition, open);
         let mut read = || {
             let mut reading = Reading::absent(1);
             (source.read(&mut reading), reading.get(0))

@@ -128,12 +128,14 @@ pub(crate) struct KnownLines<'a> {
 
 impl<'a> KnownLines<'a> {
     pub(crate) fn of(form: Form, wanted: &'a [Wanted]) -> Self {
-        let has_device = |want: &&Wanted| matches!(want.field.row, Row::Each { numeric: false, .. });
         let is_of_devices = matches!(form, Form::Pairs | Form::Keyed | Form::KeyedAt(_));
         Self {
             form,
             rules: rules(form, wanted),
-            of_device: wanted.iter().find(has_device).filter(|_| is_of_devices),
+            of_device: wanted
+                .iter()
+                .find(|want| matches!(want.field.row, Row::Each { numeric: false, .. }))
+                .filter(|_| is_of_devices),
             devices: BTreeSet::new(),
         }
     }
@@ -182,21 +184,22 @@ fn rules(form: Form, wanted: &[Wanted]) -> Vec<&'static Wanted> {
         }
         rules
     });
-    // A few values have the same address in files of both versions of cgroups.
-    let files_of = |want: &Wanted| {
-        let field = want.field;
-        want.definition.metric.origins.iter().filter_map(move |origin| match origin {
-            Origin::Text { file, field: of_file } if file.form == form && *of_file == field => {
-                Some((file.hierarchy, file.path))
-            }
-            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
-        })
-    };
-    let has_all = |file: &(Hierarchy, &'static str)| {
-        wanted.iter().all(|want| files_of(want).any(|of_want| of_want == *file))
-    };
-    let files = wanted.first().into_iter().flat_map(files_of).filter(has_all);
-    files.filter_map(|file| RULES.get(&file)).flatten().collect()
+    let files = wanted.first().into_iter().flat_map(|want| files_of(form, want));
+    let of_all =
+        files.filter(|file| wanted.iter().all(|want| files_of(form, want).any(|of_want| of_want == *file)));
+    of_all.filter_map(|file| RULES.get(&file)).flatten().collect()
+}
+
+/// Files of this form that have a value at the wanted address: a few values have the same in both versions of
+/// cgroups.
+fn files_of(form: Form, want: &Wanted) -> impl Iterator<Item = (Hierarchy, &'static str)> + use<> {
+    let field = want.field;
+    want.definition.metric.origins.iter().filter_map(move |origin| match origin {
+        Origin::Text { file, field: of_file } if file.form == form && *of_file == field => {
+            Some((file.hierarchy, file.path))
+        }
+        Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
+    })
 }
 
 pub(crate) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {

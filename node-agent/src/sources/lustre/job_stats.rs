@@ -119,7 +119,7 @@ fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
     for definition in wanted {
         let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
         if field == Some(JOBS) {
-            slots.push((Slot { definition: definition.clone(), labels: Labels::default() }, Value::Jobs));
+            slots.push((Slot::unlabelled(definition.clone()), Value::Jobs));
         }
         let Some(number) = FIELDS.iter().position(|name| Some(*name) == field) else { continue };
         for key in chosen {
@@ -307,10 +307,8 @@ mod tests {
     fn read(source: &mut JobsSource) -> (Outcome, BTreeMap<String, u64>, usize) {
         let mut reading = Reading::absent(source.slots.len());
         let outcome = source.read(&mut reading);
-        let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name(), slot.labels);
         let lacking = (0..).zip(&source.slots).filter(|(slot, _)| reading.is_lacking(*slot)).count();
-        let values = source.slots.iter().map(name).zip(reading.iter());
-        (outcome, values.filter_map(|(name, bits)| Some((name, bits?))).collect(), lacking)
+        (outcome, reading.by_series(&source.slots), lacking)
     }
 
     #[test]
@@ -395,8 +393,9 @@ mod tests {
     fn a_text_that_is_cut_off_lacks_its_last_job() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job_stats");
-        let entry = |id: usize| format!("- job_id: {id}\n  punch: {{ samples: 1, unit: reqs }}\n");
-        let jobs = (0..3).map(entry).collect::<String>();
+        let jobs = (0..3)
+            .map(|id| format!("- job_id: {id}\n  punch: {{ samples: 1, unit: reqs }}\n"))
+            .collect::<String>();
         let mut unknown = UnknownLines::default();
         fs::write(&path, jobs.clone() + &"x".repeat(10_000) + "\n").unwrap();
         assert_eq!(read_jobs(&path, &mut unknown).unwrap().len(), 3, "a long line is skipped");

@@ -132,8 +132,8 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
 fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(String, String)> {
     let (file_system, instance) = name.rsplit_once('-').unwrap_or((name, ""));
     let mut labels = vec![("filesystem".to_owned(), file_system.to_owned())];
-    let same = |other: &&String| other.rsplit_once('-').is_some_and(|(of, _)| of == file_system);
-    if clients.iter().filter(same).count() > 1 {
+    let file_systems = clients.iter().filter_map(|other| other.rsplit_once('-'));
+    if file_systems.filter(|(other, _)| *other == file_system).count() > 1 {
         labels.push(("instance".to_owned(), instance.to_owned()));
     } else if let Some(mount) = mounted.iter().find(|mount| mounts_file_system(mount, file_system)) {
         labels.push(("mount".to_owned(), mount.point.clone()));

@@ -121,10 +121,9 @@ fsync                     2 samples [usecs] 10 30 40
 ";
 
     fn values(text: &[u8]) -> Vec<(&str, u64, Option<u64>, Option<u64>)> {
-        let value = |line: Line<'static>| {
-            (std::str::from_utf8(line.name).unwrap(), line.samples, line.bytes(), line.time_ns())
-        };
-        lines(Box::leak(text.to_vec().into_boxed_slice())).map(value).collect()
+        lines(Box::leak(text.to_vec().into_boxed_slice()))
+            .map(|line| (std::str::from_utf8(line.name).unwrap(), line.samples, line.bytes(), line.time_ns()))
+            .collect()
     }
 
     #[test]
@@ -153,17 +152,14 @@ fsync                     2 samples [usecs] 10 30 40
 
     #[test]
     fn lines_that_no_rule_takes_are_counted() {
-        let is_taken = |name: &[u8]| !name.starts_with(b"new_");
-        let of = |text: &[u8]| {
-            let UnknownLines { lines, first } = unknown(text, is_taken);
-            (lines, first)
-        };
-        assert_eq!((of(NEW), of(OLD)), ((0, String::new()), (0, String::new())));
+        let of = |text: &[u8]| unknown(text, |name| !name.starts_with(b"new_"));
+        assert_eq!(of(NEW), UnknownLines::default());
+        assert_eq!(of(OLD), UnknownLines::default());
         for line in
             ["new_call 3 samples [reqs]", "open -1 samples [usec] 1 2 3", "open 3", "close 1 pages [x]"]
         {
             let text = [OLD, line.as_bytes(), b"\n", NEW, b"cut"].concat();
-            assert_eq!(of(&text), (1, line.to_owned()));
+            assert_eq!(of(&text), UnknownLines { lines: 1, first: line.to_owned() });
         }
     }
 

@@ -34,9 +34,7 @@ fn open(mounts: &Mounts) -> LustreSource {
 fn read(source: &mut LustreSource) -> (Outcome, BTreeMap<String, u64>) {
     let mut reading = Reading::absent(source.slots.len());
     let outcome = source.read(&mut reading);
-    let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name(), slot.labels);
-    let values = source.slots.iter().map(name).zip(reading.iter());
-    (outcome, values.filter_map(|(name, bits)| Some((name, bits?))).collect())
+    (outcome, reading.by_series(&source.slots))
 }
 
 const STATS: &str = "\

@@ -109,8 +109,7 @@ impl SourceKind for NfsKind {
 
 /// Mounts of NFS, each file system once.
 fn of_nfs(mounts: Vec<Mount>) -> Vec<Mount> {
-    let is_nfs = |mount: &Mount| ["nfs", "nfs4"].contains(&mount.fs_type.as_str());
-    visible(mounts).into_iter().filter(is_nfs).collect()
+    visible(mounts).into_iter().filter(|mount| ["nfs", "nfs4"].contains(&mount.fs_type.as_str())).collect()
 }
 
 #[derive(Debug)]

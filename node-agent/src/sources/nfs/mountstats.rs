@@ -300,11 +300,9 @@ pub(in crate::sources) fn check(data: &[u8]) {
         assert!(section.transport().is_none() || transports > 0);
         for (operation, numbers) in section.operations() {
             assert!(!operation.contains(':'));
-            let digits = |column| {
-                numbers.split_ascii_whitespace().nth(column).map(|word| word.trim_start_matches('0').len())
-            };
-            (0..9)
-                .for_each(|column| assert!(number(numbers, column).is_none() || digits(column) <= Some(20)));
+            for (column, word) in numbers.split_ascii_whitespace().enumerate().take(9) {
+                assert!(number(numbers, column).is_none() || word.trim_start_matches('0').len() <= 20);
+            }
         }
     }
 }
@@ -335,12 +333,6 @@ mod tests {
         for text in [NEW, OLD, "", "device nfsd mounted on /proc/fs/nfsd with fstype nfsd\n"] {
             assert_eq!(unknown(text), UnknownLines::default(), "{text}");
         }
-        let of = |line: &str, other: &str| {
-            let text = OLD.replacen(line, other, 1);
-            assert_ne!(text, OLD, "{line}");
-            let UnknownLines { lines, first } = unknown(&text);
-            (lines, first)
-        };
         for (line, other, first) in [
             ("\tbytes:\t", "\tbytes:\tx ", "\tbytes:\tx"),
             ("\txprt:\tudp ", "\txprt:\tquic ", "\txprt:\tquic"),
@@ -352,8 +344,10 @@ mod tests {
             ),
             ("READ: ", "READ: none ", "\t        READ: none"),
         ] {
-            let (lines, found) = of(line, other);
-            assert!(lines == 1 && found.trim().starts_with(first.trim()), "{lines}: {found}");
+            let text = OLD.replacen(line, other, 1);
+            assert_ne!(text, OLD, "{line}");
+            let found = unknown(&text);
+            assert!(found.lines == 1 && found.first.trim().starts_with(first.trim()), "{found:?}");
         }
         let title = "device a:/b mounted on /c with fstype nfs4 statvers=2.0\n\tbytes:\t1\n";
         assert_eq!(unknown(title).lines, 1, "another form, of which no line is read");

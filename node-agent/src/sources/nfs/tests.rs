@@ -76,8 +76,7 @@ fn values(text: &str) -> BTreeMap<String, u64> {
     let mut source = NfsSource::new(root.path(), &mounts, &wanted());
     let mut reading = Reading::absent(source.slots.len());
     assert_eq!(source.read(&mut reading), Outcome::Read);
-    let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name(), slot.labels);
-    source.slots.iter().map(name).zip(reading.iter()).filter_map(|(name, bits)| Some((name, bits?))).collect()
+    reading.by_series(&source.slots)
 }
 
 #[test]

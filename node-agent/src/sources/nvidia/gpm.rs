@@ -28,8 +28,12 @@ impl GpmState {
             // An error is reported once, but no device of the GPU has any quantity without the support.
             let is_unsupported = is_unsupported(&error);
             let mut error = Some(error);
-            let other = || if is_unsupported { NvmlError::NotSupported } else { NvmlError::NoData };
-            ids.iter().map(|_| Err(error.take().unwrap_or_else(other))).collect()
+            let errors = ids.iter().map(|_| match error.take() {
+                Some(error) => Err(error),
+                None if is_unsupported => Err(NvmlError::NotSupported),
+                None => Err(NvmlError::NoData),
+            });
+            errors.collect()
         })
     }
 
@@ -55,7 +59,10 @@ impl GpmState {
         let Some(before) = last.replace(sample) else { return Err(NvmlError::NoData) };
         let Some(sample) = last else { return Err(NvmlError::NoData) };
         let results = gpm_metrics_get(whole.nvml(), &before, sample, ids)?;
-        let percent = |value: f64| if value.is_finite() { Ok(value) } else { Err(NvmlError::NoData) };
-        Ok(results.into_iter().map(|result| percent(result?.value)).collect())
+        let percents = results.into_iter().map(|result| match result?.value {
+            value if value.is_finite() => Ok(value),
+            _ => Err(NvmlError::NoData),
+        });
+        Ok(percents.collect())
     }
 }

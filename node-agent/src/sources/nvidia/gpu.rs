@@ -64,13 +64,15 @@ impl Gpu {
         devices: Vec<Identity>,
         xid: Arc<Mutex<Xid>>,
     ) -> Self {
-        let unsupported = || QUANTITIES.iter().map(|_| AtomicBool::new(false)).collect();
         Self {
             index,
             minor,
             nvml,
             xid,
-            unsupported: devices.iter().map(|_| unsupported()).collect(),
+            unsupported: devices
+                .iter()
+                .map(|_| QUANTITIES.iter().map(|_| AtomicBool::new(false)).collect())
+                .collect(),
             handles: Mutex::default(),
             devices,
         }

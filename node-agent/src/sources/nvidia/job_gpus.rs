@@ -14,6 +14,7 @@ use super::gpu::Gpu;
 use super::lock::lock;
 use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
+use crate::sources::process_files::variables;
 use crate::sources::process_list::{children, listed};
 
 const ENVIRONMENTS_MAX: usize = 256;
@@ -94,10 +95,14 @@ impl JobGpus {
     /// Devices that the scheduler or the driver gives to the job, after a look at the users of each device.
     fn trusted(&self, users: &BTreeMap<String, BTreeSet<u32>>, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let pids = self.pids();
-        let is_user = |device: &&String| users.get(*device).is_some_and(|users| !users.is_disjoint(&pids));
         let mut state = lock(&self.state);
         let before = state.used.len();
-        state.used.extend(users.keys().filter(is_user).cloned());
+        state.used.extend(
+            users
+                .keys()
+                .filter(|device| users.get(*device).is_some_and(|users| !users.is_disjoint(&pids)))
+                .cloned(),
+        );
         if state.used.len() > before {
             self.changes.fetch_add(1, Release);
         }
@@ -174,11 +179,13 @@ fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {
         if let Some(listed) = numbers_of(item) {
-            let is_named = |gpu: &&Arc<Gpu>| match numbers {
-                Numbers::Minor => listed.contains(&gpu.minor),
-                Numbers::Index => listed.contains(&gpu.index),
-            };
-            let whole = gpus.iter().filter(is_named).filter(|gpu| gpu.devices.len() == 1);
+            let whole = gpus
+                .iter()
+                .filter(|gpu| match numbers {
+                    Numbers::Minor => listed.contains(&gpu.minor),
+                    Numbers::Index => listed.contains(&gpu.index),
+                })
+                .filter(|gpu| gpu.devices.len() == 1);
             named.extend(whole.map(|gpu| gpu.uuid().to_owned()));
         } else if item.starts_with("GPU-") || item.starts_with("MIG-") {
             let devices = gpus.iter().flat_map(|gpu| &gpu.devices);
@@ -208,12 +215,7 @@ fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
 /// the node's numbers. Those of CUDA count only the visible devices where a scheduler hides the others, so that
 /// under Slurm only their UUIDs are taken.
 fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
-    let variable = |name: &str| {
-        environment.split(|byte| *byte == 0).find_map(|entry| {
-            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(value).ok().filter(|value| !value.is_empty())
-        })
-    };
+    let variable = |name: &str| variables(environment, name).find(|value| !value.is_empty());
     let of_slurm = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(|name| variable(name));
     let of_cuda = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"]
         .iter()

@@ -68,11 +68,10 @@ pub(super) struct Signs {
 
 impl Signs {
     pub(super) fn look(root: &Path) -> Self {
-        let modified = |path: PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        let signs = SIGNS.iter().map(|sign| root.join(sign));
+        let files = paths(root).into_iter().chain(SIGNS.iter().map(|sign| root.join(sign)));
         let entries = fs::read_dir(root.join("sys/bus/pci/drivers/nvidia")).into_iter().flatten().flatten();
         Self {
-            modified: paths(root).into_iter().chain(signs).map(modified).collect(),
+            modified: files.map(|path| fs::metadata(path).and_then(|file| file.modified()).ok()).collect(),
             devices: entries.map(|entry| entry.file_name()).collect(),
         }
     }

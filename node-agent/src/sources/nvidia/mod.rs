@@ -148,11 +148,11 @@ fn places(
             if is_left_out || gpu.lacks(device, number) {
                 continue;
             }
-            let is_of = |definition: &&Definition| {
+            let definition = wanted.iter().find(|definition| {
                 let mut origins = definition.metric.origins.iter();
                 origins.any(|origin| origin.field_of(kind) == Some(quantity.field))
-            };
-            if let Some(definition) = wanted.iter().find(is_of) {
+            });
+            if let Some(definition) = definition {
                 let labels = labels(gpu.index, identity, quantity);
                 let slot = Slot { definition: definition.clone(), labels };
                 places.push(Place { device, quantity: number, slot });

@@ -133,11 +133,12 @@ impl JobReading<'_, '_> {
     /// Reads the quantities of the processes, and passes on each value with its place. Returns an error, if
     /// there is one.
     fn read(&mut self, quantities: &[usize], mut value: impl FnMut(usize, u64)) -> Option<NvmlError> {
-        let of_job = |(place, number): (usize, &usize)| match QUANTITIES.get(*number)?.call {
-            Call::OfJob(quantity) => Some((place, *number, quantity)),
-            Call::Device(_) | Call::XidErrors | Call::XidLast | Call::Gpm(_) => None,
-        };
-        let wanted: Vec<_> = quantities.iter().enumerate().filter_map(of_job).collect();
+        let wanted =
+            quantities.iter().enumerate().filter_map(|(place, number)| match QUANTITIES.get(*number)?.call {
+                Call::OfJob(quantity) => Some((place, *number, quantity)),
+                Call::Device(_) | Call::XidErrors | Call::XidLast | Call::Gpm(_) => None,
+            });
+        let wanted: Vec<_> = wanted.collect();
         if wanted.is_empty() || self.gpu.is_lost {
             return None;
         }

@@ -59,8 +59,8 @@ impl CpuModel {
 
     /// True for a family and one of its models; no models stand for all.
     pub(super) fn is_of(&self, family: u64, models: &[u64]) -> bool {
-        let has_model = || self.model.is_some_and(|model| models.contains(&model));
-        self.family == Some(family) && (models.is_empty() || has_model())
+        let has_model = models.is_empty() || self.model.is_some_and(|model| models.contains(&model));
+        self.family == Some(family) && has_model
     }
 }
 

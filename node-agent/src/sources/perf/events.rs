@@ -22,10 +22,13 @@ const SOFTWARE_EVENTS: usize = 32;
 /// Divides events into the groups in which they are counted: software events together, hardware events in
 /// fours.
 pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
-    let is_software = |definition: &&Definition| {
-        matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
-    };
-    let software: Vec<_> = wanted.iter().filter(is_software).cloned().collect();
+    let software: Vec<_> = wanted
+        .iter()
+        .filter(|definition| {
+            matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
+        })
+        .cloned()
+        .collect();
     let hardware: Vec<_> = wanted.iter().filter(|definition| definition.is_of_hardware()).cloned().collect();
     let chunks = software.chunks(SOFTWARE_EVENTS).chain(hardware.chunks(HARDWARE_EVENTS));
     chunks.map(<[Definition]>::to_vec).collect()

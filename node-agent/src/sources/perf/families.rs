@@ -113,10 +113,10 @@ impl Families {
 
     /// Known processes whose parents were of the job and have ended, so that others have adopted them.
     pub(super) fn orphans(&self, all: &BTreeSet<u32>) -> Vec<u32> {
-        let is_orphan = |(pid, member): &(&u32, &Member)| {
+        let orphans = self.known.iter().filter(|(pid, member)| {
             all.contains(pid) && self.known.contains_key(&member.parent) && !all.contains(&member.parent)
-        };
-        self.known.iter().filter(is_orphan).map(|(pid, _)| *pid).collect()
+        });
+        orphans.map(|(pid, _)| *pid).collect()
     }
 
     /// Records the parent that has adopted a process. `all` are the processes of the job.
@@ -154,12 +154,12 @@ impl Families {
         }
         self.known.retain(|pid, _| all.contains(pid));
         let has_orphans = self.known.values().any(|member| member.counted == Counted::Orphan);
-        let of_root = |(pid, member): (&u32, &Member)| match member.counted {
+        let alive = self.known.iter().filter_map(|(pid, member)| match member.counted {
             Counted::Own(_) => Some(*pid),
             Counted::Inherited(root) => Some(root),
             Counted::Orphan | Counted::No => None,
-        };
-        let alive: BTreeSet<u32> = self.known.iter().filter_map(of_root).collect();
+        });
+        let alive: BTreeSet<u32> = alive.collect();
         if !has_orphans {
             changes.close = self.roots.keys().filter(|root| !alive.contains(root)).copied().collect();
             self.roots.retain(|root, _| alive.contains(root));
@@ -169,8 +169,9 @@ impl Families {
 
     /// True for the leader of a session or process group that is, or was, a process of the job.
     fn is_leader(&self, pid: u32) -> bool {
-        let is_led = |member: &Member| member.leaders.contains(&Some(pid));
-        pid > INIT && (self.known.contains_key(&pid) || self.known.values().any(is_led))
+        pid > INIT
+            && (self.known.contains_key(&pid)
+                || self.known.values().any(|member| member.leaders.contains(&Some(pid))))
     }
 
     /// How a new process is counted by inheritance, if at all, according to the log of forks; the outer
@@ -182,8 +183,8 @@ impl Families {
                 // What a complete log does not have is older than all events.
                 return (child != pid && forks.is_complete()).then_some(None);
             };
-            let of_root = || self.roots.get(&fork.parent).copied().map(Counted::Own);
-            match self.known.get(&fork.parent).map(|member| member.counted).or_else(of_root) {
+            let known = self.known.get(&fork.parent).map(|member| member.counted);
+            match known.or_else(|| self.roots.get(&fork.parent).copied().map(Counted::Own)) {
                 Some(Counted::Own(opening)) => {
                     // The record of a fork is a little later than the fork.
                     let ticks = if child == pid { listed.started } else { fork.ticks };

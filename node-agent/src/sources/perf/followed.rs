@@ -21,7 +21,7 @@ use super::families::{Families, Listed, Opening};
 use super::fork_log::ForkLog;
 use super::forks::Forks;
 use super::open::{Group, Opener, PerfTarget};
-use super::values::{GROUP_WORDS, slots};
+use super::values::{GROUP_WORDS, add, slots};
 use crate::sources::cgroup_processes::{PROCESSES_MAX, listed};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kernel_text;
@@ -152,8 +152,9 @@ impl FollowedSource {
             true
         });
         if let (true, Some(reason)) = (source.members.is_empty(), &follower.failure) {
-            let missing = |definition| Unavailable::for_good(definition, reason.clone());
-            unavailable.extend(definitions.into_iter().map(missing));
+            unavailable.extend(
+                definitions.into_iter().map(|definition| Unavailable::for_good(definition, reason.clone())),
+            );
             return (None, unavailable);
         }
         (Some((source, follower)), unavailable)
@@ -209,15 +210,10 @@ impl Member {
             let (Some(event), Some([value, enabled, running])) = (group.single, group.read_single()) else {
                 continue;
             };
-            let mut add = |place: usize, more: u64| {
-                if let Some(sum) = sums.get_mut(place) {
-                    *sum = sum.wrapping_add(more);
-                }
-            };
-            add(GROUP_WORDS + event, value);
+            add(sums, GROUP_WORDS + event, value);
             if event == 0 {
-                add(1, enabled);
-                add(2, running);
+                add(sums, 1, enabled);
+                add(sums, 2, running);
             }
         }
     }

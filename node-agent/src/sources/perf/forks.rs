@@ -141,17 +141,18 @@ mod tests {
         forks.take(LOST, &[0; 16]);
         assert!(!forks.is_complete());
         let mut forks = Forks::begin();
-        let number = |number: usize| u32::try_from(number).unwrap();
-        let add = |forks: &mut Forks, from: usize, to: usize| {
-            (from..to).for_each(|pid| forks.add(number(pid), Fork { parent: 1, ticks: pid as u64 }));
-        };
-        add(&mut forks, 0, FORKS_MAX);
+        let max = u32::try_from(FORKS_MAX).unwrap();
+        add(&mut forks, 0..max);
         forks.begin_look();
-        add(&mut forks, FORKS_MAX, 2 * FORKS_MAX);
+        add(&mut forks, max..2 * max);
         assert!(forks.is_complete(), "those that are gone could be looked up");
-        assert_eq!((forks.of(0, 0), forks.of(number(FORKS_MAX), 0).is_some()), (None, true));
+        assert_eq!((forks.of(0, 0), forks.of(max, 0).is_some()), (None, true));
         assert_eq!((forks.by_pid.len(), forks.order.len()), (FORKS_MAX, FORKS_MAX));
-        add(&mut forks, 2 * FORKS_MAX, 2 * FORKS_MAX + 1);
+        add(&mut forks, 2 * max..2 * max + 1);
         assert!(!forks.is_complete());
+    }
+
+    fn add(forks: &mut Forks, pids: std::ops::Range<u32>) {
+        pids.for_each(|pid| forks.add(pid, Fork { parent: 1, ticks: pid.into() }));
     }
 }

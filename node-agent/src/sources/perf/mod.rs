@@ -28,7 +28,7 @@ use super::reading::Reading;
 use super::slot::{Slot, Unavailable};
 use events::config;
 use open::{Group, Opener};
-use values::{GROUP_WORDS, slots};
+use values::{GROUP_WORDS, add, slots};
 
 pub(crate) use cpu_model::machine;
 pub use event_config::EventPlaces;
@@ -97,8 +97,11 @@ impl PerfSource {
             }
             Ok(_) => (None, unavailable),
             Err(reason) => {
-                let missing = |definition| Unavailable::for_good(definition, reason.clone());
-                unavailable.extend(definitions.into_iter().map(missing));
+                unavailable.extend(
+                    definitions
+                        .into_iter()
+                        .map(|definition| Unavailable::for_good(definition, reason.clone())),
+                );
                 (None, unavailable)
             }
         }
@@ -111,13 +114,13 @@ impl PerfSource {
         target_labels: &[(String, String)],
     ) -> Self {
         let is_per_cpu = definitions.iter().any(|definition| definition.metric.is_per_cpu);
-        let of_cpu = |cpu: usize| {
+        let cpus = groups.iter().filter(|_| is_per_cpu).filter_map(|group| group.cpu);
+        let by_cpu = cpus.map(|cpu| {
             let cpu = ("cpu".to_owned(), cpu.to_string());
             let labels: Vec<_> = target_labels.iter().cloned().chain([cpu]).collect();
             slots(definitions, user_only, &labels)
-        };
-        let by_cpu: Vec<Vec<Slot>> =
-            groups.iter().filter(|_| is_per_cpu).filter_map(|group| group.cpu).map(of_cpu).collect();
+        });
+        let by_cpu: Vec<Vec<Slot>> = by_cpu.collect();
         let slots_per_cpu = by_cpu.first().map(Vec::len);
         let slots = match slots_per_cpu {
             Some(_) => by_cpu.into_iter().flatten().collect(),
@@ -141,21 +144,15 @@ impl PerfSource {
                 Ok(_) => {}
                 Err(errno) => return Outcome::of_error(errno),
             }
-            let mut words = self.buffer.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
-            let mut add = |place: usize, word: Option<u64>| {
-                if let (Some(sum), Some(word)) = (self.sums.get_mut(place), word) {
-                    *sum = sum.wrapping_add(word);
-                }
-            };
+            let words = self.buffer.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
             if let Some(event) = group.single {
                 // Value, time enabled, time running; all events of a process share the times.
-                add(GROUP_WORDS + event, words.next());
-                if event == 0 {
-                    add(1, words.next());
-                    add(2, words.next());
-                }
+                let places = [GROUP_WORDS + event, 1, 2];
+                let places = if event == 0 { &places[..] } else { &places[..1] };
+                places.iter().zip(words).for_each(|(place, word)| add(&mut self.sums, *place, word));
             } else {
-                (0..GROUP_WORDS + self.events).for_each(|place| add(place, words.next()));
+                let words = words.take(GROUP_WORDS + self.events);
+                words.enumerate().for_each(|(place, word)| add(&mut self.sums, place, word));
             }
             if let Some(slots) = self.slots_per_cpu {
                 set(&self.sums, number * slots..(number + 1) * slots, reading);
@@ -198,11 +195,10 @@ mod tests {
         let wanted: Vec<Definition> = names.iter().filter_map(|name| catalogue::find(name)).collect();
         assert_eq!(wanted.len(), names.len());
         let roots = ["/sys/fs/cgroup/perf_event", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-        let open = |root: &str| {
+        roots.into_iter().find_map(|root| {
             let target = PerfTarget::Cgroup(root.into());
             PerfSource::open(&target, &wanted, cpus, &EventPlaces::below(Path::new("/")), &[]).0
-        };
-        roots.into_iter().find_map(open)
+        })
     }
 
     #[test]

@@ -123,12 +123,10 @@ fn is_unit_of(pmu: &str, wanted: &str) -> bool {
 fn core_pmu(places: &EventPlaces) -> Result<Pmu, NoEvent> {
     let directory = places.pmus();
     let names = entries(&directory).map_err(NoEvent::File)?;
-    let of_arm = || {
-        let begins = |begin: &&str| names.iter().find(|name| name.starts_with(*begin));
-        ARM_CORE_PMUS.iter().find_map(begins)
-    };
     let of_x86 = CORE_PMUS.iter().find_map(|wanted| names.iter().find(|name| name.as_str() == *wanted));
-    match of_x86.or_else(of_arm) {
+    let mut of_arm =
+        ARM_CORE_PMUS.iter().filter_map(|begin| names.iter().find(|name| name.starts_with(*begin)));
+    match of_x86.or_else(|| of_arm.next()) {
         Some(name) => Pmu::open(&directory, name),
         None => Err(NoEvent::NoCorePmu(directory)),
     }
@@ -187,8 +185,9 @@ impl Pmu {
         if let Some(word) = Word::of(field) {
             return Ok(Some(Place { word, ranges: vec![(0, 63)] }));
         }
-        let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-        if field.is_empty() || !field.chars().all(is_name) {
+        if field.is_empty()
+            || !field.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
+        {
             return Ok(None);
         }
         let path = self.directory.join("format").join(field);
@@ -295,11 +294,12 @@ fn is_attribute(file: &str) -> bool {
 
 /// Name in the form of names of metrics: `branch-misses` is `branch_misses`.
 fn normalized(name: &str) -> String {
-    let of_name = |character: char| match character.to_ascii_lowercase() {
-        lower if lower.is_ascii_alphanumeric() || lower == '.' => lower,
-        _ => '_',
-    };
-    name.chars().map(of_name).collect()
+    name.chars()
+        .map(|character| match character.to_ascii_lowercase() {
+            lower if lower.is_ascii_alphanumeric() || lower == '.' => lower,
+            _ => '_',
+        })
+        .collect()
 }
 
 fn shown(text: &str) -> String {

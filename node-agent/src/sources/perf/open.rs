@@ -69,11 +69,11 @@ impl Opener<'_> {
 
     pub(crate) fn open_all(&self, events: &[(Definition, Config)], cpus: &[usize]) -> io::Result<Vec<Group>> {
         if matches!(self.target, PerfTarget::Process(_)) {
-            let single = |(position, (_, config)): (usize, &(Definition, Config))| {
+            let groups = events.iter().enumerate().map(|(position, (_, config))| {
                 let leader = self.open_one(*config, None, None)?;
                 Ok(Group { leader, _members: Vec::new(), single: Some(position), cpu: None })
-            };
-            return events.iter().enumerate().map(single).collect();
+            });
+            return groups.collect();
         }
         let configs: Vec<Config> = events.iter().map(|(_, config)| *config).collect();
         let mut groups = Vec::new();

@@ -20,6 +20,13 @@ fn group_name(definitions: &[Definition]) -> Option<String> {
 /// Words before the values of a group: their number, and the two times.
 pub(super) const GROUP_WORDS: usize = 3;
 
+/// Adds to a sum, if there is one at this place.
+pub(super) fn add(sums: &mut [u64], place: usize, more: u64) {
+    if let Some(sum) = sums.get_mut(place) {
+        *sum = sum.wrapping_add(more);
+    }
+}
+
 /// Slots of a source that counts these events: their values, and the times of a group of hardware events.
 pub(super) fn slots(
     definitions: &[Definition],
@@ -31,8 +38,10 @@ pub(super) fn slots(
     let labels = |more: Option<(String, String)>| {
         Labels::escaped(target_labels.iter().chain(&mode).cloned().chain(more).collect()).unwrap_or_default()
     };
-    let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
-    let mut slots: Vec<_> = definitions.iter().map(slot).collect();
+    let mut slots: Vec<_> = definitions
+        .iter()
+        .map(|definition| Slot { definition: definition.clone(), labels: labels(None) })
+        .collect();
     // Software events are never multiplexed; the times of a hardware group give the time for which it
     // counted.
     if let Some(group) = group_name(definitions) {

@@ -9,7 +9,6 @@ mod members;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
@@ -61,13 +60,12 @@ impl ProcessSumSource {
     /// Has all metrics of its kind, wanted now or not: if it were opened anew for more, the use of ended
     /// processes would be lost.
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
-        let of_metric = |metric| {
-            let definition = Definition::of(metric);
+        let of_slots = metrics_of(kind).filter_map(|metric| {
             let name = metric.field_of(kind)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
-            Some((Slot { definition, labels: Labels::default() }, (*compute, IO_FIELDS.contains(&name))))
-        };
-        let (slots, compute) = metrics_of(kind).filter_map(of_metric).unzip();
+            Some((Slot::unlabelled(Definition::of(metric)), (*compute, IO_FIELDS.contains(&name))))
+        });
+        let (slots, compute) = of_slots.unzip();
         Self {
             proc: proc.to_owned(),
             members,
@@ -86,7 +84,7 @@ impl ProcessSumSource {
         let levels = found.levels;
         self.has_any |= levels.processes > 0;
         let proc = &self.proc;
-        let reread = |pid| read_process(proc, pid, None).map(|(process, _)| process);
+        let reread = |pid| Some(read_process(proc, pid, None)?.0);
         let sums = self.accounts.update(found.processes, reread);
         if self.members.is_tree() && levels.processes == 0 {
             let has_known = self.accounts.processes().next().is_some();

@@ -118,35 +118,36 @@ fn a_process_that_cannot_be_read_counts_as_it_was_known() {
     assert_eq!(read(&mut source, "io.write.bytes"), 2, "it has ended");
 }
 
+fn write_process(proc: &Path, pid: u32, parent: u32, state: &str, bytes: u64) {
+    let at = proc.join(pid.to_string());
+    fs::create_dir_all(&at).unwrap();
+    let stat = format!("{pid} (a) {state} {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {pid} 0 0 0");
+    fs::write(at.join("stat"), stat).unwrap();
+    fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
+}
+
 /// A cgroup does not list a process that exits, for which its parent has not waited yet.
 #[test]
 fn the_use_of_a_process_that_exits_counts_once() {
     let directory = tempfile::tempdir().unwrap();
     let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
     fs::create_dir_all(&job).unwrap();
-    let write = |pid: u32, parent: u32, state: &str, bytes: u64| {
-        let at = proc.join(pid.to_string());
-        fs::create_dir_all(&at).unwrap();
-        let stat = format!("{pid} (a) {state} {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {pid} 0 0 0");
-        fs::write(at.join("stat"), stat).unwrap();
-        fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
-    };
     let list = |pids: &str| fs::write(job.join("cgroup.procs"), pids).unwrap();
-    write(7, 1, "S", 10);
-    write(8, 7, "R", 3);
+    write_process(&proc, 7, 1, "S", 10);
+    write_process(&proc, 8, 7, "R", 3);
     list("7\n8\n");
     let mut source = ProcessSumSource::of_cgroup(&proc, &job);
     assert_eq!(read(&mut source, "io.write.bytes"), 13);
     list("7\n");
     for state in ["R", "Z", "X"] {
-        write(8, 7, state, 4);
+        write_process(&proc, 8, 7, state, 4);
         assert_eq!(read(&mut source, "io.write.bytes"), 13, "{state}");
     }
     fs::remove_dir_all(proc.join("8")).unwrap();
-    write(7, 1, "S", 14);
+    write_process(&proc, 7, 1, "S", 14);
     assert_eq!(read(&mut source, "io.write.bytes"), 14, "its parent has waited");
     // Its number belongs to another process meanwhile.
-    write(9, 7, "R", 5);
+    write_process(&proc, 9, 7, "R", 5);
     list("7\n9\n");
     assert_eq!(read(&mut source, "io.write.bytes"), 19);
     list("7\n");
@@ -160,21 +161,14 @@ fn processes_of_a_cgroup_take_turns() {
     let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
     fs::create_dir_all(job.join("step_0")).unwrap();
     let count = u32::try_from(PROCESSES_PER_READING).unwrap() + 44;
-    let write = |pid: u32, bytes: u64| {
-        let at = proc.join(pid.to_string());
-        fs::create_dir_all(&at).unwrap();
-        let stat = format!("{pid} (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {pid} 0 0 0");
-        fs::write(at.join("stat"), stat).unwrap();
-        fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
-    };
-    let list = |pids: &mut dyn Iterator<Item = u32>| pids.map(|pid| format!("{pid}\n")).collect::<String>();
-    (1..=count).for_each(|pid| write(pid, 1));
+    (1..=count).for_each(|pid| write_process(&proc, pid, 1, "S", 1));
     fs::write(job.join("cgroup.procs"), "").unwrap();
-    fs::write(job.join("step_0/cgroup.procs"), list(&mut (1..=count))).unwrap();
+    let pids: String = (1..=count).map(|pid| format!("{pid}\n")).collect();
+    fs::write(job.join("step_0/cgroup.procs"), pids).unwrap();
     let mut source = ProcessSumSource::of_cgroup(&proc, &job);
     assert_eq!(read(&mut source, "io.write.bytes"), PROCESSES_PER_READING as u64);
     assert_eq!(read(&mut source, "io.write.bytes"), u64::from(count));
-    (1..=count).for_each(|pid| write(pid, 2));
+    (1..=count).for_each(|pid| write_process(&proc, pid, 1, "S", 2));
     let mut reads = 0;
     while read(&mut source, "io.write.bytes") < 2 * u64::from(count) {
         reads += 1;

@@ -90,14 +90,14 @@ struct RaplSource {
 impl RaplSource {
     fn new(definition: &Definition, counters: Vec<PlacedCounter>) -> Self {
         let packages: BTreeSet<Option<Package>> = counters.iter().map(|(package, _)| *package).collect();
-        let slot_of = |package: &Option<Package>| packages.iter().position(|known| known == package);
-        let counters: Vec<_> = counters
-            .into_iter()
-            .filter_map(|(package, counter)| Some((slot_of(&package)?, counter)))
-            .collect();
-        let slot =
-            |package: &Option<Package>| Slot { definition: definition.clone(), labels: labels(*package) };
-        let slots: Vec<Slot> = packages.iter().map(slot).collect();
+        let counters = counters.into_iter().filter_map(|(package, counter)| {
+            let slot = packages.iter().position(|known| *known == package)?;
+            Some((slot, counter))
+        });
+        let counters = counters.collect();
+        let slots =
+            packages.iter().map(|package| Slot { definition: definition.clone(), labels: labels(*package) });
+        let slots: Vec<Slot> = slots.collect();
         Self { sums: vec![None; slots.len()], slots, counters }
     }
 }

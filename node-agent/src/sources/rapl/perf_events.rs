@@ -72,23 +72,23 @@ pub(super) fn open(sys: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, Pe
 
 pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, EventError> {
     let pmu = sys.join(PMU);
-    let read = |file: &str| {
-        let path = pmu.join(file);
-        text_of(&path).ok_or(EventError::Unreadable(path))
-    };
     if !pmu.join("type").exists() {
         return Err(EventError::NoPmu);
     }
     if !pmu.join("events").join(name).exists() {
         return Err(EventError::Missing);
     }
-    let terms = read(&format!("events/{name}"))?;
-    let unit = read(&format!("events/{name}.unit"))?;
-    let scale = read(&format!("events/{name}.scale"))?;
+    let terms = read(pmu.join(format!("events/{name}")))?;
+    let unit = read(pmu.join(format!("events/{name}.unit")))?;
+    let scale = read(pmu.join(format!("events/{name}.scale")))?;
     let (config, scale) = terms_of(&terms, &unit, &scale)?;
-    let kind = read("type")?;
+    let kind = read(pmu.join("type"))?;
     let kind = kind.parse().map_err(|error| EventError::Kind { path: pmu.join("type"), error })?;
     Ok(PmuEvent { kind, config, scale })
+}
+
+fn read(path: PathBuf) -> Result<String, EventError> {
+    text_of(&path).ok_or(EventError::Unreadable(path))
 }
 
 /// Parses the terms of an event, its unit and the factor to it: `event=0x02`, `Joules`,

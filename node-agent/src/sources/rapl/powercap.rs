@@ -172,8 +172,9 @@ impl PowercapCounter {
             kernel_text::open(&path).map_err(FileError::of(&path)).map_err(PowercapError::Unreadable)?;
         let number = |file: &str| text_of(&zone.join(file)).and_then(|text| text.parse::<u64>().ok());
         let range_uj = number("max_energy_range_uj").filter(|range_uj| *range_uj > 0);
-        let power = |constraint| number(&format!("constraint_{constraint}_max_power_uw"));
-        let powers_w = (0..CONSTRAINTS).filter_map(power).map(|power_uw| power_uw / 1_000_000);
+        let powers_w = (0..CONSTRAINTS)
+            .filter_map(|constraint| number(&format!("constraint_{constraint}_max_power_uw")))
+            .map(|power_uw| power_uw / 1_000_000);
         let power_w = powers_w.filter(|power_w| *power_w <= STATED_POWER_MAX_W).max().unwrap_or(0);
         let energy = Unwrapped::new(range_uj, power_w);
         if energy.longest_gap_ns().is_some_and(|longest_ns| longest_ns < LONGEST_GAP_MIN_NS) {

@@ -121,12 +121,11 @@ fn a_perf_event_counts_joules() {
     };
     assert_eq!(source.slots()[0].labels.to_string(), "package=0");
     assert_eq!(source.longest_gap_ns(), None);
-    let mut read = || {
+    let [first, second] = [(); 2].map(|()| {
         let mut reading = Reading::absent(1);
         assert_eq!(source.read(&mut reading), Outcome::Read);
         f64::from_bits(reading.get(0).unwrap())
-    };
-    let (first, second) = (read(), read());
+    });
     assert!(0.0 < first && first < second, "{first} {second}");
 
     let mut platform = open("platform").unwrap();
@@ -278,19 +277,19 @@ impl EnergyCounter for Given {
     }
 }
 
+fn read(answers: Vec<(Option<u32>, Answer)>) -> (Outcome, Vec<Option<f64>>) {
+    let definition = catalogue::find("node.energy.package").unwrap();
+    let counters = answers.into_iter().map(|(number, answer)| -> PlacedCounter {
+        (number.map(|number| Package { number, die: None }), Box::new(Given(answer)))
+    });
+    let mut source = RaplSource::new(&definition, counters.collect());
+    let mut reading = Reading::absent(source.slots().len());
+    let outcome = source.read(&mut reading);
+    (outcome, reading.iter().map(|bits| bits.map(f64::from_bits)).collect())
+}
+
 #[test]
 fn a_counter_that_fails_alone_is_absent() {
-    let definition = catalogue::find("node.energy.package").unwrap();
-    let read = |answers: Vec<(Option<u32>, Answer)>| {
-        let package = |number: u32| Package { number, die: None };
-        let counters = answers
-            .into_iter()
-            .map(|(number, answer)| -> PlacedCounter { (number.map(package), Box::new(Given(answer))) });
-        let mut source = RaplSource::new(&definition, counters.collect());
-        let mut reading = Reading::absent(source.slots().len());
-        let outcome = source.read(&mut reading);
-        (outcome, reading.iter().map(|bits| bits.map(f64::from_bits)).collect::<Vec<_>>())
-    };
     let retry = Outcome::Retry(Errno::AGAIN);
     assert_eq!(
         read(vec![(Some(1), Ok(Some(2.5))), (Some(0), Err(retry))]),

@@ -153,13 +153,14 @@ impl Drop for Group {
 pub(super) fn remove_left_behind(mount: &Path, operations: &dyn Operations) -> usize {
     let entries = fs::read_dir(mount.join(GROUPS)).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
-    let is_removed = |path: &PathBuf| {
-        // The lock is held until it is removed, so that no agent takes it over meanwhile.
-        let Ok(directory) = File::open(path) else { return false };
-        flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && operations.remove_group(path).is_ok()
-    };
-    ours.map(|entry| entry.path()).filter(is_removed).count()
+    ours.map(|entry| entry.path())
+        .filter(|path| {
+            // The lock is held until it is removed, so that no agent takes it over meanwhile.
+            let Ok(directory) = File::open(path) else { return false };
+            flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && operations.remove_group(path).is_ok()
+        })
+        .count()
 }
 
 #[cfg(test)]

@@ -157,18 +157,20 @@ job_stats:
 
     #[test]
     fn lines_that_no_rule_takes_are_counted() {
-        let of = |text: &str| {
-            let mut parser = Parser::default();
-            text.split_inclusive('\n').for_each(|line| drop(parser.line(line.as_bytes())));
-            (parser.unknown.lines, parser.unknown.first)
-        };
         for text in [OST_2_12, OST_2_15, MDT_2_16] {
-            assert_eq!(of(text), (0, String::new()));
+            assert_eq!(unknown(text), UnknownLines::default());
             for line in ["  quota: 7", "a line", "  open: { unit: reqs }"] {
-                assert_eq!(of(&format!("{text}{line}\n")), (1, line.to_owned()));
+                let found = unknown(&format!("{text}{line}\n"));
+                assert_eq!(found, UnknownLines { lines: 1, first: line.to_owned() });
             }
         }
-        assert_eq!(of("job_stats:\n  open: { samples: 9 }\n").0, 1, "of no job");
+        assert_eq!(unknown("job_stats:\n  open: { samples: 9 }\n").lines, 1, "of no job");
+    }
+
+    fn unknown(text: &str) -> UnknownLines {
+        let mut parser = Parser::default();
+        text.split_inclusive('\n').for_each(|line| drop(parser.line(line.as_bytes())));
+        parser.unknown
     }
 
     #[test]

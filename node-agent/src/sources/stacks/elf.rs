@@ -241,14 +241,13 @@ mod tests {
         let mut names = [b"f32xsqrtf64".as_slice(), b"__sqrt", b"sqrt", b"_ZN1aC2Ev", b"_ZN1aC1Ev"];
         names.sort_by_key(|name| plainness(name));
         assert_eq!(names, [b"sqrt".as_slice(), b"f32xsqrtf64", b"_ZN1aC1Ev", b"_ZN1aC2Ev", b"__sqrt"]);
-        let entry = |name: u32| {
+        let mut search = Search::new(&[70]);
+        for name in 1..=20_u32 {
             let mut entry = name.to_le_bytes().to_vec();
             entry.extend([2, 0, 1, 0]);
             entry.extend([64_u64, 16].iter().flat_map(|number| number.to_le_bytes()));
-            entry
-        };
-        let mut search = Search::new(&[70]);
-        (1..=20).for_each(|name| offer(&mut search, &entry(name)));
+            offer(&mut search, &entry);
+        }
         let found = search.finish();
         assert_eq!(found[0].name.map(|Aliases(at)| at), Some([1, 2, 3, 4, 5, 6, 7, 8]));
     }

@@ -71,15 +71,16 @@ pub(super) fn open_mapped(proc: &Path, mapped: Mapped<'_>) -> Option<(File, File
     let (start, end) = mapped.range;
     // The link leads to the mapped file, also if it was deleted, and needs a privilege.
     let link = process.join(format!("map_files/{start:x}-{end:x}"));
-    let by_link = || rustix::fs::open(&link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-    let by_path = || open_below(&process.join("root"), mapped.path);
-    // A process that has ended: with the same root as the agent, its file is found.
-    let by_own_path = || open_below(Path::new("/"), mapped.path);
-    let ways: [&dyn Fn() -> Option<OwnedFd>; 3] = [&by_link, &by_path, &by_own_path];
-    ways.into_iter().find_map(|open| {
-        let (file, id) = regular(&open()?)?;
-        id.is_of(mapped.file).then_some((file, id))
-    })
+    let by_link = rustix::fs::open(&link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+    by_link
+        .and_then(|located| mapped_file(&located, mapped))
+        .or_else(|| mapped_file(&open_below(&process.join("root"), mapped.path)?, mapped))
+        // A process that has ended: with the same root as the agent, its file is found.
+        .or_else(|| mapped_file(&open_below(Path::new("/"), mapped.path)?, mapped))
+}
+
+fn mapped_file(located: &OwnedFd, mapped: Mapped<'_>) -> Option<(File, FileId)> {
+    regular(located).filter(|(_, id)| id.is_of(mapped.file))
 }
 
 /// Locates a path below a root, which no link leads out of.

@@ -24,7 +24,6 @@ use std::path::PathBuf;
 
 use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Labels;
 use polymeter_service::clock;
 use rustix::io::Errno;
 
@@ -108,8 +107,9 @@ impl SourceKind for StacksKind {
             Target::Cgroups(cgroups) => cgroups.perf_directory(host.mounts),
             Target::Processes(_) | Target::Node(_) => None,
         };
-        let listed = || ProcessList::of(request.target).map(Sampled::Listed);
-        let sampled = cgroup.map(|path| Sampled::Cgroup(path.to_owned())).or_else(listed);
+        let sampled = cgroup
+            .map(|path| Sampled::Cgroup(path.to_owned()))
+            .or_else(|| ProcessList::of(request.target).map(Sampled::Listed));
         let (Some(sampled), None) = (sampled, host.step) else {
             return opening.unavailable_all(&request.wanted, "call stacks are sampled of whole jobs");
         };
@@ -122,11 +122,10 @@ impl SourceKind for StacksKind {
         match probe(cgroup, *cpu, sampling) {
             Ok(true) if self.what == What::Waits => opening.unavailable_all(&request.wanted, SWITCHES_HIDDEN),
             Ok(user_only) => {
-                let slot = |definition| Slot { definition, labels: Labels::default() };
                 opening.push_custom(
                     self.name.to_owned(),
                     Box::new(StackSource {
-                        slots: request.wanted.iter().cloned().map(slot).collect(),
+                        slots: request.wanted.iter().cloned().map(Slot::unlabelled).collect(),
                         proc: host.mounts.proc.clone(),
                         cpus: host.cpus.to_vec(),
                         descriptors: host.perf_descriptors,

@@ -95,10 +95,9 @@ impl Modules {
         let mut known = KERNEL_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         let kernel = known.upgrade().unwrap_or_default();
         *known = Arc::downgrade(&kernel);
-        let named = |name: &str, symbols| Module { name: Identifier::escaped(name.as_bytes()), symbols };
         let unknown = Module { name: None, symbols: Symbols::Nothing };
-        let modules = vec![unknown, named("[kernel]", Symbols::Kernel(kernel))];
-        Self { proc: proc.to_owned(), ids: HashMap::new(), modules }
+        let kernel = Module { name: Identifier::escaped(b"[kernel]"), symbols: Symbols::Kernel(kernel) };
+        Self { proc: proc.to_owned(), ids: HashMap::new(), modules: vec![unknown, kernel] }
     }
 
     pub(super) fn of(&mut self, pid: u32, mapping: &NewMapping) -> ModuleId {
@@ -191,8 +190,10 @@ impl Modules {
         match symbols {
             Symbols::File(shared) => {
                 let mut ranges = shared.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-                let address = |position: &u64| shared.tables.address(*position).unwrap_or(u64::MAX);
-                let addresses: Vec<u64> = positions.iter().map(address).collect();
+                let addresses: Vec<u64> = positions
+                    .iter()
+                    .map(|position| shared.tables.address(*position).unwrap_or(u64::MAX))
+                    .collect();
                 lookup(&mut ranges, &addresses, budget, |wanted| shared.tables.search(&shared.file, wanted))
             }
             Symbols::Kernel(ranges) => {
@@ -213,8 +214,8 @@ impl Modules {
                 }
                 let map = map.filter(|_| *read == found);
                 lookup(ranges, positions, budget, |wanted| {
-                    let search = |map: PerfMap| text_symbols::search(Form::PerfMap, map.into_text(), wanted);
-                    map.map(search).unwrap_or_default()
+                    map.map(|map| text_symbols::search(Form::PerfMap, map.into_text(), wanted))
+                        .unwrap_or_default()
                 })
             }
             Symbols::Unopened { .. } | Symbols::Nothing => vec![None; positions.len()],
@@ -284,19 +285,21 @@ mod tests {
         (own(exe.to_str().unwrap()), here as fn() -> (NewMapping, u64) as usize as u64)
     }
 
+    fn function(modules: &mut Modules, module: ModuleId, position: u64, budget_ns: u64) -> Option<String> {
+        let found = modules.functions(module, &[position], Budget::of(budget_ns));
+        found[0].as_ref().map(|name| name.as_str().to_owned())
+    }
+
     #[test]
     fn functions_of_mapped_files_are_found_and_remembered() {
         let mut modules = Modules::new(Path::new("/proc"));
         let (mapping, address) = here();
         let module = modules.of(std::process::id(), &mapping);
         let position = modules.position(module, address, mapping.start, mapping.offset);
-        let name = |modules: &mut Modules, budget_ns| {
-            let found = modules.functions(module, &[position], Budget::of(budget_ns));
-            found[0].as_ref().map(|name| name.as_str().to_owned())
-        };
-        assert_eq!(name(&mut modules, 0), None, "there was no time");
-        assert!(name(&mut modules, u64::MAX).unwrap().ends_with("modules::tests::here"));
-        assert!(name(&mut modules, 0).is_some(), "it is known");
+        let mut name = |budget_ns| function(&mut modules, module, position, budget_ns);
+        assert_eq!(name(0), None, "there was no time");
+        assert!(name(u64::MAX).unwrap().ends_with("modules::tests::here"));
+        assert!(name(0).is_some(), "it is known");
         // Another job shares the functions of the file.
         let mut other = Modules::new(Path::new("/proc"));
         let module = other.of(std::process::id(), &mapping);
@@ -324,19 +327,15 @@ mod tests {
         let module = modules.of(std::process::id(), &anonymous);
         assert_eq!(modules.name(module).unwrap().as_str(), "[jit]");
         let position = modules.position(module, 0x1010, 0x1000, 0);
-        let name = |modules: &mut Modules| {
-            modules.functions(module, &[position], Budget::of(u64::MAX))[0]
-                .clone()
-                .map(|name| name.as_str().to_owned())
-        };
-        assert_eq!(name(&mut modules), None);
+        let mut name = || function(&mut modules, module, position, u64::MAX);
+        assert_eq!(name(), None);
         map("1000 20 first\n");
-        assert_eq!(name(&mut modules).as_deref(), Some("first"));
+        assert_eq!(name().as_deref(), Some("first"));
         map("1000 20 first\n1008 20 second one\n");
-        assert_eq!(name(&mut modules).as_deref(), Some("second one"), "the map has grown");
+        assert_eq!(name().as_deref(), Some("second one"), "the map has grown");
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(name(&mut modules).as_deref(), Some("second one"), "what is no file is not read");
+        assert_eq!(name().as_deref(), Some("second one"), "what is no file is not read");
         std::fs::remove_dir(&path).unwrap();
     }
 }

@@ -201,9 +201,11 @@ impl Collected {
         if self.waits.is_none() {
             return 0;
         }
-        let name = |place: &Place| names.get(place).and_then(Option::as_ref);
-        let is_scheduler = |place: &Place| name(place).is_some_and(|name| SCHEDULER.contains(&name.as_str()));
-        let number = places.iter().take_while(|place| place.0 == KERNEL && is_scheduler(place)).count();
+        let of_scheduler = places.iter().take_while(|place| {
+            let name = names.get(place).and_then(Option::as_ref);
+            place.0 == KERNEL && name.is_some_and(|name| SCHEDULER.contains(&name.as_str()))
+        });
+        let number = of_scheduler.count();
         // A thread of the kernel has nothing else.
         number.min(places.len().saturating_sub(1))
     }
@@ -262,8 +264,10 @@ mod tests {
     const PERIOD: Period = Period::TEN_MILLISECONDS;
 
     fn sample(time_ns: u64, pid: u32, addresses: &[u64]) -> Timed {
-        let frame = |address: &u64| Frame { address: *address, is_kernel: *address >= 1 << 63 };
-        let frames = addresses.iter().map(frame).collect();
+        let frames = addresses
+            .iter()
+            .map(|address| Frame { address: *address, is_kernel: *address >= 1 << 63 })
+            .collect();
         let sample = Record::Sample { pid, tid: pid, frames, is_cut: false, user: None, count: 1 };
         Timed { time_ns, record: sample }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::sources::kernel_text;
+use crate::sources::process_files::variables;
 
 /// Variables with the rank of a process, in the order of the library of regions.
 const RANKS: [&str; 7] = [
@@ -58,27 +59,23 @@ impl Ranks {
 
 /// Rank in an environment, proc_pid_environ(5).
 fn rank(environment: &[u8]) -> Option<u32> {
-    RANKS.into_iter().find_map(|name| {
-        let value = |entry: &[u8]| {
-            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(value).ok()?.parse().ok()
-        };
-        environment.split(|byte| *byte == 0).find_map(value)
-    })
+    RANKS.into_iter().find_map(|name| variables(environment, name).find_map(|value| value.parse().ok()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn write_environment(proc: &Path, pid: u32, environment: &str) {
+        let directory = proc.join(pid.to_string());
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("environ"), environment).unwrap();
+    }
+
     #[test]
     fn a_process_is_asked_once_unless_it_executes_another_program() {
         let proc = tempfile::tempdir().unwrap();
-        let write = |pid: u32, environment: &str| {
-            let directory = proc.path().join(pid.to_string());
-            std::fs::create_dir_all(&directory).unwrap();
-            std::fs::write(directory.join("environ"), environment).unwrap();
-        };
+        let write = |pid, environment| write_environment(proc.path(), pid, environment);
         write(7, "A=1\0SLURM_PROCID=4\0PMI_RANK=9\0");
         write(8, "XPMI_RANK=1\0PMI_RANK=x\0SLURM_PROCID=\0");
         let mut ranks = Ranks::new(proc.path());

@@ -292,18 +292,21 @@ mod tests {
         }
     }
 
+    /// Parses a sample of one function in the kernel, with these words for registers and stack.
+    fn parse_with_stack(words: &[u64]) -> (usize, Option<UserState>) {
+        let head = [9, pair(7, 8), 55, 2, CONTEXT_KERNEL, 1 << 63];
+        let body = record(&[&head, words].concat(), &[]);
+        let form = Form { has_stack: true, ..CHAIN };
+        let Record::Sample { frames, user, .. } = parse(SAMPLE, 0, &body, form).unwrap().record else {
+            panic!()
+        };
+        (frames.len(), user)
+    }
+
     #[test]
     fn a_stack_follows_the_chain() {
         let registers: Vec<u64> = (1..=u64::from(SAMPLED.count_ones())).collect();
-        let sample = |abi: u64, stack: &[u64]| {
-            let head = [9, pair(7, 8), 55, 2, CONTEXT_KERNEL, 1 << 63];
-            let body = record(&[&head, &[abi][..], &registers, stack].concat(), &[]);
-            let form = Form { has_stack: true, ..CHAIN };
-            let Record::Sample { frames, user, .. } = parse(SAMPLE, 0, &body, form).unwrap().record else {
-                panic!()
-            };
-            (frames.len(), user)
-        };
+        let sample = |abi, stack: &[u64]| parse_with_stack(&[&[abi], &registers[..], stack].concat());
         let state = |stack: &[u64]| {
             let registers = Registers::sampled(&registers).unwrap();
             Some(UserState { registers, stack: record(stack, &[]) })

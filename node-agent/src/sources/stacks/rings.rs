@@ -354,8 +354,11 @@ impl Tasks {
     fn follow(&mut self, processes: &BTreeSet<u32>, proc: &Path, rings: &[&Sampler]) {
         let threads: BTreeSet<u32> = processes.iter().flat_map(|pid| threads(proc, *pid)).collect();
         let is_first = self.events.is_empty() && self.inherited.is_empty();
-        let has_none = |tid: &u32| !self.events.contains_key(tid) && !self.inherited.contains(tid);
-        let without: BTreeSet<u32> = threads.iter().copied().filter(has_none).collect();
+        let without: BTreeSet<u32> = threads
+            .iter()
+            .copied()
+            .filter(|tid| !self.events.contains_key(tid) && !self.inherited.contains(tid))
+            .collect();
         let due = without.iter().filter(|tid| is_first || self.without.contains(tid));
         for tid in due {
             let of_thread = self.sampling.what.rings() * self.cpus.len();

@@ -100,8 +100,8 @@ impl Spaces {
 
 fn found(space: &Space, address: u64, modules: &Modules) -> Option<(ModuleId, u64)> {
     let (start, mapping) = space.mappings.range(..=address).next_back()?;
-    let position = || modules.position(mapping.module, address, *start, mapping.offset);
-    (address < mapping.end).then(|| (mapping.module, position()))
+    (address < mapping.end)
+        .then(|| (mapping.module, modules.position(mapping.module, address, *start, mapping.offset)))
 }
 
 fn insert(mappings: &mut BTreeMap<u64, Mapping>, new: &NewMapping, module: ModuleId) {

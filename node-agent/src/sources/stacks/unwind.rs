@@ -184,8 +184,10 @@ mod tests {
     /// Unwinds with rules by address; returns the addresses, and whether outermost ones are missing.
     fn unwound(state: &UserState, rules: &[(u64, Rule)]) -> (Vec<u64>, bool) {
         let mut frames = Vec::new();
-        let find = |address| rules.iter().find(|(at, _)| *at == address);
-        let is_cut = state.unwind(&mut frames, 10, |address| Some(Arc::new(find(address)?.1.clone())));
+        let is_cut = state.unwind(&mut frames, 10, |address| {
+            let (_, rule) = rules.iter().find(|(at, _)| *at == address)?;
+            Some(Arc::new(rule.clone()))
+        });
         (frames.iter().map(|frame| frame.address).collect(), is_cut)
     }
 

@@ -57,10 +57,10 @@ impl Job {
         let of_v1 = cgroups.v1.iter().filter_map(|(controller, directory)| {
             Some((controller.clone(), below(directory, mounts.v1.get(controller)?)?))
         });
+        let places = of_v2.into_iter().chain(of_v1);
         // The root of a hierarchy has the processes of other jobs.
-        let is_own = |(_, place): &(String, PathBuf)| place.components().next().is_some();
         Self {
-            places: of_v2.into_iter().chain(of_v1).filter(is_own).collect(),
+            places: places.filter(|(_, place)| place.components().next().is_some()).collect(),
             top: cgroups.of_processes().map(Path::to_owned),
             processes: BTreeSet::new(),
             sums: Arc::default(),

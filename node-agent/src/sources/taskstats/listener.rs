@@ -101,8 +101,9 @@ impl Listener {
                 if record.is_last.is_some() {
                     self.knows_processes.store(true, Relaxed);
                 }
-                let cgroup_of = |pid: u32| kernel_text::text(&proc.join(format!("{pid}/cgroup"))).ok();
-                self.with_jobs(|jobs| jobs.count(&record, cgroup_of));
+                self.with_jobs(|jobs| {
+                    jobs.count(&record, |pid| kernel_text::text(&proc.join(format!("{pid}/cgroup"))).ok())
+                });
             }
         }
     }
@@ -118,8 +119,7 @@ impl Listener {
 
     fn list(&self) {
         let tops: Vec<(u64, PathBuf)> = self.with_jobs(|jobs| {
-            let top = |(number, job): (&u64, &super::exited_jobs::Job)| Some((*number, job.top.clone()?));
-            jobs.by_number.iter().filter_map(top).collect()
+            jobs.by_number.iter().filter_map(|(number, job)| Some((*number, job.top.clone()?))).collect()
         });
         for (number, top) in tops {
             let processes = listed(&top).unwrap_or_default();

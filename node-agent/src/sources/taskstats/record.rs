@@ -116,18 +116,17 @@ impl Record {
         }
         let flags = *bytes.get(8)?;
         let has_tgid = version >= VERSION_OF_TGID;
-        // Version 11 appended the delays of compaction.
-        let is_of_version = |quantity: &Quantity| quantity.field != "compact_delay" || version >= 11;
-        let value = |quantity: Quantity| {
-            let value = u64::from_ne_bytes(array(bytes, at(quantity.offset, quantity.part))?);
-            is_of_version(&quantity).then(|| value.saturating_mul(quantity.factor))
-        };
         Some(Self {
             tid: u32_at(128, Part::Middle)?,
             parent: u32_at(132, Part::Middle)?,
             pid: has_tgid.then(|| u32_at(368, Part::Process)).flatten(),
             is_last: has_tgid.then_some(flags & AGROUP != 0),
-            values: QUANTITIES.map(value),
+            values: QUANTITIES.map(|quantity| {
+                let value = u64::from_ne_bytes(array(bytes, at(quantity.offset, quantity.part))?);
+                // Version 11 appended the delays of compaction.
+                let is_of_version = quantity.field != "compact_delay" || version >= 11;
+                is_of_version.then(|| value.saturating_mul(quantity.factor))
+            }),
         })
     }
 }

@@ -126,17 +126,18 @@ fn reads_the_records_of_all_versions() {
     assert_eq!(Record::parse(&bytes_of(&[(0, 8)], BYTES)), None);
 }
 
+fn error(code: i32) -> Vec<u8> {
+    let mut bytes = vec![36, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(code.to_ne_bytes());
+    bytes.resize(36, 0);
+    bytes
+}
+
 #[test]
 fn messages_have_records_and_errors() {
     let message = [&HEAD[..], &bytes_of(&DD, BYTES)].concat();
     let [Answer::Ended(record)] = &answers(&message)[..] else { panic!("{:?}", answers(&message)) };
     assert_eq!(record.tid, 0x6349);
-    let error = |code: i32| {
-        let mut bytes = vec![36, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        bytes.extend(code.to_ne_bytes());
-        bytes.resize(36, 0);
-        bytes
-    };
     let both = [error(0), error(-1), message].concat();
     let kinds: Vec<Answer> = answers(&both).into_iter().take(2).collect();
     assert_eq!(kinds, [Answer::Done(Ok(())), Answer::Done(Err(1))]);
@@ -158,14 +159,15 @@ proptest! {
     }
 }
 
+fn message(version: u64) -> Vec<u8> {
+    let words: Vec<(usize, u64)> =
+        DD.iter().map(|(at, word)| (*at, if *at == 0 { version } else { *word })).collect();
+    [&HEAD[..], &bytes_of(&words, BYTES)].concat()
+}
+
 #[test]
 fn records_of_old_kernels_are_not_counted_as_none() {
     let listener = Listener::default();
-    let message = |version: u64| {
-        let words: Vec<(usize, u64)> =
-            DD.iter().map(|(at, word)| (*at, if *at == 0 { version } else { *word })).collect();
-        [&HEAD[..], &bytes_of(&words, BYTES)].concat()
-    };
     listener.take(&message(16), Path::new("/nowhere"));
     assert!(!listener.is_unreadable() && listener.knows_processes());
     listener.take(&message(8), Path::new("/nowhere"));
@@ -180,36 +182,39 @@ fn mounts() -> Mounts {
     }
 }
 
+fn job(name: &str) -> Job {
+    let cgroups = JobCgroups {
+        v2: Some(format!("/cg/unified/slurm/{name}").into()),
+        v1: [("memory".to_owned(), format!("/cg/memory/{name}").into())].into(),
+        ..JobCgroups::default()
+    };
+    Job::new(&cgroups, &mounts())
+}
+
+fn cgroup_of(pid: u32) -> Option<String> {
+    let text = match pid {
+        10 => "5:memory:/other\n0::/slurm/job_1/step_0\n",
+        20 => "5:cpu,memory:/job_11/step_0/task_0\n0::/\n",
+        // An ended process has left its cgroups of version 1.
+        21 => "5:cpu,memory:/\n0::/\n",
+        30 => "5:cpu:/job_1\n0::/slurm\n",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn ended(tid: u32, parent: u32) -> Record {
+    let values = [Some(5); QUANTITIES.len()];
+    Record { tid, parent, is_last: Some(true), values, ..Record::default() }
+}
+
 #[test]
 fn threads_belong_to_the_jobs_of_their_cgroups_parents_and_lists() {
-    let job = |name: &str| {
-        let cgroups = JobCgroups {
-            v2: Some(format!("/cg/unified/slurm/{name}").into()),
-            v1: [("memory".to_owned(), format!("/cg/memory/{name}").into())].into(),
-            ..JobCgroups::default()
-        };
-        Job::new(&cgroups, &mounts())
-    };
     let mut jobs = Jobs::default();
     let (one, two) = (job("job_1"), job("job_11"));
     let sums = [Arc::clone(&one.sums), Arc::clone(&two.sums)];
     let first = jobs.add(one);
     jobs.add(two);
-    let cgroup_of = |pid: u32| match pid {
-        10 => Some("5:memory:/other\n0::/slurm/job_1/step_0\n".to_owned()),
-        20 => Some("5:cpu,memory:/job_11/step_0/task_0\n0::/\n".to_owned()),
-        // An ended process has left its cgroups of version 1.
-        21 => Some("5:cpu,memory:/\n0::/\n".to_owned()),
-        30 => Some("5:cpu:/job_1\n0::/slurm\n".to_owned()),
-        _ => None,
-    };
-    let ended = |tid, parent| Record {
-        tid,
-        parent,
-        is_last: Some(true),
-        values: [Some(5); QUANTITIES.len()],
-        ..Record::default()
-    };
     jobs.count(&ended(10, 1), cgroup_of);
     jobs.count(&ended(21, 20), cgroup_of);
     jobs.count(&ended(30, 1), cgroup_of);

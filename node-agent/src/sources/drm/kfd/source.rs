@@ -75,11 +75,10 @@ impl KfdSource {
         wanted: &[Definition],
         gpus: &[(u32, Labels)],
     ) -> Self {
-        let quantity_of = |definition: &Definition| {
+        let known = wanted.iter().filter_map(|definition| {
             let field = definition.metric.field_of(KIND)?;
-            QUANTITIES.into_iter().find(|quantity| quantity.field == field)
-        };
-        let known = wanted.iter().filter_map(|definition| Some((definition, quantity_of(definition)?)));
+            Some((definition, QUANTITIES.into_iter().find(|quantity| quantity.field == field)?))
+        });
         let of_gpus = known.flat_map(|(definition, quantity)| {
             gpus.iter().map(move |(gpu, labels)| {
                 let slot = Slot { definition: definition.clone(), labels: labels.clone() };
@@ -142,12 +141,14 @@ impl CustomSource for KfdSource {
         // A process has not ended because a file of it cannot be read for a moment.
         let known: BTreeMap<u32, u64> =
             self.values.iter().flat_map(|value| value.known.keys().copied()).collect();
-        let uses = |pid: &u32| known.contains_key(pid) || self.directory.join(pid.to_string()).exists();
-        let started = |pid: u32| {
-            let stat = StatLine::read(&self.proc.join(pid.to_string()));
-            Some((pid, stat.map(|stat| stat.started()).or_else(|| known.get(&pid).copied())?))
-        };
-        let processes: BTreeSet<ProcessId> = pids.into_iter().filter(uses).filter_map(started).collect();
+        let processes: BTreeSet<ProcessId> = pids
+            .into_iter()
+            .filter(|pid| known.contains_key(pid) || self.directory.join(pid.to_string()).exists())
+            .filter_map(|pid| {
+                let stat = StatLine::read(&self.proc.join(pid.to_string()));
+                Some((pid, stat.map(|stat| stat.started()).or_else(|| known.get(&pid).copied())?))
+            })
+            .collect();
         for (slot, value) in (0..).zip(&mut self.values) {
             match value.read(&self.directory, &processes) {
                 Some(bits) => reading.set(slot, bits),

@@ -12,7 +12,6 @@ use super::*;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
-use crate::sources::slot::Slot;
 
 /// A machine with a CPU and two GPUs, and a job.
 struct Machine(tempfile::TempDir);
@@ -67,9 +66,8 @@ impl Machine {
 fn read(source: &mut KfdSource) -> BTreeMap<String, u64> {
     let mut reading = Reading::absent(source.slots().len());
     assert_eq!(source.read(&mut reading), Outcome::Read);
-    let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name().replace("gpu.amd.", ""), slot.labels);
-    let values = source.slots().iter().map(name).zip(reading.iter());
-    values.filter_map(|(name, bits)| Some((name, bits?))).collect()
+    let values = reading.by_series(source.slots()).into_iter();
+    values.map(|(series, bits)| (series.replace("gpu.amd.", ""), bits)).collect()
 }
 
 const FILES: [(&str, &str); 7] = [

@@ -30,7 +30,9 @@ fn gpu(sys: &Path, node: &Path, labels: &BTreeMap<String, Vec<(String, String)>>
     let device = fs::read_link(sys.join(format!("class/drm/renderD{minor}/device"))).ok();
     let address = device.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     // A GPU without a card is named by its id.
-    let unknown = || vec![("gpu".to_owned(), id.to_string())];
-    let pairs = address.and_then(|address| labels.get(address)).cloned().unwrap_or_else(unknown);
+    let pairs = address
+        .and_then(|address| labels.get(address))
+        .cloned()
+        .unwrap_or_else(|| vec![("gpu".to_owned(), id.to_string())]);
     Some((id, Labels::escaped(pairs).unwrap_or_default()))
 }

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::{Definition, Hierarchy};
-use polymeter_proto::series::Labels;
 
 use super::cgroup::{Attachment, Cgroup, Programs};
 use super::direction::Direction;
@@ -43,8 +42,10 @@ struct Place;
 
 impl Place {
     fn take() -> Option<Self> {
-        let next = |taken: usize| (taken < NETWORKS_MAX).then_some(taken + 1);
-        NETWORKS.fetch_update(Relaxed, Relaxed, next).ok().map(|_| Self)
+        NETWORKS
+            .fetch_update(Relaxed, Relaxed, |taken| (taken < NETWORKS_MAX).then_some(taken + 1))
+            .ok()
+            .map(|_| Self)
     }
 }
 
@@ -88,8 +89,7 @@ fn slots() -> impl Iterator<Item = (Slot, usize)> {
         let field_is =
             |field: &&str| metric.origins.iter().any(|origin| origin.field_of(KIND) == Some(field));
         let counter = NETWORK.iter().position(field_is);
-        counter
-            .map(|counter| (Slot { definition: Definition::of(metric), labels: Labels::default() }, counter))
+        counter.map(|counter| (Slot::unlabelled(Definition::of(metric)), counter))
     })
 }
 
@@ -109,11 +109,10 @@ impl NetworkPrograms {
         let words = (cpus as usize).saturating_mul(LINE_BYTES / size_of::<u64>());
         let memory = Mapping::of_array(map.as_fd(), 0, words).map_err(fault)?;
         let load = |direction, name| {
-            let instructions = count_packets(direction, operand(map.as_fd()));
-            load_packet_program(name, direction, &instructions).map_err(fault)
+            load_packet_program(name, direction, &count_packets(direction, operand(map.as_fd())))
         };
-        let receive = load(Direction::Receive, c"polymeter_rx")?;
-        let transmit = load(Direction::Transmit, c"polymeter_tx")?;
+        let receive = load(Direction::Receive, c"polymeter_rx").map_err(fault)?;
+        let transmit = load(Direction::Transmit, c"polymeter_tx").map_err(fault)?;
         // The programs and the memory keep the map.
         Ok((Counters::new(memory, LINE_BYTES / size_of::<u64>()), Self { receive, transmit, links: None }))
     }

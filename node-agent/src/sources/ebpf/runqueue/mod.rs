@@ -107,13 +107,16 @@ fn slots() -> impl Iterator<Item = (Slot, Quantity)> {
         } else if of(WAIT_COUNT) {
             vec![(Labels::default(), Quantity::Count)]
         } else if of(WAIT_BUCKET) {
-            let labelled = |(index, limit_ns)| Some((up_to(limit_ns, &[])?, Quantity::Bucket(index)));
-            (0..).zip(LIMITS_NS).filter_map(labelled).collect()
+            (0..)
+                .zip(LIMITS_NS)
+                .filter_map(|(index, limit_ns)| Some((up_to(limit_ns, &[])?, Quantity::Bucket(index))))
+                .collect()
         } else {
             Vec::new()
         };
-        let slot = move |(labels, quantity)| (Slot { definition: definition.clone(), labels }, quantity);
-        quantities.into_iter().map(slot)
+        quantities
+            .into_iter()
+            .map(move |(labels, quantity)| (Slot { definition: definition.clone(), labels }, quantity))
     })
 }
 

@@ -7,12 +7,14 @@ mod slots;
 mod system_calls;
 mod types;
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::cgroup::Attachment;
+use super::instruction::Instruction;
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_array, create_cache, update};
 use super::map_counters::Counters;
@@ -67,15 +69,17 @@ impl FilePrograms {
             devices: operand(devices.map()),
             jobs: table.maps(),
         };
-        let start = |name, number, instructions: Option<Vec<_>>| {
-            let instructions = instructions.ok_or(EbpfError::TooLong)?;
-            let program = load_tracing_program(name, TracingPlace::Tracepoint, number, &instructions);
-            program.and_then(|program| attach_tracing_program(program.as_fd())).map_err(fault)
-        };
-        let end = start(c"polymeter_leave", types.leave, count_end(&types, maps))?;
-        let begin = start(c"polymeter_enter", types.enter, note_begin(&types, maps))?;
+        let end = count_end(&types, maps).ok_or(EbpfError::TooLong)?;
+        let end = start(c"polymeter_leave", types.leave, &end).map_err(fault)?;
+        let begin = note_begin(&types, maps).ok_or(EbpfError::TooLong)?;
+        let begin = start(c"polymeter_enter", types.enter, &begin).map_err(fault)?;
         Ok(Self { table, devices, _links: [end, begin] })
     }
+}
+
+fn start(name: &CStr, tracepoint: u32, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    let program = load_tracing_program(name, TracingPlace::Tracepoint, tracepoint, instructions)?;
+    attach_tracing_program(program.as_fd())
 }
 
 /// Maps the number of a system call to one more than its operation.

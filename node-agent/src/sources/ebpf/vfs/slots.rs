@@ -26,21 +26,22 @@ pub(super) struct Value {
 }
 
 pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, Value)> {
-    let of_metric = |metric| {
-        let definition = Definition::of(metric);
-        let field = metric.origins.iter().find_map(|origin| origin.field_of(KIND));
-        let (operation, quantity) = field.filter(|field| VFS.contains(field)).and_then(meaning)?;
-        Some((definition, operation, quantity))
-    };
-    metrics_of(KIND).filter_map(of_metric).flat_map(move |(definition, operation, quantity)| {
-        mounted.iter().flat_map(move |(device, point)| {
-            let definition = definition.clone();
-            let value = move |quantity| Value { operation, device: *device, quantity };
-            labels(quantity, point).into_iter().map(move |(labels, quantity)| {
-                (Slot { definition: definition.clone(), labels }, value(quantity))
+    metrics_of(KIND)
+        .filter_map(|metric| {
+            let definition = Definition::of(metric);
+            let field = metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+            let (operation, quantity) = field.filter(|field| VFS.contains(field)).and_then(meaning)?;
+            Some((definition, operation, quantity))
+        })
+        .flat_map(move |(definition, operation, quantity)| {
+            mounted.iter().flat_map(move |(device, point)| {
+                let definition = definition.clone();
+                labels(quantity, point).into_iter().map(move |(labels, quantity)| {
+                    let value = Value { operation, device: *device, quantity };
+                    (Slot { definition: definition.clone(), labels }, value)
+                })
             })
         })
-    })
 }
 
 /// Operation and quantity of a field: `read_bytes`. The quantity of a histogram is its first bucket.
@@ -66,10 +67,10 @@ fn meaning(field: &str) -> Option<(Operation, Quantity)> {
 fn labels(quantity: Quantity, point: &str) -> Vec<(Labels, Quantity)> {
     let mount = [("mount".to_owned(), point.to_owned())];
     match quantity {
-        Quantity::Bucket(_) => {
-            let of_limit = |(index, limit_ns)| Some((up_to(limit_ns, &mount)?, Quantity::Bucket(index)));
-            (0..).zip(LIMITS_NS).filter_map(of_limit).collect()
-        }
+        Quantity::Bucket(_) => (0..)
+            .zip(LIMITS_NS)
+            .filter_map(|(index, limit_ns)| Some((up_to(limit_ns, &mount)?, Quantity::Bucket(index))))
+            .collect(),
         Quantity::Bytes | Quantity::Time | Quantity::Count => {
             Labels::escaped(mount.to_vec()).ok().map(|labels| (labels, quantity)).into_iter().collect()
         }

@@ -80,10 +80,6 @@ fn numbers_of_schedulers_are_those_of_device_files() {
     let more = [("gpus", "5"), ("3.uuid", "GPU-cd"), ("3.minor", "2"), ("4.uuid", "GPU-ce")];
     let machine = machine(&[&minors[..], &more].concat());
     wait_until("all GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/4"));
-    let names = |list: &str| {
-        let job = machine.add_job("named", 100, &[]);
-        series(&machine.open_target(&job, Some(list), &["gpu.memory.used", "gpu.power"]))
-    };
     let job = machine.add_job("plain", 100, &[]);
     for (list, uuid) in [("0", "GPU-b"), ("3", "GPU-a"), ("GPU-a", "GPU-a"), ("GPU-cd", "GPU-cd")] {
         let found = machine.open_target(&job, Some(list), &["gpu.power"]);
@@ -99,9 +95,12 @@ fn numbers_of_schedulers_are_those_of_device_files() {
             "{list}"
         );
     }
-    let labels = |list: &str| names(list).join(" ");
-    assert!(labels("MIG-GPU-c/2/0").contains("uuid=MIG-y"), "the form of earlier drivers");
-    assert_eq!((labels("GPU-").as_str(), labels("MIG-").as_str()), ("", ""), "of several devices");
+    for (list, uuid) in [("MIG-GPU-c/2/0", Some("uuid=MIG-y")), ("GPU-", None), ("MIG-", None)] {
+        let job = machine.add_job("named", 100, &[]);
+        let found = series(&machine.open_target(&job, Some(list), &["gpu.memory.used", "gpu.power"]));
+        assert_eq!(found.is_empty(), uuid.is_none(), "{list} is of one device, or of several");
+        assert!(uuid.is_none_or(|uuid| found.join(" ").contains(uuid)), "the form of earlier drivers");
+    }
     let by_slurm = machine.add_job("slurm", 200, &["SLURM_STEP_GPUS=3", "SLURM_JOB_GPUS=0,3"]);
     assert_eq!(
         series(&open_when_found(&machine, &by_slurm, &["gpu.power"])),
@@ -183,8 +182,8 @@ fn eight_mig_devices_of_a_gpu_belong_to_eight_jobs() {
         set(format!("0.mig.{number}.memory_used"), (1000 + number).to_string());
         set(format!("0.mig.{number}.memory_total"), "5000".to_owned());
     }
-    let of_processes = |number: u32| format!("{}:{}:{}", 100 + number, 500 + number, number + 7);
-    set("0.processes".into(), (0..8).map(of_processes).collect::<Vec<_>>().join(","));
+    let processes = (0..8).map(|number| format!("{}:{}:{}", 100 + number, 500 + number, number + 7));
+    set("0.processes".into(), processes.collect::<Vec<_>>().join(","));
     let text: Vec<(&str, &str)> = text.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let machine = Machine::new(&text).hurried();
     machine.open_when_listed(&["node.gpu.memory.used"]);

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::sources::nvidia::driver::Driver;
 use crate::sources::reader_thread::{FinishedRead, ThreadedSource};
 use crate::sources::{
-    Opened, Outcome, ReadBuffer, Reading, Slot, Source, SourceFactory, Target, Unavailable,
+    Opened, Outcome, ReadBuffer, Reading, Source, SourceFactory, Target, Unavailable,
 };
 
 /// Longest wait for something that must happen: a deadlock becomes a failure.
@@ -120,8 +120,8 @@ impl Machine {
     ) -> Sources {
         let mounts = Mounts::read(self.root.path()).unwrap();
         let factory = SourceFactory { gpu_devices, ..SourceFactory::of(&mounts) };
-        let select = |selector: &&str| catalogue::select(&selector.parse().unwrap());
-        let definitions: Vec<_> = selectors.iter().flat_map(select).collect();
+        let definitions: Vec<_> =
+            selectors.iter().flat_map(|selector| catalogue::select(&selector.parse().unwrap())).collect();
         let (opened, unavailable) = factory.open(target, &definitions);
         Sources { opened, unavailable }
     }
@@ -181,11 +181,11 @@ impl Sources {
             finished.is_some()
         });
         let FinishedRead { reading, outcome, .. } = finished.unwrap();
-        let value = |(slot, bits): (&Slot, Option<u64>)| {
+        let values = source.slots().iter().zip(reading.iter()).filter_map(|(slot, bits)| {
             let number: Number = slot.definition.metric.number;
             Some((format!("{}{{{}}}", slot.definition.name(), slot.labels), number.to_f64(bits?)))
-        };
-        (outcome, source.slots().iter().zip(reading.iter()).filter_map(value).collect())
+        });
+        (outcome, values.collect())
     }
 
     pub(super) fn read(&self, name: &str) -> (Outcome, BTreeMap<String, f64>) {

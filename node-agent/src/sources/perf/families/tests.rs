@@ -21,11 +21,10 @@ fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> Fam
 fn update_logged(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])], forks: &Forks) -> FamilyChanges {
     let pids = all.iter().map(|(pid, ..)| *pid).collect();
     let new = all.iter().filter(|(pid, ..)| !families.knows(*pid));
-    let listed = |(pid, parent, started, leaders): &(u32, u32, u64, [u32; 2])| {
+    let new = new.map(|(pid, parent, started, leaders)| {
         (*pid, Listed { parent: *parent, started: *started, leaders: *leaders })
-    };
-    let new = new.map(listed).collect();
-    families.update(&pids, &new, forks)
+    });
+    families.update(&pids, &new.collect(), forks)
 }
 
 fn open(pids: &[u32]) -> FamilyChanges {

@@ -13,6 +13,11 @@ fn children_of(pid: u32) -> Vec<u32> {
     list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
+fn list(cgroup: &tempfile::TempDir, pids: &[u32]) {
+    let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+    fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
+}
+
 struct Shell {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -74,12 +79,8 @@ fn finds_the_newest_process() {
 fn children_of_followed_processes_are_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
     let cgroup = tempfile::tempdir().unwrap();
-    let list = |pids: &[u32]| {
-        let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
-        fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
-    };
     let mut first = Shell::start();
-    list(&[first.child.id()]);
+    list(&cgroup, &[first.child.id()]);
     let paths = &EventPlaces::below(Path::new("/"));
     let faults = std::slice::from_ref(&faults);
     let open = |room| FollowedSource::open(paths, cgroup.path(), faults, &[], room, &[]);
@@ -95,13 +96,13 @@ fn children_of_followed_processes_are_counted_once() {
     let forked = read(&mut source);
     assert!(forked > before, "what it starts is counted");
     let [child] = children_of(first.child.id())[..] else { panic!("one child") };
-    list(&[first.child.id(), child]);
+    list(&cgroup, &[first.child.id(), child]);
     assert_eq!(follower.scan(10), ScanResult::All);
     assert_eq!(follower.descriptors(), 1, "its child needs no events");
 
     // A process that comes from outside, for which there is room later.
     let mut second = Shell::start();
-    list(&[first.child.id(), child, second.child.id()]);
+    list(&cgroup, &[first.child.id(), child, second.child.id()]);
     assert_eq!(follower.scan(0), ScanResult::TooMany);
     assert_eq!(follower.scan(0), ScanResult::All, "reported once");
     assert_eq!(follower.descriptors(), 1);
@@ -112,7 +113,7 @@ fn children_of_followed_processes_are_counted_once() {
     assert!(read(&mut source) > before, "it is counted from now on");
     // The next shortage is reported again.
     let third = Shell::start();
-    list(&[first.child.id(), child, second.child.id(), third.child.id()]);
+    list(&cgroup, &[first.child.id(), child, second.child.id(), third.child.id()]);
     assert_eq!(follower.scan(0), ScanResult::TooMany);
     assert_eq!(follower.scan(10), ScanResult::All);
     assert_eq!(follower.descriptors(), 3);
@@ -120,7 +121,7 @@ fn children_of_followed_processes_are_counted_once() {
     // The counts of processes that are gone stay.
     first.run("kill $child; wait");
     let last = read(&mut source);
-    list(&[]);
+    list(&cgroup, &[]);
     assert_eq!(follower.scan(10), ScanResult::All);
     assert!(read(&mut source) >= last);
     assert_eq!(source.members.len(), 0, "their events are closed");
@@ -137,17 +138,13 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     // done so.
     for wrapped in ["setsid sh -c \"$PROGRAM\"", "sh -c 'sh -c \"$PROGRAM\"; :'"] {
         let cgroup = tempfile::tempdir().unwrap();
-        let list = |pids: &[u32]| {
-            let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
-            fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
-        };
         let mut shell = Shell::start_below_adopter(wrapped);
         let adopter = shell.child.id();
         let mut of_job = children_of(adopter)[0];
         if wrapped.starts_with("sh ") {
             of_job = children_of(of_job)[0];
         }
-        list(&[of_job]);
+        list(&cgroup, &[of_job]);
         let paths = &EventPlaces::below(Path::new("/"));
         let opened = FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), &[], 9, &[]).0;
         let Some((mut source, mut follower)) = opened else { return };
@@ -155,7 +152,7 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
         shell.run("(sleep 600 &)");
         // Its first child is the job's process or the parent of that; an adopted one follows.
         let [_, orphan] = children_of(adopter)[..] else { panic!("{wrapped}: {:?}", children_of(adopter)) };
-        list(&[of_job, orphan]);
+        list(&cgroup, &[of_job, orphan]);
         assert_eq!(follower.scan(9), ScanResult::All);
         assert_eq!(follower.descriptors(), 1, "{wrapped}");
         let before = read(&mut source);
@@ -171,14 +168,10 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
 fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
     let cgroup = tempfile::tempdir().unwrap();
-    let list = |pids: &[u32]| {
-        let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
-        fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
-    };
     let mut shell = Shell::start_below_adopter("setsid sh -c \"$PROGRAM\"");
     let adopter = shell.child.id();
     let of_job = children_of(adopter)[0];
-    list(&[of_job]);
+    list(&cgroup, &[of_job]);
     let cpus = crate::sources::online_cpus(Path::new("/")).unwrap();
     let paths = &EventPlaces::below(Path::new("/"));
     let wanted = std::slice::from_ref(&faults);
@@ -195,12 +188,12 @@ fn an_orphan_with_a_session_of_its_own_is_counted_once() {
         assert!(clock::monotonic_ns() < until_ns, "no session of its own");
         clock::sleep(std::time::Duration::from_millis(1));
     }
-    list(&[of_job, orphan]);
+    list(&cgroup, &[of_job, orphan]);
     assert_eq!(follower.scan(9), ScanResult::All);
     assert_eq!(follower.descriptors(), 1, "the events of its ancestor count it");
     // A process from outside.
     let other = Shell::start();
-    list(&[of_job, orphan, other.child.id()]);
+    list(&cgroup, &[of_job, orphan, other.child.id()]);
     assert_eq!(follower.scan(9), ScanResult::All);
     assert_eq!(follower.descriptors(), 2);
     let before = read(&mut source);
