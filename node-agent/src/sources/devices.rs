@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use polymeter_proto::series::{Device, Role, RoleKind};
 
 use super::kernel_text;
+use super::lock::lock;
 use super::slot::Slot;
 use super::target::Devices;
 
@@ -51,7 +52,7 @@ impl InterfaceNames {
             Some((index.parse().ok()?, name))
         });
         let now: BTreeMap<u32, String> = now.collect();
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.0);
         first.retain(|index, _| now.contains_key(index));
         for (index, name) in &now {
             if !first.contains_key(index) {

@@ -26,6 +26,7 @@ mod job_cpus;
 mod kernel_text;
 mod kind;
 pub mod layout;
+mod lock;
 mod lustre;
 mod mount_table;
 mod nfs;

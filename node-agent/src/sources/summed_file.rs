@@ -134,9 +134,9 @@ impl SummedFileSource {
                 Outcome::Retry(_) => number += 1,
                 Outcome::Gone | Outcome::Fault(_) => {
                     let member = self.members.swap_remove(number);
-                    for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&mut self.gone)) {
-                        if place.definition.metric.kind == Kind::Counter {
-                            *gone = gone.saturating_add(member.last_of(slot));
+                    for ((slot, gone), last) in self.slots.iter().zip(&mut self.gone).zip(&member.last) {
+                        if slot.definition.metric.kind == Kind::Counter {
+                            *gone = gone.saturating_add(*last);
                         }
                     }
                     // The supervisor closes it; without room in the queue it is closed here.
@@ -184,10 +184,6 @@ impl Member {
             *last = value.unwrap_or(*last);
         }
         outcome
-    }
-
-    fn last_of(&self, slot: u32) -> u64 {
-        self.last.get(slot as usize).copied().unwrap_or_default()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Lines that no rule takes: their values have no series. They are counted and reported.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use super::lock::lock;
 
 /// Longest beginning of a line that is kept.
 const BEGINNING_CHARS: usize = 80;
@@ -42,14 +44,10 @@ impl UnknownLinesFound {
     }
 
     pub(super) fn set(&self, unknown: UnknownLines) {
-        *self.lock() = unknown;
+        *lock(&self.0) = unknown;
     }
 
     pub(crate) fn get(&self) -> UnknownLines {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, UnknownLines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).clone()
     }
 }

@@ -5,8 +5,9 @@ mod selection;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use super::lock::lock;
 use super::process_files::StatLine;
 use super::process_list::ProcessList;
 use selection::Candidate;
@@ -39,7 +40,7 @@ pub(super) struct Choice {
 
 impl BusiestProcesses {
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Choice) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut lock(&self.0))
     }
 }
 

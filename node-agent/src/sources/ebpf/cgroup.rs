@@ -9,19 +9,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tracing::{info, warn};
 
 use super::reason::EbpfError;
 use crate::sources::kernel_text::FileError;
+use crate::sources::lock::lock;
 
 static ATTACHMENTS: Mutex<Vec<Weak<Attachment>>> = Mutex::new(Vec::new());
-
-/// Locks a state, which a thread that panicked leaves valid.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Open directory of a cgroup of version 2.
 #[derive(Debug)]
@@ -107,8 +103,8 @@ impl Attachment {
     }
 }
 
-/// Attaches programs anew whose cgroups were created again.
-pub(super) fn follow_all() {
+/// Attaches the programs anew to cgroups that were removed and created again. The counts continue.
+pub fn follow_created_cgroups() {
     let attachments: Vec<Arc<Attachment>> = lock(&ATTACHMENTS).iter().filter_map(Weak::upgrade).collect();
     attachments.iter().for_each(|attachment| attachment.follow());
 }

@@ -33,11 +33,7 @@ use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 use reason::EbpfError;
 
 pub(super) use btf::check;
-
-/// Attaches the programs anew to cgroups that were removed and created again. The counts continue.
-pub fn follow_created_cgroups() {
-    cgroup::follow_all();
-}
+pub use cgroup::follow_created_cgroups;
 
 pub(super) struct EbpfKind;
 

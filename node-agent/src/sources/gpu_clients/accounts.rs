@@ -237,16 +237,17 @@ mod tests {
         assert_eq!(times, [50, 50, 50, 51]);
     }
 
+    fn xe(number: u64, cycles: u64, total: u64) -> Client {
+        let values = [
+            (Quantity::Cycles, "ccs", cycles),
+            (Quantity::TotalCycles, "ccs", total),
+            (Quantity::Capacity, "ccs", 4),
+        ];
+        client(number, &values)
+    }
+
     #[test]
     fn cycles_have_the_clock_and_the_capacity_of_their_engine() {
-        let xe = |number, cycles, total| {
-            let values = [
-                (Quantity::Cycles, "ccs", cycles),
-                (Quantity::TotalCycles, "ccs", total),
-                (Quantity::Capacity, "ccs", 4),
-            ];
-            client(number, &values)
-        };
         let mut accounts = Accounts::default();
         let values = accounts.update([xe(1, 10, 1000), xe(2, 20, 1003)]);
         let of = |values: &BTreeMap<Key, u64>| {

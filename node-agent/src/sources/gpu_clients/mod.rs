@@ -7,10 +7,11 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::lock::lock;
 use super::outcome::Outcome;
 use super::process_files::read_whole;
 use super::process_list::ProcessList;
@@ -39,14 +40,10 @@ struct State {
 }
 
 impl GpuClients {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not
     /// find.
     pub(super) fn begin(&self, processes: ProcessList) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.processes.is_none() || matches!(processes, ProcessList::Cgroup(_)) {
             state.processes = Some(processes);
         }
@@ -55,24 +52,24 @@ impl GpuClients {
     /// Takes the PCI addresses of the GPUs that the scheduler gives to the job: their clients are counted
     /// before there are any.
     pub(super) fn grant(&self, devices: impl IntoIterator<Item = String>) {
-        let accounts = &mut self.lock().accounts;
+        let accounts = &mut lock(&self.state).accounts;
         devices.into_iter().for_each(|device| accounts.grant(device));
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {
-        self.lock().accounts.keys().iter().cloned().collect()
+        lock(&self.state).accounts.keys().iter().cloned().collect()
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        self.lock().is_refused
+        lock(&self.state).is_refused
     }
 
     pub(super) fn unknown_lines(&self) -> UnknownLines {
-        self.lock().unknown.clone()
+        lock(&self.state).unknown.clone()
     }
 
     fn set_refused(&self, is_refused: bool) {
-        if std::mem::replace(&mut self.lock().is_refused, is_refused) != is_refused {
+        if std::mem::replace(&mut lock(&self.state).is_refused, is_refused) != is_refused {
             self.changes.fetch_add(1, Release);
         }
     }
@@ -85,7 +82,7 @@ impl GpuClients {
     /// Reads all clients. The texts are read without the lock: a driver may take its time.
     pub(super) fn read(&self, proc: &Path, now_ns: u64) -> Result<BTreeMap<Key, u64>, Outcome> {
         let texts = {
-            let State { processes, descriptors, .. } = &mut *self.lock();
+            let State { processes, descriptors, .. } = &mut *lock(&self.state);
             let pids = processes.as_mut().and_then(|processes| processes.list(proc)).ok_or(Outcome::Gone)?;
             descriptors.search(proc, &pids, now_ns).map(|()| descriptors.texts(proc)).map_err(Outcome::Retry)
         };
@@ -97,7 +94,7 @@ impl GpuClients {
             .iter()
             .filter_map(|path| text::parse(&read_whole(path).ok()?, &mut unknown))
             .collect::<Vec<_>>();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.unknown = unknown;
         let before = state.accounts.keys().len();
         let values = state.accounts.update(clients);

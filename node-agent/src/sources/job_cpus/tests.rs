@@ -36,6 +36,13 @@ impl Laid {
         fs::write(directory.join("status"), status).unwrap();
     }
 
+    /// Writes this text in place of the lines of the threads 10 and 20.
+    fn damage(&self, text: &str) {
+        for thread in ["proc/10/task/10", "proc/20/task/20"] {
+            fs::write(self.path(thread).join("stat"), text).unwrap();
+        }
+    }
+
     fn source(&self, names: &[&str]) -> JobCpus {
         let cgroups = JobCgroups { v2: Some(self.path("v2/slice/job_1")), ..JobCgroups::default() };
         let target = Target::Cgroups(cgroups);
@@ -118,11 +125,6 @@ fn only_busy_threads_are_bound() {
 fn a_thread_that_cannot_be_read_for_a_moment_is_not_counted_from_0() {
     let laid = Laid::new();
     let mut source = laid.source(&["cpu.estimated.per_cpu"]);
-    let damage = |text: &str| {
-        for thread in ["proc/10/task/10", "proc/20/task/20"] {
-            fs::write(laid.path(thread).join("stat"), text).unwrap();
-        }
-    };
     let tick = crate::sources::process_files::TICK_NS;
     laid.thread((10, 10), 1, 200, 1, "0-1");
     laid.thread((20, 20), 1, 200, 1, "0-1");
@@ -130,7 +132,7 @@ fn a_thread_that_cannot_be_read_for_a_moment_is_not_counted_from_0() {
     fs::write(laid.path("proc/20/task/20/stat"), "").unwrap();
     assert_eq!(read(&mut source, SECOND), [Some(0), Some(0), Some(0)]);
     for (second, text) in (2..).zip(["", "x", &"x".repeat(1 << 20), "20 (a) S 1"]) {
-        damage(text);
+        laid.damage(text);
         assert_eq!(read(&mut source, second * SECOND), [Some(0), Some(0), Some(0)], "{text:.20}");
     }
     laid.thread((10, 10), 1, 230, 1, "0-1");
@@ -143,7 +145,7 @@ fn a_thread_that_cannot_be_read_for_a_moment_is_not_counted_from_0() {
     laid.thread((20, 20), 1, 250, 1, "0-1");
     assert_eq!(read(&mut source, 11 * SECOND), [Some(0), Some(50 * tick), Some(0)], "both are known now");
     // Another thread with a number that was unreadable counts from 0, since it has begun meanwhile.
-    damage("");
+    laid.damage("");
     assert_eq!(read(&mut source, 12 * SECOND), [Some(0), Some(50 * tick), Some(0)]);
     laid.thread((10, 10), 9, 7, 0, "0-1");
     laid.thread((20, 20), 1, 250, 1, "0-1");

@@ -269,17 +269,18 @@ mod tests {
     use crate::counters::Counters;
     use crate::sources::kind::SourceFactory;
 
+    fn ost(bytes: u64) -> String {
+        format!(
+            "job_stats:\n- job_id:          4711\n  snapshot_time:   1720516680\n\
+             read_bytes:      {{ samples: 2, unit: bytes, min: 1, max: {bytes}, sum: {bytes}, sumsq: 0 }}\n\
+             read:            {{ samples: 2, unit: usecs, min: 0, max: 0, sum: 0, sumsq: 0 }}\n\
+             - job_id:          \"a\\\"b\"\n  punch: {{ samples: 1, unit: reqs }}\n"
+        )
+    }
+
     /// A server of Lustre 2.15 with two OSTs and an MDT, in both places.
     fn server() -> (tempfile::TempDir, Mounts) {
         let root = tempfile::tempdir().unwrap();
-        let ost = |bytes: u64| {
-            format!(
-                "job_stats:\n- job_id:          4711\n  snapshot_time:   1720516680\n\
-                 read_bytes:      {{ samples: 2, unit: bytes, min: 1, max: {bytes}, sum: {bytes}, sumsq: 0 }}\n\
-                 read:            {{ samples: 2, unit: usecs, min: 0, max: 0, sum: 0, sumsq: 0 }}\n\
-                 - job_id:          \"a\\\"b\"\n  punch: {{ samples: 1, unit: reqs }}\n"
-            )
-        };
         for (path, text) in [
             ("proc/fs/lustre/obdfilter/scratch-OST0000/job_stats", ost(4096)),
             ("sys/kernel/debug/lustre/obdfilter/scratch-OST0001/job_stats", ost(100)),

@@ -15,10 +15,10 @@ use nvml_wrapper::{Device, Nvml};
 use super::gpu::{Gpu, Identity};
 use super::job_gpus::{self, JobGpus, JobProcesses};
 use super::library::{self, LoadError, Signs};
-use super::lock::lock;
 use super::quantity::is_lost;
 use super::raw::{gpu_instance, initialize_anew};
 use crate::clock;
+use crate::sources::lock::lock;
 
 /// Time between two listings of the GPUs, in steps.
 const LISTING_STEPS: u32 = 5;

@@ -11,11 +11,11 @@ use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSampl
 use nvml_wrapper::{Device, Nvml};
 
 use super::gpm::GpmState;
-use super::lock::lock;
 use super::older_drivers;
 use super::quantity::{Answers, Call, QUANTITIES, is_lost, is_unsupported};
 use super::xid::Xid;
 use crate::clock;
+use crate::sources::lock::lock;
 
 /// Longest wait for another reader of the same GPU: a reading takes some milliseconds, or 40 with the rates
 /// of PCIe.

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 use super::gpu::Gpu;
-use super::lock::lock;
 use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
+use crate::sources::lock::lock;
 use crate::sources::process_files::variables;
 use crate::sources::process_list::{children, listed};
 

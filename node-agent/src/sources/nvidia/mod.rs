@@ -11,7 +11,6 @@ mod gpm;
 mod gpu;
 mod job_gpus;
 mod library;
-mod lock;
 mod older_drivers;
 mod quantity;
 mod raw;

@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, Sampler};
 
 use super::forks::Forks;
+use crate::sources::lock::lock;
 
 /// Room for the records of one CPU: some 500 processes between two looks.
 const ROOM_BYTES: usize = 32 * 1024;
@@ -31,7 +32,7 @@ struct Open {
 impl ForkLog {
     /// Begins the log if there is none; `None` without the right to record the forks of all processes.
     pub(super) fn of(cpus: &[usize]) -> Option<Arc<Self>> {
-        let mut known = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&LOG);
         if let Some(log) = known.upgrade() {
             return Some(log);
         }
@@ -51,7 +52,7 @@ impl ForkLog {
 
     /// Takes the records of all CPUs, and passes the forks to `act`.
     pub(super) fn with<R>(&self, act: impl FnOnce(&Forks) -> R) -> R {
-        let Open { samplers, forks } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Open { samplers, forks } = &mut *lock(&self.0);
         forks.begin_look();
         for sampler in samplers {
             while let Some(record) = sampler.next_record() {

@@ -49,10 +49,6 @@ impl Members {
         Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_MAX }
     }
 
-    pub(super) const fn is_tree(&self) -> bool {
-        matches!(self, Self::Tree(_))
-    }
-
     /// Reads the current processes below `proc`; `None` if the cgroup is gone. `accounts` has those of
     /// earlier readings.
     pub(super) fn read(&mut self, proc: &Path, accounts: &Accounts) -> Option<Found> {

@@ -86,7 +86,7 @@ impl ProcessSumSource {
         let proc = &self.proc;
         let reread = |pid| Some(read_process(proc, pid, None)?.0);
         let sums = self.accounts.update(found.processes, reread);
-        if self.members.is_tree() && levels.processes == 0 {
+        if matches!(self.members, Members::Tree(_)) && levels.processes == 0 {
             let has_known = self.accounts.processes().next().is_some();
             return if has_known { Outcome::Retry(Errno::AGAIN) } else { Outcome::Gone };
         }

@@ -10,13 +10,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::counter::Counter;
 use super::operations::Operations;
 use super::text::Event;
+use crate::sources::lock::lock;
 
 /// Directory of the monitoring groups of the default control group.
 pub(super) const GROUPS: &str = "mon_groups";
@@ -31,10 +32,6 @@ const ATTEMPTS: usize = 3;
 
 /// Groups of this process, each with the number of its users.
 static OPEN: Mutex<BTreeMap<PathBuf, (usize, Arc<Shared>)>> = Mutex::new(BTreeMap::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Name of the group of a job. Ids of jobs may be longer than names of files, and have other characters.
 pub(super) fn name_of(job: &str) -> String {

@@ -4,10 +4,11 @@ mod sums;
 mod text;
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::lock::lock;
 use sums::JobSums;
 use text::Counts;
 
@@ -22,27 +23,23 @@ pub struct ServedJobs {
 }
 
 impl ServedJobs {
-    fn lock(&self) -> MutexGuard<'_, JobSums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn update(&self, targets: BTreeMap<String, Vec<Job>>) {
-        if self.lock().update(targets) {
+        if lock(&self.sums).update(targets) {
             self.changes.fetch_add(1, Release);
         }
     }
 
     pub(super) fn chosen(&self) -> Vec<JobKey> {
-        self.lock().chosen().cloned().collect()
+        lock(&self.sums).chosen().cloned().collect()
     }
 
     pub(super) fn jobs(&self) -> usize {
-        self.lock().jobs()
+        lock(&self.sums).jobs()
     }
 
     /// Counts of a job; `None` if no target has it now.
     pub(super) fn counts(&self, key: &JobKey) -> Option<Counts> {
-        self.lock().counts(key)
+        lock(&self.sums).counts(key)
     }
 
     pub(super) fn changes(&self) -> u64 {

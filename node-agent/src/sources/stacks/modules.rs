@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use polymeter_proto::series::Identifier;
 use polymeter_proto::stacks::FunctionName;
@@ -16,6 +16,7 @@ use super::files::{Budget, FileId, Mapped, PerfMap, open_mapped};
 use super::records::NewMapping;
 use super::search::Range;
 use super::text_symbols::{self, Form};
+use crate::sources::lock::lock;
 
 /// Bound of the modules of a job. Code of further ones has no module.
 const MODULES_MAX: usize = 4096;
@@ -92,7 +93,7 @@ pub(super) struct Modules {
 
 impl Modules {
     pub(super) fn new(proc: &Path) -> Self {
-        let mut known = KERNEL_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&KERNEL_RANGES);
         let kernel = known.upgrade().unwrap_or_default();
         *known = Arc::downgrade(&kernel);
         let unknown = Module { name: None, symbols: Symbols::Nothing };
@@ -159,7 +160,7 @@ impl Modules {
     pub(super) fn rule(&mut self, module: ModuleId, position: u64, budget: Budget) -> Option<Arc<Rule>> {
         let Some(Symbols::File(shared)) = self.opened(module) else { return None };
         let address = shared.tables.address(position)?;
-        let mut rules = shared.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = lock(&shared.rules);
         if let Some(known) = rules.get(&address) {
             return known.clone();
         }
@@ -189,7 +190,7 @@ impl Modules {
         let Some(symbols) = self.opened(module) else { return vec![None; positions.len()] };
         match symbols {
             Symbols::File(shared) => {
-                let mut ranges = shared.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ranges = lock(&shared.ranges);
                 let addresses: Vec<u64> = positions
                     .iter()
                     .map(|position| shared.tables.address(*position).unwrap_or(u64::MAX))
@@ -197,7 +198,7 @@ impl Modules {
                 lookup(&mut ranges, &addresses, budget, |wanted| shared.tables.search(&shared.file, wanted))
             }
             Symbols::Kernel(ranges) => {
-                let mut ranges = ranges.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ranges = lock(ranges);
                 lookup(&mut ranges, positions, budget, |wanted| {
                     // Without the right to see it, all addresses are unknown.
                     let Ok(text) = File::open(proc.join("kallsyms")) else { return Vec::new() };
@@ -226,7 +227,7 @@ impl Modules {
 fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>> {
     let mapped = Mapped { pid, range: (mapping.start, mapping.end), file: mapping.file, path: &mapping.path };
     let (file, id) = open_mapped(proc, mapped)?;
-    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut files = lock(&FILES);
     if let Some(known) = files.get(&id).and_then(Weak::upgrade) {
         return Some(known);
     }

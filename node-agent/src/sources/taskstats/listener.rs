@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use polymeter_service::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,6 +19,7 @@ use tracing::warn;
 use super::exited_jobs::Jobs;
 use super::netlink::{Answer, answers, family_request, register_request};
 use crate::sources::kernel_text;
+use crate::sources::lock::lock;
 use crate::sources::process_list::listed;
 
 /// Room for records that wait: some thousand.
@@ -74,7 +75,7 @@ impl Listener {
     }
 
     pub(in crate::sources) fn with_jobs<R>(&self, act: impl FnOnce(&mut Jobs) -> R) -> R {
-        act(&mut self.jobs.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut lock(&self.jobs))
     }
 
     pub(in crate::sources) const fn overruns(&self) -> &AtomicU64 {

@@ -11,8 +11,9 @@ mod netlink;
 mod record;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use super::lock::lock;
 pub(super) use exited_jobs::check;
 pub(super) use exited_jobs::{Job, Sums};
 use listener::ListenError;
@@ -25,7 +26,7 @@ pub struct ExitedTasks(Mutex<Weak<Listener>>);
 
 impl ExitedTasks {
     pub(super) fn listener(&self, sys: &Path, proc: &Path) -> Result<Arc<Listener>, ListenError> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         if let Some(listener) = known.upgrade() {
             return Ok(listener);
         }

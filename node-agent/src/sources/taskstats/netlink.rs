@@ -1,7 +1,7 @@
 //! The messages of generic netlink for taskstats. Source: `Documentation/accounting/taskstats.rst`,
 //! `include/uapi/linux/netlink.h`, `genetlink.h` and `taskstats.h` of Linux. Pure.
 
-use super::record::Record;
+use super::record::{Record, array};
 
 /// Family of the controller, which knows the numbers of the other families.
 pub(super) const CONTROLLER: u16 = 16;
@@ -60,8 +60,11 @@ pub(super) enum Answer {
 pub(super) fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) {
-        let length = number_u32(header, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-        let kind = number_u16(header, 4).unwrap_or(0);
+        let length = array(header, 0)
+            .map(u32::from_ne_bytes)
+            .and_then(|length| usize::try_from(length).ok())
+            .unwrap_or(0);
+        let kind = array(header, 4).map_or(0, u16::from_ne_bytes);
         let Some(body) = bytes.get(HEADER_BYTES..length) else { break };
         if kind == ERROR {
             let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
@@ -81,7 +84,9 @@ fn add_answers(kind: u16, bytes: &[u8], answers: &mut Vec<Answer>) {
     const AGGREGATE_PID: u16 = 4;
     for (attribute, value) in Attributes(bytes) {
         match (kind, attribute) {
-            (CONTROLLER, FAMILY_ID) => answers.extend(number_u16(value, 0).map(Answer::Family)),
+            (CONTROLLER, FAMILY_ID) => {
+                answers.extend(array(value, 0).map(u16::from_ne_bytes).map(Answer::Family))
+            }
             (CONTROLLER, _) => {}
             (_, AGGREGATE_PID) => {
                 let record = Attributes(value).find(|(attribute, _)| *attribute == STATS);
@@ -100,18 +105,10 @@ impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let length = usize::from(number_u16(self.0, 0)?);
-        let kind = number_u16(self.0, 2)? & TYPE_MASK;
+        let length = usize::from(u16::from_ne_bytes(array(self.0, 0)?));
+        let kind = u16::from_ne_bytes(array(self.0, 2)?) & TYPE_MASK;
         let value = self.0.get(ATTRIBUTE_HEADER_BYTES..length)?;
         self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     }
-}
-
-fn number_u16(bytes: &[u8], offset: usize) -> Option<u16> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
-}
-
-fn number_u32(bytes: &[u8], offset: usize) -> Option<u32> {
-    bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }

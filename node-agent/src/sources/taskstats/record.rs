@@ -131,6 +131,6 @@ impl Record {
     }
 }
 
-fn array<const BYTES: usize>(bytes: &[u8], offset: usize) -> Option<[u8; BYTES]> {
+pub(super) fn array<const BYTES: usize>(bytes: &[u8], offset: usize) -> Option<[u8; BYTES]> {
     bytes.get(offset..)?.first_chunk().copied()
 }

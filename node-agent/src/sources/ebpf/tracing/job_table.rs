@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::super::cgroup::{Cgroup, Programs, lock};
+use super::super::cgroup::{Cgroup, Programs};
 use super::super::map::{Sizes, create_array, create_hash, delete, update};
 use super::super::map_counters::Counters;
 use super::super::mapping::Mapping;
@@ -16,6 +16,7 @@ use super::super::reason::{EbpfError, Step};
 use super::super::system_call::operand;
 use super::level::level;
 use crate::sources::kernel_text::FileError;
+use crate::sources::lock::lock;
 
 /// Bound of the different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
 /// scheduler, and one more. A program looks one cgroup up for each.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::super::cgroup::lock;
 use super::cgroup_types::CgroupHierarchy;
+use crate::sources::lock::lock;
 
 /// Programs that run, for each hierarchy. They end with the last job that uses them.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-use super::super::cgroup::lock;
 use super::super::map::{Sizes, create_hash, update};
 use super::program::STRIPES;
 use crate::sources::filesystem::has_space;
+use crate::sources::lock::lock;
 use crate::sources::mount_table::{Mount, visible};
 
 pub(super) const DEVICES_MAX: usize = 16;

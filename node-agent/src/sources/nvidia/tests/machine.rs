@@ -14,9 +14,7 @@ use crate::cgroups::{JobCgroups, Mounts};
 use crate::clock;
 use crate::sources::nvidia::driver::Driver;
 use crate::sources::reader_thread::{FinishedRead, ThreadedSource};
-use crate::sources::{
-    Opened, Outcome, ReadBuffer, Reading, Source, SourceFactory, Target, Unavailable,
-};
+use crate::sources::{Opened, Outcome, ReadBuffer, Reading, Source, SourceFactory, Target, Unavailable};
 
 /// Longest wait for something that must happen: a deadlock becomes a failure.
 const PATIENCE_NS: u64 = 120_000_000_000;
