@@ -1,4 +1,4 @@
-//! The kind of the agent's own counts: the cost of measuring, of the node and of each job, and losses.
+//! The agent's own counts: what measuring costs, for the node and for each job, and what was lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The kind of files of one line, or of a few short ones, whose reads may block.
+//! Kind of files of one line, or of a few short ones, whose reads may block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

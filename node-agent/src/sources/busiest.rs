@@ -1,8 +1,7 @@
-//! The kind of the busiest processes of a job, each with series of its own. Source: proc_pid_stat(5),
-//! proc_pid_io(5).
+//! Busiest processes of a job, each with series of its own. Source: proc_pid_stat(5), proc_pid_io(5).
 //!
-//! Which processes these are is decided by the supervisor, some times a minute ([`BusiestProcesses`]); a new
-//! one makes the job's sources be opened anew.
+//! The supervisor chooses them some times a minute ([`BusiestProcesses`]), and opens the job's sources anew
+//! for a new one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

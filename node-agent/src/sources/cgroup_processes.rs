@@ -1,4 +1,4 @@
-//! The processes of a cgroup and of all below it.
+//! Processes of a cgroup and of all below it.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The roles of devices, as `/sys` tells them: what is a part of another device, or stacked on others.
+//! Roles of devices, as `/sys` tells them: which are parts of others, or stacked on others.
 //!
 //! The roles are read when a source is opened, for each of its devices, and not at its readings. Nothing here
 //! waits for a device: the kernel has the names, links and numbers in memory.

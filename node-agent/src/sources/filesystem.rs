@@ -1,5 +1,5 @@
-//! The kind of mounted file systems: their space, by statvfs(3), which blocks while a network file system
-//! does not answer. Each is a source of its own.
+//! Space of mounted file systems, by statvfs(3), which blocks while a network file system does not answer.
+//! Each is a source of its own.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Finders of what belongs to a source and comes later: the supervisor searches, and the sampler reads what
-//! was found.
+//! Find what belongs to a source and comes later: the supervisor searches, and the sampler reads what was
+//! found.
 
 use super::perf::ProcessFollower;
 use super::summed_file::{Descendants, ScanResult};

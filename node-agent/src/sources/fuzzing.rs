@@ -1,4 +1,4 @@
-//! The parsers of the sources, for the fuzz target `e2e/fuzz/src/sources.rs` and the tests below.
+//! Parsers of the sources, for the fuzz target `e2e/fuzz/src/sources.rs` and the tests below.
 //!
 //! A new kind needs an entry, with a function beside its parser that takes any bytes and panics if they break
 //! a rule, and a real input in `e2e/fuzz/corpus/sources`, whose first byte is the entry's key.

@@ -1,4 +1,4 @@
-//! The kernel's table of mounts. Source: proc_pid_mountinfo(5).
+//! Kernel's table of mounts. Source: proc_pid_mountinfo(5).
 
 use std::fs;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! The numbers of kernel files.
+//! Numbers of kernel files.
 
 use polymeter_proto::catalogue::Scale;
 

@@ -1,4 +1,4 @@
-//! The outcome of a read. The type distinguishes an expected end, a temporary failure and a fault.
+//! How a read ended: an expected end, a temporary failure and a fault are told apart.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! The files of a directory tree that match a path with wildcards.
+//! Files of a directory tree that match a path with wildcards.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The kind of perf events.
+//! Kind of perf events.
 
 use polymeter_proto::catalogue::{Definition, PERF_KIND};
 

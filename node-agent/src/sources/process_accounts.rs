@@ -1,4 +1,4 @@
-//! The resources that a set of processes has used together: a sum that does not decrease when processes end.
+//! Resources that a set of processes has used together: a sum that does not decrease when processes end.
 //! Pure.
 //!
 //! The kernel adds the use of a process to its parent's account when the parent waits for it

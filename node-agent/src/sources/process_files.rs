@@ -1,4 +1,4 @@
-//! The files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
+//! Files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The kinds that sum over a job's processes.
+//! Kinds that sum over a job's processes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The list of a job's processes: those of its cgroup and of all below it, or a process and its descendants.
+//! A job's processes: those of its cgroup and of all below it, or a process and its descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

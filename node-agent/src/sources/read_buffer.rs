@@ -1,4 +1,4 @@
-//! The buffer for the text of kernel files.
+//! Buffer for the text of kernel files.
 
 /// Memory for the text of one file at a time. All files of a thread share it, so that it stays in the nearest
 /// cache.

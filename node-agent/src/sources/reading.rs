@@ -1,4 +1,4 @@
-//! The typed result of one read of one source.
+//! Result of one read of one source.
 //!
 //! A value is present, absent (it was due, and could not be read), or lacking: its device does not have it.
 

@@ -1,4 +1,4 @@
-//! The refresh intervals of hardware: the time between two updates of the values that a source reads.
+//! Refresh intervals of hardware: the time between two updates of the values that a source reads.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

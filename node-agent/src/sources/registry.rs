@@ -1,4 +1,4 @@
-//! The registry of source kinds, and the opening of sources.
+//! Source kinds, and the opening of sources.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The call stacks of one job during an interval, by functions.
+//! Call stacks of one job during an interval, by functions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The kind of the ended threads of a job, by taskstats.
+//! Ended threads of a job, by taskstats.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The kind of kernel text files that do not block: each metric comes from the first of its files that this
+//! Kind of kernel text files that do not block: each metric comes from the first of its files that this
 //! machine has.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! The output of `beegfs-ctl --clientstats --allstats --rwunit=B --interval=0`. Source: `ModeClientStats.cpp`
-//! and `OpCounter.h` of BeeGFS 7: a line for each client, by its address, of pairs of a number and a name in
+//! Output of `beegfs-ctl --clientstats --allstats --rwunit=B --interval=0`. Source: `ModeClientStats.cpp` and
+//! `OpCounter.h` of BeeGFS 7: a line for each client, by its address, of pairs of a number and a name in
 //! brackets: `10.1.2.3 61957 [sum] 0 [ack] 22385 [ops-rd] 3.28771e+08 [B-rd] 21504 [ops-wr] 8.80804e+07
 //! [B-wr]`.
 //!

@@ -1,5 +1,4 @@
-//! The counters of BeeGFS' servers, and the fields of the catalogue that they are. Source: `OpCounter.h` of
-//! BeeGFS 7.
+//! Counters of BeeGFS' servers, and their fields in the catalogue. Source: `OpCounter.h` of BeeGFS 7.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Servers {

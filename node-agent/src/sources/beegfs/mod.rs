@@ -1,6 +1,5 @@
-//! The kind of BeeGFS file systems: the operations of this node that the servers have counted, which
-//! `beegfs-ctl` asks of them. The client itself counts nothing. The program must run as root, and each
-//! reading asks all servers.
+//! BeeGFS file systems: the servers count the operations of this node, and `beegfs-ctl` asks them. The client
+//! itself counts nothing. The program must run as root, and each reading asks all servers.
 
 mod client_stats;
 mod fields;

@@ -1,5 +1,4 @@
-//! The processes of a job that have series of their own: the choice among the current ones, from time to
-//! time.
+//! Chooses, from time to time, the processes of a job that have series of their own.
 
 mod selection;
 

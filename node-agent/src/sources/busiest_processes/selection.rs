@@ -1,4 +1,4 @@
-//! The choice of the processes of a job that have series of their own. Pure.
+//! Choice of the processes of a job that have series of their own. Pure.
 //!
 //! The number of series is bounded, also over the lifetime of a job that starts 100,000 processes: a process
 //! is chosen only after it has used a second of CPU time, keeps its place while it runs, and gives it up only

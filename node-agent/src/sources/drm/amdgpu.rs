@@ -1,5 +1,5 @@
-//! The kind of the energy and the throttling of AMD's GPUs, from the binary file `gpu_metrics` of amdgpu. A
-//! read asks the firmware.
+//! Energy and throttling of AMD's GPUs, from the binary file `gpu_metrics` of amdgpu. A read asks the
+//! firmware.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

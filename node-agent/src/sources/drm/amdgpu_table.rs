@@ -1,4 +1,4 @@
-//! The binary file `gpu_metrics` of amdgpu. Source: `drivers/gpu/drm/amd/include/kgd_pp_interface.h` of Linux
+//! Binary file `gpu_metrics` of amdgpu. Source: `drivers/gpu/drm/amd/include/kgd_pp_interface.h` of Linux
 //! (`gpu_metrics_v1_1` to `v1_8`, of discrete GPUs) and `amdgpu_smu.h` for the bits of throttling.
 
 /// Size of the header: the size of the table, and the revisions of its format and content.

@@ -1,4 +1,4 @@
-//! The GPUs of the node whose drivers may show the use by processes, and their labels.
+//! GPUs of the node whose drivers may show the use by processes, and their labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,12 +1,11 @@
-//! The kind of the GPUs of AMD and Intel that a job's processes use, as their drivers show it for each open
-//! file of a GPU (a client) in `/proc/PID/fdinfo`. Source: `Documentation/gpu/drm-usage-stats.rst` of Linux;
-//! amdgpu since 5.19, i915 since 5.19, xe since 6.8.
+//! GPUs of AMD and Intel that a job's processes use, as their drivers show it for each open file of a GPU (a
+//! client) in `/proc/PID/fdinfo`. Source: `Documentation/gpu/drm-usage-stats.rst` of Linux; amdgpu since
+//! 5.19, i915 since 5.19, xe since 6.8.
 //!
 //! The names of engines and regions of memory are those of the driver, and become known when a process first
 //! uses a GPU: until then the source has no slots but for the clients of the GPUs that the scheduler gives to
-//! the job, and without any its thread looks for clients every few seconds. What
-//! is known of the clients survives a new opening of the sources (`GpuClients`), so that counts of ended
-//! processes stay.
+//! the job, and without any its thread looks for clients every few seconds. What is known of the clients
+//! survives a new opening of the sources (`GpuClients`), so that counts of ended processes stay.
 
 mod amdgpu;
 mod amdgpu_table;

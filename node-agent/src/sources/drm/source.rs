@@ -1,4 +1,4 @@
-//! The source of the GPU clients of one job.
+//! Source of the GPU clients of one job.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

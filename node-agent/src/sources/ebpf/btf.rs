@@ -1,4 +1,4 @@
-//! The types of the running kernel (BTF), from which programs take offsets and the numbers of types. Source:
+//! Types of the running kernel (BTF), from which programs take offsets and the numbers of types. Source:
 //! `Documentation/bpf/btf.rst` of Linux.
 
 use std::ops::Range;

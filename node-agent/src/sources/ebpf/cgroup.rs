@@ -1,5 +1,5 @@
-//! The cgroups to which programs are attached. A cgroup that is removed takes its programs with it; one that
-//! is created again in its place has none, so that the programs are attached anew, with the same counters.
+//! Cgroups to which programs are attached. A cgroup that is removed takes its programs with it; one that is
+//! created again in its place has none, so that the programs are attached anew, with the same counters.
 
 use std::fmt;
 use std::fs;

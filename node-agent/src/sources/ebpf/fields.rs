@@ -1,4 +1,4 @@
-//! The names by which the catalogue refers to the kind and its quantities.
+//! Names by which the catalogue refers to the kind and its quantities.
 
 pub(super) const KIND: &str = "ebpf";
 

@@ -1,4 +1,4 @@
-//! The loading and the attaching of programs.
+//! Loading and attaching programs.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! The memory of maps, which the kernel writes and the agent reads.
+//! Memory of maps, which the kernel writes and the agent reads.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

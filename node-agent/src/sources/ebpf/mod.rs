@@ -1,4 +1,4 @@
-//! The kind of eBPF programs, which count events of a job in the kernel.
+//! eBPF programs that count events of a job in the kernel.
 //!
 //! The programs are written as instructions, since they are short: the build needs no compiler for BPF and no
 //! library. Their counters are in memory that the agent maps, so that a read is no system call, and belongs

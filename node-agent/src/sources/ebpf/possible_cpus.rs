@@ -1,4 +1,4 @@
-//! The CPUs on which programs may run.
+//! CPUs on which programs may run.
 
 use std::io;
 use std::path::Path;

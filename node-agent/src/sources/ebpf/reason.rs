@@ -1,4 +1,4 @@
-//! The reasons why a program cannot be used, with the remedies.
+//! Why a program cannot be used, with the remedies.
 
 use std::io;
 

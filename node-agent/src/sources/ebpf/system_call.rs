@@ -1,4 +1,4 @@
-//! The system call `bpf`. Source: bpf(2), `union bpf_attr` of `include/uapi/linux/bpf.h`.
+//! System call `bpf`. Source: bpf(2), `union bpf_attr` of `include/uapi/linux/bpf.h`.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,5 +1,5 @@
-//! The kind of GPFS (IBM Storage Scale) file systems: the client's statistics, which a process of `mmpmon`
-//! asks of the daemon of GPFS. It must run as root.
+//! GPFS (IBM Storage Scale) file systems: statistics of the client. A process of `mmpmon`, which must run as
+//! root, asks the daemon of GPFS.
 
 mod process;
 mod response;

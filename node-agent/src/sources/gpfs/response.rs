@@ -1,5 +1,5 @@
-//! The answers of `mmpmon -p`. Source: "mmpmon command" and "Display I/O statistics per mounted file system"
-//! of the documentation of IBM Storage Scale: `_fs_io_s_ _n_ 10.1.2.3 _nn_ node1 _rc_ 0 _t_ 1579358234 _tu_
+//! Answers of `mmpmon -p`. Source: "mmpmon command" and "Display I/O statistics per mounted file system" of
+//! the documentation of IBM Storage Scale: `_fs_io_s_ _n_ 10.1.2.3 _nn_ node1 _rc_ 0 _t_ 1579358234 _tu_
 //! 53212 _cl_ cluster _fs_ scratch _d_ 48 _br_ 205607400434 ...`, one line for each file system, of keys and
 //! values.
 

@@ -1,4 +1,4 @@
-//! The use of GPUs by the clients of a job: sums that do not decrease when clients end. Pure.
+//! Use of GPUs by the clients of a job: sums that do not decrease when clients end. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The descriptors of GPUs that the processes of a job have open: links in `/proc/PID/fd` to devices below
+//! Descriptors of GPUs that the processes of a job have open: links in `/proc/PID/fd` to devices below
 //! `/dev/dri`.
 
 use std::collections::{BTreeMap, BTreeSet};

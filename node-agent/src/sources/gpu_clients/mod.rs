@@ -1,5 +1,4 @@
-//! The GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes
-//! have.
+//! GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes have.
 
 mod accounts;
 mod descriptors;

@@ -1,5 +1,5 @@
-//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source:
-//! `Documentation/gpu/drm-usage-stats.rst` of Linux.
+//! Text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source: `Documentation/gpu/drm-usage-stats.rst` of
+//! Linux.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center
-//! Manageability Interface Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform
-//! Management Interface Specification" 2.0, table 5-2. Pure.
+//! Command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability
+//! Interface Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform Management Interface
+//! Specification" 2.0, table 5-2. Pure.
 
 /// Network function of group extensions; that of a response is one more.
 pub(super) const NETFN: u8 = 0x2c;

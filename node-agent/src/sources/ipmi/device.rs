@@ -1,4 +1,4 @@
-//! The device of the kernel's IPMI driver: a command to the node's management controller, and its response.
+//! Device of the kernel's IPMI driver: a command to the node's management controller, and its response.
 //! Source: `include/uapi/linux/ipmi.h` of Linux.
 
 use std::fs::File;

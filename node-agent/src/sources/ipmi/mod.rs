@@ -1,4 +1,4 @@
-//! The kind of the node's power as its management controller measures it: DCMI over IPMI.
+//! Power of the node as its management controller measures it: DCMI over IPMI.
 //!
 //! A request takes some milliseconds to seconds, and occupies the controller: it belongs to the slow lane.
 

@@ -1,5 +1,4 @@
-//! The kind of a job's CPUs: how many it may use, to how many its busy threads are bound, and how much each
-//! was used.
+//! A job's CPUs: how many it may use, to how many its busy threads are bound, and how much each was used.
 //!
 //! - Allowed CPUs: `cpuset.cpus.effective` of version 2 (`Documentation/admin-guide/cgroup-v2.rst`), of the
 //!   job's cgroup or of the nearest one above it that has the controller; `cpuset.effective_cpus`, else

@@ -1,4 +1,4 @@
-//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at
+//! Places of the wanted values in the text of a kernel file: found once with care, then checked by key at
 //! every read.
 //!
 //! The lines of a kernel file rarely move relative to each other, but their numbers change width all the

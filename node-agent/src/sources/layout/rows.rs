@@ -1,4 +1,4 @@
-//! The lines of a text, their words, and the rows among them that are wanted.
+//! Lines of a text, their words, and the rows among them that are wanted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! The fields of the catalogue that Lustre's statistics have.
+//! Fields of the catalogue that Lustre's statistics have.
 
 use polymeter_proto::catalogue::Definition;
 

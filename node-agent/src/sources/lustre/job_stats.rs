@@ -1,5 +1,5 @@
-//! The kind of the statistics of jobs on Lustre's servers: `job_stats` of the targets, which have an entry
-//! for each id that clients send with their requests (`jobid_var`).
+//! Statistics of jobs on Lustre's servers: `job_stats` of the targets, which have an entry for each id that
+//! clients send with their requests (`jobid_var`).
 //!
 //! Places: `obdfilter/*/job_stats` (OST) and `mdt/*/job_stats` (MDT) in `/proc/fs/lustre` or
 //! `/sys/kernel/debug/lustre`. A text has the jobs of the whole cluster: it is read line by line, at most

@@ -1,4 +1,4 @@
-//! The kind of Lustre's statistics: those of the client, by mount, and those of a server's targets.
+//! Lustre's statistics: those of the client, by mount, and those of a server's targets.
 //!
 //! Places: `/sys/kernel/debug/lustre/llite/*/stats` since Lustre 2.12, `/proc/fs/lustre/llite/*/stats`
 //! before; `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read

@@ -1,4 +1,4 @@
-//! The text of Lustre's statistics. Source: `lprocfs_stats_seq_show` in `lustre/obdclass/lprocfs_status.c` of
+//! Text of Lustre's statistics. Source: `lprocfs_stats_seq_show` in `lustre/obdclass/lprocfs_status.c` of
 //! Lustre: `read_bytes 449131 samples [bytes] 1 4194304 91756123 317891238971`. A line has a name, a number
 //! of samples and their unit; where the samples are added, their minimum, maximum, sum and, in newer
 //! versions, sum of squares follow. Names without samples have no line.

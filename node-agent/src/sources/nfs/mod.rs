@@ -1,5 +1,5 @@
-//! The kind of NFS mounts: the client's statistics, `/proc/self/mountstats`. One read gives those of all
-//! mounts; it waits while a file system is being mounted or unmounted.
+//! NFS mounts: the client's statistics, `/proc/self/mountstats`. One read gives those of all mounts; it waits
+//! while a file system is being mounted or unmounted.
 
 mod mountstats;
 

@@ -1,7 +1,7 @@
-//! The text of `/proc/self/mountstats`. Source: `nfs_show_stats` in `fs/nfs/super.c`, `rpc_clnt_show_stats`
-//! in `net/sunrpc/stats.c` and `xs_tcp_print_stats` in `net/sunrpc/xprtsock.c` of Linux. Since statvers 1.1
-//! the lines of operations may have a number of errors (Linux 5.3), and the line of events two more numbers
-//! for pNFS.
+//! Text of `/proc/self/mountstats`. Source: `nfs_show_stats` in `fs/nfs/super.c`, `rpc_clnt_show_stats` in
+//! `net/sunrpc/stats.c` and `xs_tcp_print_stats` in `net/sunrpc/xprtsock.c` of Linux. Since statvers 1.1 the
+//! lines of operations may have a number of errors (Linux 5.3), and the line of events two more numbers for
+//! pNFS.
 
 use super::super::mount_table::unescape;
 use crate::sources::UnknownLines;

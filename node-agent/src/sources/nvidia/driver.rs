@@ -1,4 +1,4 @@
-//! The driver: its library, and the GPUs that it lists. One thread loads the library and lists the GPUs,
+//! NVIDIA's driver: its library, and the GPUs that it lists. One thread loads the library and lists the GPUs,
 //! again and again while a metric of them is wanted, so that neither the opening of a source nor its reading
 //! waits for the driver.
 

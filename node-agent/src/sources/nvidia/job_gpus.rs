@@ -1,4 +1,4 @@
-//! The GPUs of a job: those that the scheduler names, those that its processes use, and those that the
+//! GPUs of a job: those that the scheduler names, those that its processes use, and those that the
 //! environment of its processes names.
 //!
 //! The scheduler and the driver are trusted. A user can write anything into an environment: a GPU that is

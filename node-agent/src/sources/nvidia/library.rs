@@ -1,4 +1,4 @@
-//! The library of the NVIDIA driver: the search for it, and signs that it may be found now.
+//! Library of the NVIDIA driver: the search for it, and signs that it may be found now.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The kinds of NVIDIA GPUs, through the library of the driver (NVML), which is loaded at run time: the GPUs
-//! of the node, and those of a job.
+//! NVIDIA GPUs, through the library of the driver (NVML), which is loaded at run time: the GPUs of the node,
+//! and those of a job.
 //!
 //! Each GPU is a source of its own, with the MIG devices on it: a call takes up to milliseconds, so that the
 //! values of one source for all GPUs would be dated wrongly, and a GPU that does not answer delays no other.

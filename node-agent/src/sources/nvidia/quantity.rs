@@ -1,5 +1,4 @@
-//! The quantities of a GPU: the calls of NVML, and the conversion of their answers to the units of the
-//! catalogue.
+//! Quantities of a GPU: the calls of NVML, and the conversion of their answers to the units of the catalogue.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;

@@ -1,4 +1,4 @@
-//! The source of one GPU, and the watch of the list of GPUs.
+//! Source of one GPU, and the watch of the list of GPUs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The model of the CPU, as `/proc/cpuinfo` states it.
+//! Model of the CPU, as `/proc/cpuinfo` states it.
 
 use std::fmt;
 use std::path::Path;

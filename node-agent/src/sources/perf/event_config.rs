@@ -1,4 +1,4 @@
-//! The numbers of events, and the directories that describe them.
+//! Numbers of events, and the directories that describe them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The codes of events that the kernel does not list, by CPU model.
+//! Codes of events that the kernel does not list, by CPU model.
 
 use std::sync::OnceLock;
 

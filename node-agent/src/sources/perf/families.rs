@@ -1,4 +1,4 @@
-//! The families of a job's processes: which of them are counted already because an event of an ancestor was
+//! Families of a job's processes: which of them are counted already because an event of an ancestor was
 //! inherited. Pure.
 //!
 //! A perf event of a process counts all that it starts from then on. Another event for one of these would

@@ -1,5 +1,5 @@
-//! The log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs
-//! whose processes are followed, and exists while there are any.
+//! Log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs whose
+//! processes are followed, and exists while there are any.
 
 use std::fmt;
 use std::io;

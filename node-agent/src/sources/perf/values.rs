@@ -1,4 +1,4 @@
-//! The values of a group of events, and their meaning.
+//! Values of a group of events, and their meaning.
 
 use polymeter_proto::catalogue::derived::times_of;
 use polymeter_proto::catalogue::{self, Definition, Scope};

@@ -1,4 +1,4 @@
-//! The processes that are summed, and their reading.
+//! Processes that are summed, and their reading.
 //!
 //! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost
 //! a parent stay part of it. The processes of a cgroup are those of it and of all below it.

@@ -1,5 +1,4 @@
-//! The kind of energy counters of processors, RAPL: perf events where the kernel has them, else the zones of
-//! powercap.
+//! Energy counters of processors, RAPL: perf events where the kernel has them, else the zones of powercap.
 //!
 //! A read interrupts a CPU of each package; therefore it belongs to the slow lane. Each domain is a source of
 //! its own, which stays open when others are opened anew, so that no energy is lost. Values begin at 0 when a

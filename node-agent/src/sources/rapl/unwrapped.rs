@@ -1,4 +1,4 @@
-//! The increase of a counter that wraps around. Pure.
+//! Increase of a counter that wraps around. Pure.
 
 /// Least power that is assumed as the highest of a domain: no processor of 2026 takes more.
 const ASSUMED_POWER_W: u64 = 2_000;

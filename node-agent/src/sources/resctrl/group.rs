@@ -1,4 +1,4 @@
-//! The monitoring groups of this agent.
+//! Monitoring groups of this agent.
 //!
 //! A group is created for the first source of a job and removed after the last one. The agent holds a lock,
 //! flock(2), on the directory of each group: a group without one was left behind by an agent that was killed,

@@ -1,5 +1,5 @@
-//! The kind of resctrl: Intel RDT, AMD QoS and Arm MPAM. The processor counts, for a number (RMID) that the
-//! kernel gives to threads, the L3 cache that they occupy and the bytes that they move to and from memory.
+//! resctrl: Intel RDT, AMD QoS and Arm MPAM. The processor counts, for a number (RMID) that the kernel gives
+//! to threads, the L3 cache that they occupy and the bytes that they move to and from memory.
 //!
 //! Source: `Documentation/filesystems/resctrl.rst` of Linux. A job has a monitoring group in the default
 //! control group; threads in other control groups stay there. The agent mounts nothing. The calls of the

@@ -1,5 +1,5 @@
-//! The operations of resctrl's file system that a plain directory does not have: there a new directory has
-//! files, and a removed one need not be empty.
+//! Operations that a plain directory does not have: in resctrl's file system a new directory has files, and a
+//! removed one need not be empty.
 
 use std::fmt::Debug;
 use std::fs::{self, OpenOptions};

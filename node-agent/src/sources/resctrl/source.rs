@@ -1,4 +1,4 @@
-//! The source of one job: its threads are moved into its monitoring group, whose counters are read.
+//! Source of one job: its threads are moved into its monitoring group, whose counters are read.
 
 use std::collections::BTreeSet;
 use std::fs;

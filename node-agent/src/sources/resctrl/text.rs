@@ -1,5 +1,5 @@
-//! The text of resctrl's files. Pure. Source: `Documentation/filesystems/resctrl.rst` and
-//! `rdtgroup_mondata_show` in `fs/resctrl/ctrlmondata.c` of Linux.
+//! Text of resctrl's files. Pure. Source: `Documentation/filesystems/resctrl.rst` and `rdtgroup_mondata_show`
+//! in `fs/resctrl/ctrlmondata.c` of Linux.
 
 use std::collections::BTreeSet;
 

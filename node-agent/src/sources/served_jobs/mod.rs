@@ -1,4 +1,4 @@
-//! The jobs that clients of Lustre name to a server, as they are known while the agent runs.
+//! Jobs that clients of Lustre name to a server, as they are known while the agent runs.
 
 mod sums;
 mod text;

@@ -1,4 +1,4 @@
-//! The sums over the targets of a server for each job, and the choice of the jobs that have series. Pure.
+//! Sums over the targets of a server for each job, and the choice of the jobs that have series. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

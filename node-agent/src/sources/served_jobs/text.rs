@@ -1,7 +1,6 @@
-//! The text of `job_stats` of Lustre's servers. Source: `job_stat_show` in
-//! `lustre/obdclass/lprocfs_jobstats.c` of Lustre. It resembles YAML: an item for each job, with a line for
-//! each operation: ` write_bytes: { samples: 256, unit: bytes, min: 4194304, max: 4194304, sum: 1073741824,
-//! sumsq: ... }`.
+//! Text of `job_stats` of Lustre's servers. Source: `job_stat_show` in `lustre/obdclass/lprocfs_jobstats.c`
+//! of Lustre. It resembles YAML: an item for each job, with a line for each operation: ` write_bytes: {
+//! samples: 256, unit: bytes, min: 4194304, max: 4194304, sum: 1073741824, sumsq: ... }`.
 
 use crate::sources::UnknownLines;
 

@@ -1,4 +1,4 @@
-//! The names of functions as programmers write them. Pure.
+//! Names of functions as programmers write them. Pure.
 
 use std::fmt::{self, Write};
 

@@ -1,5 +1,5 @@
-//! The symbol tables of ELF files of 64 bits. A file is a user's: whatever it holds gives symbols or none,
-//! with few bytes of memory. Pure: the bytes come from a function that reads them.
+//! Symbol tables of ELF files of 64 bits. A file is a user's: whatever it holds gives symbols or none, with
+//! few bytes of memory. Pure: the bytes come from a function that reads them.
 
 use super::search::{Range, Search};
 

@@ -1,4 +1,4 @@
-//! The modules of a job's processes: files, the kernel, and code without a file, with their functions.
+//! Modules of a job's processes: files, the kernel, and code without a file, with their functions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

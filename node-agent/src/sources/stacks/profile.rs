@@ -1,4 +1,4 @@
-//! The samples of an interval: first by addresses, then by functions.
+//! Samples of an interval: first by addresses, then by functions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The ranks of processes: the numbers that launchers of parallel programs give them, in their environment.
+//! Ranks of processes: the numbers that launchers of parallel programs give them, in their environment.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

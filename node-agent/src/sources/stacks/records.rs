@@ -1,4 +1,4 @@
-//! The records of perf's ring buffers, from their bytes. Pure.
+//! Records of perf's ring buffers, from their bytes. Pure.
 //!
 //! Source: perf_event_open(2), for samples of `IP | TID | TIME | CALLCHAIN`, or with `REGS_USER | STACK_USER`
 //! in addition, and with `sample_id_all`: every record that is no sample ends in a thread and a time.

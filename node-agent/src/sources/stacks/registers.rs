@@ -1,4 +1,4 @@
-//! The registers by which callers are found, as perf and DWARF number them.
+//! Registers by which callers are found, as perf and DWARF number them.
 
 use gimli::{Register, Vendor};
 

@@ -1,4 +1,4 @@
-//! The events that sample a job, and the ring of each CPU into which the kernel writes.
+//! Events that sample a job, and the ring of each CPU into which the kernel writes.
 //!
 //! The kernel wakes nobody: a ring has room for all that can be sampled between two reads.
 

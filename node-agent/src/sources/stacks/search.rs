@@ -1,5 +1,4 @@
-//! The search for the symbols of some addresses in a table that is read once, in any order, and not kept.
-//! Pure.
+//! Search for the symbols of some addresses in a table that is read once, in any order, and not kept. Pure.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Range<N> {

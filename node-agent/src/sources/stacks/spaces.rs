@@ -1,4 +1,4 @@
-//! The executable memory of a job's processes, as far as it is known from records and from `/proc/PID/maps`.
+//! Executable memory of a job's processes, as far as it is known from records and from `/proc/PID/maps`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The callers of a sampled function, from its registers and a copy of the top of its stack. Pure.
+//! Callers of a sampled function, from its registers and a copy of the top of its stack. Pure.
 
 use std::sync::Arc;
 

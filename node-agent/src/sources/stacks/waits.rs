@@ -1,4 +1,4 @@
-//! The waits of threads: from the switch at which a thread leaves its CPU to its return, with the stack at the
+//! Waits of threads: from the switch at which a thread leaves its CPU to its return, with the stack at the
 //! switch. Pure.
 //!
 //! Each wait becomes as many samples as it has periods. The rest of a wait is a sample or none, by a sequence

@@ -1,4 +1,4 @@
-//! The jobs of ended threads: a record names the thread, its process and its parent, but no cgroup. Pure.
+//! Jobs of ended threads: a record names the thread, its process and its parent, but no cgroup. Pure.
 //!
 //! When a record is read, the process may still be there, waiting for its parent, and show its cgroup of
 //! version 2. Cgroups of version 1 have left it already. Then the parent's cgroup counts, or the list of

@@ -1,4 +1,4 @@
-//! The thread that receives the records of ended threads.
+//! Thread that receives the records of ended threads.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
-//! The ended threads of jobs: their accounts and delays, which the kernel delivers at their ends by netlink,
-//! so that processes that live shorter than a period are counted. Source:
-//! `Documentation/accounting/taskstats.rst` of Linux.
+//! Ended threads of jobs: the kernel delivers their accounts and delays by netlink when they end, so that
+//! processes that live shorter than a period are counted. Source: `Documentation/accounting/taskstats.rst` of
+//! Linux.
 //!
 //! One socket and one thread serve all jobs; they exist while a job samples such metrics. Each end costs some
 //! 20 microseconds. The kernel drops records if the thread does not keep up: it tells so, but not how many.

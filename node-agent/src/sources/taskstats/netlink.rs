@@ -1,4 +1,4 @@
-//! The messages of generic netlink for taskstats. Source: `Documentation/accounting/taskstats.rst`,
+//! Messages of generic netlink for taskstats. Source: `Documentation/accounting/taskstats.rst`,
 //! `include/uapi/linux/netlink.h`, `genetlink.h` and `taskstats.h` of Linux. Pure.
 
 use super::record::{Record, array};

@@ -1,5 +1,5 @@
-//! The record of an ended thread: `struct taskstats` of `include/uapi/linux/taskstats.h`, version 9 of Linux
-//! 4.20 and later ones. Pure.
+//! Record of an ended thread: `struct taskstats` of `include/uapi/linux/taskstats.h`, version 9 of Linux 4.20
+//! and later ones. Pure.
 //!
 //! Later versions append fields, so that a shorter record lacks the later ones. Only version 15 (Linux 6.14)
 //! has two more numbers behind each delay; version 16 moved them to the end.

@@ -1,4 +1,4 @@
-//! The driver's files: their place, and their texts.
+//! Driver's files: their place, and their texts.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! The kind of AMD's GPUs that a job's processes use for computations (ROCm), as amdkfd shows it for each
-//! process. Queues of user space pass amdgpu by, so that the times of engines in `fdinfo` lack them.
+//! AMD's GPUs that a job's processes use for computations (ROCm), as amdkfd shows it for each process. Queues
+//! of user space pass amdgpu by, so that the times of engines in `fdinfo` lack them.
 //!
 //! Source: `kfd_procfs_show`, `kfd_procfs_stats_show` and `kfd_get_cu_occupancy` in
 //! `drivers/gpu/drm/amd/amdkfd/kfd_process.c` of Linux (5.8; occupancy since 5.10):
-//! `/sys/class/kfd/kfd/proc/PID/{vram_GPU,sdma_GPU,stats_GPU/{evicted_ms,cu_occupancy}}`, where `GPU` is the `gpu_id`
-//! of a node of the topology. A read waits for a worker of the kernel, which asks the GPU.
+//! `/sys/class/kfd/kfd/proc/PID/{vram_GPU,sdma_GPU,stats_GPU/{evicted_ms,cu_occupancy}}`, where `GPU` is the
+//! `gpu_id` of a node of the topology. A read waits for a worker of the kernel, which asks the GPU.
 
 mod files;
 mod source;

@@ -1,4 +1,4 @@
-//! The sums over a job's processes that use amdkfd. What ended processes have used stays part of them.
+//! Sums over a job's processes that use amdkfd. What ended processes have used stays part of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

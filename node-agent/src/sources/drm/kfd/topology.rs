@@ -1,4 +1,4 @@
-//! The GPUs of amdkfd's topology, and the labels of their series.
+//! GPUs of amdkfd's topology, and the labels of their series.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The network of one job: a program for each direction, attached to its cgroup of version 2.
+//! Network of one job: a program for each direction, attached to its cgroup of version 2.
 //!
 //! The kernel runs the programs for packets of sockets that were created in the cgroup or below it. Traffic
 //! that passes the kernel by, as that of InfiniBand verbs, is not counted.

@@ -1,4 +1,4 @@
-//! The programs.
+//! Programs that count packets.
 
 use super::super::direction::Direction;
 use super::super::instruction::{

@@ -1,5 +1,5 @@
-//! The waits of the processes of a job for a CPU, while they are ready to run: one program for all jobs, on
-//! each switch of a CPU to another task.
+//! Waits of the processes of a job for a CPU, while they are ready to run: one program for all jobs, on each
+//! switch of a CPU to another task.
 
 mod program;
 

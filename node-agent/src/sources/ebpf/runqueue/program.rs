@@ -1,4 +1,4 @@
-//! The program that counts the waits for a CPU.
+//! Program that counts the waits for a CPU.
 //!
 //! The kernel notes when a task becomes ready to run (`sched_info.last_queued`), and adds up its waits
 //! (`run_delay`) when it begins to run or moves to the queue of another CPU. The program runs before the

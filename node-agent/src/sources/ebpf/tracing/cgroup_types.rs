@@ -1,4 +1,4 @@
-//! The way from a task to its cgroups in the structures of the kernel.
+//! Way from a task to its cgroups in the structures of the kernel.
 
 use super::super::btf::Btf;
 use super::super::reason::EbpfError;

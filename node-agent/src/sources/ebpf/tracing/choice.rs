@@ -1,4 +1,4 @@
-//! The choice of the cgroup of a job by which its tasks are found.
+//! Chooses the cgroup by which the tasks of a job are found.
 
 use std::path::PathBuf;
 

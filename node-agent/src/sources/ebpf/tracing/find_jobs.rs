@@ -1,4 +1,4 @@
-//! The part of programs that finds the jobs of a task: the cgroups above its own that are counted.
+//! Part of programs that finds the jobs of a task: the cgroups above its own that are counted.
 
 use super::super::assembler::Assembler;
 use super::super::instruction::{

@@ -1,4 +1,4 @@
-//! The histogram of times in programs: the number of times up to each of some limits.
+//! Histogram of times in programs: how many are up to each limit.
 
 use polymeter_proto::series::Labels;
 

@@ -1,4 +1,4 @@
-//! The table of the jobs that are counted, by the ids of their cgroups.
+//! Table of the jobs that are counted, by the ids of their cgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

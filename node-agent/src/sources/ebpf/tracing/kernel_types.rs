@@ -1,4 +1,4 @@
-//! The types of the running kernel, from its file.
+//! Types of the running kernel, from its file.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The level of a cgroup in its hierarchy.
+//! Level of a cgroup in its hierarchy.
 
 use std::fs;
 use std::io;

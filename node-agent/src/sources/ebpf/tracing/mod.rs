@@ -1,5 +1,5 @@
-//! The shared part of programs that trace the kernel: one program for all jobs, which finds the jobs of a
-//! task in a table.
+//! Shared part of programs that trace the kernel: one program for all jobs, which finds the jobs of a task in
+//! a table.
 //!
 //! The kernel lets only programs under the GPL read its structures. The programs of this module and of those
 //! that use it are therefore under the Apache License 2.0 or the GNU General Public License 2.0, as the user

@@ -1,4 +1,4 @@
-//! The file systems on which operations are counted, by the numbers of their devices.
+//! File systems on which operations are counted, by the numbers of their devices.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

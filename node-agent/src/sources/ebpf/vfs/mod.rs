@@ -1,4 +1,4 @@
-//! The operations of a job's processes on files: two programs for all jobs, at the begin and at the end of
+//! Operations of a job's processes on files: two programs for all jobs, at the beginning and at the end of
 //! system calls.
 
 mod devices;

@@ -1,4 +1,4 @@
-//! The programs that count operations on files: at the beginning and at the end of system calls.
+//! Programs that count operations on files: at the beginning and at the end of system calls.
 //!
 //! The program at the beginning notes the time for tasks of jobs. That at the end finds the file by its
 //! descriptor, and its file system. Other tasks and other system calls leave both after a look into a table.

@@ -1,4 +1,4 @@
-//! The values of a source.
+//! Values of a source.
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;

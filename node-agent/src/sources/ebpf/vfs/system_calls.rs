@@ -1,4 +1,4 @@
-//! The system calls on files, by their numbers on this architecture.
+//! System calls on files, by their numbers on this architecture.
 
 /// An operation on files. Its number is that of its counters in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The offsets and the numbers of types that the programs need.
+//! Offsets and numbers of types that the programs need.
 
 use super::super::btf::{Btf, TypeKind};
 use super::super::reason::EbpfError;
