@@ -37,8 +37,8 @@ pub trait CustomSource: Send + fmt::Debug {
         false
     }
 
-    /// True if its state cannot be read again, so that it stays open when the target's other sources are
-    /// opened anew.
+    /// True if its state cannot be read again: it then stays open when the target's other sources are
+    /// reopened.
     fn is_lasting(&self) -> bool {
         false
     }

@@ -128,7 +128,7 @@ struct BlockDevices<'a> {
 }
 
 impl BlockDevices<'_> {
-    /// Directory of a device. A partition's is in that of its disk.
+    /// Directory of a device; a partition has one within its disk's.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         let block = self.sys.join("block");
         let known = [self.sys.join("class/block").join(name), block.join(name)];

@@ -104,8 +104,8 @@ impl Accounts {
         self.known.get(&pid).map(|known| &known.process)
     }
 
-    /// Takes a reading of all processes, parents before their children, and returns the use of all so far. A
-    /// process whose child has ended is read again by `reread`: its account is complete only then.
+    /// Takes a reading of all processes, parents before their children. Returns what all have used so far.
+    /// `reread` reads a process once more when a child of it has ended: only then its account is complete.
     pub(super) fn update(
         &mut self,
         found: BTreeMap<u32, Process>,

@@ -70,7 +70,7 @@ impl StatLine {
         self.field(22)
     }
 
-    /// CPU time without that of its children, in nanoseconds.
+    /// CPU time in nanoseconds, without that of its children.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.ticks_ns(14).saturating_add(self.ticks_ns(15))
     }
@@ -94,8 +94,8 @@ const FIELDS_MIN: usize = 22;
 /// Size of the first read: more than the longest line of `stat`.
 const WHOLE_BYTES: usize = 1024;
 
-/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A
-/// reader that knows no size would begin with few bytes and ask for the end.
+/// Reads a file that the kernel writes as one record: if a read does not fill the buffer, it has all of it.
+/// `std::fs::read` would begin with few bytes and ask for the end.
 pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = kernel_text::open(path)?;
     let (mut text, mut length) = (vec![0; WHOLE_BYTES], 0);
@@ -177,8 +177,8 @@ fn of_stat(stat: &StatLine) -> (Process, Levels) {
     (Process { parent: stat.parent(), started: stat.started(), total, waited }, levels)
 }
 
-/// Counts of `/proc/PID/io`, which include those of awaited children without distinction. A missing count
-/// stays as it was known.
+/// Counts of `/proc/PID/io`, where the kernel mixes in those of awaited children. A missing count stays as it
+/// was known.
 fn io_amounts(io: &str, known: Option<IoAmounts>) -> Option<IoAmounts> {
     let value = parse_io(io);
     let mut amounts = known.unwrap_or_default();

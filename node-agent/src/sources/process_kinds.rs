@@ -69,7 +69,7 @@ impl SourceKind for CgroupProcessesKind {
     }
 }
 
-/// I/O of a job's processes where it has cgroups, none of which counts calls and their bytes.
+/// I/O of a job's processes where none of its cgroups counts calls and their bytes.
 pub(super) struct ProcessIoKind;
 
 impl SourceKind for ProcessIoKind {

@@ -325,7 +325,7 @@ mod tests {
             self.longest_gap_ns
         }
 
-        /// Known after the first read, as that of a device that is opened there.
+        /// Known after the first read, as if the device was opened there.
         fn refresh_interval(&self) -> Option<Period> {
             (self.reads.load(Relaxed) > 0).then_some(Period::SECOND)
         }

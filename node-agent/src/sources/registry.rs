@@ -47,8 +47,8 @@ pub static KINDS: &[&dyn SourceKind] = &[
 ];
 
 impl SourceFactory<'_> {
-    /// True if files of metrics that other kinds have, too, can be read on version 2. They may appear after
-    /// the others, and count all of the cgroup from its begin.
+    /// True if version 2 has files for metrics that other kinds have, too. They may appear after the others,
+    /// and count all of the cgroup from its beginning.
     pub(crate) fn has_files_with_alternative(&self, target: &Target) -> bool {
         let request = OpenRequest { host: self, target, wanted: Vec::new() };
         any_file_with_alternative(&request, |file, _| file.hierarchy == Hierarchy::V2)

@@ -148,8 +148,8 @@ impl SummedFileSource {
         outcome
     }
 
-    /// Sums counters, and takes the highest gauge. Where a file lacks a value, the result is absent: a lower
-    /// sum would be taken for a counter that began anew.
+    /// Sums counters, and takes the highest gauge. Absent where a file lacks a value: a lower sum would look
+    /// like a counter that began anew.
     fn sum(&self, reading: &mut Reading) {
         reading.clear();
         for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(read(&mut source), (8, 0), "each is read once");
     }
 
-    /// A sum without the file would be lower than before, as that of counters that began anew.
+    /// Without the file the sum would be lower, as if the counter had begun anew.
     #[test]
     fn a_file_without_a_value_makes_no_lower_sum() {
         let directory = tempfile::tempdir().unwrap();

@@ -151,7 +151,7 @@ impl Search<'_> {
         missing
     }
 
-    /// Wants a field of the files `found`, which must be opened anew for it.
+    /// Wants a further field of the files `found`: `open_wanted` opens them anew.
     fn want(&mut self, file: &'static TextFile, field: Field, found: Vec<Match>, definition: &Definition) {
         for found in found {
             self.opened.remove(&found.path);
@@ -227,8 +227,8 @@ pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Matches {
     matches
 }
 
-/// Watches those files of the wanted metrics that may appear later: missing ones, and those of wildcards,
-/// which stand for devices.
+/// Watches files of wanted metrics that may appear later: missing ones, and those whose wildcards stand for
+/// devices.
 pub(super) fn watch_files(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let mut by_hierarchy: BTreeMap<PathBuf, Vec<&'static str>> = BTreeMap::new();
     for origin in request.wanted.iter().flat_map(|definition| definition.metric.origins) {

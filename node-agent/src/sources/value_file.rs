@@ -56,8 +56,9 @@ impl ValueFile {
         self.values.push(value);
     }
 
-    /// Reads the values; those whose text is no number of their scale are absent. What one of several devices
-    /// lacks is lacking: a link that is down has no speed, and a sensor need not count everything.
+    /// Reads the values; those whose text is no number of their scale are absent. If the file belongs to one
+    /// of several devices they are lacking: a link that is down has no speed, and a sensor need not count
+    /// everything.
     pub(super) fn read(&mut self, reading: &mut Reading) -> Result<(), Outcome> {
         let mut text = [0; TEXT_BYTES];
         match self.read_text(&mut text) {

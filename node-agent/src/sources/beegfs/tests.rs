@@ -28,7 +28,7 @@ Sum:            61999 [sum]  0 [ack]  20 [sChDrct]  0 [getFSize]  0 [sAttr]  180
 10.1.2.30       42 [sum]  0 [ack]  0 [sChDrct]  0 [getFSize]  0 [sAttr]  40 [statfs]  0 [trunc]  0 [close]  0 [fsync]  0 [ops-rd]  0 [B-rd]  2 [ops-wr]  4096 [B-wr]  0 [gendbg]  0 [hrtbeat]  0 [remNode]  0 [storInf]  0 [unlnk]
 ";
 
-/// Metadata servers of BeeGFS 7, of which this node has two addresses.
+/// Metadata servers of BeeGFS 7. This node has two addresses there.
 const METADATA: &str = "\
 10.1.2.3        56624 [sum]  0 [ack]  10 [close]  0 [entInf]  0 [fndOwn]  0 [mkdir]  488 [rddir]  30911 [stat]  7723 [statLI]  17468 [revalLI]
 192.168.7.9     7 [sum]  0 [ack]  3 [close]  0 [entInf]  0 [fndOwn]  4 [mkdir]  0 [rddir]  0 [stat]  0 [statLI]  0 [revalLI]

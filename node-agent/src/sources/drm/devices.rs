@@ -24,9 +24,9 @@ pub(super) fn exist(sys: &Path) -> bool {
     names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
 }
 
-/// PCI addresses of those GPUs that a scheduler's list names, such as `0,2-3` or `GPU-c0b0fd34e1b21f4d`. A
-/// number is the place of the render device in the order of their minor numbers, or this minor number. On a
-/// node that has GPUs of the other driver, too, a place may mean one of those, and names none.
+/// PCI addresses of the GPUs in a scheduler's list, such as `0,2-3` or `GPU-c0b0fd34e1b21f4d`. A number is a
+/// minor number, or a place in the order of the minor numbers of render devices. If the node has GPUs of the
+/// other driver, too, a place may mean one of those, and names none.
 pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
     let mut minors: Vec<u32> =
         names(sys).iter().filter_map(|name| name.strip_prefix("renderD")?.parse().ok()).collect();

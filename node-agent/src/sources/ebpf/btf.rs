@@ -19,7 +19,7 @@ const NESTING_MAX: u32 = 4;
 pub(super) struct Btf {
     bytes: Vec<u8>,
     strings: Range<usize>,
-    /// Place of each type; that of number 0, which is `void`, is unused.
+    /// Place of each type. Number 0, `void`, is unused.
     places: Vec<usize>,
 }
 

@@ -41,7 +41,7 @@ impl Cgroup {
 
 /// Programs that count events of one cgroup.
 pub(super) trait Programs: Send + fmt::Debug {
-    /// Counts the events of this cgroup from now on, and no longer those of the one before.
+    /// Counts the events of this cgroup from now on, and no longer those of the previous one.
     fn attach(&mut self, cgroup: &Cgroup) -> Result<(), EbpfError>;
 }
 

@@ -88,9 +88,9 @@ pub(super) fn load_packet_program(
     create(BPF_PROG_LOAD, attributes)
 }
 
-/// Loads a program that runs at a place in the kernel, which is given by the number of its type. The kernel
-/// lets only programs under the GPL read its structures: the programs of `tracing` are under that licence,
-/// too. An error has the verifier's message.
+/// Loads a program that runs at a place in the kernel, given by the number of its type. The kernel lets only
+/// programs under the GPL read its structures: the programs of `tracing` are under that licence, too. An
+/// error has the verifier's message.
 pub(super) fn load_tracing_program(
     title: &CStr,
     place: TracingPlace,

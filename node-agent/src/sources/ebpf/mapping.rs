@@ -17,8 +17,8 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `count` words of an array from an offset in bytes on, which is a multiple of the size of a page.
-    /// The kernel maps all pages at once, so that no read waits for one.
+    /// Maps `count` words of an array from an offset in bytes, a multiple of the page size. The kernel maps
+    /// all pages at once, so that no read waits for one.
     pub(super) fn of_array(array: BorrowedFd<'_>, offset: usize, count: usize) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: a new mapping, at an address that the kernel chooses.

@@ -26,7 +26,7 @@ pub(super) fn file_systems(text: &str) -> impl Iterator<Item = FileSystem<'_>> {
     text.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(file_system)
 }
 
-/// Lines that are not understood, and those of file systems that are not `mounted`.
+/// Lines that are not understood, or whose file system is not `mounted`.
 pub(super) fn unknown(text: &str, mounted: impl Fn(&str) -> bool) -> UnknownLines {
     let mut unknown = UnknownLines::default();
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

@@ -54,8 +54,8 @@ impl Accounts {
         }
     }
 
-    /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are
-    /// present but the cycles of a GPU that no client uses now.
+    /// Takes a reading of all clients, each of which may be found several times. Returns all values, without
+    /// the cycles of GPUs that no client uses now.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = Client>) -> BTreeMap<Key, u64> {
         self.readings += 1;
         let mut values = BTreeMap::new();
@@ -149,7 +149,7 @@ impl Accounts {
     }
 }
 
-/// Adds a value to those of the job, unless they are too many.
+/// Adds a value to those of the job; `None` if there are too many.
 fn know(keys: &mut BTreeSet<Key>, device: &str, item: &Item) -> Option<Key> {
     let key = Key { device: device.to_owned(), item: item.clone() };
     let is_known = keys.contains(&key) || keys.len() < KEYS_MAX;

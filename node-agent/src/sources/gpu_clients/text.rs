@@ -70,8 +70,8 @@ const LEFT_OUT: [&str; 6] =
     ["drm-driver", "drm-client-name", "drm-maxfreq-", "drm-curfreq-", "drm-active-", "drm-purgeable-"];
 
 /// Parses the text of a client; `None` if the descriptor is of another type, or if its driver does not
-/// identify clients. Lines that are malformed or cut off have no value. Lines about GPUs that no rule takes
-/// go to `unknown`: keys of drivers that are common to all begin with `drm-`.
+/// identify clients. Malformed or incomplete lines have no value. Lines about GPUs that no rule takes go to
+/// `unknown`: the keys that all drivers share begin with `drm-`.
 pub(super) fn parse(text: &[u8], unknown: &mut UnknownLines) -> Option<Client> {
     let mut of_text = UnknownLines::default();
     let client = parse_lines(text, &mut of_text);

@@ -266,8 +266,8 @@ fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usi
     search(text, key, cursor).or_else(|| search(text, key, 0))
 }
 
-/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap:
-/// keys have 5 to 30 bytes, for which a call of memcmp takes longer than the comparison.
+/// Compares the beginning of `text` with `key` by words of eight bytes; the last two may overlap. Keys have 5
+/// to 30 bytes: a call of memcmp takes longer than the comparison.
 fn begins_with(text: &[u8], key: &[u8]) -> bool {
     let Some(head) = text.get(..key.len()) else { return false };
     // Compared as integers: for arrays in a slice the compiler would call memcmp again.

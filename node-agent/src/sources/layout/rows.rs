@@ -120,8 +120,8 @@ pub(crate) struct KnownLines<'a> {
     form: Form,
     /// Those of the catalogue for the file; none for a file that it does not have.
     rules: Vec<&'static Wanted>,
-    /// A value of each device, by which its line is known, in a file in which each line is of a device:
-    /// `io.stat`, `diskstats`, `net/dev`.
+    /// A value of each device, which makes its line known, in a file with a line for each device: `io.stat`,
+    /// `diskstats`, `net/dev`.
     of_device: Option<&'a Wanted>,
     devices: BTreeSet<String>,
 }
@@ -140,8 +140,8 @@ impl<'a> KnownLines<'a> {
         }
     }
 
-    /// False for a line that no rule takes, and that is not left out by name: it should be of a device and is
-    /// of none, or of one that had a line before, or has a key that is not in the catalogue.
+    /// False for a line that no rule takes, and that is not left out by name: it should be of a device but
+    /// names none, or one that had a line before, or its key is not in the catalogue.
     pub(crate) fn knows(&mut self, line: &[u8], words: &[Word<'_>]) -> bool {
         let form = self.form;
         // The titles of net/dev are separated by bars.

@@ -50,7 +50,7 @@ const LINE_BYTES: u64 = 4096;
 /// Longest time between two readings while there are no series. The thread reads at half of it.
 const LONGEST_GAP_NS: u64 = 20_000_000_000;
 
-/// Shortest time between two openings because of new jobs: all sources of the node are opened anew.
+/// Shortest time between two openings because of new jobs: each reopens all sources of the node.
 const NEWS_EVERY_NS: u64 = 30_000_000_000;
 
 /// Fields, by the numbers of their counts.
@@ -208,8 +208,8 @@ impl CustomSource for JobsSource {
     }
 }
 
-/// Reads the jobs of a target. The last job of a text that is too long, or cut off within a line, is left
-/// out: its missing lines would count as 0. Lines that count for no job are added to `unknown`.
+/// Reads the jobs of a target. If a text is too long, or cut off within a line, its last job is left out: the
+/// missing lines would count as 0. Lines that count for no job are added to `unknown`.
 fn read_jobs(path: &Path, unknown: &mut UnknownLines) -> io::Result<Vec<Job>> {
     let mut text = BufReader::new(kernel_text::open(path)?.take(TEXT_BYTES));
     let (mut jobs, mut parser, mut line) = (Vec::new(), Parser::default(), Vec::new());

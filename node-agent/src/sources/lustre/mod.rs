@@ -214,7 +214,7 @@ impl LustreSource {
     }
 
     /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source
-    /// is opened anew. These files are counters in memory, whose reading does not wait for a server.
+    /// is opened anew. Reading these counters in memory does not wait for a server.
     fn keep_present(&mut self) {
         let mut reading = Reading::absent(self.slots.len());
         self.read(&mut reading);

@@ -154,7 +154,8 @@ impl NfsSource {
     }
 
     /// Keeps only the values that each mount has: its version of NFS has some of the operations, and its
-    /// transport may have no connections. The kernel waits here for the same lock as where it lists mounts.
+    /// transport may have no connections. The kernel waits here for the lock that it also takes to list
+    /// mounts.
     fn keep_present(&mut self) {
         let mut reading = Reading::absent(self.slots.len());
         self.read(&mut reading);

@@ -253,7 +253,7 @@ impl Section<'_> {
     }
 }
 
-/// Parses the line of a transport: its kind, then numbers of which those of connections are missing for UDP.
+/// Parses the line of a transport: its kind, then numbers. UDP lacks those of connections.
 fn transport(line: &str) -> Option<Transport> {
     let (kind, numbers) = line.trim_start().split_once(' ')?;
     let at = |column| number(numbers, column);

@@ -166,8 +166,8 @@ impl Driver {
         }
     }
 
-    /// Lets the next opening look for the driver again if there are signs of it that were not there before.
-    /// All sources together look once in some seconds.
+    /// Lets the next opening look for the driver again if new signs of it have appeared. All sources together
+    /// look once in some seconds.
     pub(super) fn look_for_signs(&self) {
         let now_ns = clock::monotonic_ns();
         let looked_ns = self.looked_ns.load(Acquire);
@@ -248,8 +248,8 @@ impl Driver {
         self.list(nvml);
     }
 
-    /// Lists the GPUs, and publishes each as soon as it has answered. A GPU that was known stays in the list:
-    /// it may return. Returns false if the driver has lost all GPUs, as when it was loaded again.
+    /// Lists the GPUs, and publishes each as soon as it has answered. A known GPU stays in the list: it may
+    /// return. Returns false if the driver has lost all GPUs, as after it was loaded again.
     fn list(&self, nvml: &'static Nvml) -> bool {
         let count = match nvml.device_count() {
             Ok(count) => count,

@@ -37,8 +37,8 @@ pub(super) struct Identity {
 pub(super) struct Gpu {
     /// The driver's number of the GPU.
     pub(super) index: u32,
-    /// Number in the name of its device file, by which schedulers name it; that of the driver where it does
-    /// not tell.
+    /// Number in the name of its device file, by which schedulers name it; the driver's number where that is
+    /// unknown.
     pub(super) minor: u32,
     /// The GPU itself, then its MIG devices.
     pub(super) devices: Vec<Identity>,
@@ -174,7 +174,7 @@ impl GpuReading<'_> {
     }
 
     /// Reads the quantities of a device, and passes on each value with its place among them. Returns an
-    /// error, if there is one other than that of a quantity that the device lacks.
+    /// error, unless it only says that the device lacks a quantity.
     pub(super) fn read(
         &mut self,
         device: usize,

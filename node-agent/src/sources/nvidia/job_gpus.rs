@@ -173,8 +173,8 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
 }
 
 /// UUIDs of the devices in a list such as `0,1`, `0-3`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut off as
-/// long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers number
-/// those in ways of their own.
+/// long as only one device matches. The number of a GPU with MIG devices names none: schedulers number those
+/// in ways of their own.
 fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {

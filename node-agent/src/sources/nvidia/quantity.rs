@@ -23,7 +23,7 @@ pub(super) struct Quantity {
     /// Reason of throttling that it is about, which becomes a label.
     pub(super) reason: Option<&'static str>,
     pub(super) of_mig: bool,
-    /// True if it is of GPUs of the node, not of those of a job.
+    /// True for GPUs of the node only, not for those of a job.
     is_only_of_nodes: bool,
     pub(super) call: Call,
 }

@@ -174,7 +174,7 @@ impl JobReading<'_, '_> {
     }
 }
 
-/// Reports that the list of GPUs, or of those of the job, has changed: a source without slots.
+/// Reports that the list of GPUs, of the node or of the job, has changed: a source without slots.
 #[derive(Debug)]
 pub(super) struct DriverWatch {
     driver: Arc<Driver>,

@@ -38,7 +38,7 @@ impl Xid {
         (self.is_watched.then_some(self.errors), self.last)
     }
 
-    /// Counts the errors that were reported before the GPU was lost, one of which is the loss, and forgets
+    /// Counts the errors that were reported before the GPU was lost, including the loss itself, and forgets
     /// the events.
     pub(super) fn end(&mut self) {
         for _ in 0..EVENTS_MAX {

@@ -37,9 +37,9 @@ const ANCESTORS_MAX: usize = 32;
 /// Bound of the processes that wait for the sampler. The next search opens more.
 const WAITING_MAX: usize = 32;
 
-/// Bound of the processes of a source with events of their own, ended ones included until the sampler has
-/// given them back. There is room for all of them from the beginning, so that the sampler takes one over
-/// without an allocation.
+/// Bound of the processes of a source with events of their own, with ended ones until the sampler has given
+/// them back. There is room for all from the beginning, so that the sampler need not allocate to take one
+/// over.
 const MEMBERS_MAX: usize = PROCESSES_MAX;
 
 #[derive(Debug)]

@@ -62,7 +62,7 @@ pub(crate) fn open(
     (sources, unavailable)
 }
 
-/// Codes of an event of all units, each with a CPU on which it is counted, after a trial of the first.
+/// Codes of an event of all units, each with the CPU that counts it, after a trial of the first.
 fn countable(definition: &Definition, places: &EventPlaces) -> Result<Vec<(usize, Config)>, String> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     let units = named::unit_events(places, instance).map_err(|error| error.to_string())?;

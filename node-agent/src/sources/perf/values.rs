@@ -7,8 +7,8 @@ use polymeter_proto::series::Labels;
 
 use crate::sources::slot::Slot;
 
-/// Name of a group of hardware events: those of its events, or of the first alone if they are too long for a
-/// label; `None` for software events.
+/// Name of a group of hardware events: the names of all, or of the first if they are too long for a label;
+/// `None` for software events.
 fn group_name(definitions: &[Definition]) -> Option<String> {
     let mut hardware =
         definitions.iter().filter(|definition| definition.is_of_hardware()).map(Definition::name);

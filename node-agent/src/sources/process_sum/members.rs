@@ -26,7 +26,7 @@ pub(super) enum Members {
     },
 }
 
-/// Current processes, and those of their quantities that disappear with them.
+/// Current processes, and their quantities that disappear with them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) processes: BTreeMap<u32, Process>,

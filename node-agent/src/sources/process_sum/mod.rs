@@ -52,13 +52,13 @@ impl ProcessSumSource {
         Self::new(proc, Members::in_turn(cgroup), CGROUP_KIND)
     }
 
-    /// Sums over the I/O of the processes in a cgroup and below it, all of which are read each time.
+    /// Sums the I/O of the processes in a cgroup and below it, and reads all of them each time.
     pub(super) fn of_all_in_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::all_of(cgroup), IO_KIND)
     }
 
-    /// Has all metrics of its kind, wanted now or not: if it were opened anew for more, the use of ended
-    /// processes would be lost.
+    /// Has all metrics of its kind, wanted now or not: opened anew for more, it would lose the use of ended
+    /// processes.
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
         let of_slots = metrics_of(kind).filter_map(|metric| {
             let name = metric.field_of(kind)?;

@@ -126,7 +126,7 @@ fn write_process(proc: &Path, pid: u32, parent: u32, state: &str, bytes: u64) {
     fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
 }
 
-/// A cgroup does not list a process that exits, for which its parent has not waited yet.
+/// A cgroup does not list a process that has ended before its parent waits for it.
 #[test]
 fn the_use_of_a_process_that_exits_counts_once() {
     let directory = tempfile::tempdir().unwrap();

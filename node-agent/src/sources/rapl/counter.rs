@@ -37,7 +37,7 @@ pub(super) trait EnergyCounter: Send + fmt::Debug {
     fn longest_gap_ns(&self) -> Option<u64>;
 }
 
-/// A counter and its package; `None` for the platform, of which each package may have a part.
+/// A counter and its package; `None` for the platform: each package may count a part of it.
 pub(super) type PlacedCounter = (Option<Package>, Box<dyn EnergyCounter>);
 
 pub(super) fn text_of(path: &Path) -> Option<String> {

@@ -21,7 +21,7 @@ const CONSTRAINTS: u32 = 5;
 /// Highest power of a domain that is believed; the kernel states nonsense where the firmware does.
 const STATED_POWER_MAX_W: u64 = 10_000;
 
-/// Shortest time in which a counter may wrap around: those of processors take half a minute and more.
+/// Shortest time in which a counter may wrap around; the counters of processors take half a minute and more.
 const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +83,8 @@ fn is_amd(proc: &Path) -> bool {
     vendor.is_some_and(|(_, vendor)| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.trim()))
 }
 
-/// Zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows counters
-/// that the one by registers (`intel-rapl`) has, too.
+/// Zones that count energy, each counter once: `intel-rapl-mmio`, the interface by memory, repeats counters
+/// of `intel-rapl`, the one by registers.
 pub(super) fn zones(sys: &Path) -> Vec<Zone> {
     let directory = sys.join(ZONES);
     let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
@@ -113,7 +113,7 @@ pub(super) fn zones(sys: &Path) -> Vec<Zone> {
     found
 }
 
-/// Domain and package of a zone, by its name and that of the zone around it.
+/// Domain and package of a zone, by its name and its parent's.
 fn place(name: &str, parent: Option<&str>) -> Option<(&'static str, Option<Package>)> {
     let within = |domain| Some((domain, Some(package(parent?)?)));
     match name {

@@ -89,7 +89,7 @@ fn packages_with_several_counters_have_dies() {
     assert!(packages(sys.path()).is_err());
 }
 
-/// Opens the clock of a CPU, which stands for an energy counter: the path is that of RAPL's events.
+/// Opens the clock of a CPU in place of an energy counter, in the same way as RAPL's events.
 #[test]
 fn a_perf_event_counts_joules() {
     let sys = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ pub(super) struct Counter {
 
 impl Counter {
     /// Takes a reading. Returns the increase since the first one. A counter that is lower than before began
-    /// anew, as that of an L3 domain whose CPUs were offline: it counts from this reading on.
+    /// anew, as for an L3 domain whose CPUs were offline: it counts from this reading on.
     pub(super) fn read(&mut self, raw: u64) -> u64 {
         let increase = self.last.map_or(0, |last| raw.saturating_sub(last));
         self.total = self.total.saturating_add(increase);

@@ -67,7 +67,7 @@ pub(super) struct State {
 }
 
 impl Shared {
-    /// Creates the group if it is not there. Its counters continue with those of the new group.
+    /// Creates the group if it is not there. The counts continue in the new group.
     fn ensure(&self, state: &mut State) -> io::Result<()> {
         if state.directory.as_ref().is_some_and(|directory| is_at(directory, &self.path)) {
             return Ok(());

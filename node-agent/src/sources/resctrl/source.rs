@@ -25,8 +25,8 @@ const THREADS_MAX: usize = 16_384;
 /// Shortest time between two searches for threads that are not in the group.
 const SCAN_EVERY_NS: u64 = 1_000_000_000;
 
-/// Longest time without a search: twice the time between two searches. Processes that a daemon of the
-/// scheduler starts, as those of another step, do not inherit the group.
+/// Longest time without a search: twice the time between two searches. Processes that a scheduler's daemon
+/// starts, for example for another step, do not inherit the group.
 const LONGEST_GAP_NS: u64 = 4_000_000_000;
 
 /// Lists of threads at a scan: a thread that is not in the group yet may start others meanwhile.

@@ -43,9 +43,8 @@ pub(super) fn value(text: &str) -> Option<u64> {
     text.trim_end().parse().ok()
 }
 
-/// Number of the L3 domain of a directory in `mon_data`; `None` if it is of another resource. Directories of
-/// a part of a domain (`mon_sub_L3_01`, with sub-NUMA clustering) are in that of the domain, whose files have
-/// the sum.
+/// Number of the L3 domain of a directory in `mon_data`; `None` if it is of another resource. With sub-NUMA
+/// clustering a domain's directory has others for its parts (`mon_sub_L3_01`); its own files have the sum.
 pub(super) fn domain(directory: &str) -> Option<u32> {
     directory.strip_prefix("mon_L3_")?.parse().ok()
 }

@@ -131,7 +131,8 @@ fn indexed(file: &impl ReadAt, tables: &Tables, address: u64) -> Option<u64> {
     Some(at(first.checked_sub(1)?)?.1)
 }
 
-/// Reads the entry at `offset`, behind that which it has in common with others, whose bytes are counted.
+/// Reads the entry at `offset`, behind the part that it shares with others. Returns the size of that part,
+/// too.
 fn entry(file: &impl ReadAt, offset: u64) -> Option<(Vec<u8>, usize)> {
     let function = one_entry(file, offset)?;
     let back = word(&function, 4)?;
@@ -144,7 +145,7 @@ fn entry(file: &impl ReadAt, offset: u64) -> Option<(Vec<u8>, usize)> {
     Some((bytes, common_bytes))
 }
 
-/// Reads an entry with its length, which is not that of more than 4 GiB.
+/// Reads an entry with its length, unless it is longer than 4 GiB.
 fn one_entry(file: &impl ReadAt, offset: u64) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     let is_whole = file.read_at(offset, &mut head) == head.len();

@@ -29,7 +29,7 @@ const RULES_MAX: usize = 16 * 1024;
 
 pub(super) type ModuleId = u32;
 
-/// Module of addresses of which nothing is known.
+/// Module of addresses that are not known.
 pub(super) const UNKNOWN: ModuleId = 0;
 pub(super) const KERNEL: ModuleId = 1;
 
@@ -183,8 +183,8 @@ impl Modules {
         Some(symbols)
     }
 
-    /// Finds the functions at some positions of a module, which are in order. Once the budget is spent, those
-    /// that are not known yet have none this time.
+    /// Finds the functions at some positions of a module, which are in order. Once the budget is spent,
+    /// unknown ones stay unknown this time.
     pub(super) fn functions(&mut self, module: ModuleId, positions: &[u64], budget: Budget) -> Vec<Name> {
         let proc = self.proc.clone();
         let Some(symbols) = self.opened(module) else { return vec![None; positions.len()] };

@@ -47,7 +47,7 @@ pub(super) enum Record {
         tid: u32,
         frames: Vec<Frame>,
         is_cut: bool,
-        /// What the callers are found by, if the chain has none of them.
+        /// What callers are found by, if the chain has none.
         user: Option<UserState>,
         /// Number of periods that it stands for.
         count: u64,

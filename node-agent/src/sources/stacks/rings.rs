@@ -30,9 +30,9 @@ const WAIT_RING_BYTES: usize = 512 * 1024;
 /// Bytes of a stack that the kernel copies at each switch. They suffice for most programs.
 const WAIT_STACK_BYTES: u16 = 4096;
 
-/// Times between two reads of the samples of waits: the rings have room for about 2000 switches with their
-/// stacks a second and CPU, and for 50 000 times of switches. What is beyond is lost, so that a storm of
-/// switches costs the agent no more.
+/// Shortest and longest time between two reads of the samples of waits: the rings have room for about 2000
+/// switches with their stacks a second and CPU, and for 50 000 times of switches. What is beyond is lost, so
+/// that a storm of switches costs the agent no more.
 const WAIT_GAPS_NS: (u64, u64) = (50_000_000, 100_000_000);
 
 /// Bound of a sample: its addresses, those that separate kernel and user, and its head.
@@ -223,8 +223,8 @@ fn sampler(builder: &Builder<'_>, ring_bytes: usize) -> io::Result<(Sampler, usi
     }
 }
 
-/// Opens an event of a cgroup with a ring; without a cgroup, an event of this thread that records nothing and
-/// lends its ring to those of the job.
+/// Opens an event of a cgroup with a ring. Without a cgroup the event is of this thread: it records nothing,
+/// and lends its ring to the events of the job.
 fn open_ring<'a>(
     mut builder: Builder<'a>,
     cgroup: Option<&'a File>,
@@ -313,7 +313,7 @@ impl Rings {
 }
 
 impl SwitchRing {
-    /// Takes all records, and those of the times of which some were lost.
+    /// Takes all records, and adds the times in which some were lost.
     fn drain(&mut self, form: Form, records: &mut Vec<Timed>) {
         let mut taken_bytes = 0;
         while let Some(record) = self.sampler.next_record() {
@@ -349,8 +349,8 @@ impl Tasks {
         }
     }
 
-    /// Opens events for all threads of `processes` that have had none at the last search, too: the record of
-    /// a thread that inherited them is read by then. At first all have none.
+    /// Opens events for threads of `processes` that had none at the last search either: by then the record of
+    /// a thread that inherited them is read. At first all have none.
     fn follow(&mut self, processes: &BTreeSet<u32>, proc: &Path, rings: &[&Sampler]) {
         let threads: BTreeSet<u32> = processes.iter().flat_map(|pid| threads(proc, *pid)).collect();
         let is_first = self.events.is_empty() && self.inherited.is_empty();

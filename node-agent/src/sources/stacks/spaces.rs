@@ -83,7 +83,7 @@ impl Spaces {
         (UNKNOWN, 0)
     }
 
-    /// Forgets processes that have ended and of which there was nothing since the last call.
+    /// Forgets processes that have ended and were not used since the last call.
     pub(super) fn forget_ended(&mut self) {
         let proc = &self.proc;
         self.known

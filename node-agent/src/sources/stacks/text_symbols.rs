@@ -13,8 +13,8 @@ pub(super) enum Form {
     PerfMap,
 }
 
-/// Finds the symbols of `wanted` addresses, which are in order. The table is not kept: that of the kernel has
-/// 10 MB.
+/// Finds the symbols of `wanted` addresses, which are in order. The table is not kept: the kernel's has 10
+/// MB.
 pub(super) fn search(form: Form, mut text: impl BufRead, wanted: &[u64]) -> Vec<Range<Vec<u8>>> {
     let mut search = Search::new(wanted);
     let mut line = Vec::new();

@@ -30,8 +30,8 @@ enum Step {
 }
 
 impl UserState {
-    /// Appends the function and its callers, of which `frames` has `depth` at most; `rule` gives the rule of
-    /// an address. Returns true if the outermost ones are missing.
+    /// Appends the function and its callers to `frames`, up to `depth`; `rule` gives the rule of an address.
+    /// Returns true if the outermost ones are missing.
     pub(super) fn unwind(
         &self,
         frames: &mut Vec<Frame>,

@@ -32,7 +32,8 @@ pub(super) struct Record {
 /// A part of the record, after which version 15 has more numbers than others.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Delays of CPUs, block I/O and swap, the first of which is at 16: this is the number of delays before.
+    /// Delays of CPUs, block I/O and swap. They begin at 16; this is the number of delays before the
+    /// quantity.
     First(usize),
     /// Fields behind these three delays.
     Middle,

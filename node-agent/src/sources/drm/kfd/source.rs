@@ -91,8 +91,8 @@ impl KfdSource {
 }
 
 impl Value {
-    /// Reads the processes that use the driver, and returns their sum; `None` if a process that has the value
-    /// could not be read, or if no process ever had it.
+    /// Reads the processes that use the driver, and returns their sum; `None` if a process with a value could
+    /// not be read, or if none ever had one.
     fn read(&mut self, directory: &Path, processes: &BTreeSet<ProcessId>) -> Option<u64> {
         let mut is_failed = false;
         let mut found = BTreeMap::new();

@@ -31,8 +31,8 @@ use crate::sources::slot::Slot;
 use crate::sources::target::Target;
 use program::{LINE_BYTES, count_packets};
 
-/// Bound of the jobs and steps whose network is counted at a time. Each takes two programs and a line of the
-/// cache for each CPU in memory of the kernel, and two descriptors.
+/// Bound of the jobs and steps whose network is counted at a time. Each takes two programs, two descriptors,
+/// and a cache line for each CPU in the kernel's memory.
 const NETWORKS_MAX: usize = 1024;
 
 static NETWORKS: AtomicUsize = AtomicUsize::new(0);
@@ -67,8 +67,8 @@ pub(super) struct NetworkSource {
 }
 
 impl NetworkSource {
-    /// Attaches the programs to the target's cgroup. The source has all counters, whether they are wanted or
-    /// not, so that it stays open when another one is wanted.
+    /// Attaches the programs to the target's cgroup. The source has all counters, so that it stays open when
+    /// another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let cgroup = match request.target {
             Target::Cgroups(cgroups) => cgroups.directory(Hierarchy::V2),

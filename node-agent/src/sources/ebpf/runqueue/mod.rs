@@ -79,8 +79,8 @@ enum Quantity {
 }
 
 impl RunqueueSource {
-    /// Counts the waits of the target's processes. The source has all metrics, whether they are wanted or
-    /// not, so that it stays open when another one is wanted.
+    /// Counts the waits of the target's processes. The source has all metrics, so that it stays open when
+    /// another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let program = RUNNING.get(hierarchy, || WaitProgram::start(hierarchy, &request.host.mounts.root))?;

@@ -20,7 +20,7 @@ use super::super::tracing::{
     offset, type_number,
 };
 
-/// Counter of the time; those of the buckets follow.
+/// Counter of the time; the buckets follow.
 pub(super) const TIME: usize = 0;
 
 pub(super) const FIRST_BUCKET: usize = 1;

@@ -8,8 +8,8 @@ use super::super::instruction::{
 use super::cgroup_types::{Ancestors, CgroupTypes};
 use super::job_table::{LEVELS, TableMaps};
 
-/// Offset of the first of the found jobs from the end of the stack: [`LEVELS`] words of 32 bits, each one
-/// more than the number of the job's first line of counters, or 0.
+/// Offset of the found jobs from the end of the stack: [`LEVELS`] words of 32 bits, each 0 or one more than
+/// the number of the job's first line of counters.
 pub(in super::super) const FOUND: i16 = -32;
 
 /// First byte of the stack below those that [`find_jobs`] uses.
@@ -20,8 +20,8 @@ pub(in super::super) const SCRATCH: i16 = -8;
 
 const _: () = assert!(LEVELS == 4 && FOUND + 16 <= SCRATCH);
 
-/// Searches for the jobs of the task in R6, which may belong to a job, a step and a task of a scheduler at
-/// the same time. R7 is 0 afterwards if there is none. R8 and R9 are changed, R6 is not.
+/// Searches for the jobs of the task in R6, which may be part of a job, a step and a scheduler's task at the
+/// same time. R7 is 0 afterwards if there is none. Changes R8 and R9, not R6.
 pub(in super::super) fn find_jobs(assembler: &mut Assembler, types: &CgroupTypes, maps: TableMaps) {
     use Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
     assembler.push(&[set(R7, 0), store_u64(R10, FOUND, R7), store_u64(R10, FOUND + 8, R7)]);
@@ -67,8 +67,8 @@ pub(in super::super) const fn read_word() -> [Instruction; 4] {
     [copy(R1, R10), add(R1, SCRATCH as i32), set(R2, 8), call(Helper::ReadKernel)]
 }
 
-/// Searches, for each job that was found, the line of its counters whose number is in `line`, and appends the
-/// instructions of `count`, which find its address in R0. R6 to R9 keep their values.
+/// For each job that was found, searches the line of its counters with the number in `line`. Then come the
+/// instructions of `count`, with the line's address in R0. R6 to R9 keep their values.
 pub(in super::super) fn for_each_job(
     assembler: &mut Assembler,
     maps: TableMaps,

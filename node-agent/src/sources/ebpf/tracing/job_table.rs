@@ -18,8 +18,8 @@ use super::level::level;
 use crate::sources::kernel_text::FileError;
 use crate::sources::lock::lock;
 
-/// Bound of the different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
-/// scheduler, and one more. A program looks one cgroup up for each.
+/// Bound of the different levels of cgroups that are counted at a time: jobs, steps and tasks of a scheduler,
+/// and one more. A program looks one cgroup up for each.
 pub(super) const LEVELS: usize = 4;
 
 const JOBS_MAX: u32 = 1024;

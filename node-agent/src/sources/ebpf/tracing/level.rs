@@ -7,7 +7,7 @@ use std::path::Path;
 
 const ROOT_INODE: u64 = 1;
 
-/// Level of a cgroup: 0 for the root, 1 for a cgroup in it. The root must be mounted, which it is not in a
+/// Level of a cgroup: 0 for the root, 1 for a cgroup in it. Fails where the root is not mounted, as in a
 /// container.
 pub(super) fn level(cgroup: &Path) -> io::Result<u32> {
     let path = fs::canonicalize(cgroup)?;

@@ -16,8 +16,7 @@ pub(super) const DEVICES_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Devices {
     map: OwnedFd,
-    /// In the order of their lines: number of each device, and the directory on which it was mounted when it
-    /// was found.
+    /// Number of each device, and where it was mounted when it was found, in the order of their lines.
     known: Mutex<Vec<(u32, String)>>,
 }
 
@@ -32,8 +31,8 @@ impl Devices {
         self.map.as_fd()
     }
 
-    /// Counts on the file systems that were mounted meanwhile, too. Returns the line and the directory of
-    /// each that is mounted.
+    /// Counts on file systems that were mounted since the last call, too. Returns the line and the directory
+    /// of each that is mounted.
     pub(super) fn refresh(&self, mounts: Vec<Mount>) -> io::Result<Vec<(usize, String)>> {
         let mut known = lock(&self.known);
         let mut mounted = Vec::new();

@@ -27,7 +27,7 @@ const _: () = assert!(FIRST_BUCKET + BUCKETS <= OPERATION_WORDS);
 const OPERATION_BYTES_LOG2: i32 = 7;
 const FIRST_BUCKET_BYTES: i32 = 16;
 
-/// Counters of one line: those of all operations on one file system.
+/// Counters of one line: all operations on one file system.
 pub(super) const LINE_BYTES: u32 = 512;
 
 const _: () =

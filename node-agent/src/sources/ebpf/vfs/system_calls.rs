@@ -1,6 +1,6 @@
 //! System calls on files, by their numbers on this architecture.
 
-/// An operation on files. Its number is that of its counters in a line.
+/// An operation on files, numbered as its counters in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Read = 0,

@@ -162,8 +162,8 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     }
 }
 
-/// The orphan's session is its own, and its parent has also started the process of the job: only the log of
-/// forks tells it from another process that this parent has started.
+/// The orphan leads its own session, and its parent has also started the process of the job: only the log of
+/// forks tells that this parent has not started the orphan, too.
 #[test]
 fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
