@@ -102,10 +102,6 @@ impl BusiestWatch {
 }
 
 impl CustomSource for BusiestWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         self.look(clock::monotonic_ns())
     }

@@ -11,7 +11,10 @@ use super::unknown_lines::UnknownLines;
 
 /// A source whose kind has no variant in [`super::source::Source`].
 pub trait CustomSource: Send + fmt::Debug {
-    fn slots(&self) -> &[Slot];
+    /// Empty for a source that only reports changes.
+    fn slots(&self) -> &[Slot] {
+        &[]
+    }
 
     /// Reads it once. Values that are missing are absent in `reading`, which has a place for each slot.
     ///

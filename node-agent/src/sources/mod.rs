@@ -36,6 +36,7 @@ mod outcome;
 mod path_pattern;
 pub mod perf;
 mod perf_kind;
+mod place;
 mod process_accounts;
 mod process_files;
 mod process_kinds;

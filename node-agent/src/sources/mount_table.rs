@@ -10,7 +10,6 @@ use super::custom_source::CustomSource;
 use super::kernel_text::{self, FileError};
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::slot::Slot;
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,10 +123,6 @@ impl MountWatch {
 }
 
 impl CustomSource for MountWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         if !self.table.has_changed() {
             return Outcome::Read;

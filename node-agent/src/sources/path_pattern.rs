@@ -9,7 +9,6 @@ use polymeter_proto::catalogue::{TextFile, pattern_match};
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::slot::Slot;
 
 /// Bound of the files of a pattern, so that an unusual tree cannot take all descriptors: as many as the CPUs
 /// of the largest machine that Linux supports.
@@ -119,10 +118,6 @@ impl PatternWatch {
 }
 
 impl CustomSource for PatternWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         let found = self.look();
         if found == self.found {

@@ -16,6 +16,7 @@ use polymeter_proto::period::Period;
 
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
+use super::place::Place;
 use super::reading::Reading;
 use super::refresh::RefreshInterval;
 use super::slot::Slot;
@@ -124,7 +125,7 @@ impl Found {
 impl ThreadedSource {
     /// Starts a thread called `name` that reads `source` on request.
     pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
-        let place = ThreadPlace::take().ok_or(ThreadError::TooMany)?;
+        let place = Place::take(&THREADS, THREADS_MAX).ok_or(ThreadError::TooMany)?;
         let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
         let has_last_read = source.has_last_read();
         let mailbox = Arc::new(Mailbox {
@@ -282,23 +283,6 @@ fn interval_ns(source: &dyn CustomSource) -> Option<u64> {
     source.longest_gap_ns().map(|longest_ns| longest_ns / 2)
 }
 
-struct ThreadPlace;
-
-impl ThreadPlace {
-    fn take() -> Option<Self> {
-        THREADS
-            .fetch_update(Relaxed, Relaxed, |threads| (threads < THREADS_MAX).then_some(threads + 1))
-            .ok()
-            .map(|_before| Self)
-    }
-}
-
-impl Drop for ThreadPlace {
-    fn drop(&mut self) {
-        THREADS.fetch_sub(1, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,10 +296,6 @@ mod tests {
     }
 
     impl CustomSource for CountingSource {
-        fn slots(&self) -> &[Slot] {
-            &[]
-        }
-
         fn read(&mut self, _reading: &mut Reading) -> Outcome {
             self.reads.fetch_add(1, Relaxed);
             Outcome::Read
@@ -343,10 +323,6 @@ mod tests {
     }
 
     impl CustomSource for PreparedSource {
-        fn slots(&self) -> &[Slot] {
-            &[]
-        }
-
         fn read(&mut self, _reading: &mut Reading) -> Outcome {
             Outcome::Read
         }

@@ -3,7 +3,6 @@
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::slot::Slot;
 use super::source::Source;
 
 /// Counts the values that users supply: a source without slots.
@@ -11,10 +10,6 @@ use super::source::Source;
 struct UserSuppliedSource;
 
 impl CustomSource for UserSuppliedSource {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         Outcome::Read
     }

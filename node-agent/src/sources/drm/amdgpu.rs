@@ -75,7 +75,7 @@ impl SourceKind for AmdgpuKind {
 fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
-        let quantities = match definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND)) {
+        let quantities = match definition.metric.field_of(KIND) {
             Some("energy") => vec![(None, Quantity::Energy)],
             Some("throttled") => {
                 REASONS.iter().map(|(reason, bits)| (Some(*reason), Quantity::Throttled(*bits))).collect()

@@ -114,7 +114,7 @@ fn slots(wanted: &[Definition], keys: &[Key], sys: &Path) -> Vec<(Slot, Key)> {
     let devices = devices::labels(sys);
     let mut slots = Vec::new();
     for definition in wanted {
-        let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+        let name = definition.metric.field_of(KIND);
         let Some((_, quantity, label)) = FIELDS.iter().find(|(field, ..)| Some(*field) == name) else {
             continue;
         };

@@ -93,10 +93,6 @@ impl ClientsWatch {
 }
 
 impl CustomSource for ClientsWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         let changes = self.clients.changes();
         if std::mem::replace(&mut self.seen, changes) == changes { Outcome::Read } else { Outcome::Changed }

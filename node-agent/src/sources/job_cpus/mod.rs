@@ -14,7 +14,6 @@
 //! it is not taken for one that has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{Definition, Hierarchy};
@@ -27,7 +26,7 @@ use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::process_files::StatLine;
-use super::process_list::ProcessList;
+use super::process_list::{ProcessList, threads};
 use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
@@ -229,7 +228,9 @@ impl JobCpus {
         let busy_ns = now_ns.saturating_sub(before_ns) / BUSY_PART;
         let wants_bound = self.wants(Quantity::Bound);
         let mut found = Found { busy: (busy_ns > 0).then_some(0), ..Found::default() };
-        for (tid, directory) in threads(&self.proc, pids) {
+        let threads = pids.iter().flat_map(|pid| threads(&self.proc, *pid).map(move |tid| (*pid, tid)));
+        for (pid, tid) in threads.take(THREADS_MAX) {
+            let directory = self.proc.join(format!("{pid}/task/{tid}"));
             let known = before.get(&tid).copied();
             let Some(stat) = StatLine::read(&directory) else {
                 found.threads.insert(tid, known.flatten());
@@ -266,14 +267,6 @@ impl JobCpus {
         }
         found
     }
-}
-
-/// Threads of processes with their directories, at most [`THREADS_MAX`].
-fn threads(proc: &Path, pids: &BTreeSet<u32>) -> impl Iterator<Item = (u32, PathBuf)> {
-    let tasks = pids.iter().map(move |pid| proc.join(format!("{pid}/task")));
-    let entries = tasks.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten());
-    let threads = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-    threads.take(THREADS_MAX)
 }
 
 impl CustomSource for JobCpus {

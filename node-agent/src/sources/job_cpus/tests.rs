@@ -1,5 +1,7 @@
 //! Tests of the CPUs of jobs, on a laid-out `/proc` and cgroup.
 
+use std::fs;
+
 use polymeter_proto::catalogue;
 
 use super::*;

@@ -97,6 +97,6 @@ pub(super) const FIELDS: [Field; 12] = [
 ];
 
 pub(super) fn field_of(definition: &Definition) -> Option<Field> {
-    let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+    let name = definition.metric.field_of(KIND)?;
     FIELDS.into_iter().find(|field| field.name == name)
 }

@@ -117,7 +117,7 @@ enum Value {
 fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
     let mut slots = Vec::new();
     for definition in wanted {
-        let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+        let field = definition.metric.field_of(KIND);
         if field == Some(JOBS) {
             slots.push((Slot::unlabelled(definition.clone()), Value::Jobs));
         }
@@ -249,10 +249,6 @@ impl JobsWatch {
 }
 
 impl CustomSource for JobsWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         self.look(clock::monotonic_ns())
     }

@@ -195,10 +195,6 @@ impl DriverWatch {
 }
 
 impl CustomSource for DriverWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         self.driver.look_for_signs();
         let changes = self.changes();

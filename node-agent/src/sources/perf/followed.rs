@@ -5,7 +5,6 @@
 //! for less than the time between two searches is counted if its parent was.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -27,6 +26,7 @@ use crate::sources::custom_source::CustomSource;
 use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 use crate::sources::process_files::{StatLine, TICK_NS};
+use crate::sources::process_list::threads;
 use crate::sources::reading::Reading;
 use crate::sources::slot::{Slot, Unavailable};
 use crate::sources::summed_file::ScanResult;
@@ -263,7 +263,7 @@ impl ProcessFollower {
                 self.families.forget(pid);
                 continue;
             }
-            let threads = self.threads(pid);
+            let threads: Vec<u32> = threads(&self.proc, pid).collect();
             let needed = threads.len() * self.events.len();
             if needed > room || self.exchange.members.load(Relaxed) >= MEMBERS_MAX {
                 self.without_room.insert(pid, needed);
@@ -347,12 +347,6 @@ impl ProcessFollower {
         }
         let last_pid = last_pid(&kernel_text::text(&self.proc.join("loadavg")).ok()?)?;
         (!groups.is_empty()).then_some((groups, Opening { ticks: (before, ticks()), last_pid }))
-    }
-
-    fn threads(&self, pid: u32) -> Vec<u32> {
-        let directory = self.proc.join(pid.to_string()).join("task");
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 }
 

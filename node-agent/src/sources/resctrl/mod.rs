@@ -276,10 +276,6 @@ fn count(directory: &Path) -> usize {
 }
 
 impl CustomSource for RoomWatch {
-    fn slots(&self) -> &[Slot] {
-        &[]
-    }
-
     fn read(&mut self, _reading: &mut Reading) -> Outcome {
         self.look(clock::monotonic_ns())
     }

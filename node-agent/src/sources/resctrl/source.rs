@@ -14,7 +14,7 @@ use crate::clock;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
-use crate::sources::process_list::ProcessList;
+use crate::sources::process_list::{ProcessList, threads};
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use crate::sources::unknown_lines::UnknownLines;
@@ -146,10 +146,7 @@ impl ResctrlSource {
     fn threads(&mut self) -> Vec<u32> {
         let Monitored { processes, proc, .. } = &mut self.monitored;
         let pids = processes.list(proc).unwrap_or_default();
-        let tasks = pids.iter().map(|pid| proc.join(format!("{pid}/task")));
-        let entries = tasks.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten());
-        let threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        threads.take(THREADS_MAX).collect()
+        pids.iter().flat_map(|pid| threads(proc, *pid)).take(THREADS_MAX).collect()
     }
 
     /// Reports once that the values are not those of the whole job.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use polymeter_service::clock;
 
 use super::records::{DEPTH, Form, Record, Timed, parse};
 use super::registers;
-use crate::sources::process_list::ProcessList;
+use crate::sources::process_list::{ProcessList, threads};
 
 /// Room for the records of one CPU; with the head of the ring as much as an ordinary user may lock by default
 /// (`kernel.perf_event_mlock_kb`).
@@ -401,9 +401,4 @@ fn write_to(event: &Counter, ring: &Sampler) -> io::Result<()> {
     // SAFETY: the operation takes a descriptor by value, and both outlive the call.
     let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, ring.as_raw_fd()) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn threads(proc: &Path, pid: u32) -> Vec<u32> {
-    let entries = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

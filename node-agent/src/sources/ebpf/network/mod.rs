@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::{Definition, Hierarchy};
 
@@ -26,6 +25,7 @@ use super::system_call::operand;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::{OpenRequest, metrics_of};
 use crate::sources::outcome::Outcome;
+use crate::sources::place::Place;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use crate::sources::target::Target;
@@ -36,24 +36,6 @@ use program::{LINE_BYTES, count_packets};
 const NETWORKS_MAX: usize = 1024;
 
 static NETWORKS: AtomicUsize = AtomicUsize::new(0);
-
-#[derive(Debug)]
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        NETWORKS
-            .fetch_update(Relaxed, Relaxed, |taken| (taken < NETWORKS_MAX).then_some(taken + 1))
-            .ok()
-            .map(|_| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        NETWORKS.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Network counters of one job. They begin at 0 when the source is opened.
 #[derive(Debug)]
@@ -75,7 +57,7 @@ impl NetworkSource {
             Target::Processes(_) | Target::Node(_) => None,
         };
         let cgroup = cgroup.ok_or(EbpfError::NoCgroupOfVersion2)?;
-        let place = Place::take().ok_or(EbpfError::TooManyNetworks(NETWORKS_MAX))?;
+        let place = Place::take(&NETWORKS, NETWORKS_MAX).ok_or(EbpfError::TooManyNetworks(NETWORKS_MAX))?;
         let cpus = possible_cpus(&request.host.mounts.root)?;
         let (counters, programs) = NetworkPrograms::load(cpus)?;
         let attachment = Attachment::new(cgroup, Box::new(programs))?;

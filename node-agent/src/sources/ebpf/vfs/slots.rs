@@ -29,7 +29,7 @@ pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, 
     metrics_of(KIND)
         .filter_map(|metric| {
             let definition = Definition::of(metric);
-            let field = metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+            let field = metric.field_of(KIND);
             let (operation, quantity) = field.filter(|field| VFS.contains(field)).and_then(meaning)?;
             Some((definition, operation, quantity))
         })
