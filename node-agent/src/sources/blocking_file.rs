@@ -33,10 +33,6 @@ impl SourceKind for BlockingFileKind {
         Lane::Slow
     }
 
-    fn fields(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let mut directories: BTreeMap<String, DirectorySource> = BTreeMap::new();
         for definition in &request.wanted {

@@ -13,7 +13,6 @@ use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::process_files::{StatLine, parse_io, read_whole};
-use super::process_list::ProcessList;
 use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
@@ -63,10 +62,7 @@ impl SourceKind for BusiestKind {
             return opening
                 .unavailable_all(&request.wanted, "busiest_processes of the agent's configuration is 0");
         }
-        let Some(processes) = ProcessList::of(request.target) else {
-            let reason = "the job has no cgroup of the controller that provides it";
-            return opening.unavailable_all(&request.wanted, reason);
-        };
+        let Some(processes) = opening.processes(request) else { return };
         let proc = &host.mounts.proc;
         let (source, version) = busiest.with(|choice| {
             choice.begin(processes);
@@ -178,6 +174,7 @@ mod tests {
 
     use super::*;
     use crate::sources::busiest_processes::CHOOSE_EVERY_NS;
+    use crate::sources::process_list::ProcessList;
 
     fn write(proc: &Path, pid: u32, started: u64, ticks: u64) {
         let directory = proc.join(pid.to_string());

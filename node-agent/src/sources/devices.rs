@@ -109,7 +109,7 @@ fn all_below(name: &str, directly_below: impl Fn(&str) -> Vec<String>) -> Vec<St
     all
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

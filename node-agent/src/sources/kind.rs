@@ -11,6 +11,7 @@ use super::custom_source::CustomSource;
 use super::devices::InterfaceNames;
 use super::gpu_clients::GpuClients;
 use super::mount_table::MountTable;
+use super::process_list::ProcessList;
 use super::reader_thread::ThreadedSource;
 use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
@@ -37,7 +38,9 @@ pub trait SourceKind: Sync {
 
     /// Fields by which the catalogue's origins address what it reads; empty if its origins have addresses of
     /// their own form.
-    fn fields(&self) -> Vec<&'static str>;
+    fn fields(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// Opens the sources of the wanted metrics, and gives the reason for each unavailable one. Must not
     /// block, in either lane.
@@ -138,6 +141,16 @@ impl<'a> Opening<'a> {
             let reason = format!("{passed_over} of {all} {what} are not sampled: the limit is {limit}");
             self.unavailable_all(wanted, &reason);
         }
+    }
+
+    /// Finds the processes of a job, or says for the wanted metrics that it has no cgroup of them.
+    pub(super) fn processes(&mut self, request: &OpenRequest<'_>) -> Option<ProcessList> {
+        let processes = ProcessList::of(request.target);
+        if processes.is_none() {
+            let reason = "the job has no cgroup of the controller that provides it";
+            self.unavailable_all(&request.wanted, reason);
+        }
+        processes
     }
 
     /// Opens the table of mounts, or says for the wanted metrics why it cannot.

@@ -34,10 +34,6 @@ impl SourceKind for PerfKind {
         Lane::Fast
     }
 
-    fn fields(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         if request.host.is_released {
             return open_released(request, opening);

@@ -28,10 +28,6 @@ impl SourceKind for TextFileKind {
         Lane::Fast
     }
 
-    fn fields(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let leaves = request.wanted.iter().any(is_alternative) && !any_has_counted(request);
         let mut search = Search { request, opened: BTreeMap::new(), fields: BTreeMap::new() };

@@ -16,7 +16,7 @@ pub(super) const CHOOSE_EVERY_NS: u64 = 10_000_000_000;
 
 /// Times of the choices after the very first one: many jobs are shorter than `CHOOSE_EVERY_NS`, and none of
 /// their processes has used any CPU time when they begin.
-pub(super) const EARLY_CHOICES_NS: [u64; 3] = [1_000_000_000, 2_000_000_000, 5_000_000_000];
+const EARLY_CHOICES_NS: [u64; 3] = [1_000_000_000, 2_000_000_000, 5_000_000_000];
 
 /// Bound of the processes to choose among: each takes some 10 microseconds of the supervisor. If a job has
 /// more, they take turns.

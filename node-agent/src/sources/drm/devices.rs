@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sources::devices::names;
 use crate::sources::gpu_list::numbers_of;
 use crate::sources::kernel_text;
 
@@ -21,15 +22,19 @@ fn is_of_other_driver(sys: &Path, name: &str) -> bool {
 }
 
 pub(super) fn exist(sys: &Path) -> bool {
-    names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
+    names(&sys.join("class/drm"))
+        .iter()
+        .any(|name| name.starts_with("renderD") && !is_of_other_driver(sys, name))
 }
 
 /// PCI addresses of the GPUs in a scheduler's list, such as `0,2-3` or `GPU-c0b0fd34e1b21f4d`. A number is a
 /// minor number, or a place in the order of the minor numbers of render devices. If the node has GPUs of the
 /// other driver, too, a place may mean one of those, and names none.
 pub(super) fn named(sys: &Path, list: &str) -> BTreeSet<String> {
-    let mut minors: Vec<u32> =
-        names(sys).iter().filter_map(|name| name.strip_prefix("renderD")?.parse().ok()).collect();
+    let mut minors: Vec<u32> = names(&sys.join("class/drm"))
+        .iter()
+        .filter_map(|name| name.strip_prefix("renderD")?.parse().ok())
+        .collect();
     minors.sort_unstable();
     let is_of_other = |minor: &u32| is_of_other_driver(sys, &format!("renderD{minor}"));
     let have_places = !minors.iter().any(is_of_other);
@@ -68,7 +73,7 @@ pub(super) struct Card {
 
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let mut cards = Vec::new();
-    for name in names(sys) {
+    for name in names(&sys.join("class/drm")) {
         // `card0-DP-1` is a connector.
         let number = name.strip_prefix("card");
         let Some(number) = number.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit())) else {
@@ -92,11 +97,4 @@ pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
         }
     }
     labels
-}
-
-fn names(sys: &Path) -> Vec<String> {
-    let entries = fs::read_dir(sys.join("class/drm")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    names
 }

@@ -21,7 +21,6 @@ use polymeter_proto::series::Labels;
 use super::gpu_clients::{Key, Quantity};
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::path_pattern::PatternWatch;
-use super::process_list::ProcessList;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
@@ -82,10 +81,7 @@ impl SourceKind for DrmKind {
             let reason = "this node has no GPU with a device /dev/dri/renderD*";
             return opening.unavailable_all(&request.wanted, reason);
         }
-        let Some(processes) = ProcessList::of(request.target) else {
-            let reason = "the job has no cgroup of the controller that provides it";
-            return opening.unavailable_all(&request.wanted, reason);
-        };
+        let Some(processes) = opening.processes(request) else { return };
         clients.begin(processes);
         clients.grant(devices::named(&sys, host.gpu_devices.unwrap_or_default()));
         let seen = clients.changes();

@@ -11,6 +11,7 @@ use polymeter_proto::catalogue;
 use super::super::gpu_clients::GpuClients;
 use super::super::kind::SourceFactory;
 use super::super::outcome::Outcome;
+use super::super::process_list::ProcessList;
 use super::super::read_buffer::ReadBuffer;
 use super::super::reading::Reading;
 use super::super::target::Opened;

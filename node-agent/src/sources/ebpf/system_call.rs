@@ -15,7 +15,7 @@ pub(super) fn command<T>(command: libc::c_int, attributes: &mut T) -> io::Result
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Issues a command that returns a new descriptor, and sets close-on-exec for it.
+/// Issues a command that returns a new descriptor, for which the kernel sets close-on-exec.
 pub(super) fn create<T>(number: libc::c_int, mut attributes: T) -> io::Result<OwnedFd> {
     let descriptor = command(number, &mut attributes)?;
     #[expect(unsafe_code, reason = "the descriptor is new, and nobody else knows its number")]

@@ -76,10 +76,7 @@ impl SourceKind for JobCpusKind {
             return opening.unavailable_all(&request.wanted, "only for whole jobs");
         }
         let mounts = request.host.mounts;
-        let Some(processes) = ProcessList::of(request.target) else {
-            let reason = "the job has no cgroup of the controller that provides it";
-            return opening.unavailable_all(&request.wanted, reason);
-        };
+        let Some(processes) = opening.processes(request) else { return };
         let cpuset = Cpuset::of(request.target, mounts.v2.as_deref());
         let slots = slots(&request.wanted, request.host.cpus);
         let source = JobCpus::new(&mounts.proc, processes, cpuset, slots);

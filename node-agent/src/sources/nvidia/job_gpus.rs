@@ -211,9 +211,9 @@ fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
     Some(device.uuid.clone())
 }
 
-/// Devices that an environment, proc_pid_environ(5), names, and what their numbers mean. Slurm's variables have
-/// the node's numbers. Those of CUDA count only the visible devices where a scheduler hides the others, so that
-/// under Slurm only their UUIDs are taken.
+/// Devices that an environment, proc_pid_environ(5), names, and what their numbers mean. Slurm's variables
+/// have the node's numbers. Those of CUDA count only the visible devices where a scheduler hides the others,
+/// so that under Slurm only their UUIDs are taken.
 fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     let variable = |name: &str| variables(environment, name).find(|value| !value.is_empty());
     let of_slurm = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(|name| variable(name));

@@ -27,7 +27,6 @@ use super::kernel_text::{self, FileError};
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{self, Mount, MountTable, MountWatch};
 use super::outcome::Outcome;
-use super::process_list::ProcessList;
 use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
@@ -74,10 +73,7 @@ impl SourceKind for ResctrlKind {
         let (Some(job), None) = (host.job, host.step) else {
             return opening.unavailable_all(&request.wanted, "only for whole jobs");
         };
-        let Some(processes) = ProcessList::of(request.target) else {
-            let reason = "the job has no cgroup of the controller that provides it";
-            return opening.unavailable_all(&request.wanted, reason);
-        };
+        let Some(processes) = opening.processes(request) else { return };
         let mount = match find_mount(host.mounts) {
             Ok(mount) => mount,
             Err(reason) => {

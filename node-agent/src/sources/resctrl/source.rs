@@ -58,7 +58,7 @@ pub(super) struct ResctrlSource {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Membership {
+struct Membership {
     inside: usize,
     /// Number of threads that the kernel did not move into it, and its last reason.
     outside: usize,

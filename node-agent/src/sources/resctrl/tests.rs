@@ -13,6 +13,7 @@ use super::group::remove_left_behind;
 use super::*;
 use crate::cgroups::JobCgroups;
 use crate::sources::kind::SourceFactory;
+use crate::sources::process_list::ProcessList;
 use crate::sources::slot::Unavailable;
 use crate::sources::target::Target;
 use crate::sources::unknown_lines::UnknownLines;

@@ -139,7 +139,7 @@ fn entry(file: &impl ReadAt, offset: u64) -> Option<(Vec<u8>, usize)> {
     let mut bytes = one_entry(file, offset.checked_add(4)?.checked_sub(back.into())?)?;
     let common_bytes = bytes.len();
     bytes.extend(function);
-    // The common part is at the begin now.
+    // The common part is at the beginning now.
     let back = u32::try_from(common_bytes + 4).ok()?;
     bytes.get_mut(common_bytes + 4..common_bytes + 8)?.copy_from_slice(&back.to_le_bytes());
     Some((bytes, common_bytes))

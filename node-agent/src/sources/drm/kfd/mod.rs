@@ -12,7 +12,6 @@ mod topology;
 
 use crate::sources::kind::{Lane, OpenRequest, Opening, SourceKind};
 use crate::sources::path_pattern::PatternWatch;
-use crate::sources::process_list::ProcessList;
 use crate::sources::source::Source;
 use crate::sources::target::Target;
 use source::{KIND, KfdSource, QUANTITIES};
@@ -51,10 +50,7 @@ impl SourceKind for KfdKind {
             let reason = "this node has no GPU of amdkfd (/sys/class/kfd)";
             return opening.unavailable_all(&request.wanted, reason);
         }
-        let Some(processes) = ProcessList::of(request.target) else {
-            let reason = "the job has no cgroup of the controller that provides it";
-            return opening.unavailable_all(&request.wanted, reason);
-        };
+        let Some(processes) = opening.processes(request) else { return };
         let source = KfdSource::new(&sys, &host.mounts.proc, processes, &request.wanted, &gpus);
         opening.push_custom(KIND.to_owned(), Box::new(source));
     }

@@ -11,6 +11,7 @@ use super::files::DIRECTORY;
 use super::*;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
+use crate::sources::process_list::ProcessList;
 use crate::sources::reading::Reading;
 
 /// A machine with a CPU and two GPUs, and a job.
