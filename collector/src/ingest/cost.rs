@@ -4,13 +4,11 @@ use polymeter_proto::series::{Identifier, JobDescriptor, Labels};
 use polymeter_proto::stacks::FunctionName;
 use polymeter_proto::wire::dictionary::Entry;
 
-/// The approximate memory of an entry of a map, without its text.
+/// Excludes the text.
 pub(super) const ENTRY_BYTES: usize = 256;
 
-/// The approximate memory of a stack, which has no text.
 pub(super) const STACK_BYTES: usize = 64;
 
-/// Returns the approximate memory of an entry.
 pub(super) fn cost(entry: &Entry) -> usize {
     match entry {
         Entry::Session(session) => {
@@ -28,7 +26,6 @@ pub(super) fn cost(entry: &Entry) -> usize {
     }
 }
 
-/// Returns the approximate memory of a function with a name and a module.
 pub(super) fn function_cost(texts: [Option<&str>; 2]) -> usize {
     ENTRY_BYTES + texts.into_iter().flatten().map(str::len).sum::<usize>()
 }

@@ -19,10 +19,9 @@ use super::shared_rules::Shared;
 use super::stack_table::StackTable;
 use crate::limits;
 
-/// The number of ended jobs that are kept, since their last tallies may follow their end.
+/// Ended jobs that are kept, since their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;
 
-/// The columns of a block.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) line: Arc<LedgerLine>,
@@ -30,7 +29,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Checks that `block` matches this shape.
     pub(super) fn fits(&self, block: &Block) -> Result<(), Fault> {
         if self.columns.len() != block.shape_columns {
             return Err(Fault::Contradiction(
@@ -46,7 +44,6 @@ impl Shape {
     }
 }
 
-/// The dictionary of one session.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     session: Option<Arc<SessionRecord>>,
@@ -56,37 +53,29 @@ pub(super) struct Dictionary {
     pub(super) shapes: IdTable<Shape>,
     pub(super) stacks: StackTable,
     lines: HashMap<(Option<JobHandle>, Identifier), Arc<LedgerLine>>,
-    /// The owners of jobs that were announced without one.
+    /// Owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
     ended: VecDeque<JobHandle>,
-    /// The times of the oldest and the newest sample of each job, in microseconds since the epoch.
+    /// Times of the oldest and the newest sample of each job, in microseconds since the epoch.
     sampled_us: HashMap<JobHandle, (i64, i64)>,
-    /// The session or its jobs have changed since the last [`Self::take_changes`].
     has_changed: bool,
-    /// The approximate memory of the entries.
     bytes: usize,
 }
 
 impl Dictionary {
-    /// Returns the approximate memory of the dictionary, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the session.
-    ///
-    /// # Errors
-    /// Returns an error if it was not announced yet.
     pub(super) fn session(&self) -> Result<&Arc<SessionRecord>, Fault> {
         self.session.as_ref().ok_or(Fault::Unknown("session"))
     }
 
-    /// Returns true if the session or its jobs have changed since the last call.
     pub(super) const fn take_changes(&mut self) -> bool {
         std::mem::replace(&mut self.has_changed, false)
     }
 
-    /// Returns the jobs that have not ended, with the user ids of their owners where they are known.
+    /// Jobs that have not ended, with the user ids of their owners where they are known.
     pub(super) fn running(&self) -> impl Iterator<Item = (&Identifier, Option<u32>)> {
         let running = self.jobs.iter().filter(|(handle, _)| !self.ended.contains(handle));
         running.map(|(handle, job)| {
@@ -124,12 +113,12 @@ impl Dictionary {
         }
     }
 
-    /// Removes all entries, so that the agent announces only those that it still uses.
+    /// The agent announces only entries that it still uses.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Adds one entry of session `id`. Idempotent.
+    /// Idempotent.
     pub(super) fn add(&mut self, id: SessionId, entry: Entry, shared: &mut Shared) -> Result<(), Fault> {
         let bytes = cost(&entry);
         if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
@@ -187,10 +176,9 @@ impl Dictionary {
         learn(&mut self.shapes, id.0, Shape { line, columns }, same, |new| new)
     }
 
-    /// Returns the line of the ledger of one source.
+    /// Line of the ledger of one source.
     ///
-    /// # Errors
-    /// Returns an error if the session or the job is unknown, or there is no room for another line.
+    /// Fails if the session or the job is unknown, or there is no room for another line.
     pub(super) fn line(
         &mut self,
         job: Option<JobHandle>,
@@ -297,7 +285,7 @@ impl Dictionary {
     }
 }
 
-/// Returns true if two entries describe the same job: they may differ in an owner that one of them lacks.
+/// An owner may be missing in one of the entries.
 fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     let has_same_uid = known.owner_uid.zip(new.owner_uid).is_none_or(|(known, new)| known == new);
     let names = known.owner.as_ref().zip(new.owner.as_ref());

@@ -2,21 +2,20 @@
 
 use super::id_table::IdTable;
 
-/// The reason for which a frame or an entry cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It refers to an unknown id, which a dictionary may announce.
+    /// An id that a dictionary may announce.
     Unknown(&'static str),
-    /// It contradicts itself or earlier entries, and no dictionary helps.
+    /// No dictionary helps.
     Contradiction(&'static str),
-    /// The session has announced more than [`crate::limits::SESSION_DICTIONARY_BYTES`].
+    /// Beyond [`crate::limits::SESSION_DICTIONARY_BYTES`].
     Full,
 }
 
-/// The fault of an id that is announced again and differs.
+/// Fault of an id that is announced again and differs.
 pub(super) const AGAIN: Fault = Fault::Contradiction("an id was announced again with another definition");
 
-/// Adds `new` to a table under `id`. Returns true if it was unknown before.
+/// Returns true if `id` was unknown before.
 pub(super) fn learn<N, V>(
     table: &mut IdTable<V>,
     id: u32,

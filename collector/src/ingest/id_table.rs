@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-/// The number of ids that a vector may have unused, besides as many as it has in use.
+/// Ids that a vector may have unused, besides as many as it has in use.
 const UNUSED_MIN: usize = 16;
 
-/// The values of ids. An agent assigns its ids in order from 0, so that most are positions in a vector: that
-/// takes half the memory of a hash table. Ids that would leave most of the vector unused, as those of a later
-/// job of a long session, are in a hash table.
+/// Values of ids. An agent assigns its ids in order from 0, so most are positions in a vector: that takes
+/// half the memory of a hash table. Ids that would leave most of the vector unused, as those of a later job
+/// of a long session, are in a hash table.
 #[derive(Debug)]
 pub(super) struct IdTable<V> {
     low: Vec<Option<V>>,
-    /// The number of values in `low`.
+    /// Values in `low`.
     low_used: usize,
     high: HashMap<u32, V>,
 }
@@ -23,7 +23,6 @@ impl<V> Default for IdTable<V> {
 }
 
 impl<V> IdTable<V> {
-    /// Returns the value of an id.
     pub(super) fn get(&self, id: u32) -> Option<&V> {
         match self.low.get(position(id)) {
             Some(Some(value)) => Some(value),
@@ -33,7 +32,7 @@ impl<V> IdTable<V> {
         }
     }
 
-    /// Adds the value of an id that has none.
+    /// The id must have none.
     pub(super) fn insert(&mut self, id: u32, value: V) {
         let position = position(id);
         if position >= 2 * self.low_used + UNUSED_MIN {
@@ -49,7 +48,6 @@ impl<V> IdTable<V> {
         }
     }
 
-    /// Removes the values for which `keep` is false.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
         for place in &mut self.low {
             if place.as_ref().is_some_and(|value| !keep(value)) {

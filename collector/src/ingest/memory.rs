@@ -8,7 +8,7 @@ use super::sessions::Ingest;
 use crate::limits;
 
 impl Ingest {
-    /// Removes a session of which a frame cannot be stored. It restarts after its last stored frame.
+    /// Removes a session with a frame that cannot be stored. It restarts after its last stored frame.
     pub fn forget(&mut self, session: SessionId) {
         if let Some(state) = self.sessions.remove(&session) {
             self.dictionary_bytes -= state.dictionary.bytes();
@@ -20,12 +20,10 @@ impl Ingest {
         }
     }
 
-    /// Returns true if there are sessions of which no frame was ever accepted.
     pub const fn has_unproven(&self) -> bool {
         self.unproven > 0
     }
 
-    /// Removes the silent sessions of which no frame was ever accepted.
     pub fn forget_silent_unproven(&mut self, now: Now) {
         let is_silent = |state: &SessionState| {
             state.is_unproven()
@@ -39,7 +37,7 @@ impl Ingest {
         }
     }
 
-    /// Returns the bytes of dictionaries that were freed since the last call.
+    /// Counts since the last call.
     pub const fn take_freed(&mut self) -> usize {
         std::mem::replace(&mut self.freed_bytes, 0)
     }

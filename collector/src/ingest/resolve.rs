@@ -39,8 +39,8 @@ impl Dictionary {
         losses
     }
 
-    /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. A loss
-    /// without times gets the time `received_us`.
+    /// Samples of `block` as a loss of the source of its shape, if the shape is known. A loss without times
+    /// gets the time `received_us`.
     pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
         let shape = self.shapes.get(block.shape.0);
         let times = || block.times_us.iter().copied();
@@ -52,7 +52,7 @@ impl Dictionary {
         }
     }
 
-    /// Returns `frame` with its ids replaced by records. The entries of its own dictionary were added before.
+    /// Replaces ids by records. The entries of the frame's own dictionary were added before.
     pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
         let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {

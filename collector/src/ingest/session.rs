@@ -22,31 +22,26 @@ use crate::session_messages::Peer;
 
 #[derive(Debug)]
 pub(super) struct SessionState {
-    /// The connection of its agent.
     pub(super) peer: Peer,
     pub(super) dictionary: Dictionary,
-    /// The newest accepted frame. All earlier frames were accepted, too.
+    /// Newest accepted frame. All earlier frames were accepted, too.
     pub(super) received: u64,
-    /// The newest committed frame.
     pub(super) committed: u64,
     pub(super) requested: RequestTimes,
-    /// The number of requested dictionaries that arrived since a frame was accepted.
+    /// Requested dictionaries that arrived since a frame was accepted.
     dictionaries: u32,
-    /// True if a dictionary was requested and has not arrived.
     dictionary_requested: bool,
-    /// The time of the agent's last message.
     pub(super) last_message: Duration,
 }
 
-/// The times of the last unanswered requests. Frames and the dictionary have separate times: the first frame
-/// that is sent again may be the one that needs the dictionary.
+/// Times of the last unanswered requests. Frames and the dictionary have separate ones: the first frame that
+/// is sent again may be the one that needs the dictionary.
 #[derive(Debug, Default)]
 pub(super) struct RequestTimes {
     frames: Option<Duration>,
     dictionary: Option<Duration>,
 }
 
-/// The samples that a Skipped message reports as lost.
 #[derive(Debug)]
 pub(super) struct SkippedSamples {
     pub(super) reason: LossReason,
@@ -55,7 +50,7 @@ pub(super) struct SkippedSamples {
 }
 
 impl SessionState {
-    /// Returns the state of a session whose newest committed frame is `committed`, or 0.
+    /// `committed` is the newest committed frame, or 0.
     pub(super) fn new(peer: &Peer, committed: u64, now: Now) -> Self {
         Self {
             peer: peer.clone(),
@@ -69,12 +64,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if no frame of the session was ever accepted, by this collector or another.
+    /// No frame of the session was ever accepted, by this collector or another.
     pub(super) const fn is_unproven(&self) -> bool {
         self.received == 0
     }
 
-    /// Returns the agent's node and jobs; none before it has announced its node.
+    /// Agent's node and jobs; none before it has announced its node.
     pub(super) fn agent_info(&self, session: SessionId) -> Option<AgentInfo> {
         let descriptor = &self.dictionary.session().ok()?.descriptor;
         let jobs = self.dictionary.running().take(limits::JOBS);
@@ -87,7 +82,6 @@ impl SessionState {
         })
     }
 
-    /// Applies a frame.
     pub(super) fn frame(
         &mut self,
         mut frame: Frame,
@@ -152,7 +146,7 @@ impl SessionState {
         }
     }
 
-    /// Requests the dictionary, which may define the unknown ids.
+    /// The dictionary may define the unknown ids.
     fn need_dictionary(&mut self, fault: Fault, session: SessionId, now: Now) -> Verdict {
         if fault == Fault::Full {
             // The agent announces only the entries that it still uses.
@@ -162,7 +156,6 @@ impl SessionState {
         self.request(ToAgent::NeedDictionary { session }, now)
     }
 
-    /// Adds the entries of a dictionary.
     pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>, shared: &mut Shared) -> Verdict {
         if std::mem::take(&mut self.dictionary_requested) {
             self.dictionaries += 1;
@@ -175,7 +168,7 @@ impl SessionState {
         }
     }
 
-    /// Skips the frames `first..=last`, which will never arrive.
+    /// The frames `first..=last` will never arrive.
     pub(super) fn skip(
         &mut self,
         session: SessionId,
@@ -213,8 +206,8 @@ impl SessionState {
         }
     }
 
-    /// Returns the losses of skipped frames. Losses of a job that was not announced have no line of the
-    /// ledger, if the session `gives_up` waiting for it.
+    /// Losses of skipped frames. Losses of a job that was not announced have no line of the ledger, if the
+    /// session `gives_up` waiting for it.
     fn losses(
         &mut self,
         skipped: SkippedSamples,

@@ -18,37 +18,33 @@ use crate::limits;
 use crate::refusal::{MessageRefusal, RefusalKind};
 use crate::session_messages::Peer;
 
-/// The sessions of one writer.
 #[derive(Debug, Default)]
 pub struct Ingest {
-    /// The accepted times of samples.
     range: TimeRange,
     /// Boxed, since a hash table has up to twice as many places as elements.
     pub(super) sessions: HashMap<SessionId, Box<SessionState>>,
-    /// What the sessions announce alike.
+    /// Announced alike by several sessions.
     shared: Shared,
     pub(super) dictionary_bytes: usize,
-    /// The number of sessions of which no frame was ever accepted, and the bytes of their dictionaries.
+    /// Number of sessions that never had an accepted frame, and the bytes of their dictionaries.
     pub(super) unproven: usize,
     pub(super) unproven_bytes: usize,
-    /// The bytes of removed dictionaries since the last [`Self::take_freed`].
+    /// Memory of removed dictionaries since the last [`Self::take_freed`].
     pub(super) freed_bytes: usize,
-    /// The last agent whose node or jobs have changed, until it is taken.
+    /// Last agent whose node or jobs have changed, until it is taken.
     pub(super) changed_agent: Option<AgentInfo>,
 }
 
 impl Ingest {
-    /// Returns an ingest without sessions. Accepted times of samples are within `range`.
     pub fn new(range: TimeRange) -> Self {
         Self { range, ..Self::default() }
     }
 
-    /// Changes the accepted times of samples.
     pub const fn set_range(&mut self, range: TimeRange) {
         self.range = range;
     }
 
-    /// Returns true if the session is known. Others must be looked up in the store and [opened](Self::open).
+    /// Unknown sessions must be looked up in the store and [opened](Self::open).
     pub fn knows(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }
@@ -71,12 +67,11 @@ impl Ingest {
         true
     }
 
-    /// Returns the agent of the last message, if its node or jobs have changed.
+    /// Agent of the last message, if its node or jobs have changed.
     pub fn take_changes(&mut self) -> Option<AgentInfo> {
         self.changed_agent.take()
     }
 
-    /// Applies a frame of an open session.
     pub fn frame(&mut self, peer: &Peer, frame: Frame, now: Now) -> Verdict {
         let id = frame.session;
         if let Some(refusal) = self.refuse_node(id, peer, &frame.dictionary) {
@@ -88,7 +83,6 @@ impl Ingest {
         verdict
     }
 
-    /// Applies a message of an open session.
     pub fn message(&mut self, peer: &Peer, message: ToCollector, now: Now) -> Verdict {
         let id = session_of(&message);
         let entries = match &message {
@@ -137,7 +131,6 @@ impl Ingest {
         Some(MessageRefusal { kind: RefusalKind::Node, reason })
     }
 
-    /// Returns the number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -175,7 +168,7 @@ impl Ingest {
         verdict
     }
 
-    /// Records that the store has `session` up to `through`, and returns the acknowledgement with its peer.
+    /// The store has `session` up to `through`. Returns the acknowledgement with its peer.
     pub fn committed(&mut self, session: SessionId, through: u64) -> Option<(Peer, ToAgent)> {
         let state = self.sessions.get_mut(&session)?;
         state.committed = state.committed.max(through);

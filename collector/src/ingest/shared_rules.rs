@@ -7,21 +7,20 @@ use std::sync::Arc;
 
 use polymeter_proto::series::{Labels, MetricDescriptor};
 
-/// The number of values that are kept before unused ones are removed.
 const KEPT_MIN: usize = 1024;
 
-/// What the sessions of one writer share.
+/// Shared by the sessions of one writer.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) metrics: Copies<MetricDescriptor>,
     pub(super) labels: Copies<Labels>,
 }
 
-/// Values of which each has one copy while it is in use.
+/// One copy of each value while it is in use.
 #[derive(Debug)]
 pub(super) struct Copies<T> {
     known: HashSet<Arc<T>>,
-    /// The number of values at which unused ones are removed.
+    /// Unused values are removed at this number.
     clean_at: usize,
 }
 
@@ -32,7 +31,6 @@ impl<T> Default for Copies<T> {
 }
 
 impl<T: Hash + Eq> Copies<T> {
-    /// Returns the shared copy of a value.
     pub(super) fn share(&mut self, value: T) -> Arc<T> {
         if let Some(known) = self.known.get(&value) {
             return Arc::clone(known);

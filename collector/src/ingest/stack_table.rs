@@ -9,7 +9,6 @@ use super::cost::{STACK_BYTES, function_cost};
 use super::fault::{Fault, learn};
 use super::id_table::IdTable;
 
-/// The functions and stacks of a session.
 #[derive(Debug, Default)]
 pub(super) struct StackTable {
     functions: IdTable<Arc<FunctionRecord>>,
@@ -17,7 +16,7 @@ pub(super) struct StackTable {
 }
 
 impl StackTable {
-    /// Adds a function of `job`. Returns true if it was unknown before.
+    /// Returns true if it was unknown before.
     pub(super) fn add_function(
         &mut self,
         id: u32,
@@ -33,7 +32,7 @@ impl StackTable {
         learn(&mut self.functions, id, function, same, Arc::new)
     }
 
-    /// Adds a stack. Returns true if it was unknown before.
+    /// Returns true if it was unknown before.
     pub(super) fn add_stack(&mut self, id: u32, descriptor: StackDescriptor) -> Result<bool, Fault> {
         let function =
             self.functions.get(descriptor.function.0).cloned().ok_or(Fault::Unknown("function"))?;
@@ -45,7 +44,7 @@ impl StackTable {
         learn(&mut self.stacks, id, stack, |known, new| known.is_same(new), Arc::new)
     }
 
-    /// Removes what belongs to a job. Returns its approximate memory.
+    /// Returns the approximate memory of what is removed.
     pub(super) fn end_job(&mut self, job: &Arc<JobRecord>) -> usize {
         let mut freed = 0;
         self.stacks.retain(|stack| {
@@ -62,7 +61,7 @@ impl StackTable {
         freed
     }
 
-    /// Returns the stack of a count, which must be of `job`.
+    /// The stack must be of `job`.
     pub(super) fn of(&self, count: &StackCount, job: &Arc<JobRecord>) -> Result<&Arc<StackRecord>, Fault> {
         let stack = self.stacks.get(count.stack.0).ok_or(Fault::Unknown("stack"))?;
         if Arc::ptr_eq(&stack.function.job, job) {

@@ -13,7 +13,6 @@ use super::dictionary::Dictionary;
 use super::fault::Fault;
 
 impl Dictionary {
-    /// Checks that all ids of the call stacks of a frame are known.
     pub(super) fn check_stacks(&self, frame: &Frame) -> Result<(), Fault> {
         for interval in &frame.stacks {
             self.metric(interval.metric)?;
@@ -42,7 +41,7 @@ impl Dictionary {
         losses
     }
 
-    /// Returns the samples of an interval as a loss, of its job if that is known.
+    /// Samples of an interval as a loss, of its job if that is known.
     pub(super) fn loss_of_stacks(&mut self, interval: &StackInterval, reason: LossReason) -> LossRecord {
         LossRecord {
             line: self.line_of_stacks(interval).ok(),
@@ -52,7 +51,6 @@ impl Dictionary {
         }
     }
 
-    /// Returns an interval with its ids replaced by records.
     pub(super) fn resolve_stacks(&mut self, interval: StackInterval) -> Result<StackBlock, Fault> {
         let (line, job) = (self.line_of_stacks(&interval)?, self.job(interval.job)?);
         let metric = Arc::clone(self.metric(interval.metric)?);

@@ -8,17 +8,15 @@ use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, Sa
 
 use crate::limits;
 
-/// The treatment of samples whose times are out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutOfRangePolicy {
-    /// They are not stored, and count as lost.
+    /// Counts the samples as lost.
     #[default]
     Reject,
-    /// They are stored in a separate table.
+    /// Stored in a separate table.
     Quarantine,
 }
 
-/// A text that is no [`OutOfRangePolicy`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown policy `{0}`: expected `reject` or `quarantine`")]
 pub struct UnknownPolicy(String);
@@ -35,14 +33,12 @@ impl FromStr for OutOfRangePolicy {
     }
 }
 
-/// The accepted times of samples, relative to their arrival.
+/// Relative to the arrival of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
-    /// The greatest age.
     pub max_age: Duration,
-    /// The greatest lead over the collector's clock.
+    /// Greatest lead over the collector's clock.
     pub max_skew: Duration,
-    /// The treatment of other samples.
     pub out_of_range: OutOfRangePolicy,
 }
 
@@ -57,8 +53,8 @@ impl Default for TimeRange {
 }
 
 impl TimeRange {
-    /// Removes the samples from `accepted` whose times are out of range at `now_us`, and quarantines them or
-    /// counts them as lost. Call stacks are never quarantined.
+    /// Quarantines samples whose times are out of range at `now_us`, or counts them as lost. Call stacks are
+    /// never quarantined.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
         let possible =
             now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
@@ -91,12 +87,10 @@ impl TimeRange {
     }
 }
 
-/// Returns whole microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Returns the extent of samples whose times are out of range.
 fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
     let samples = others.iter().map(|samples| samples.values.len() as u64).sum();
     let times = || others.iter().flat_map(|samples| samples.times_us.iter().copied());

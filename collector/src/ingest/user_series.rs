@@ -13,12 +13,11 @@ use polymeter_store::accepted::{Accepted, JobRecord, LossReason, SampleBlock, Se
 use super::times::loss;
 use crate::limits;
 
-/// A kind of series that users supply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Supplied {
-    /// What the names of its metrics begin with.
+    /// Prefix of the names of its metrics.
     pub(crate) begin: &'static str,
-    /// The most series of a job on a node.
+    /// Series of a job on a node.
     pub(crate) most: usize,
 }
 
@@ -27,15 +26,15 @@ const SUPPLIED: [Supplied; 2] = [
     Supplied { begin: "region.", most: limits::REGION_SERIES_OF_JOB },
 ];
 
-/// A job on a node, whichever agent announces it: its cluster, its id, and the node; and the kind of series.
+/// A job on a node, whichever agent announces it: cluster, job id, node; and the kind of series.
 type Place = (Option<Identifier>, Identifier, Identifier, Supplied);
 
-/// The users' series of the jobs on their nodes, by hash.
+/// Users' series of the jobs on their nodes, by hash.
 #[derive(Debug, Default)]
 pub(crate) struct UserSeries {
     hasher: RandomState,
     known: HashMap<Place, HashSet<u64>>,
-    /// The places, the oldest first.
+    /// Oldest first.
     order: VecDeque<Place>,
     count: usize,
 }
@@ -45,14 +44,13 @@ fn place_of(job: &JobRecord, supplied: Supplied) -> Place {
     (cluster.clone(), job_id.clone(), job.node().clone(), supplied)
 }
 
-/// Returns the job and the kind of a series that a user supplies.
 fn supplied(series: &SeriesRecord) -> Option<(&Arc<JobRecord>, Supplied)> {
     let is_of = |of: &&Supplied| series.metric.name.as_str().starts_with(of.begin);
     series.job.as_ref().zip(SUPPLIED.iter().find(is_of).copied())
 }
 
 impl UserSeries {
-    /// Returns the jobs in `accepted`, and the kinds of their users' series, of which nothing is known.
+    /// Jobs in `accepted` with the kinds of their users' series that were not read from the store yet.
     pub(crate) fn unknown(&self, accepted: &Accepted) -> Vec<(Arc<JobRecord>, Supplied)> {
         let mut unknown: HashMap<Place, Arc<JobRecord>> = HashMap::new();
         for (job, of) in

@@ -14,14 +14,14 @@ use crate::limits;
 use crate::session_messages::Outgoing;
 
 impl Writer {
-    /// Returns the time for which the gathered frames may still wait for others; none if there are none.
+    /// None if no frames are gathered.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.gathered.since);
         (!self.gathered.frames.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
     }
 
-    /// Returns the time for which frames wait for others. It is shorter while a client watches live values,
-    /// which it gets after their commit, but commits take no more than a part of the time.
+    /// How long frames wait for others. It is shorter while a client watches live values, which it gets after
+    /// their commit, but commits take no more than a part of the time.
     fn commit_interval(&self) -> Duration {
         let usual = self.settings.commit_interval;
         if !self.links.sinks.is_watched() {
@@ -31,15 +31,14 @@ impl Writer {
         usual.min(shared.max(limits::LIVE_COMMIT_INTERVAL))
     }
 
-    /// Returns true if the gathered frames must be committed now.
     pub(super) fn is_commit_due(&self) -> bool {
         self.gathered.rows >= self.settings.commit_rows
             || self.gathered.frames.len() >= limits::COMMIT_FRAMES
             || self.time_to_commit() == Some(Duration::ZERO)
     }
 
-    /// Learns of the users' series that the store has of the jobs of a frame, unless they are known. Returns
-    /// false if the frame cannot be stored now: its agent keeps it.
+    /// Learns which users' series of the frame's jobs the store has, unless they are known. Returns false if
+    /// the frame cannot be stored now: its agent keeps it.
     fn learn_user_series(&mut self, accepted: &Accepted) -> bool {
         for (job, of) in self.user_series.unknown(accepted) {
             match self.persist(|store| store.user_series(&job, of.begin, of.most)) {
@@ -62,7 +61,6 @@ impl Writer {
         true
     }
 
-    /// Adds a frame to the next transaction.
     pub(super) fn gather(&mut self, mut accepted: Accepted) {
         if !self.learn_user_series(&accepted) {
             return;
@@ -79,7 +77,6 @@ impl Writer {
         self.gathered.frames.push(accepted);
     }
 
-    /// Commits the gathered frames and acknowledges them.
     pub(super) fn commit(&mut self) {
         let frames = std::mem::take(&mut self.gathered).frames;
         if frames.is_empty() {
@@ -169,13 +166,12 @@ impl Writer {
         Ok(None)
     }
 
-    /// Leaves frames to their agents, since the time for a shutdown has expired.
+    /// The time for a shutdown has expired: the agents keep the frames.
     fn give_up(&mut self, frames: usize) {
         self.given_up = true;
         self.totals.given_up += frames as u64;
     }
 
-    /// Commits frames in one transaction, and acknowledges them.
     fn store_all(&mut self, frames: &[Accepted]) -> Result<(), NotStored> {
         let begun = self.clock.now().since_start;
         let committed = self.persist(|store| store.commit(frames))?;

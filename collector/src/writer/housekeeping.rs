@@ -14,18 +14,17 @@ use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::micros;
 use crate::{allocator, limits};
 
-/// The part of the time of silence by which the clock of the database may be set ahead unnoticed.
+/// Part of the time of silence by which the clock of the database may be set ahead unnoticed.
 const SILENCE_STEP_PART: i64 = 10;
 
-/// Returns the time by which the clock of the database was set ahead between two readings, in microseconds.
+/// How far the clock of the database was set ahead between two readings.
 fn stepped_us(before: Now, now: Now) -> i64 {
     let elapsed_us = micros(now.since_start.saturating_sub(before.since_start));
     now.wall_us.saturating_sub(before.wall_us).saturating_sub(elapsed_us)
 }
 
 impl Writer {
-    /// Stores outcomes of jobs. The scheduler reports the outcome of a job again if the store does not have
-    /// the job yet.
+    /// The scheduler reports the outcome of a job again if the store does not have the job yet.
     pub(super) fn store_outcomes(&mut self) {
         while let Some(OutcomeReport { outcome, reply }) =
             self.links.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
@@ -89,7 +88,6 @@ impl Writer {
         }
     }
 
-    /// Returns the maximum time to wait for a message.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
@@ -154,8 +152,8 @@ impl Writer {
         }
     }
 
-    /// Tries once to open a store whose connection was lost while no frames arrived. Nothing could be stored
-    /// since, so that agents look silent that are not: if the store is back, the next check for silent
+    /// Tries once to open a store whose connection was lost while no frames arrived. Since then nothing could
+    /// be stored, and agents look silent that are not: if the store is back, the next check for silent
     /// sessions is at `next_check`.
     fn reconnect_while_idle(&mut self, next_check: Duration) {
         match self.attempt(|_| Ok(())) {

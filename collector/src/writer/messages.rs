@@ -13,7 +13,7 @@ use crate::refusal::MessageRefusal;
 use crate::session_messages::{Outgoing, Peer, ReceivedMessage};
 
 impl Writer {
-    /// Handles a message. Returns true if it is useful: if a part of it is to be stored.
+    /// Returns true if the message is useful: if a part of it is to be stored.
     pub(super) fn handle_message(&mut self, ReceivedMessage { peer, bytes }: ReceivedMessage) -> bool {
         if self.given_up {
             self.totals.given_up += 1;

@@ -20,33 +20,24 @@ use crate::settings::{Settings, SharedSettings};
 use crate::shutdown::Shutdown;
 use crate::sinks::Sinks;
 
-/// The queues and shared state that connect a writer with other threads.
 #[derive(Debug)]
 pub(crate) struct WriterLinks {
-    /// Messages from agents.
     pub(crate) queue: WriterQueue,
-    /// Messages to agents.
     pub(crate) outgoing: OutgoingSender,
-    /// The agents and their jobs.
     pub(crate) directory: AgentDirectory,
     pub(crate) clock_skew: ClockSkewLog,
     pub(crate) metrics: WriterMetrics,
-    /// The queue of outcomes of jobs; none if another writer stores them.
+    /// None if another writer stores the outcomes.
     pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
-    /// The measured clocks of the agents.
     pub(crate) clock_offsets: ClockOffsets,
-    /// The settings that may change at runtime.
     pub(crate) settings: SharedSettings,
-    /// The sinks of committed rows.
     pub(crate) sinks: Sinks,
 }
 
-/// The frames of the next transaction.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) frames: Vec<Accepted>,
     pub(super) rows: usize,
-    /// The time at which the first frame was gathered.
     pub(super) since: Duration,
 }
 
@@ -57,33 +48,29 @@ pub(crate) struct Writer {
     pub(super) clock: Clock,
     pub(super) shutdown: Shutdown,
     pub(super) links: WriterLinks,
-    /// The open store; none while it is unreachable.
+    /// None while the store is unreachable.
     pub(super) store: Option<Store>,
-    /// The identity of the last open store.
     pub(super) origin: StoreOrigin,
-    /// The time since which its file is missing.
+    /// Time since which the store's file is missing.
     pub(super) missing_since: Option<Duration>,
     pub(super) ingest: Ingest,
     pub(super) user_series: UserSeries,
     pub(super) gathered: Gathered,
-    /// The time that the last transaction took.
     pub(super) commit_duration: Duration,
-    /// The time of the next search for silent sessions; none if another writer does it.
+    /// Next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
-    /// The time of the last such search by the database's clock; none before the first.
+    /// Last such search by the database's clock; none before the first.
     pub(super) silence_checked: Option<Now>,
-    /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
-    /// The time of the last look for offsets of clocks that have changed.
+    /// Last look for changed offsets of clocks.
     pub(super) offsets_at: Duration,
-    /// The number of bytes that were freed since memory was last released to the kernel.
+    /// Freed since memory was last released to the kernel.
     pub(super) freed_bytes: usize,
-    /// True if the time for a shutdown has expired: further messages are left to the agents.
+    /// The time for a shutdown has expired: further messages are left to the agents.
     pub(super) given_up: bool,
     pub(super) totals: Totals,
-    /// The totals that were last added to the metrics.
+    /// Totals that were last added to the metrics.
     published: Totals,
-    /// The settings in force.
     pub(super) settings: Settings,
 }
 

@@ -7,11 +7,9 @@ use tracing::{error, info, warn};
 use super::state::Writer;
 use crate::limits;
 
-/// The reason for which data are not in the store.
 pub(super) enum NotStored {
     /// The collector stops, and the store was not reachable in time.
     GivenUp,
-    /// The store refuses these data permanently.
     Refused(StoreError),
     /// The store lacks data that it had: all cached state of it is invalid.
     StoreLost,
@@ -23,7 +21,7 @@ const FREE_SPACE: &str = "free space on the disk of the store, or enlarge it (po
      retrying until it succeeds; meanwhile the agents buffer their samples";
 
 impl Writer {
-    /// Returns true if committed frames can still be acknowledged.
+    /// Committed frames can still be acknowledged.
     pub(super) fn is_store_there(&mut self) -> bool {
         match self.persist(Store::check) {
             Ok(()) => true,
@@ -35,8 +33,7 @@ impl Writer {
         }
     }
 
-    /// Runs `operation`, and repeats it while the store is unreachable, but not much longer than a shutdown
-    /// may take.
+    /// Repeats `operation` while the store is unreachable, but not much longer than a shutdown may take.
     pub(super) fn persist<T>(
         &mut self,
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
@@ -117,11 +114,7 @@ impl Writer {
         Ok(value)
     }
 
-    /// Opens the store again.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be opened, and also if it is another store, whose cached state is
-    /// invalid.
+    /// Fails, too, if it is another store, whose cached state is invalid.
     fn reconnect(&mut self) -> Result<Store, StoreError> {
         let now = self.clock.now().since_start;
         let patience_over =

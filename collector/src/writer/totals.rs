@@ -4,30 +4,26 @@ use polymeter_store::accepted::{LossReason, Losses};
 
 use crate::metrics::WriterMetrics;
 
-/// The totals of one writer, or of all of them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames that were committed.
     pub frames: u64,
-    /// Samples that were committed.
     pub samples: u64,
-    /// Samples that were quarantined because of their times.
+    /// Samples quarantined because of their times.
     pub quarantined: u64,
-    /// Frames that were received again after they were accepted.
+    /// Frames received again after they were accepted.
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
     pub losses: Losses,
-    /// Events, such as marks, changes of plan and facts of jobs, that are not stored and never will be.
+    /// Marks, changes of plan, facts of jobs and other events that are not stored and never will be.
     pub lost_events: u64,
     /// Messages that could not be decoded or were refused.
     pub refused: u64,
-    /// Frames that were accepted and could not be committed before the end. They were not acknowledged: the
-    /// agents have them.
+    /// Accepted frames that could not be committed before the end. They were not acknowledged: the agents
+    /// have them.
     pub given_up: u64,
 }
 
 impl Totals {
-    /// Adds the totals of another writer.
     pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
         self.samples += other.samples;

@@ -52,7 +52,6 @@ fn ids_that_are_never_announced_become_a_loss() {
     assert_eq!((lost.tallies.len(), lost.job_ends.len(), lost.rows()), (1, 0, 0));
 }
 
-/// Returns an interval of job 1 with a sample in each of the stacks.
 fn interval(stacks: &[u32]) -> StackInterval {
     let count = |stack: &u32| StackCount { process: 1, stack: StackId(*stack), count: 5 };
     StackInterval {
@@ -69,7 +68,7 @@ fn interval(stacks: &[u32]) -> StackInterval {
     }
 }
 
-/// Returns the entries of a function of job 1 and of two stacks, the second of which it called itself.
+/// Entries of a function of job 1 and of two stacks. In the second one the function called itself.
 fn entries_of_stacks() -> Vec<Entry> {
     let function = FunctionDescriptor { job: JobHandle(1), name: FunctionName::escaped(b"f"), module: None };
     let stack = |id, parent: Option<u32>| {
@@ -147,7 +146,7 @@ fn contradictions_are_a_loss_and_the_session_continues() {
     accepted(ingest.frame(&peer(), frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]), at(0)));
 }
 
-/// Returns marks of the node, and of a job whose handle no dictionary has.
+/// Marks of the node, and of a job whose handle no dictionary has.
 fn marks(of_node: u64, of_unknown_job: u64) -> Vec<Event> {
     let mark = |job| {
         let name = "phase".try_into().unwrap();
@@ -193,7 +192,6 @@ fn requests_the_dictionary_for_entries_with_unknown_references() {
     }
 }
 
-/// Returns the shape of a value that a user supplies.
 fn user_shape(id: usize, job: u32, metric: usize) -> Arc<Shape> {
     let id = u32::try_from(id).unwrap();
     let name = MetricName::new(format!("user.m{metric}")).unwrap();
@@ -264,7 +262,7 @@ fn the_series_of_regions_have_a_bound_of_their_own() {
     assert_eq!(lost, [(10, COLUMNS as u64, LossReason::UserSeries)]);
 }
 
-/// Returns the current time, and times just too old, just too far ahead, and just not too old.
+/// Now, and just too old, just too far ahead, and just not too old.
 fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
     let (age_us, skew_us) = (times::micros(range.max_age), times::micros(range.max_skew));
     [NOW_US, NOW_US - age_us - 1, NOW_US + skew_us + 1, NOW_US - age_us]

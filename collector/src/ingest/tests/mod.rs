@@ -71,8 +71,7 @@ fn shape(id: u32, job: Option<u32>) -> Arc<Shape> {
     Arc::new(Shape { id: ShapeId(id), job, source: source(), period: Period::SECOND, columns: vec![column] })
 }
 
-/// Returns a frame of the session with a sample at each of `times_us`, and all entries that are not in
-/// `announced`.
+/// Frame of the session with a sample at each of `times_us`, and all entries that are not in `announced`.
 fn frame(
     sequence: u64,
     shape: &Arc<Shape>,
@@ -94,7 +93,7 @@ fn frame(
     Frame::decode(&bytes).unwrap()
 }
 
-/// Returns an ingest whose session is open after `committed`, and frames 1.. of one sample each.
+/// Ingest whose session is open after `committed`, and frames 1.. of one sample each.
 fn opened(committed: u64, frames: u64) -> (Ingest, Announced, Vec<Frame>) {
     let mut announced = Announced::default();
     let frames = (1..=frames)
@@ -120,7 +119,7 @@ fn rejected(verdict: Verdict) -> Accepted {
     rejection(verdict).0
 }
 
-/// Returns what is accepted of a frame, and the number of events that are not.
+/// Accepted part, and number of refused events.
 fn rejection(verdict: Verdict) -> (Accepted, usize) {
     match verdict {
         Verdict::Rejected(accepted, rejection) => (accepted, rejection.events),
