@@ -20,16 +20,14 @@ use super::sink::AcceptedRows;
 use crate::limits;
 use crate::metrics::Metrics;
 
-/// The queues of all sinks, for a writer. Cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sinks(Arc<Queues>);
 
 #[derive(Debug, Default)]
 struct Queues {
     sinks: Vec<SinkQueue>,
-    /// remote_write; none where it is off.
     remote_write: Option<SinkQueue>,
-    /// The live values of the HTTP API; none where it is off.
     live: Option<LiveQueue>,
 }
 
@@ -72,12 +70,10 @@ impl Sinks {
         }
     }
 
-    /// Returns true if a client of the API watches a job.
     pub(crate) fn is_watched(&self) -> bool {
         self.0.live.as_ref().is_some_and(LiveQueue::is_watched)
     }
 
-    /// Makes all sinks reopen their outputs.
     pub(crate) fn reopen(&self) {
         self.0.sinks.iter().for_each(SinkQueue::reopen);
     }
@@ -96,17 +92,12 @@ impl SinkThreads {
     }
 }
 
-/// The name of live values among the sinks, in their counters.
 const LIVE: &str = "live";
 
-/// The name of remote_write among the sinks, in their counters.
 const REMOTE_WRITE: &str = "remote_write";
 
-/// Starts the sinks at `urls`, that of the `live` values, and remote_write with its settings and the store
-/// whose rows it gets, and registers their counters.
-///
-/// # Errors
-/// Returns an error if a thread cannot be created.
+/// Starts the sinks at `urls`, the sink of `live` values, and remote_write with the store whose rows it gets,
+/// and registers their counters.
 pub(crate) fn start(
     urls: &[SinkUrl],
     live: Option<LiveValues>,

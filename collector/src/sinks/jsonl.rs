@@ -21,19 +21,17 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::sink::{AcceptedRows, RelativePath, Sink, SinkError};
 
-/// The mode of a new file. It is private, since samples reveal the activities of users.
+/// Private, since samples reveal the activities of users.
 const MODE: u32 = 0o600;
 
-/// The number of bytes that are written at once.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// A sink of JSON lines.
 pub(super) struct JsonLines {
     path: PathBuf,
-    /// The open output; none before the first rows, and after an error.
+    /// None before the first rows, and after an error.
     output: Option<Box<dyn Write + Send>>,
     buffer: Vec<u8>,
-    /// True if the last line may be incomplete.
+    /// The last line may be incomplete.
     is_torn: bool,
 }
 
@@ -85,7 +83,7 @@ impl Sink for JsonLines {
     }
 }
 
-/// Returns the parts of a series' lines between the time and the value, and after the value.
+/// Parts of a series' lines between the time and the value, and after the value.
 fn frame_of(series: &SeriesRecord) -> serde_json::Result<(String, &'static [u8])> {
     let job = series.job.as_ref().map(|job| &job.descriptor);
     let node = serde_json::to_string(series.node().as_str())?;

@@ -11,20 +11,15 @@ use polymeter_service::clock::Clock;
 use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::{AcceptedRows, Sink, SinkError};
 
-/// The writers' end of live values.
 #[derive(Debug)]
 pub(super) struct LiveQueue {
     values: LiveValues,
     queue: SinkQueue,
-    /// True if rows were dropped since the sink last wrote.
+    /// Rows were dropped since the sink last wrote.
     has_dropped: Arc<AtomicBool>,
 }
 
 impl LiveQueue {
-    /// Starts the thread that gives rows to the streams.
-    ///
-    /// # Errors
-    /// Returns an error if a thread cannot be created.
     pub(super) fn start(
         values: LiveValues,
         counters: SinkCounters,
@@ -38,12 +33,11 @@ impl LiveQueue {
         Ok((Self { values, queue, has_dropped }, thread))
     }
 
-    /// Returns true if a client watches a job.
     pub(super) fn is_watched(&self) -> bool {
         self.values.is_watched()
     }
 
-    /// Queues rows without waiting, or drops them.
+    /// Never waits: drops rows for which there is no room.
     pub(super) fn offer(&self, rows: &Arc<AcceptedRows>, now: Duration) {
         if !self.queue.offer(rows, now) {
             self.has_dropped.store(true, Ordering::Release);

@@ -9,18 +9,16 @@ use super::jsonl::JsonLines;
 use super::sink::{RelativePath, Sink};
 
 struct SinkKind {
-    /// The scheme of its URLs.
     scheme: &'static str,
-    /// The form of its URLs, for messages.
+    /// Form of the URLs, for messages.
     form: &'static str,
-    /// Checks the part of a URL after the scheme. Nothing is opened.
+    /// Checks the part after the scheme; opens nothing.
     check: fn(&str) -> Result<(), RelativePath>,
-    /// Returns a sink for the part of a URL after the scheme. Nothing is opened: the sink's thread does that,
-    /// since it may take time.
+    /// Opens nothing: the sink's thread does that, since it may take time.
     create: fn(&str) -> Box<dyn Sink>,
 }
 
-/// All kinds of sinks. A new one is a file and a line here.
+/// A new kind is a file and a line here.
 static KINDS: &[SinkKind] = &[SinkKind {
     scheme: "jsonl",
     form: "jsonl:PATH",
@@ -28,7 +26,7 @@ static KINDS: &[SinkKind] = &[SinkKind {
     create: |path| Box::new(JsonLines::new(path)),
 }];
 
-/// The URL of a sink, such as `jsonl:/var/log/polymeter/samples.jsonl`.
+/// URL such as `jsonl:/var/log/polymeter/samples.jsonl`.
 #[derive(Clone)]
 pub struct SinkUrl {
     kind: &'static SinkKind,
@@ -37,16 +35,10 @@ pub struct SinkUrl {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSinkUrl {
-    /// No kind has its scheme.
     #[error("unknown kind of sink `{0}`: expected {forms}", forms = forms())]
     UnknownKind(Text),
-    /// The part after the scheme is invalid.
     #[error("{reason}: expected {form}")]
-    Place {
-        reason: RelativePath,
-        /// The form of the URLs of its kind.
-        form: &'static str,
-    },
+    Place { reason: RelativePath, form: &'static str },
 }
 
 fn forms() -> String {
@@ -66,7 +58,6 @@ impl FromStr for SinkUrl {
 }
 
 impl SinkUrl {
-    /// Returns the sink. Nothing is opened yet.
     pub(super) fn create(&self) -> Box<dyn Sink> {
         (self.kind.create)(&self.place)
     }

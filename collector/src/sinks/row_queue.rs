@@ -18,14 +18,12 @@ use super::sink::{AcceptedRows, Sink};
 use crate::limits;
 use crate::thread::spawn;
 
-/// The counters of one sink. Rows that were offered = accepted + dropped + queued.
+/// Counters of one sink. Rows that were offered = accepted + dropped + queued.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SinkCounters {
-    /// Rows that the sink has written.
     pub(super) accepted_rows: Counter,
     /// Rows that found no room in the queue, and those of failed writes, some of which may have been written.
     pub(super) dropped_rows: Counter,
-    /// Failed writes.
     pub(super) errors: Counter,
     /// Rows in the queue, and those in the current write.
     pub(super) queued_rows: Gauge,
@@ -37,14 +35,12 @@ pub(super) struct QueueBounds {
     pub(super) rows: u64,
 }
 
-/// A message to the thread of a sink.
 enum Message {
     Rows(Arc<AcceptedRows>),
     /// Reopen the output, even if there are no rows.
     Reopen,
 }
 
-/// The writers' end of the queue of a sink.
 pub(super) struct SinkQueue {
     name: Arc<str>,
     sender: SyncSender<Message>,
@@ -81,7 +77,6 @@ impl SinkQueue {
         false
     }
 
-    /// Makes the sink reopen its output.
     pub(super) fn reopen(&self) {
         self.reopen.store(true, Ordering::Release);
         // With a full queue, the thread sees the flag at its next rows; a thread that has ended has no
@@ -96,7 +91,6 @@ pub(super) struct SinkThread {
     counters: SinkCounters,
     /// Set when the collector stops waiting: rows that are still queued are dropped.
     abandoned: Arc<AtomicBool>,
-    /// Disconnected at the end of the thread.
     ended: Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -117,7 +111,6 @@ impl SinkThread {
     }
 }
 
-/// Starts the thread of a sink.
 pub(super) fn start(
     name: &str,
     sink: Box<dyn Sink>,
@@ -151,7 +144,6 @@ pub(super) fn start(
     Ok((queue, SinkThread { name, counters, abandoned, ended, thread }))
 }
 
-/// The state of a sink's thread.
 struct SinkWork {
     name: Arc<str>,
     sink: Box<dyn Sink>,
@@ -219,7 +211,7 @@ mod tests {
     use super::super::testing::rows;
     use super::*;
 
-    /// A sink that obeys an order of the test for each transaction.
+    /// Obeys an order of the test for each transaction.
     struct Scripted {
         orders: Receiver<Order>,
         reopened: SyncSender<()>,

@@ -4,35 +4,28 @@ use std::time::Duration;
 
 use polymeter_store::accepted::{Accepted, SeriesRecord};
 
-/// A best-effort output of committed rows. It runs on its own thread, and may wait.
-///
-/// A path that is not absolute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the path is not absolute")]
 pub struct RelativePath;
 
-/// An implementation must not panic: release builds abort on a panic, which stops the collector. An error
-/// costs only the rows of the call.
+/// Best-effort output of committed rows, which runs on its own thread, and may wait. It must not panic:
+/// release builds abort on a panic, which stops the collector. An error costs only the rows of the call.
 pub(crate) trait Sink: Send {
-    /// Writes rows. They are not offered again after an error.
-    ///
-    /// # Errors
-    /// Returns an error if not all rows were written.
+    /// Rows are not offered again after an error.
     fn accept(&mut self, rows: &AcceptedRows) -> Result<(), SinkError>;
 
-    /// Returns the longest time between two calls of [`Self::tick`]; none if it is never called.
+    /// Longest time between two calls of [`Self::tick`]; none if it is never called.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Does what is due without rows.
     fn tick(&mut self) {}
 
     /// Reopens the output after log rotation. A sink without a file has nothing to do.
     fn reopen(&mut self) {}
 }
 
-/// An error of a sink: the cause, and the remedy if there is one, as in "no such file; create the directory".
+/// Cause of an error, and the remedy if there is one, as in "no such file; create the directory".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct SinkError(pub(crate) String);
@@ -43,12 +36,11 @@ impl From<std::io::Error> for SinkError {
     }
 }
 
-/// The rows of one transaction, which all sinks share.
+/// Shared by all sinks.
 #[derive(Debug)]
 pub(crate) struct AcceptedRows {
     frames: Vec<Accepted>,
     count: u64,
-    /// The store's keys of jobs that ended with it since their agents were lost.
     lost_jobs: Vec<i64>,
 }
 
@@ -58,7 +50,6 @@ impl AcceptedRows {
         Self { frames, count, lost_jobs: Vec::new() }
     }
 
-    /// Returns a transaction without rows, which ended jobs whose agents were lost.
     pub(super) const fn of_lost_jobs(lost_jobs: Vec<i64>) -> Self {
         Self { frames: Vec::new(), count: 0, lost_jobs }
     }
@@ -67,18 +58,17 @@ impl AcceptedRows {
         &self.frames
     }
 
-    /// Returns the store's keys of jobs that ended since their agents were lost.
+    /// Store's keys of jobs that ended since their agents were lost.
     pub(super) fn lost_jobs(&self) -> &[i64] {
         &self.lost_jobs
     }
 
-    /// Returns the number of rows.
     pub(crate) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns each series with its samples: times in microseconds since the epoch, and values. Quarantined
-    /// samples are excluded.
+    /// Each series with its samples: times in microseconds since the epoch, and values. Quarantined samples
+    /// are excluded.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesRecord, impl Iterator<Item = (i64, f64)>)> {
         let blocks = self.frames.iter().flat_map(|frame| &frame.samples);
         blocks.flat_map(|block| block.iter()).map(|(series, samples)| (&**series, samples))

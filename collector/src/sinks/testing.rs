@@ -12,7 +12,7 @@ use polymeter_store::accepted::{
 
 use super::sink::AcceptedRows;
 
-/// A session of the node `n1` with the job 42.
+/// Session of the node `n1` with the job 42.
 pub(super) struct TestSession {
     pub(super) session: Arc<SessionRecord>,
     pub(super) job: Arc<JobRecord>,
@@ -22,7 +22,7 @@ pub(super) struct TestSession {
 }
 
 impl TestSession {
-    /// Returns a session whose job has the counter `cpu.usage` with a label for each of `devices`.
+    /// Gives the job the counter `cpu.usage` with a label for each of `devices`.
     pub(super) fn new(id: u64, devices: &[&str]) -> Self {
         let session = Arc::new(SessionRecord {
             id: SessionId(id),
@@ -71,7 +71,7 @@ impl TestSession {
         Self { session, job, line: Arc::new(line), series, sequence: 0 }
     }
 
-    /// Returns the next frame, with samples of all series at `times_us`: the values 0, 1, 2, ...
+    /// Samples of all series at `times_us`, with the values 0, 1, 2, ...
     pub(super) fn frame(&mut self, times_us: Vec<i64>) -> Accepted {
         self.sequence += 1;
         let mut frame = Accepted::empty(Arc::clone(&self.session), self.sequence, 0);
@@ -86,7 +86,7 @@ impl TestSession {
     }
 }
 
-/// Returns `count` samples of a job's series, with the values 0, 1, 2, ...
+/// Samples of a job's series, with the values 0, 1, 2, ...
 pub(super) fn rows(count: u32) -> Arc<AcceptedRows> {
     let frame = TestSession::new(1, &["a=ü"]).frame((0..count.into()).collect());
     Arc::new(AcceptedRows::new(vec![frame]))

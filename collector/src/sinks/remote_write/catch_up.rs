@@ -17,27 +17,25 @@ use super::names::Part;
 use super::request::hash;
 use super::series::{Identity, SeriesTable};
 
-/// The time before the newest sample in the spool from which jobs and nodes are read, in milliseconds. One
-/// that sent nothing for longer has nothing that is missing.
+/// How long before the newest sample in the spool jobs and nodes are read. One that sent nothing for longer
+/// has nothing that is missing.
 const ACTIVE_MS: i64 = 3_600_000;
 
-/// The time behind the newest sample in the spool in which samples are searched for, in milliseconds; those
-/// of new jobs and nodes also before it.
+/// How long behind the newest sample in the spool samples are searched for; those of new jobs and nodes also
+/// before it.
 const GAP_MS: i64 = 600_000;
 
-/// The time since the last sample from which a series counts as slow, in milliseconds.
+/// Time since the last sample from which a series counts as slow.
 const SLOW_MS: i64 = 60_000;
 
-/// The maximum number of jobs on a page.
 const PAGE: u32 = 1000;
 
-/// Nanoseconds in a millisecond.
 const MS_NS: i64 = 1_000_000;
 
-/// The maximum number of samples of a series in memory.
+/// Samples of a series in memory.
 const CHUNK: usize = 65_536;
 
-/// The series of a node or job in the store, and the times from which their samples may be missing.
+/// Series of a node or job in the store, and the times from which their samples may be missing.
 struct Scope {
     node: String,
     job: Option<(i64, String)>,
@@ -50,7 +48,6 @@ impl Scope {
         Self { node, job, series, spans_ns: Vec::new() }
     }
 
-    /// Calls `with` with the identity of a series.
     fn identified<T>(&self, row: &SeriesRow, with: impl FnOnce(Identity<'_>) -> T) -> Option<T> {
         let metric = MetricDescriptor {
             name: MetricName::new(row.metric.clone()).ok()?,
@@ -69,8 +66,8 @@ impl Scope {
         }
     }
 
-    /// Returns the last times of the series that are sent, in milliseconds since the epoch; none for one that
-    /// is not in the spool.
+    /// Last times of the series that are sent, in milliseconds since the epoch; none for one that is not in
+    /// the spool.
     fn last_times(&self, table: &SeriesTable) -> Vec<(&SeriesRow, Option<i64>)> {
         let last_ms = |row: &SeriesRow| {
             self.identified(row, |series| {
@@ -83,14 +80,9 @@ impl Scope {
     }
 }
 
-/// The samples that may be missing.
 pub(super) struct Missing(Vec<Scope>);
 
 impl Missing {
-    /// Finds the series whose samples may be missing.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub(super) fn find(reader: &mut Reader, table: &SeriesTable, now_ms: i64) -> Result<Self, StoreError> {
         let Some(newest_ms) = table.times().values().copied().max() else { return Ok(Self(Vec::new())) };
         // The clock of a node may be ahead.
@@ -113,9 +105,6 @@ impl Missing {
 
     /// Reads the samples and passes them to `each`, by series: times in microseconds since the epoch,
     /// ascending. Samples up to the last time of a series may be among them.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub(super) fn read(
         &self,
         reader: &mut Reader,
@@ -146,8 +135,8 @@ impl Missing {
     }
 }
 
-/// Returns the spans in which samples of series may be missing: behind the last one of each. Slow series are
-/// read apart from the others, which have far more samples in the same time.
+/// Spans in which samples of series may be missing: behind the last one of each. Slow series are read apart
+/// from the others, which have far more samples in the same time.
 fn spans_ns(series: &[(&SeriesRow, Option<i64>)], newest_ms: i64) -> Vec<(Range<i64>, IdRanges)> {
     // The node may be behind the others, or its clock.
     let newest_ms = series.iter().filter_map(|(_, last_ms)| *last_ms).max().unwrap_or(newest_ms);
@@ -162,7 +151,7 @@ fn spans_ns(series: &[(&SeriesRow, Option<i64>)], newest_ms: i64) -> Vec<(Range<
     [slow, others].iter().filter(|of| !of.is_empty()).map(|of| span_ns(of)).collect()
 }
 
-/// Returns the series of the nodes and jobs that were active since a time.
+/// Series of the nodes and jobs that were active since a time.
 fn scopes(reader: &mut Reader, since_ms: i64) -> Result<Vec<Scope>, StoreError> {
     let since_ns = since_ms.saturating_mul(MS_NS);
     let mut scopes = Vec::new();

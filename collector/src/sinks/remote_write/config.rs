@@ -8,52 +8,41 @@ use std::time::Duration;
 use hyper::Uri;
 use polymeter_proto::name::{Selector, matches_glob};
 
-/// The directory of the spool if none is configured.
 const SPOOL: &str = "/var/lib/polymeter/remote-write";
 
-/// The maximum number of shards.
 pub(crate) const SHARDS_MAX: usize = 64;
 
-/// The settings of the sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteWriteConfig {
     pub url: ReceiverUrl,
-    /// The version of the protocol.
     pub protocol: Protocol,
-    /// The metrics that are sent.
+    /// Metrics that are sent.
     pub metrics: Vec<Selector>,
-    /// The ids of the jobs whose series are sent. The series of nodes do not depend on it.
+    /// Job ids whose series are sent. The series of nodes do not depend on it.
     pub jobs: Vec<Glob>,
-    /// The nodes whose series are sent.
+    /// Nodes whose series are sent.
     pub nodes: Vec<Glob>,
-    /// Labels that each series gets.
     pub labels: Vec<(String, String)>,
-    /// The directory of the spool.
     pub spool: PathBuf,
-    /// The maximum size of the spool, in bytes.
+    /// Limit in bytes.
     pub spool_bytes: u64,
-    /// The number of connections; each has a part of the series.
+    /// Each connection has a part of the series.
     pub shards: usize,
-    /// The maximum number of samples in a request.
     pub batch_samples: u32,
-    /// The longest time for which samples wait for others.
+    /// Longest time for which samples wait for others.
     pub batch_wait: Duration,
-    /// The timeout of a request.
     pub timeout: Duration,
-    /// The time for which accepted samples are kept, to be sent again after the receiver was lost; zero for
-    /// none.
+    /// How long accepted samples are kept, to be sent again after the receiver was lost; zero for none.
     pub resend_window: Duration,
     pub credentials: Option<Credentials>,
-    /// Further headers that are no secrets.
     pub headers: Vec<Header>,
-    /// The file of further headers, one in each line.
+    /// Further headers, one in each line.
     pub headers_file: Option<PathBuf>,
-    /// The file with the root certificates; none for those of the operating system.
+    /// Root certificates; none for those of the operating system.
     pub ca_file: Option<PathBuf>,
 }
 
 impl RemoteWriteConfig {
-    /// Returns the usual settings for a receiver.
     pub fn new(url: ReceiverUrl) -> Self {
         Self {
             url,
@@ -77,19 +66,15 @@ impl RemoteWriteConfig {
     }
 }
 
-/// Returns the selection of everything.
 fn all<T: FromStr>() -> Vec<T> {
     "*".parse().into_iter().collect()
 }
 
-/// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// 2.0 if the receiver accepts it, else 1.0.
     Auto,
-    /// 1.0.
     V1,
-    /// 2.0.
     V2,
 }
 
@@ -106,12 +91,12 @@ impl FromStr for Protocol {
     }
 }
 
-/// A pattern of node names or job ids: `*` stands for any text, and `?` for one byte.
+/// Pattern of node names or job ids: `*` stands for any text, and `?` for one byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(String);
 
 impl Glob {
-    /// Returns true if it matches all of `text`.
+    /// Matches only all of `text`.
     pub fn matches(&self, text: &str) -> bool {
         matches_glob(&self.0, text)
     }
@@ -129,12 +114,12 @@ impl FromStr for Glob {
 pub struct ReceiverUrl(Uri);
 
 impl ReceiverUrl {
-    /// Returns true for `https`.
+    /// True for `https`.
     pub fn is_tls(&self) -> bool {
         self.0.scheme_str() == Some("https")
     }
 
-    /// Returns the name or the address of the host, without brackets.
+    /// Name or address, without brackets.
     pub fn host(&self) -> &str {
         self.0.host().unwrap_or_default().trim_matches(['[', ']'])
     }
@@ -143,12 +128,11 @@ impl ReceiverUrl {
         self.0.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
     }
 
-    /// Returns the header `Host`.
     pub(crate) fn authority(&self) -> &str {
         self.0.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// Returns the target of a request: path and query.
+    /// Path and query.
     pub(crate) fn target(&self) -> &str {
         self.0.path_and_query().map_or("/", |target| target.as_str())
     }
@@ -188,24 +172,19 @@ impl fmt::Debug for ReceiverUrl {
     }
 }
 
-/// The credentials of requests. Secrets are read from files for each connection, so that they can be renewed.
+/// Secrets are read from files for each connection, so that they can be renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A user's name and the file with the password.
-    Basic {
-        /// The name.
-        username: String,
-        password_file: PathBuf,
-    },
-    /// The file with a bearer token.
+    /// User's name and the file with the password.
+    Basic { username: String, password_file: PathBuf },
+    /// File with a bearer token.
     Bearer { token_file: PathBuf },
 }
 
-/// A header: the name in lower case, and the value.
+/// Name in lower case, and the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header(pub(super) String, pub(super) String);
 
-/// The headers that the sink sets.
 const OWN_HEADERS: [&str; 8] = [
     "authorization",
     "connection",

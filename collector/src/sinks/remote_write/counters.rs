@@ -9,25 +9,20 @@ use prometheus_client::registry::Unit;
 
 use crate::metrics::Metrics;
 
-/// The label `reason`.
 type Label = [(&'static str, &'static str); 1];
 
-/// The reason for which samples are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DropReason {
-    /// The receiver refused them.
     Refused,
-    /// The spool was full: the oldest ones.
+    /// Drops the oldest samples.
     SpoolFull,
-    /// The disk refused them, and the memory was full.
+    /// The disk refused the samples, and the memory was full.
     SpoolUnwritable,
-    /// Their spool file is damaged.
     SpoolDamaged,
-    /// They are not newer than the last one of their series.
+    /// Samples that are not newer than the last one of their series.
     OutOfOrder,
-    /// Another sample of their series is in the same millisecond.
+    /// Another sample of the series is in the same millisecond.
     SameMillisecond,
-    /// There are too many series.
     SeriesLimit,
 }
 
@@ -55,38 +50,30 @@ impl DropReason {
     }
 }
 
-/// The metrics.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     dropped: Family<Label, Counter>,
-    /// Samples that the receiver accepted.
     pub(super) sent: Counter,
     /// Samples that were read from the store after a restart.
     pub(super) recovered: Counter,
     /// Samples that were sent again, since the receiver may have forgotten them.
     pub(super) resent: Counter,
-    /// Requests that the receiver answered with success.
     pub(super) requests: Counter,
-    /// Requests that were repeated.
     pub(super) retries: Counter,
-    /// Bytes of bodies that were sent, compressed.
+    /// Compressed bodies.
     pub(super) sent_bytes: Counter,
-    /// Damaged files of the spool.
     pub(super) damaged_files: Counter,
-    /// Series that are sent.
     pub(super) series: Gauge,
     /// Samples in the spool and in memory.
     pub(super) pending: Gauge,
-    /// The size of the files of the spool.
     pub(super) spool_bytes: Gauge,
-    /// The size of requests in memory, since the disk refuses them.
+    /// Requests in memory, since the disk refuses them.
     pub(super) memory_bytes: Gauge,
-    /// The time by which the receiver's newest sample is older than the spool's.
+    /// How much older the receiver's newest sample is than the spool's.
     pub(super) lag_seconds: Gauge<f64, AtomicU64>,
 }
 
 impl Counters {
-    /// Returns the counters, on the page of the collector's metrics.
     pub(super) fn register(metrics: &Metrics) -> Self {
         let counters = Self::default();
         for reason in DropReason::ALL {
@@ -136,14 +123,12 @@ impl Counters {
         counters
     }
 
-    /// Counts samples that are not sent.
     pub(super) fn drop_samples(&self, reason: DropReason, samples: u64) {
         if samples > 0 {
             self.dropped.get_or_create(&[("reason", reason.as_str())]).inc_by(samples);
         }
     }
 
-    /// Returns the number of samples that were not sent for a reason.
     #[cfg(test)]
     pub(super) fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped.get_or_create(&[("reason", reason.as_str())]).get()

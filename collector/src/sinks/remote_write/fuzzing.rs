@@ -7,8 +7,7 @@ use prost::Message;
 use super::request::{self, RequestV2, WriteRequest};
 use super::spool::record::{self, Header, Kind};
 
-/// Returns the number of intact records of a file, and the length of its records in bytes. Reads the series
-/// of its requests.
+/// Number of intact records, and their length in bytes. Reads the series of the requests, too.
 pub fn read(file: &[u8]) -> (usize, u64) {
     let mut records = Records::of(file);
     let mut count = 0;
@@ -36,7 +35,6 @@ pub fn examine(body: &[u8]) {
     }
 }
 
-/// Returns a file with requests of the given payloads.
 pub fn file_of(payloads: &[&[u8]]) -> Vec<u8> {
     let mut file = Vec::new();
     for payload in payloads {

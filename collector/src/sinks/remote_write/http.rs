@@ -22,13 +22,11 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::{Credentials, Header, ReceiverUrl, RemoteWriteConfig};
 
-/// The maximum size of a file with a secret or headers.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// The maximum size of an answer. A connection with a larger one is closed.
+/// A connection with a larger answer is closed.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The version of the protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
@@ -51,36 +49,32 @@ impl Version {
     }
 }
 
-/// The answer of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The value of `Retry-After`.
     pub(super) retry_after: Option<String>,
-    /// The number of samples that a receiver of 2.0 has written.
+    /// Samples that a receiver of 2.0 has written.
     pub(super) written: Option<u64>,
     pub(super) text: String,
 }
 
-/// A connection, which is opened when it is needed, and after an error.
+/// Opened when it is needed, and after an error.
 #[derive(Debug)]
 pub(super) struct Connection {
     config: Arc<RemoteWriteConfig>,
     open: Option<Open>,
-    /// True if the receiver may have ended since the last call of [`Self::take_loss`].
+    /// The receiver may have ended since the last call of [`Self::take_loss`].
     is_lost: bool,
 }
 
 #[derive(Debug)]
 struct Open {
     sender: SendRequest<Full<Bytes>>,
-    /// The headers with credentials.
     headers: HeaderMap,
-    /// True if the receiver has announced that it closes the connection.
+    /// Announced by the receiver.
     is_closing: bool,
 }
 
-/// A request without an answer: the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NoAnswer(String);
@@ -108,11 +102,9 @@ impl Connection {
         Self { config, open: None, is_lost: false }
     }
 
-    /// Sends a compressed body, and returns the answer.
+    /// Sends a compressed body.
     ///
-    /// # Errors
-    /// Returns an error if there is no complete answer in time. The receiver may have accepted the request
-    /// nevertheless.
+    /// Fails if there is no complete answer in time. The receiver may have accepted the request nevertheless.
     pub(super) async fn post(&mut self, version: Version, body: Bytes) -> Result<Answer, NoAnswer> {
         let timeout = self.config.timeout;
         let mut is_connected = false;
@@ -128,8 +120,7 @@ impl Connection {
         answer.unwrap_or_else(|_elapsed| Err(NoAnswer(format!("no answer within {timeout:?}"))))
     }
 
-    /// Returns true if the receiver could not be reached since the last call, or the connection was lost: it
-    /// may have ended.
+    /// The receiver could not be reached since the last call, or the connection was lost: it may have ended.
     pub(super) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.is_lost, false)
     }
@@ -193,7 +184,7 @@ async fn connect(config: &RemoteWriteConfig) -> Result<Open, NoAnswer> {
     Ok(Open { sender, headers, is_closing: false })
 }
 
-/// Connects to a server, with TLS where its URL says so.
+/// TLS is used where the URL says so.
 pub(crate) async fn connect_to(
     url: &ReceiverUrl,
     ca_file: Option<&Path>,
@@ -218,7 +209,7 @@ async fn handshake(
     Ok(sender)
 }
 
-/// Returns the headers of all requests of a connection. Reads the files with secrets.
+/// Common to all requests of a connection. Reads the files with secrets.
 fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
     let mut headers = HeaderMap::new();
     let mut add = |name: &str, value: &str, is_secret: bool| {
@@ -262,7 +253,6 @@ fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
     Ok(headers)
 }
 
-/// Reads a file with a secret.
 fn secret(path: &Path) -> Result<String, NoAnswer> {
     let failed = |cause: String| NoAnswer(format!("cannot read {}: {cause}", path.display()));
     let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
@@ -275,7 +265,7 @@ fn secret(path: &Path) -> Result<String, NoAnswer> {
     fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }
 
-/// Returns the delay of a `Retry-After`: seconds, or a date; none if it is neither.
+/// Delay of a `Retry-After`: seconds, or a date; none if it is neither.
 pub(super) fn retry_delay(value: &str, now: Duration) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {

@@ -12,11 +12,10 @@ use polymeter_store::reader::Reader;
 use super::names::{JOB_INFO, LabelSet};
 use super::series::Place;
 
-/// The time between two samples of the facts of a job, in milliseconds: well below the five minutes after
-/// which Prometheus takes a series for ended.
+/// Well below the five minutes after which Prometheus takes a series for ended.
 pub(super) const INFO_INTERVAL_MS: i64 = 15_000;
 
-/// The facts of a job that are labels. Empty ones are unknown.
+/// Facts of a job that are labels. Empty ones are unknown.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Facts {
     cluster: String,
@@ -29,7 +28,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Encodes the labels of the series, given those that all series of the job have.
+    /// Adds the facts to the labels that all series of the job have.
     pub(super) fn encode(&self, mut labels: LabelSet) -> Vec<u8> {
         for (name, value) in [
             ("cluster", &self.cluster),
@@ -46,19 +45,17 @@ impl Facts {
     }
 }
 
-/// A job on a node.
 #[derive(Debug)]
 pub(super) struct Job {
     /// Keeps the address in use, so that it identifies the record.
     record: Arc<JobRecord>,
     pub(super) facts: Facts,
-    /// True if the facts changed since the series was looked up.
+    /// Changed since the series was looked up.
     pub(super) has_changed: bool,
-    /// The series of the facts.
     pub(super) place: Option<Place>,
-    /// The time of its last sample, in milliseconds since the epoch.
+    /// Time of the last sample, since the epoch.
     pub(super) info_ms: i64,
-    /// The minute in which it was last found.
+    /// Last use, in minutes since the collector started.
     used_min: u64,
 }
 
@@ -69,19 +66,16 @@ impl Job {
     }
 }
 
-/// The jobs that run.
 pub(super) struct Jobs {
     store: StoreUrl,
-    /// The connection to the store; none before the first use, and after an error.
+    /// None before the first use, and after an error.
     reader: Option<Reader>,
     known: HashMap<usize, Job>,
-    /// The facts of jobs in the store, by the key.
+    /// Keyed by the store's key.
     stored: HashMap<i64, Facts>,
-    /// The minutes since the collector started.
     now_min: u64,
 }
 
-/// The maximum number of jobs whose stored facts are kept.
 const STORED_MAX: usize = 20_000;
 
 impl Jobs {
@@ -89,7 +83,7 @@ impl Jobs {
         Self { store, reader: None, known: HashMap::new(), stored: HashMap::new(), now_min: 0 }
     }
 
-    /// Returns a job, which is looked up in the store when it is seen first.
+    /// Looks a job up in the store when it is seen first.
     pub(super) fn find(&mut self, record: &Arc<JobRecord>) -> &mut Job {
         let address = Arc::as_ptr(record) as usize;
         if !self.known.contains_key(&address) {
@@ -135,7 +129,6 @@ impl Jobs {
         facts
     }
 
-    /// Adds the facts of a frame.
     pub(super) fn learn(&mut self, frame: &Accepted) {
         for (record, facts) in &frame.job_facts {
             self.change(record, |job| {
@@ -180,7 +173,6 @@ impl Jobs {
     }
 }
 
-/// Sets a fact that became known.
 fn set(fact: &mut String, value: Option<impl ToString>) {
     if let Some(value) = value {
         *fact = value.to_string();

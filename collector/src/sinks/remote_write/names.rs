@@ -6,30 +6,22 @@
 
 use polymeter_proto::series::{Kind, Labels, MetricDescriptor, Unit};
 
-/// The begin of all names.
 const PREFIX: &str = "polymeter_";
 
-/// The name of the metric with the facts of a job.
 pub(super) const JOB_INFO: &str = "polymeter_job_info";
 
-/// The labels that each series has.
 pub(super) const NODE: &str = "node";
-/// The label of series of a job.
 pub(super) const JOB: &str = "jobid";
 
-/// The last, the least and the greatest value of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The last value, which is also the value of a series without windows.
+    /// Value of a series without windows, too.
     Last,
-    /// The least value.
     Min,
-    /// The greatest value.
     Max,
 }
 
-/// Returns the name of a metric. `_min` and `_max` are behind the unit; such a series is a gauge, also that
-/// of a counter.
+/// `_min` and `_max` are behind the unit. Such a series is a gauge, also that of a counter.
 pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
     let mut name = String::from(PREFIX);
     name.extend(metric.name.as_str().chars().map(|c| if c == '.' { '_' } else { c }));
@@ -49,7 +41,7 @@ pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
     name
 }
 
-/// Returns the name of a unit; none for numbers, and for units that a label states.
+/// None for numbers, and for units that a label states.
 const fn unit_suffix(unit: Unit) -> Option<&'static str> {
     match unit {
         Unit::Nanoseconds => Some("seconds"),
@@ -70,13 +62,13 @@ const fn unit_suffix(unit: Unit) -> Option<&'static str> {
     }
 }
 
-/// Returns the number by which a value is divided: 10^9 for nanoseconds, which become seconds.
+/// Values are divided by it: 10^9 for nanoseconds, which become seconds.
 pub(super) const fn divisor(unit: Unit) -> f64 {
     if matches!(unit, Unit::Nanoseconds) { 1e9 } else { 1.0 }
 }
 
-/// Returns a text as the name of a label: `[a-zA-Z_][a-zA-Z0-9_]*`. Other characters become `_`. Names that
-/// begin with `__` are reserved in Prometheus.
+/// Makes a text the name of a label: `[a-zA-Z_][a-zA-Z0-9_]*`. Other characters become `_`. Names that begin
+/// with `__` are reserved in Prometheus.
 fn label_name(text: &str) -> String {
     let mut name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
@@ -85,13 +77,12 @@ fn label_name(text: &str) -> String {
     if name.starts_with("__") { format!("label{name}") } else { name }
 }
 
-/// Collects the labels of a series.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelSet(Vec<(String, String)>);
 
 impl LabelSet {
-    /// Returns the labels of a series: node and job, the configured ones, and its own. One of its own with a
-    /// name that is taken gets the prefix `exported_`, as in Prometheus.
+    /// Node and job, the configured labels, and the series' own. One of its own with a name that is taken
+    /// gets the prefix `exported_`, as in Prometheus.
     pub(super) fn new(node: &str, job: Option<&str>, configured: &[(String, String)], own: &Labels) -> Self {
         let mut set = Self(vec![(NODE.to_owned(), node.to_owned())]);
         set.0.extend(job.map(|job| (JOB.to_owned(), job.to_owned())));
@@ -104,7 +95,7 @@ impl LabelSet {
         set
     }
 
-    /// Adds a label. An empty value is the same as no label.
+    /// An empty value is the same as no label.
     pub(super) fn add(&mut self, name: &str, value: &str) {
         if value.is_empty() {
             return;
@@ -117,7 +108,6 @@ impl LabelSet {
         self.0.push((name, value.to_owned()));
     }
 
-    /// Encodes the labels of the metric `name`.
     pub(super) fn encode(&mut self, name: &str) -> Vec<u8> {
         self.0.sort();
         // Sorted by bytes: `_` is behind all capital letters.

@@ -14,14 +14,12 @@ use super::series::{Entry, Identity, Place, SeriesTable};
 use super::shards::{Output, ShardOutput};
 use super::window::{LeftOut, Windows, is_below_millisecond, last_values};
 
-/// The series and their batches.
 pub(super) struct Pipeline {
     pub(super) table: SeriesTable,
     pub(super) output: Output,
     windows: Windows,
     values: Vec<Sample>,
     pub(super) left_out: LeftOut,
-    /// Samples that were added to batches.
     pub(super) added: u64,
 }
 
@@ -106,7 +104,6 @@ impl Pipeline {
         }
     }
 
-    /// Adds samples from the store.
     pub(super) fn recover(&mut self, series: Identity<'_>, samples: &[(i64, f64)]) {
         let Some(place) = self.table.place_of(series) else { return };
         let times: Vec<i64> = samples.iter().map(|(time_us, _)| *time_us).collect();

@@ -27,22 +27,19 @@ use crate::limits;
 use crate::metrics::Metrics;
 use crate::sinks::sink::{AcceptedRows, Sink, SinkError};
 
-/// The longest time between two calls of `tick`.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The interval at which the spool is written through to the disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The interval at which series are examined for ones that are no longer offered.
+/// How often series are searched for that are no longer offered.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time after which a series that is no longer offered is forgotten, in minutes.
+/// Minutes without an offer after which a series is forgotten.
 const IDLE_MIN: u64 = 60;
 
-/// The time for which a stopping collector sends.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The sink. Nothing is opened before its thread works.
+/// Opens nothing before its thread works.
 pub(crate) struct RemoteWrite {
     config: Arc<RemoteWriteConfig>,
     store: StoreUrl,
@@ -50,13 +47,12 @@ pub(crate) struct RemoteWrite {
     clock: Clock,
     throttle: LogThrottle,
     jobs: Jobs,
-    /// The open spool and its sender; none before the first use, and while the spool cannot be opened.
+    /// None before the first use, and while the spool cannot be opened.
     open: Option<Open>,
     synced: Duration,
     checked: Duration,
 }
 
-/// The part of the sink that needs the spool.
 struct Open {
     pipeline: Pipeline,
     sender: Sender,
@@ -138,7 +134,6 @@ impl RemoteWrite {
         Ok(Open { pipeline, sender, lock })
     }
 
-    /// Adds the samples of the store that did not reach the spool of the earlier process.
     fn catch_up(&self, pipeline: &mut Pipeline) {
         let now_ms = self.clock.now().wall_us / 1000;
         if let Err(error) = catch_up(&self.store, pipeline, now_ms) {
@@ -249,7 +244,7 @@ impl Sink for RemoteWrite {
     }
 }
 
-/// The last samples are written to the spool, and sent if the receiver answers at once.
+/// Writes the last samples to the spool, and sends them if the receiver answers at once.
 impl Drop for RemoteWrite {
     fn drop(&mut self) {
         let Some(Open { mut pipeline, sender, lock }) = self.open.take() else { return };

@@ -12,18 +12,16 @@ use super::request::hash;
 use super::spool::record::encode_times;
 use super::window::{Progress, Window};
 
-/// The maximum number of series. Each needs about 500 bytes.
+/// Each series needs about 500 bytes.
 const SERIES_MAX: usize = 4_000_000;
 
-/// The time for which the last time of a series that is no longer offered is kept, in milliseconds: a day.
+/// How long the last time of a series that is no longer offered is kept.
 const TIMES_KEPT_MS: i64 = 86_400_000;
 
-/// Returns the shard of a series.
 pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
     usize::try_from((hash >> 32) % shards.max(1) as u64).unwrap_or_default()
 }
 
-/// The identity of a series.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity<'a> {
     pub(super) node: &'a str,
@@ -43,17 +41,14 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// The choice of series.
 #[derive(Debug)]
 pub(super) struct Selection(RemoteWriteConfig);
 
 impl Selection {
-    /// Returns true if series of the job on the node may be sent.
     pub(super) fn has_job(&self, node: &str, job: &str) -> bool {
         self.0.nodes.iter().any(|glob| glob.matches(node)) && self.0.jobs.iter().any(|glob| glob.matches(job))
     }
 
-    /// Returns true if a series is sent.
     pub(super) fn has(&self, series: Identity<'_>) -> bool {
         let is_of_job = match series.job {
             Some(job) => self.has_job(series.node, job),
@@ -62,36 +57,30 @@ impl Selection {
         is_of_job && self.0.metrics.iter().any(|selector| selector.matches(series.metric.name.as_str()))
     }
 
-    /// Encodes the labels of one part of a series.
     pub(super) fn encode(&self, series: Identity<'_>, part: Part) -> Vec<u8> {
         let name = metric_name(series.metric, part);
         LabelSet::new(series.node, series.job, &self.0.labels, series.labels).encode(&name)
     }
 
-    /// Returns the labels that all series of a node or job have.
     pub(super) fn label_set(&self, node: &str, job: Option<&str>) -> LabelSet {
         LabelSet::new(node, job, &self.0.labels, &Labels::default())
     }
 }
 
-/// A series that is sent.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The encoded labels.
     pub(super) labels: Vec<u8>,
     hash: u64,
     pub(super) shard: usize,
     pub(super) progress: Progress,
     pub(super) divisor: f64,
-    /// The other two series of windows; none without windows.
+    /// None without windows.
     pub(super) windows: Option<Box<WindowSeries>>,
-    /// True if its end was sent.
     pub(super) is_ended: bool,
-    /// The minute in which samples were last offered.
+    /// Last offer, in minutes since the collector started.
     used_min: u64,
 }
 
-/// The least and greatest values of a series with windows.
 #[derive(Debug)]
 pub(super) struct WindowSeries {
     pub(super) min_labels: Vec<u8>,
@@ -99,10 +88,8 @@ pub(super) struct WindowSeries {
     pub(super) open: Option<Window>,
 }
 
-/// The place of an entry in the table.
 pub(super) type Place = usize;
 
-/// A record of a session, and its entry.
 #[derive(Debug)]
 struct Known {
     /// Keeps the address in use, so that it identifies the record.
@@ -120,14 +107,13 @@ pub(super) struct SeriesTable {
     by_hash: HashMap<u64, Place>,
     entries: Vec<Option<Entry>>,
     free: Vec<Place>,
-    /// The last times of series without an entry, in milliseconds since the epoch.
+    /// Last times of series without an entry, in milliseconds since the epoch.
     times: HashMap<u64, i64>,
-    /// The minutes since the collector started.
     now_min: u64,
 }
 
 impl SeriesTable {
-    /// Returns an empty table. `times` has the last times of series in the spool.
+    /// `times` has the last times of series in the spool.
     pub(super) fn new(config: RemoteWriteConfig, shards: usize, times: HashMap<u64, i64>) -> Self {
         Self {
             selection: Selection(config),
@@ -141,12 +127,10 @@ impl SeriesTable {
         }
     }
 
-    /// Returns the number of series.
     pub(super) fn len(&self) -> usize {
         self.by_hash.len()
     }
 
-    /// Returns true if no further series is taken.
     pub(super) fn is_full(&self) -> bool {
         self.len() >= SERIES_MAX
     }
@@ -159,12 +143,12 @@ impl SeriesTable {
         }
     }
 
-    /// Returns the last times of series that were not offered since the start.
+    /// Last times of series that were not offered since the start.
     pub(super) const fn times(&self) -> &HashMap<u64, i64> {
         &self.times
     }
 
-    /// Returns the entry of a record's series; none if it is not selected, or there are too many.
+    /// None if the series is not selected, or there are too many.
     pub(super) fn find(&mut self, record: &Arc<SeriesRecord>) -> Option<Place> {
         let address = Arc::as_ptr(record) as usize;
         if let Some(known) = self.by_record.get_mut(&address) {
@@ -179,8 +163,7 @@ impl SeriesTable {
         place
     }
 
-    /// Returns the entry of a series, which is created if it is missing; none if it is not selected, or there
-    /// are too many.
+    /// Creates the entry if it is missing; none if the series is not selected, or there are too many.
     pub(super) fn place_of(&mut self, series: Identity<'_>) -> Option<Place> {
         if !self.selection.has(series) {
             return None;
@@ -189,7 +172,7 @@ impl SeriesTable {
         self.place_of_labels(labels, divisor(series.metric.unit))
     }
 
-    /// Does the same as [`Self::place_of`] for encoded labels.
+    /// [`Self::place_of`] for encoded labels.
     pub(super) fn place_of_labels(&mut self, labels: Vec<u8>, divisor: f64) -> Option<Place> {
         let hash = hash(&labels);
         if let Some(place) = self.by_hash.get(&hash) {
@@ -238,7 +221,7 @@ impl SeriesTable {
         ended.filter_map(|(_, known)| known.place).collect()
     }
 
-    /// Returns the entries with an open window that began before `ms`.
+    /// Entries with an open window that began before `ms`.
     pub(super) fn open_windows(&self, before_ms: i64) -> Vec<Place> {
         let is_open = |entry: &Entry| {
             entry.windows.as_ref().is_some_and(|windows| windows.open.is_some_and(|open| open.ms < before_ms))
@@ -276,7 +259,6 @@ impl SeriesTable {
         of_entries.chain(self.times.values().copied()).max().unwrap_or_default()
     }
 
-    /// Encodes the last times of the series of a shard.
     pub(super) fn encode_times(&self, shard: usize) -> Vec<u8> {
         let of_entries = self.entries.iter().flatten().map(|entry| (entry.hash, entry.progress.last_ms));
         let of_others = self.times.iter().map(|(hash, last_ms)| (*hash, *last_ms));

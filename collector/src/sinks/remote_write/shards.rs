@@ -16,16 +16,15 @@ use super::series::{SeriesTable, shard_of};
 use super::spool::record::encode_times;
 use super::spool::{Log, SpoolBounds};
 
-/// The maximum size of a body before compression.
+/// Limit before compression.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// The maximum size of all requests in memory while the disk refuses them.
+/// Limit of all requests in memory while the disk refuses them.
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// The size of a file of the spool, of which each shard has at least one.
+/// Each shard has at least one file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The batches and spools of all shards.
 pub(super) struct Output {
     pub(super) shards: Vec<ShardOutput>,
     pub(super) encoder: snap::raw::Encoder,
@@ -33,27 +32,22 @@ pub(super) struct Output {
     pub(super) now: Duration,
 }
 
-/// The batch and the spool of a shard.
 pub(super) struct ShardOutput {
     pub(super) batch: RequestBuilder,
-    /// The time at which the batch got its first sample.
+    /// First sample of the batch.
     pub(super) since: Duration,
     pub(super) log: Arc<Log>,
 }
 
-/// The open spools.
 pub(super) struct Spools {
     pub(super) shards: Vec<ShardOutput>,
-    /// The last times of series, in milliseconds since the epoch, by hash.
+    /// Last times of series, in milliseconds since the epoch, by hash.
     pub(super) times: HashMap<u64, i64>,
-    /// Keeps other processes from using them.
+    /// Keeps other processes from using the spools.
     pub(super) lock: File,
 }
 
-/// Opens the spools of all shards.
-///
-/// # Errors
-/// Returns an error if the directory cannot be read and written, or another process uses it.
+/// Fails if the directory cannot be read and written, or another process uses it.
 pub(super) fn open_spools(config: &RemoteWriteConfig) -> io::Result<Spools> {
     let lock = lock_directory(&config.spool, "collector")?;
     let (count, mut times) = arrange_shards(config)?;
@@ -80,14 +74,12 @@ impl Output {
         shard.batch.add(labels, samples);
     }
 
-    /// Returns true if a batch has as much as a request may have.
     pub(super) fn is_full(&self, shard: usize) -> bool {
         self.shards.get(shard).is_some_and(|shard| {
             shard.batch.samples() >= self.batch_samples || shard.batch.len() >= BODY_BYTES_MAX
         })
     }
 
-    /// Writes a batch to the spool.
     pub(super) fn flush(&mut self, number: usize, table: &SeriesTable) {
         let Some(shard) = self.shards.get_mut(number) else { return };
         // Only a body beyond 4 GiB cannot be compressed.
@@ -99,14 +91,12 @@ impl Output {
     }
 }
 
-/// Returns the directory of a shard.
 fn directory(spool: &Path, number: usize) -> PathBuf {
     spool.join(format!("shard-{number}"))
 }
 
-/// Returns the number of shards, and the last times of series if their shards change. It is the configured
-/// number, or that of a spool that still has samples, since another number would mix up the order of their
-/// series.
+/// Number of shards, and the last times of series if their shards change. It is the configured number, or
+/// that of a spool that still has samples, since another number would mix up the order of their series.
 fn arrange_shards(config: &RemoteWriteConfig) -> io::Result<(usize, HashMap<u64, i64>)> {
     let path = config.spool.join("shards");
     let stored = match fs::read_to_string(&path) {

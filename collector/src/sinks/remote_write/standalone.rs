@@ -11,7 +11,6 @@ use super::counters::Counters;
 use super::remote_write_sink::RemoteWrite;
 use crate::sinks::sink::{AcceptedRows, Sink};
 
-/// A sink that is called directly.
 pub struct Standalone {
     sink: RemoteWrite,
     counters: Counters,
@@ -24,16 +23,11 @@ impl fmt::Debug for Standalone {
 }
 
 impl Standalone {
-    /// Returns a sink. Nothing is opened yet.
     pub fn new(config: RemoteWriteConfig, store: StoreUrl) -> Self {
         let counters = Counters::default();
         Self { sink: RemoteWrite::with_counters(config, store, counters.clone(), Clock::start()), counters }
     }
 
-    /// Passes the frames of a transaction to the sink.
-    ///
-    /// # Errors
-    /// Returns an error if the spool cannot be opened.
     pub fn accept(&mut self, frames: Vec<Accepted>) -> Result<(), String> {
         self.sink.accept(&AcceptedRows::new(frames)).map_err(|error| error.to_string())
     }
@@ -43,17 +37,14 @@ impl Standalone {
         self.sink.tick();
     }
 
-    /// Returns the number of samples that the receiver has accepted.
     pub fn sent(&self) -> u64 {
         self.counters.sent.get()
     }
 
-    /// Returns the bytes of the bodies that the receiver has accepted.
     pub fn sent_bytes(&self) -> u64 {
         self.counters.sent_bytes.get()
     }
 
-    /// Returns the number of samples that wait.
     pub fn pending(&self) -> i64 {
         self.counters.pending.get()
     }

@@ -2,9 +2,9 @@
 
 use super::request::{NOT_A_NUMBER, Sample};
 
-/// Returns true if samples at these times, in microseconds, have a period below 1 ms; none if they are too
-/// few to tell. One that is read late shortens a distance, so that only a mean of several, or a clearly
-/// shorter one, counts.
+/// Tells whether samples at these times, in microseconds, have a period below 1 ms; none if they are too few
+/// to tell. One that is read late shortens a distance, so that only a mean of several, or a clearly shorter
+/// one, counts.
 pub(super) fn is_below_millisecond(times_us: &[i64]) -> Option<bool> {
     let distances = i64::try_from(times_us.len()).ok()?.checked_sub(1).filter(|count| *count > 0)?;
     let mean_us = (times_us.last()? - times_us.first()?) / distances;
@@ -16,14 +16,13 @@ pub(super) fn is_below_millisecond(times_us: &[i64]) -> Option<bool> {
     }
 }
 
-/// The bits of a value that is sent: divided, and the same for all values that are not numbers.
+/// Bits of a value that is sent: divided, and the same for all values that are not numbers.
 pub(super) fn bits_of(value: f64, divisor: f64) -> u64 {
     // A division by 1 changes nothing, but takes time.
     let value = if divisor == 1.0 { value } else { value / divisor };
     if value.is_nan() { NOT_A_NUMBER } else { value.to_bits() }
 }
 
-/// The number of samples that were left out.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeftOut {
     /// Samples that are not newer than the last one of their series.
@@ -32,17 +31,17 @@ pub(super) struct LeftOut {
     pub(super) same_millisecond: u64,
 }
 
-/// The last times of a series, in milliseconds since the epoch.
+/// Last times of a series, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The time of the last sample in a request.
+    /// Time of the last sample in a request.
     pub(super) last_ms: i64,
-    /// The time up to which samples were read from the store after a restart. They may be offered again.
+    /// Time up to which samples were read from the store after a restart. They may be offered again.
     pub(super) caught_up_ms: i64,
 }
 
 impl Progress {
-    /// Returns true if a sample at `ms` is to be sent; counts it otherwise.
+    /// Counts a sample that is not admitted, unless it was read from the store before.
     fn admits(&self, ms: i64, left_out: &mut LeftOut) -> bool {
         if ms > self.last_ms {
             return true;
@@ -80,7 +79,7 @@ pub(super) fn last_values(
     }
 }
 
-/// A window of 1 ms that may get further samples.
+/// Window of 1 ms that may get further samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     pub(super) ms: i64,
@@ -89,7 +88,6 @@ pub(super) struct Window {
     max: f64,
 }
 
-/// The samples of the three series of windows.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     pub(super) last: Vec<Sample>,
@@ -98,14 +96,13 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Removes all samples.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         self.min.clear();
         self.max.clear();
     }
 
-    /// Adds samples. The window of the last one stays open in `open`.
+    /// Leaves the window of the last sample open in `open`.
     pub(super) fn add(
         &mut self,
         samples: impl Iterator<Item = (i64, f64)>,
@@ -136,7 +133,6 @@ impl Windows {
         }
     }
 
-    /// Adds the open window.
     pub(super) fn close(&mut self, open: &mut Option<Window>, divisor: f64, progress: &mut Progress) {
         let Some(window) = open.take() else { return };
         self.last.push((window.ms, bits_of(window.last, divisor)));

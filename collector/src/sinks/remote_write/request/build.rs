@@ -5,16 +5,15 @@ use prost::Message;
 
 use super::messages::{Label, SampleMessage, TimeSeries};
 
-/// The value of a sample that ends a series: a signalling NaN, as Prometheus defines it.
+/// Ends a series: a signalling NaN, as Prometheus defines it.
 pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
 
-/// The value of a sample that is not a number.
 pub(crate) const NOT_A_NUMBER: u64 = 0x7ff8_0000_0000_0001;
 
-/// The key of `timeseries` in `WriteRequest`: field 1, which has a length.
+/// Field 1 of `WriteRequest`, which has a length.
 const TIMESERIES_KEY: u8 = 1 << 3 | 2;
 
-/// A sample: milliseconds since the epoch, and the bits of the value.
+/// Milliseconds since the epoch, and the bits of the value.
 pub(crate) type Sample = (i64, u64);
 
 /// Encodes labels, which must be sorted by name and contain `__name__`, as a `TimeSeries` without samples.
@@ -24,27 +23,26 @@ pub(crate) fn encode_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a s
     TimeSeries { labels: labels.collect(), samples: Vec::new() }.encode_to_vec()
 }
 
-/// Returns the identity of a series: a hash of its encoded labels (FNV-1a), which is the same in each
-/// process.
+/// Identifies a series by a hash of its encoded labels (FNV-1a), which is the same in each process.
 pub(crate) fn hash(labels: &[u8]) -> u64 {
     labels
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A request of remote_write 1.0 that is being built. Labels are encoded once for each series: a
+/// Builder for remote_write 1.0. Labels are encoded once for each series: a
 /// [`WriteRequest`](super::messages::WriteRequest) of structs would copy all labels into each request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBuilder {
     body: Vec<u8>,
     samples: u32,
     newest_ms: i64,
-    /// The samples that are added, kept for their allocation; without labels.
+    /// Kept for its allocation; without labels.
     added: TimeSeries,
 }
 
 impl RequestBuilder {
-    /// Adds samples of a series with encoded labels, whose times increase.
+    /// Takes the samples of a series in the order of their times.
     pub(crate) fn add(&mut self, labels: &[u8], samples: &[Sample]) {
         let Some(&(newest_ms, _)) = samples.last() else { return };
         self.added.samples.clear();
@@ -60,17 +58,15 @@ impl RequestBuilder {
         self.newest_ms = self.newest_ms.max(newest_ms);
     }
 
-    /// Returns the number of samples.
     pub(crate) const fn samples(&self) -> u32 {
         self.samples
     }
 
-    /// Returns the length of the body, in bytes.
     pub(crate) const fn len(&self) -> usize {
         self.body.len()
     }
 
-    /// Returns the time of the newest sample, in milliseconds since the epoch.
+    /// Time of the newest sample, since the epoch.
     pub(crate) const fn newest_ms(&self) -> i64 {
         self.newest_ms
     }
@@ -79,7 +75,6 @@ impl RequestBuilder {
         &self.body
     }
 
-    /// Removes all series.
     pub(crate) fn clear(&mut self) {
         self.body.clear();
         (self.samples, self.newest_ms) = (0, 0);

@@ -49,7 +49,7 @@ pub(crate) struct RequestV2 {
 /// `io.prometheus.write.v2.TimeSeries`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct TimeSeriesV2 {
-    /// The places of names and values in the table of symbols, in turns.
+    /// Places of names and values in the table of symbols, in turns.
     #[prost(uint32, repeated, tag = "1")]
     pub(crate) labels_refs: Vec<u32>,
     #[prost(message, repeated, tag = "2")]

@@ -6,18 +6,18 @@ use prost::Message;
 use super::build::hash;
 use super::messages::{TimeSeries, WriteRequest};
 
-/// The maximum size of a body, so that a damaged file cannot claim any amount of memory. A batch is full at
-/// 4 MiB, and the series that fills it adds at most three times 65,536 samples of 22 bytes.
+/// Limit of a body, so that a damaged file cannot claim any amount of memory. A batch is full at 4 MiB, and
+/// the series that fills it adds at most three times 65,536 samples of 22 bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Returns a compressed body as it was; none if it is damaged or too large.
+/// None if the body is damaged or too large.
 pub(crate) fn decompress(payload: &[u8]) -> Option<Bytes> {
     let len = snap::raw::decompress_len(payload).ok()?;
     let body = (len <= BODY_BYTES_MAX).then(|| snap::raw::Decoder::new().decompress_vec(payload))?;
     body.ok().map(Bytes::from)
 }
 
-/// Returns a request from its compressed body; none if it is damaged or too large.
+/// None if the body is damaged or too large.
 pub(crate) fn read(payload: &[u8]) -> Option<WriteRequest> {
     WriteRequest::decode(decompress(payload)?).ok()
 }
@@ -27,7 +27,7 @@ impl WriteRequest {
         self.timeseries.iter().map(|series| series.samples.len() as u64).sum()
     }
 
-    /// Returns the last time of each series, in milliseconds since the epoch, by the hash of its labels.
+    /// Last time of each series, in milliseconds since the epoch, by the hash of its labels.
     pub(crate) fn last_times(self) -> impl Iterator<Item = (u64, i64)> {
         self.timeseries.into_iter().filter_map(|TimeSeries { labels, samples }| {
             let last_ms = samples.iter().map(|sample| sample.timestamp_ms).max()?;
@@ -36,7 +36,7 @@ impl WriteRequest {
     }
 
     /// Splits a refused request into two with about half of the series each, or half of the samples of the
-    /// only series. Returns none for a single sample.
+    /// only series. None for a single sample.
     pub(crate) fn halves(self) -> Option<[Self; 2]> {
         let mut first = self.timeseries;
         let second = if let [only] = first.as_mut_slice() {

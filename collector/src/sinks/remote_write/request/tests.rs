@@ -6,7 +6,6 @@ use prost::{DecodeError, Message};
 use super::build::{NOT_A_NUMBER, RequestBuilder, STALE, Sample, encode_labels};
 use super::messages::{MetricType, RequestV2, SampleMessage, WriteRequest};
 
-/// The labels and samples of a series.
 pub(crate) type DecodedSeries = (Vec<(String, String)>, Vec<Sample>);
 
 fn text(bytes: &Bytes) -> String {
@@ -49,7 +48,7 @@ fn request() -> RequestBuilder {
     builder
 }
 
-/// Bytes that protoc's encoder writes for the same message.
+/// Compares with the bytes that protoc's encoder writes for the same message.
 #[test]
 fn body_is_that_of_the_protocol() {
     let mut builder = RequestBuilder::default();

@@ -33,7 +33,7 @@ impl From<WriteRequest> for RequestV2 {
     }
 }
 
-/// Returns the type of a metric by the suffix of its name, which `names.rs` appends.
+/// Type of a metric by the suffix of its name, which `names.rs` appends.
 fn type_of(name: &[u8]) -> MetricType {
     if name.ends_with(b"_total") {
         MetricType::Counter

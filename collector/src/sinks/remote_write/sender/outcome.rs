@@ -6,26 +6,24 @@ use polymeter_proto::text::Text;
 
 use crate::sinks::remote_write::http::{Answer, NoAnswer, retry_delay};
 
-/// The agreement with the receiver about the version.
+/// Agreement with the receiver about the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Negotiation {
-    /// 1.0.
     V1 = 1,
-    /// 2.0, as the receiver confirmed, or the configuration demands.
+    /// The receiver confirmed it, or the configuration demands it.
     V2 = 2,
-    /// 2.0 is tried; the receiver has not confirmed it.
+    /// The receiver has not confirmed 2.0 yet.
     Trying = 3,
 }
 
-/// The outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Accepted; a receiver of 2.0 states how many samples it has written.
+    /// A receiver of 2.0 states how many samples it has written.
     Accepted(Option<u64>),
-    /// To be repeated, not before the delay that the receiver asks for.
+    /// Repeated, not before the delay that the receiver asks for.
     Retry(String, Option<Duration>),
-    /// To be repeated with 1.0.
+    /// Repeated with 1.0.
     FallBack,
     Refused(Answer),
 }
@@ -54,7 +52,7 @@ pub(super) fn classify(answer: Result<Answer, NoAnswer>, negotiation: Negotiatio
     }
 }
 
-/// Returns the status and the message of a receiver, made printable and short.
+/// Status and message of a receiver, made printable and short.
 pub(super) fn describe(answer: &Answer) -> String {
     format!("status {}: {}", answer.status, Text::of(&answer.text))
 }

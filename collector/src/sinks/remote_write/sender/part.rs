@@ -6,15 +6,13 @@ use prost::Message;
 use crate::sinks::remote_write::http::Answer;
 use crate::sinks::remote_write::request::{self, RequestV2};
 
-/// A request, or a part of it.
 pub(super) struct Part {
-    /// The compressed body of 1.0.
+    /// Compressed body of 1.0.
     pub(super) payload: Bytes,
     pub(super) samples: u64,
 }
 
-/// Returns the two halves of a refused part, if a part of it may be accepted: only receivers of 1.0 refuse a
-/// whole request.
+/// Halves of a refused part, if a part of it may be accepted: only receivers of 1.0 refuse a whole request.
 pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
     if refusal.status != 400 || refusal.written.is_some() {
         return None;
@@ -27,7 +25,6 @@ pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
     Some([first, second])
 }
 
-/// Returns a compressed body of 1.0 as one of 2.0.
 pub(super) fn to_v2(payload: &[u8]) -> Option<Bytes> {
     let request = RequestV2::from(request::read(payload)?);
     Some(snap::raw::Encoder::new().compress_vec(&request.encode_to_vec()).ok()?.into())

@@ -12,19 +12,17 @@ use crate::limits;
 use crate::sinks::remote_write::config::{Protocol, RemoteWriteConfig};
 use crate::sinks::remote_write::counters::Counters;
 
-/// The state that all shards share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Arc<RemoteWriteConfig>,
     pub(super) counters: Counters,
-    /// The knowledge about the receiver, a [`Negotiation`].
+    /// Holds a [`Negotiation`].
     negotiation: AtomicU8,
     throttle: Mutex<LogThrottle>,
     pub(super) clock: Clock,
 }
 
 impl Shared {
-    /// Returns the state at the start.
     pub(super) fn new(config: Arc<RemoteWriteConfig>, counters: Counters, clock: Clock) -> Self {
         let negotiation = match config.protocol {
             Protocol::Auto => Negotiation::Trying,
@@ -48,7 +46,7 @@ impl Shared {
         }
     }
 
-    /// Records an agreement. All shards talk to the same receiver, so that the first answer decides.
+    /// All shards talk to the same receiver, so that the first answer decides.
     pub(super) fn agree(&self, on: Negotiation) {
         let before = self.negotiation.swap(on as u8, Ordering::Relaxed);
         if before != on as u8 {

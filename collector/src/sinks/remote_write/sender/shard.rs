@@ -16,35 +16,29 @@ use crate::sinks::remote_write::counters::DropReason;
 use crate::sinks::remote_write::http::{Answer, Connection, Version};
 use crate::sinks::remote_write::spool::{Log, Request};
 
-/// The delay before the first repetition; it doubles with each further one.
+/// Delay before the first repetition; it doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 
-/// The longest delay between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// The longest delay that a receiver can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 
-/// The maximum number of requests that search for the bad samples of a refused one.
+/// Requests that search for the bad samples of a refused one.
 const SEARCH_MAX: u32 = 64;
 
-/// The maximum number while the requests before were refused completely: such refusals rarely depend on a
-/// sample.
+/// Fewer while the requests before were refused completely: such refusals rarely depend on a sample.
 const SEARCH_AFTER_FAILURE: u32 = 4;
 
-/// The sender of a shard.
 pub(super) struct Shard {
     shared: Arc<Shared>,
     log: Arc<Log>,
     connection: Connection,
     backoff: Duration,
     random: u64,
-    /// The number of requests that may search for bad samples.
     search: u32,
 }
 
 impl Shard {
-    /// Returns the sender of the requests in `log`.
     pub(super) fn new(shared: Arc<Shared>, log: Arc<Log>) -> Self {
         let connection = Connection::new(Arc::clone(&shared.config));
         Self { shared, log, connection, backoff: BACKOFF_MIN, random: monotonic_ns() | 1, search: SEARCH_MAX }
@@ -91,7 +85,6 @@ impl Shard {
         }
     }
 
-    /// Sends a request until the receiver has accepted or refused it.
     async fn deliver(&mut self, request: &Request) {
         let whole = Part { payload: Bytes::from(request.payload.clone()), samples: request.samples.into() };
         let mut parts = VecDeque::from([whole]);
@@ -182,7 +175,7 @@ impl Shard {
         }
     }
 
-    /// Returns the next delay: between a half and the whole of one that doubles.
+    /// Returns between a half and the whole of a delay that doubles.
     fn next_backoff(&mut self) -> Duration {
         let whole = self.backoff;
         self.backoff = (whole * 2).min(BACKOFF_MAX);
@@ -195,7 +188,7 @@ impl Shard {
     }
 }
 
-/// Returns when the sender was told to stop, and the time for it has expired.
+/// Waits until the sender was told to stop, and the time for it has expired.
 async fn end_of_patience(stopped: &mut watch::Receiver<Option<Duration>>, clock: Clock) {
     let deadline = match stopped.wait_for(Option::is_some).await {
         Ok(deadline) => deadline.unwrap_or_default(),

@@ -17,20 +17,15 @@ use crate::sinks::remote_write::counters::Counters;
 use crate::sinks::remote_write::spool::Log;
 use crate::thread::spawn;
 
-/// The thread.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// The time, since the start of the clock, at which the shards must end; none while they work.
+    /// Time since the start of the clock at which the shards must end; none while they work.
     stop: watch::Sender<Option<Duration>>,
     thread: JoinHandle<()>,
     clock: Clock,
 }
 
 impl Sender {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// Returns an error if the thread or its runtime cannot be created.
     pub(crate) fn start(
         config: Arc<RemoteWriteConfig>,
         logs: Vec<Arc<Log>>,

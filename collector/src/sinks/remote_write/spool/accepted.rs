@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use super::position::Position;
 
-/// The maximum number of repetitions while no request becomes older than the window, so that a connection
-/// that is lost again and again does not keep the newer ones waiting forever.
+/// Repetitions while no request becomes older than the window, so that a connection that is lost again and
+/// again does not keep the newer ones waiting forever.
 const REPETITIONS_MAX: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AcceptedRequest {
-    /// The position of its record.
     pub(super) start: Position,
     pub(super) samples: u32,
-    /// The time at which it was accepted, since the start of the clock.
+    /// Time since the start of the clock.
     pub(super) at: Duration,
 }
 
-/// The accepted requests within a window of time before the last one, in the order of their positions.
+/// Sorted by position. All were accepted within a window of time before the last one.
 #[derive(Debug, Default)]
 pub(super) struct AcceptedRequests {
     window: Duration,
@@ -27,13 +26,13 @@ pub(super) struct AcceptedRequests {
 }
 
 impl AcceptedRequests {
-    /// Returns an empty list, which stays empty without a window.
+    /// Stays empty without a window.
     pub(super) fn new(window: Duration) -> Self {
         Self { window, ..Self::default() }
     }
 
-    /// Adds a request. Removes those that were accepted before the window: the receiver has answered since
-    /// then, and has written them to its disk.
+    /// Removes the requests that were accepted before the window: the receiver has answered since then, and
+    /// has written them to its disk.
     pub(super) fn push(&mut self, request: AcceptedRequest) {
         if self.window.is_zero() {
             return;
@@ -49,7 +48,7 @@ impl AcceptedRequests {
         self.requests.front().map(|request| request.start)
     }
 
-    /// Removes the requests of the files up to `number`, which were dropped.
+    /// Forgets the requests of the files up to `number`, which were dropped.
     pub(super) fn remove_file(&mut self, number: u64) {
         self.requests.retain(|request| request.start.file > number);
     }

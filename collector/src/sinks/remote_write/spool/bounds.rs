@@ -4,13 +4,13 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpoolBounds {
-    /// The size of all files; the oldest file beyond it is dropped.
+    /// Limit of all files; the oldest file beyond it is dropped.
     pub(crate) bytes: u64,
-    /// The size of a file, after which another one is begun.
+    /// Limit of a file, after which another one is begun.
     pub(crate) file_bytes: u64,
-    /// The size of the requests in memory, while the disk refuses them.
+    /// Limit of the requests in memory while the disk refuses them.
     pub(crate) memory_bytes: usize,
-    /// The time for which accepted requests are kept, to be sent again; zero for none.
+    /// How long accepted requests are kept, to be sent again; zero for none.
     pub(crate) resend_window: Duration,
 }
 
@@ -19,25 +19,19 @@ pub(crate) struct SpoolBounds {
 pub(crate) struct Tally {
     /// Samples in files that were dropped, since the spool was full.
     pub(crate) dropped_full: u64,
-    /// Samples that neither the disk nor memory had room for.
+    /// Samples for which neither the disk nor memory had room.
     pub(crate) dropped_unwritable: u64,
-    /// Samples in damaged files.
     pub(crate) dropped_damaged: u64,
     pub(crate) damaged_files: u64,
-    /// The last error of the disk.
     pub(crate) error: Option<String>,
 }
 
-/// The extent of a spool.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// The size of its files.
     pub(crate) bytes: u64,
-    /// The samples that were not sent, in files and in memory.
+    /// Samples in files and in memory that were not sent.
     pub(crate) samples: u64,
-    /// The size of the requests in memory.
     pub(crate) memory_bytes: usize,
-    /// The time by which the newest sample that was sent is older than the newest one in the spool, in
-    /// milliseconds.
+    /// How much older the newest sample that was sent is than the newest one in the spool.
     pub(crate) lag_ms: i64,
 }

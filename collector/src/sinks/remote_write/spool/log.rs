@@ -23,7 +23,6 @@ use super::bounds::{SpoolBounds, Stats, Tally};
 use super::queue::{Queue, Request};
 use super::recovery;
 
-/// A spool.
 #[derive(Debug)]
 pub(crate) struct Log {
     queue: Mutex<Queue>,
@@ -33,10 +32,7 @@ pub(crate) struct Log {
 impl Log {
     /// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times
     /// of its series. Returns it with the last time of each series, in milliseconds since the epoch, by the
-    /// hash of its labels.
-    ///
-    /// # Errors
-    /// Returns an error if the directory cannot be read and written, or another process uses it.
+    /// hash of its labels. Fails if another process uses the directory.
     pub(crate) fn open(
         directory: &Path,
         bounds: SpoolBounds,
@@ -50,7 +46,7 @@ impl Log {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the
+    /// Calls `times` if a new file begins after the request: it returns the last time of each series in the
     /// spool.
     pub(crate) fn append(
         &self,
@@ -63,19 +59,19 @@ impl Log {
         self.appended.notify_one();
     }
 
-    /// Returns the next request; none if all were sent.
+    /// None if all were sent.
     pub(crate) fn next(&self) -> Option<Request> {
         self.queue().next()
     }
 
-    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since
-    /// the start of the clock.
+    /// Takes the result of [`Self::next`] after it was accepted or refused. `now` is the time since the start
+    /// of the clock.
     pub(crate) fn finish(&self, request: &Request, now: Duration) {
         self.queue().finish(request, now);
     }
 
-    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns
-    /// the number of their samples.
+    /// Returns to the oldest accepted request that is kept: all from it on are sent again. Returns the number
+    /// of their samples.
     pub(crate) fn rewind(&self) -> u64 {
         self.queue().rewind()
     }
@@ -90,7 +86,6 @@ impl Log {
         self.queue().sync();
     }
 
-    /// Returns the losses and faults since the last call.
     pub(crate) fn take_tally(&self) -> Tally {
         std::mem::take(&mut self.queue().tally)
     }
@@ -101,7 +96,6 @@ impl Log {
         self.queue().spool.replace_file(file);
     }
 
-    /// Returns the current extent.
     pub(crate) fn stats(&self) -> Stats {
         self.queue().stats()
     }

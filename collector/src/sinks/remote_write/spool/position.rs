@@ -5,20 +5,17 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The position of a record, or of the end of the last one.
+/// Position of a record, or of the end of the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    /// The number of the file.
     pub(crate) file: u64,
-    /// The offset in it, in bytes.
+    /// Bytes from the begin of the file.
     pub(crate) offset: u64,
 }
 
-/// The length of an encoded position, in bytes.
 const POSITION_BYTES: usize = 20;
 
 impl Position {
-    /// Encodes a position with its checksum.
     fn encode(self) -> [u8; POSITION_BYTES] {
         let mut bytes = [0; POSITION_BYTES];
         let numbers: Vec<u8> = [self.file.to_le_bytes(), self.offset.to_le_bytes()].concat();
@@ -27,7 +24,7 @@ impl Position {
         bytes
     }
 
-    /// Decodes a position; none if it is damaged.
+    /// None if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; POSITION_BYTES] = bytes.first_chunk()?;
         let (numbers, sum) = bytes.split_last_chunk::<4>()?;
@@ -41,16 +38,12 @@ impl Position {
 #[derive(Debug)]
 pub(super) struct PositionFile {
     file: File,
-    /// The place of the next write: writes alternate, so that a torn one leaves the other.
+    /// Writes alternate, so that a torn one leaves the other.
     is_second_slot: bool,
 }
 
 impl PositionFile {
-    /// Opens a file, which is created if it is missing. Returns it with its position; none if it has no valid
-    /// one.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be opened and read.
+    /// Opens or creates a file. Returns it with its position; none if it has no valid one.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -62,20 +55,12 @@ impl PositionFile {
         Ok((Self { file, is_second_slot: false }, position))
     }
 
-    /// Writes a position.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
     pub(super) fn write(&mut self, position: Position) -> io::Result<()> {
         let offset = if self.is_second_slot { POSITION_BYTES as u64 } else { 0 };
         self.is_second_slot = !self.is_second_slot;
         self.file.write_all_at(&position.encode(), offset)
     }
 
-    /// Writes the position through to the disk.
-    ///
-    /// # Errors
-    /// Returns the error of the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

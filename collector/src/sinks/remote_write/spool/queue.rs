@@ -12,7 +12,6 @@ use super::bounds::{SpoolBounds, Stats, Tally};
 use super::position::{Position, PositionFile};
 use super::record::{self, HEADER_BYTES, Header, Kind};
 
-/// Returns the key of file `number`. The spool of a shard has one stream.
 pub(super) const fn key(number: u64) -> Key {
     Key { stream: 0, number }
 }
@@ -20,48 +19,43 @@ pub(super) const fn key(number: u64) -> Key {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpoolFile {
     pub(super) number: u64,
-    /// The length of its records, in bytes.
     pub(super) bytes: u64,
-    /// The samples of its requests that were not sent.
+    /// Samples of requests that were not sent.
     pub(super) samples: u64,
-    /// True if a record or the bytes behind the last one are damaged. Then nothing more is appended.
+    /// A record or the bytes behind the last one are damaged. Then nothing more is appended.
     pub(super) is_damaged: bool,
 }
 
-/// A request, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The body: remote_write 1.0, compressed.
+    /// Body: remote_write 1.0, compressed.
     pub(crate) payload: Vec<u8>,
-    /// The number of samples.
     pub(crate) samples: u32,
-    /// The time of the newest sample, in milliseconds since the epoch.
+    /// Time of the newest sample, since the epoch.
     pub(crate) newest_ms: i64,
-    /// The positions of its record and after it; none for a request from memory.
+    /// Positions of its record and after it; none for a request from memory.
     place: Option<(Position, Position)>,
 }
 
-/// The state.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// Its open segment is the newest file.
     pub(super) spool: Spool,
     bounds: SpoolBounds,
-    /// The files, the oldest first; never empty.
+    /// Oldest first; never empty.
     files: VecDeque<SpoolFile>,
-    /// The position of the next request.
     position: Position,
     position_file: PositionFile,
-    /// The position from which a restarted process sends, if accepted requests are kept.
+    /// Position from which a restarted process sends, if accepted requests are kept.
     kept_file: Option<PositionFile>,
     accepted: AcceptedRequests,
     memory: VecDeque<Request>,
     memory_bytes: usize,
-    /// The times of the newest samples that were appended and taken off, in milliseconds since the epoch.
+    /// Times since the epoch of the newest samples that were appended and taken off.
     appended_ms: i64,
     sent_ms: i64,
     pub(super) tally: Tally,
-    /// The encoded record, kept for its allocation.
+    /// Kept for its allocation.
     record: Vec<u8>,
 }
 
@@ -72,7 +66,7 @@ pub(super) struct PositionFiles {
 }
 
 impl Queue {
-    /// Returns the state with the files of an earlier process, of which the newest is open.
+    /// Continues with the files of an earlier process, of which the newest is open.
     pub(super) fn new(
         (spool, bounds): (Spool, SpoolBounds),
         files: VecDeque<SpoolFile>,
@@ -95,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the
+    /// Calls `times` if a new file begins after the request: it returns the last time of each series in the
     /// spool.
     pub(super) fn append(
         &mut self,
@@ -156,7 +150,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the oldest files while the spool is too large.
     fn enforce_bounds(&mut self) {
         while self.files.len() > 1 && !self.spool.has_room(0) {
             let Some(oldest) = self.files.front().copied() else { break };
@@ -175,12 +168,12 @@ impl Queue {
         }
     }
 
-    /// Returns the position of the oldest request that may be sent.
+    /// Oldest request that may be sent.
     fn kept(&self) -> Position {
         self.accepted.first().unwrap_or(self.position).min(self.position)
     }
 
-    /// Removes the files before the oldest request that may be sent, except for the newest one.
+    /// Keeps the newest file in any case.
     fn remove_sent(&mut self) {
         let kept = self.kept().file;
         while self.files.len() > 1 && self.files.front().is_some_and(|oldest| oldest.number < kept) {
@@ -188,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// Returns the next request; none if all were sent.
+    /// None if all were sent.
     pub(super) fn next(&mut self) -> Option<Request> {
         loop {
             let oldest = self.files.front()?.number;
@@ -220,8 +213,8 @@ impl Queue {
         Some(request)
     }
 
-    /// Reads the record at the position; none if it is no request or damaged, which is skipped. Returns an
-    /// error if nothing behind it can be read.
+    /// Reads the record at the position; none if it is no request or damaged, which is skipped. Fails if
+    /// nothing behind it can be read.
     fn read_next(&mut self) -> io::Result<Option<Request>> {
         let Position { file: number, offset } = self.position;
         let reader = self.spool.reader(key(number))?;
@@ -252,8 +245,8 @@ impl Queue {
         }
     }
 
-    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since
-    /// the start of the clock.
+    /// Takes the result of [`Self::next`] after it was accepted or refused. `now` is the time since the start
+    /// of the clock.
     pub(super) fn finish(&mut self, request: &Request, now: Duration) {
         self.sent_ms = self.sent_ms.max(request.newest_ms);
         let Some((start, end)) = request.place else { return };
@@ -274,8 +267,8 @@ impl Queue {
         self.remove_sent();
     }
 
-    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns
-    /// the number of their samples.
+    /// Returns to the oldest accepted request that is kept: all from it on are sent again. Returns the number
+    /// of their samples.
     pub(super) fn rewind(&mut self) -> u64 {
         let requests = self.accepted.take();
         let Some(first) = requests.front() else { return 0 };
@@ -297,7 +290,6 @@ impl Queue {
         }
     }
 
-    /// Returns the current extent.
     pub(super) fn stats(&self) -> Stats {
         let in_memory: u64 = self.memory.iter().map(|request| u64::from(request.samples)).sum();
         let in_files: u64 = self.files.iter().map(|file| file.samples).sum();

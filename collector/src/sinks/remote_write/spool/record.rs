@@ -13,29 +13,25 @@
 
 use polymeter_service::spool::record;
 
-/// The length of a header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 13;
 
-/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request = 1,
-    /// The last times of series.
     Series = 2,
 }
 
-/// The part of a record before its payload.
+/// Part of a record before its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// The number of samples.
     pub(crate) samples: u32,
-    /// The time of the newest sample, in milliseconds since the epoch.
+    /// Time of the newest sample, since the epoch.
     pub(crate) newest_ms: i64,
 }
 
 impl Header {
-    /// Decodes a header; none if the bytes are no header.
+    /// None if the bytes are no header.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let (samples, newest_ms) = rest.split_first_chunk()?;
@@ -52,31 +48,29 @@ impl Header {
     }
 }
 
-/// Returns the header and the payload of a record; none if its contents are no record of this spool.
+/// Header and payload; none if the contents are no record of this spool.
 pub(crate) fn decode(contents: &[u8]) -> Option<(Header, &[u8])> {
     let (header, payload) = contents.split_first_chunk()?;
     Some((Header::decode(header)?, payload))
 }
 
-/// Appends a record.
 pub(crate) fn put(out: &mut Vec<u8>, Header { kind, samples, newest_ms }: Header, payload: &[u8]) {
     record::put(out, &[&[kind as u8], &samples.to_le_bytes(), &newest_ms.to_le_bytes(), payload]);
 }
 
-/// Returns the record of the last times of series, as [`encode_times`] encodes them.
+/// Record of the last times of series, as [`encode_times`] encodes them.
 pub(super) fn of_times(times: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     put(&mut record, Header { kind: Kind::Series, samples: 0, newest_ms: 0 }, times);
     record
 }
 
-/// Encodes the last times of series, of at most four million.
+/// Limited to four million series.
 pub(crate) fn encode_times(times: impl Iterator<Item = (u64, i64)>) -> Vec<u8> {
     let limit = (record::CONTENTS_BYTES_MAX - HEADER_BYTES) / 16;
     times.take(limit).flat_map(|(hash, ms)| [hash.to_le_bytes(), ms.to_le_bytes()]).flatten().collect()
 }
 
-/// Decodes the last times of series.
 pub(crate) fn decode_times(payload: &[u8]) -> impl Iterator<Item = (u64, i64)> + '_ {
     payload.chunks_exact(16).filter_map(|pair| {
         let (hash, ms) = pair.split_first_chunk()?;

@@ -12,12 +12,7 @@ use super::queue::{PositionFiles, Queue, SpoolFile, key};
 use super::record::{self, Header, Kind};
 use crate::sinks::remote_write::request::{self, WriteRequest};
 
-/// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of
-/// its series. Returns it with the last time of each series, in milliseconds since the epoch, by the hash of
-/// its labels.
-///
-/// # Errors
-/// Returns an error if the directory cannot be read and written, or another process uses it.
+/// Opens the spool as [`super::Log::open`] does.
 pub(super) fn open(
     directory: &Path,
     bounds: SpoolBounds,
@@ -116,7 +111,6 @@ fn open_file(
     Ok(file)
 }
 
-/// Adds the last times of the series of a record.
 fn add_times(times: &mut HashMap<u64, i64>, contents: &[u8]) {
     let Some((header, payload)) = record::decode(contents) else { return };
     if header.kind == Kind::Series {

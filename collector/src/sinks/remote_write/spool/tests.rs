@@ -16,7 +16,6 @@ const BOUNDS: SpoolBounds =
 
 const WINDOW: SpoolBounds = SpoolBounds { resend_window: Duration::from_secs(10), ..BOUNDS };
 
-/// Returns the compressed request with a sample of the series `name`.
 fn request(name: &str, time_ms: i64) -> Vec<u8> {
     let mut builder = RequestBuilder::default();
     builder.add(&encode_labels([("__name__", name)]), &[(time_ms, 0)]);
@@ -27,7 +26,7 @@ fn append(log: &Log, time_ms: i64) {
     log.append(request("up", time_ms), 1, time_ms, Vec::new);
 }
 
-/// Takes and finishes all requests, and returns the times of their samples.
+/// Finishes all requests, and returns the times of their samples.
 fn drain(log: &Log) -> Vec<i64> {
     std::iter::from_fn(|| log.next().inspect(|request| log.finish(request, Duration::ZERO)))
         .map(|request| request.newest_ms)
@@ -230,7 +229,6 @@ fn a_full_disk_delays_requests_in_bounded_memory() {
     assert!(sent.is_sorted() && sent.last() == Some(&201));
 }
 
-/// Accepts one request in each of the given seconds, and returns their times.
 fn accept(log: &Log, seconds: std::ops::RangeInclusive<u64>) -> Vec<i64> {
     let mut times = Vec::new();
     for at_s in seconds {

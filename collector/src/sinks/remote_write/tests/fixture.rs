@@ -14,7 +14,6 @@ use crate::sinks::remote_write::request::STALE;
 use crate::sinks::sink::{AcceptedRows, Sink};
 use crate::sinks::testing::TestSession;
 
-/// A sink, and the directory of its spool and its store.
 pub(super) struct Fixture {
     directory: tempfile::TempDir,
     pub(super) config: RemoteWriteConfig,
@@ -65,7 +64,6 @@ impl Fixture {
         }
     }
 
-    /// Calls `tick` until `is_done`.
     pub(super) fn drive_until(&self, sink: &mut RemoteWrite, mut is_done: impl FnMut(&Counters) -> bool) {
         while !is_done(&self.counters) {
             sink.tick();
@@ -74,7 +72,7 @@ impl Fixture {
     }
 }
 
-/// Returns `count` times, one in each millisecond from `begin_ms` on.
+/// One time in each millisecond from `begin_ms` on.
 pub(super) fn times(begin_ms: i64, count: i64) -> Vec<i64> {
     (begin_ms..begin_ms + count).map(|ms| ms * 1000 + 7).collect()
 }
@@ -83,7 +81,6 @@ pub(super) fn accept(sink: &mut RemoteWrite, frame: Accepted) {
     sink.accept(&AcceptedRows::new(vec![frame])).unwrap();
 }
 
-/// Returns the times of the samples of a device's counter, in milliseconds.
 pub(super) fn times_of(contents: &Contents, device: &str) -> Vec<i64> {
     let name =
         [("__name__", "polymeter_cpu_usage_total"), ("device", device), ("jobid", "42"), ("node", "n1")]

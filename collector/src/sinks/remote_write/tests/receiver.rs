@@ -9,7 +9,6 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::super::request::{DecodedSeries, Sample, decode_v1, decode_v2, decompress};
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     /// Stores the samples, as a receiver of 1.0 that ignores the content type.
@@ -18,36 +17,31 @@ pub(super) enum Reply {
     V2,
     /// Stores the samples in any order, and each once, as VictoriaMetrics.
     Unordered,
-    /// The same for 2.0.
+    /// [`Self::Unordered`] for 2.0.
     UnorderedV2,
-    /// Stores nothing.
     Status(u16, &'static str),
     /// Stores the samples, and closes the connection within the answer.
     Cut,
-    /// Closes the connection without an answer.
     Close,
-    /// Never answers.
     Hang,
 }
 
 pub(super) type Name = Vec<(String, String)>;
 
-/// The state of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// The answers to the next requests.
+    /// Replies to the next requests.
     pub(super) replies: VecDeque<Reply>,
-    /// The answer to others.
+    /// Reply to other requests.
     pub(super) usual: Option<Reply>,
-    /// The samples of each series, in the order of their arrival.
+    /// Series in the order of the arrival of their samples.
     pub(super) samples: BTreeMap<Name, Vec<Sample>>,
-    /// The heads of all requests, in lower case.
+    /// Heads of all requests, in lower case.
     pub(super) heads: Vec<String>,
     pub(super) connections: usize,
     open: Vec<TcpStream>,
 }
 
-/// A running receiver.
 #[derive(Debug, Clone)]
 pub(super) struct Receiver {
     pub(super) address: SocketAddr,
@@ -55,12 +49,12 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver that gives `replies`, and then the usual one.
+    /// Gives `replies`, and then the usual one.
     pub(super) fn start(replies: impl IntoIterator<Item = Reply>, usual: Reply) -> Self {
         Self::start_with(replies, usual, None)
     }
 
-    /// Starts a receiver that accepts TLS only.
+    /// Accepts TLS only.
     pub(super) fn start_tls(usual: Reply, tls: ServerConfig) -> Self {
         Self::start_with([], usual, Some(Arc::new(tls)))
     }
@@ -96,7 +90,6 @@ impl Receiver {
         receiver
     }
 
-    /// Waits until `is_done`, and returns its result.
     pub(super) fn wait_for<T>(&self, mut is_done: impl FnMut(&mut Contents) -> Option<T>) -> T {
         let (contents, changed) = &*self.contents;
         let mut contents = contents.lock().unwrap();
@@ -108,14 +101,13 @@ impl Receiver {
         }
     }
 
-    /// Closes all connections and forgets all samples.
     pub(super) fn restart(&self) {
         let mut contents = self.contents.0.lock().unwrap();
         contents.samples.clear();
         contents.open.drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or_default());
     }
 
-    /// Counts a connection, and keeps it for [`Self::restart`]. Returns it, to be shut down at its end.
+    /// Keeps the connection for [`Self::restart`]. Returns it, to be shut down at its end.
     fn add_connection(&self, stream: &TcpStream) -> TcpStream {
         let mut contents = self.contents.0.lock().unwrap();
         contents.connections += 1;
@@ -205,7 +197,6 @@ fn written_header(written: usize) -> String {
     format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n")
 }
 
-/// Stores all samples of a request, each once.
 fn store_unordered(contents: &mut Contents, request: Vec<(Name, Vec<Sample>)>) -> usize {
     let mut written = 0;
     for (name, samples) in request {

@@ -81,7 +81,7 @@ fn shards(spool: &Path) -> usize {
     std::fs::read_dir(spool).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
 }
 
-/// A receiver as VictoriaMetrics: it is killed, and has forgotten what it accepted.
+/// Kills a receiver as VictoriaMetrics, which forgets what it accepted.
 #[test]
 fn what_a_killed_receiver_forgot_is_sent_again() {
     for protocol in [Protocol::V1, Protocol::V2] {

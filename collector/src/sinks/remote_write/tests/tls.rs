@@ -12,7 +12,6 @@ use super::receiver::{Receiver, Reply};
 use crate::sinks::remote_write::config::Protocol;
 use crate::sinks::testing::TestSession;
 
-/// Returns the settings of a server with a certificate for a host name.
 fn server(authority: &Authority, host: &str) -> ServerConfig {
     authority.issue("server", host);
     let certificate = CertificateDer::from_pem_file(authority.path("server.crt")).unwrap();
