@@ -8,20 +8,17 @@ use polymeter_proto::series::Identifier;
 
 use super::key_directory::NodesByKey;
 
-/// The authorised keys, shared by the authentication handler and the receiver.
 #[derive(Debug)]
 pub(crate) struct AuthorisedKeys {
-    /// The secret prefix of user ids.
+    /// Secret prefix of user ids.
     token: String,
     nodes: RwLock<Arc<NodesByKey>>,
-    /// Restricts each agent to the node that its key is named after.
     bind_node_to_key: bool,
 }
 
-/// An agent whose key is authorised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthenticatedAgent {
-    /// The only node whose data it may send; none if it may send data of any node.
+    /// Only node whose data it may send; none if it may send data of any node.
     pub(crate) node: Option<Arc<Identifier>>,
 }
 
@@ -37,19 +34,18 @@ impl AuthorisedKeys {
         Ok(Self { token, nodes: RwLock::default(), bind_node_to_key })
     }
 
-    /// Returns the agent with this user id in its messages, if its key is currently authorised.
+    /// Agent with this user id in its messages, if its key is currently authorised.
     pub(crate) fn authenticate(&self, user_id: Option<&str>) -> Option<AuthenticatedAgent> {
         let key = user_id?.strip_prefix(&self.token)?.parse().ok()?;
         let node = self.node(&key)?;
         Some(AuthenticatedAgent { node: self.bind_node_to_key.then_some(node) })
     }
 
-    /// Returns the node that `key` is named after, if it is authorised.
+    /// Node that `key` is named after, if it is authorised.
     pub(super) fn node(&self, key: &PublicKey) -> Option<Arc<Identifier>> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Returns the user id of connections that use `key`.
     pub(super) fn user_id(&self, key: &PublicKey) -> String {
         format!("{}{key}", self.token)
     }

@@ -23,22 +23,17 @@ use crate::metrics::Metrics;
 use crate::waker::Waker;
 use crate::{limits, thread};
 
-/// The reason for which authentication cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
-    /// ZeroMQ cannot create a socket.
     #[error("cannot create the authentication socket")]
     Socket(#[source] zmq::Error),
-    /// The directory of authorised keys cannot be used.
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),
-    /// The machine has no more threads or descriptors.
     #[error("cannot start the authentication thread")]
     Thread(#[source] std::io::Error),
 }
 
-/// The thread. It must outlive the socket that it guards: it ends when this is dropped and the socket is
-/// closed.
+/// Must outlive the socket that it guards: the thread ends when this is dropped and the socket is closed.
 #[derive(Debug)]
 pub(crate) struct AuthHandler {
     waker: Waker,
@@ -46,12 +41,10 @@ pub(crate) struct AuthHandler {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The parts of a handler.
 pub(crate) struct AuthOptions<'a> {
     pub(crate) context: &'a Context,
-    /// The guarded socket, before it is bound.
     pub(crate) guarded: &'a Socket,
-    /// The directory of authorised keys, and `bind_node_to_key`; none without keys.
+    /// Directory of authorised keys, and `bind_node_to_key`; none without keys.
     pub(crate) authorised: Option<(PathBuf, bool)>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
@@ -61,9 +54,7 @@ impl AuthHandler {
     /// Starts the thread. From then on connections are authenticated, if there are keys, and failures are
     /// counted.
     ///
-    /// # Errors
-    /// Returns an error if the directory cannot be read or is accessible to other users, or the thread cannot
-    /// be created.
+    /// Fails, too, if other users can access the directory.
     pub(crate) fn start(options: AuthOptions<'_>) -> Result<(Self, Option<Arc<AuthorisedKeys>>), AuthError> {
         let monitor = monitor(options.context, options.guarded).map_err(AuthError::Socket)?;
         let zap = match options.authorised {
@@ -102,7 +93,6 @@ impl Drop for AuthHandler {
     }
 }
 
-/// Creates the socket for authentication requests of `guarded`.
 fn zap_socket(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     let socket = context.socket(zmq::REP)?;
     socket.set_linger(0)?;
@@ -111,7 +101,7 @@ fn zap_socket(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// Creates the socket on which libzmq reports events of the connections of `guarded`.
+/// Socket on which libzmq reports events of the connections of `guarded`.
 fn monitor(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let endpoint = format!("inproc://polymeter-auth-{}", COUNT.fetch_add(1, Relaxed));
@@ -122,11 +112,8 @@ fn monitor(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     Ok(monitor)
 }
 
-/// The state of the thread.
 struct Worker {
-    /// The socket for authentication requests; none without keys.
     zap: Option<Zap>,
-    /// The socket for reports of failed connections.
     monitor: Socket,
     throttle: LogThrottle,
     metrics: Arc<Metrics>,
@@ -194,7 +181,7 @@ impl Worker {
         self.clock.now().since_start
     }
 
-    /// Counts a failed handshake, and logs it if the administrator can act on it.
+    /// Logs only what the administrator can act on.
     fn report(&mut self, failure: HandshakeFailure) {
         self.metrics.refused_connections.add(failure.as_str(), 1);
         let Some((error, remedy)) = failure.explanation(self.zap.is_some()) else { return };
@@ -203,7 +190,6 @@ impl Worker {
         }
     }
 
-    /// Replaces the authorised keys by those in the directory.
     fn read_keys(&mut self) -> Result<(), KeyFileError> {
         let Some(zap) = &mut self.zap else { return Ok(()) };
         let (nodes, result) = match zap.directory.changed(self.clock.now()) {
@@ -216,7 +202,6 @@ impl Worker {
         result
     }
 
-    /// Answers an authentication request. Returns false if there was none.
     fn answer(&mut self) -> bool {
         let Some(zap) = &self.zap else { return false };
         let Ok(parts) = zap.socket.recv_multipart(DONTWAIT) else { return false };
@@ -245,7 +230,6 @@ impl Worker {
     }
 }
 
-/// Formats the address of a peer for people.
 fn peer_address(address: &str) -> String {
     match address.parse::<IpAddr>() {
         // An IPv6 socket reports IPv4 addresses in mapped form.

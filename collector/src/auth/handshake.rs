@@ -2,18 +2,16 @@
 
 use zmq::SocketEvent;
 
-/// The reason for which a connection failed before its first message.
+/// Reason for which a connection failed before its first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeFailure {
-    /// The agent's key is not authorised.
     UnknownKey,
-    /// One side has keys, and the other has not.
+    /// Only one side has keys.
     Mechanism,
-    /// The agent's configured public key of this collector is not the collector's key.
+    /// Public key of this collector, as configured for the agent, is not the collector's key.
     CollectorKey,
-    /// The peer is not an agent.
     Protocol,
-    /// The peer disconnected before it identified itself.
+    /// Peer disconnected before it identified itself.
     Disconnected,
 }
 
@@ -21,7 +19,7 @@ impl HandshakeFailure {
     pub(crate) const ALL: [Self; 5] =
         [Self::UnknownKey, Self::Mechanism, Self::CollectorKey, Self::Protocol, Self::Disconnected];
 
-    /// Returns the value of the label `reason` in the collector's metrics.
+    /// Label `reason` in the collector's metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UnknownKey => "unknown_key",
@@ -32,8 +30,7 @@ impl HandshakeFailure {
         }
     }
 
-    /// Returns the cause and the remedy for the log; none if there is no remedy. `has_keys` is true if the
-    /// collector has keys.
+    /// Cause and remedy for the log; none if there is no remedy.
     pub(super) const fn explanation(self, has_keys: bool) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Mechanism if has_keys => Some((
@@ -57,7 +54,7 @@ impl HandshakeFailure {
     }
 }
 
-/// A detail of `HANDSHAKE_FAILED_PROTOCOL`, from libzmq's zmq.h: `ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC`.
+/// Detail of `HANDSHAKE_FAILED_PROTOCOL`, from libzmq's zmq.h: `ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC`.
 const CRYPTOGRAPHIC: u32 = 0x1100_0001;
 
 /// `ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH`.
@@ -68,19 +65,16 @@ const MONITOR_STOPPED: u16 = SocketEvent::MONITOR_STOPPED as u16;
 const FAILED_NO_DETAIL: u16 = SocketEvent::HANDSHAKE_FAILED_NO_DETAIL as u16;
 const FAILED_PROTOCOL: u16 = SocketEvent::HANDSHAKE_FAILED_PROTOCOL as u16;
 
-/// The events that the monitor reports. Unauthorised keys are known from the authentication request.
+/// Unauthorised keys are known from the authentication request.
 pub(super) const EVENTS: i32 = (MONITOR_STOPPED | FAILED_NO_DETAIL | FAILED_PROTOCOL) as i32;
 
-/// A report of the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MonitorEvent {
-    /// A connection failed.
     Failed(HandshakeFailure),
-    /// The socket is closed; there will be no further report.
     SocketClosed,
 }
 
-/// Parses the first part of a report: the event's number and value, in native byte order.
+/// Parses the first part of a report: number and value, in native byte order.
 pub(super) fn parse(part: &[u8]) -> Option<MonitorEvent> {
     let (event, value) = part.split_first_chunk::<2>()?;
     let value = u32::from_ne_bytes(*value.first_chunk()?);

@@ -20,26 +20,23 @@ use tracing::warn;
 
 use crate::limits;
 
-/// The node that each authorised key is named after.
 pub(super) type NodesByKey = HashMap<PublicKey, Arc<Identifier>>;
 
-/// The directory, with its state when it was last read.
 #[derive(Debug)]
 pub(super) struct KeyDirectory {
     path: PathBuf,
     last_read: Option<LastRead>,
-    /// The faults that were logged when it was last read, so that each is logged once.
+    /// Logged when it was last read, so that each is logged once.
     faults: Vec<String>,
 }
 
-/// The state of the directory when it was last read.
 #[derive(Debug)]
 struct LastRead {
     stamp: Stamp,
     at: Now,
 }
 
-/// The metadata of a directory that change when a file is added, removed or renamed.
+/// Metadata of a directory that change when a file is added, removed or renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -58,8 +55,7 @@ impl Stamp {
         }
     }
 
-    /// Returns true if another change at `now` might leave the stamp unchanged, since timestamps of file
-    /// systems are coarse.
+    /// Another change at `now` might leave the stamp unchanged, since timestamps of file systems are coarse.
     const fn is_fresh(&self, now: Now) -> bool {
         now.wall_us / 1_000_000 - self.changed_s <= 1
     }
@@ -74,10 +70,9 @@ impl KeyDirectory {
         &self.path
     }
 
-    /// Returns the contents of the directory if it may have changed since it was last read.
+    /// Contents of the directory if it may have changed since it was last read.
     ///
-    /// # Errors
-    /// Returns an error if it cannot be read, or other users can change it. No agent is authorised then.
+    /// Fails if it cannot be read, or other users can change it. No agent is authorised then.
     pub(super) fn changed(&mut self, now: Now) -> Result<Option<NodesByKey>, KeyFileError> {
         // If this fails, the next call must read the directory.
         let last_read = self.last_read.take();
@@ -101,7 +96,6 @@ impl KeyDirectory {
     }
 }
 
-/// Reads the keys in a directory. Returns them and the faults of files in it.
 fn read(path: &Path) -> io::Result<(NodesByKey, Vec<String>)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -121,7 +115,7 @@ fn read(path: &Path) -> io::Result<(NodesByKey, Vec<String>)> {
     Ok(collect(&files, read_public_key))
 }
 
-/// Collects the keys in `files`, which `read` reads one by one. Returns them and the faults.
+/// `read` reads the files one by one.
 fn collect(
     files: &[PathBuf],
     read: impl Fn(&Path) -> Result<PublicKey, KeyFileError>,
@@ -147,8 +141,8 @@ fn collect(
     (nodes, faults.into_iter().take(limits::KEY_FAULTS).collect())
 }
 
-/// Returns the nodes that a directory with these files (names and contents) would authorise, and the faults.
-/// For the fuzzer.
+/// Nodes that a directory with these files (names and contents) would authorise, and the faults; used by the
+/// fuzzer.
 pub fn authorise(files: &[(PathBuf, &[u8])]) -> (Vec<Arc<Identifier>>, Vec<String>) {
     let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0, service: None };
     let content =

@@ -2,25 +2,23 @@
 
 use polymeter_proto::key::{KEY_BYTES, PublicKey};
 
-/// The endpoint at which libzmq sends requests.
+/// Where libzmq sends requests.
 pub(super) const ENDPOINT: &str = "inproc://zeromq.zap.01";
 
-/// The domain of the collector's socket in requests.
 pub(super) const DOMAIN: &str = "polymeter";
 
 const VERSION: &[u8] = b"1.0";
 const MECHANISM: &[u8] = b"CURVE";
 
-/// A request to authenticate a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The peer's address, without its port; empty if the transport has none.
+    /// Address without the port; empty if the transport has none.
     pub(super) address: String,
-    /// The public key of the key pair that the peer has proven to own.
+    /// The peer has proven to own the key pair.
     pub(super) key: PublicKey,
 }
 
-/// Parses a request; returns none if it is not one for CURVE and this collector.
+/// None if it is not one for CURVE and this collector.
 pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     let [version, _id, domain, address, _routing_id, mechanism, key] = parts else { return None };
     if version != VERSION || domain != DOMAIN.as_bytes() || mechanism != MECHANISM {
@@ -30,15 +28,14 @@ pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     Some(Request { address: String::from_utf8_lossy(address).into_owned(), key: PublicKey::new(key) })
 }
 
-/// Returns the key in a request, and true if its answer has the form that libzmq requires. For the fuzzer.
+/// Key in a request, and whether its answer has the form that libzmq requires; used by the fuzzer.
 pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
     let [version, id, status, ..] = answer(parts, None);
     let is_answer = version == VERSION && status == b"400" && parts.get(1).is_none_or(|asked| *asked == id);
     (parse(parts).map(|request| request.key), is_answer)
 }
 
-/// Returns the answer to `parts`: acceptance of the connection, with `user_id` in the metadata of its
-/// messages; or refusal.
+/// Accepts the connection with `user_id` in the metadata of its messages, or refuses it.
 pub(super) fn answer(parts: &[Vec<u8>], user_id: Option<&str>) -> [Vec<u8>; 6] {
     let id = parts.get(1).cloned().unwrap_or_default();
     let (status, text) = if user_id.is_some() { ("200", "OK") } else { ("400", "the key is not authorised") };

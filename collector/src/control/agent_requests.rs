@@ -18,7 +18,7 @@ use crate::limits;
 use crate::queues::OutgoingSender;
 use crate::session_messages::{AgentAnswer, Outgoing, Peer};
 
-/// The requests to agents that may still be answered.
+/// Requests to agents that may still be answered.
 #[derive(Debug)]
 pub(super) struct AgentRequests {
     receiver: OutgoingSender,
@@ -28,12 +28,11 @@ pub(super) struct AgentRequests {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the latest request.
     latest: u64,
     open: HashMap<u64, OpenRequest>,
 }
 
-/// The answers to a request, as they arrive. Later ones are ignored once it is dropped.
+/// Answers to a request, as they arrive. Later ones are ignored once it is dropped.
 #[derive(Debug)]
 pub(super) struct Replies {
     requests: Arc<AgentRequests>,
@@ -42,7 +41,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Waits for the next answer. Returns it with the index of its node; none if all nodes have answered.
+    /// Waits for the next answer, and returns it with the index of its node; none if all nodes have answered.
     pub(super) async fn next(&mut self) -> Option<(usize, ControlLine)> {
         self.replies.recv().await
     }
@@ -55,23 +54,21 @@ impl Drop for Replies {
     }
 }
 
-/// A request to one agent.
 #[derive(Debug)]
 struct OpenRequest {
     peer: Peer,
     session: SessionId,
-    /// The channel for the answer, and the index of the agent's node in it.
+    /// Channel for the answer, and the index of the agent's node in it.
     reply: mpsc::Sender<(usize, ControlLine)>,
     position: usize,
 }
 
 impl AgentRequests {
-    /// Returns none yet. `receiver` sends the requests.
     pub(super) fn new(receiver: OutgoingSender, clock: Clock) -> Self {
         Self { receiver, clock, state: Mutex::default() }
     }
 
-    /// Sends the request to the agents of all nodes. Returns their answers as they arrive.
+    /// Sends the request to the agents of all nodes, and returns their answers as they arrive.
     pub(super) fn start(
         self: &Arc<Self>,
         nodes: &[JobNode],
@@ -90,13 +87,13 @@ impl AgentRequests {
         Replies { requests: Arc::clone(self), numbers, replies }
     }
 
-    /// Returns the time for which answers to a request with this effective time are awaited.
+    /// How long answers to a request with this effective time are awaited.
     pub(super) fn patience(&self, at_us: i64) -> Duration {
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
         Duration::from_micros(ahead_us) + limits::ANSWERS_TIMEOUT
     }
 
-    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
+    /// Returns the answers that arrive in time.
     pub(super) async fn send(
         self: &Arc<Self>,
         nodes: &[JobNode],
@@ -129,7 +126,7 @@ impl AgentRequests {
         number
     }
 
-    /// Takes an agent's answer. An answer without a request to this agent is ignored.
+    /// An answer without a request to this agent is ignored.
     pub(super) fn take_answer(&self, AgentAnswer { peer, session, request, line }: AgentAnswer) {
         let mut state = self.lock();
         let fits = state.open.get(&request).is_some_and(|open| open.peer == peer && open.session == session);

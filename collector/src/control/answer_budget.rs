@@ -3,13 +3,11 @@
 use polymeter_proto::wire::control::ControlLine;
 use serde_json::{Map, Value, json};
 
-/// The fields that remain in an answer when all answers together would be too long.
+/// Fields that remain in an answer when all answers together would be too long.
 const KEPT_FIELDS: [&str; 6] = ["answer", "code", "field", "message", "until_us", "ended"];
 
-/// The longest text of a shortened answer, in bytes.
 const SHORT_BYTES: usize = 1024;
 
-/// The bytes left for the answers to one user.
 #[derive(Debug)]
 pub(super) struct AnswerBudget {
     left: usize,
@@ -20,8 +18,8 @@ impl AnswerBudget {
         Self { left: bytes }
     }
 
-    /// Takes an agent's answer. An invalid one becomes a refusal; one without room is shortened to the fields
-    /// that tell if the request was granted.
+    /// An invalid answer becomes a refusal; one without room is shortened to the fields that tell if the
+    /// request was granted.
     pub(super) fn take(&mut self, line: &ControlLine) -> Value {
         let parsed: Option<Map<String, Value>> = serde_json::from_str(line.as_str()).ok();
         let Some(mut answer) = parsed.filter(|answer| answer.get("answer").is_some_and(Value::is_string))

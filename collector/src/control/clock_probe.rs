@@ -13,10 +13,9 @@ use crate::agents::{AgentDirectory, JobNode};
 use crate::clock_offsets::{ClockOffsets, offset_between};
 use crate::limits;
 
-/// A time in the past: the request takes effect at once, however wrong the clock of the node is.
+/// Time in the past: the request takes effect at once, however wrong the clock of the node is.
 const AT_ONCE_US: i64 = 0;
 
-/// The measurement of the agents' clocks.
 #[derive(Debug, Clone)]
 pub(super) struct ClockProbe {
     pub(super) requests: Arc<AgentRequests>,
@@ -25,7 +24,6 @@ pub(super) struct ClockProbe {
 }
 
 impl ClockProbe {
-    /// Measures the clocks until the runtime ends.
     pub(super) async fn run(self, offsets: ClockOffsets) {
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
         let request = Request::Time(TimeRequest { collector_version: version });
@@ -42,7 +40,7 @@ impl ClockProbe {
         }
     }
 
-    /// Asks one agent. An agent that accepts no requests has no offset.
+    /// An agent that accepts no requests has no offset.
     async fn measure(&self, agent: &JobNode, line: &ControlLine, offsets: &ClockOffsets) {
         let sent = self.clock.now();
         let answers = self.requests.send(std::slice::from_ref(agent), ROOT, AT_ONCE_US, line).await;

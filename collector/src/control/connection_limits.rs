@@ -9,17 +9,16 @@ use rustix::process::geteuid;
 
 use crate::limits;
 
-/// The delay after an accept that failed for lack of descriptors.
+/// Delay after an accept that failed for lack of descriptors.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
 
-/// The connections of one listener.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLimits {
     all: Arc<()>,
     users: HashMap<u32, Weak<()>>,
 }
 
-/// The permit for one connection, returned on drop.
+/// Permit for one connection, returned on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     _all: Arc<()>,
@@ -27,8 +26,8 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimits {
-    /// Takes a permit for a connection of user `uid`. Returns none if there are too many. Those of other users
-    /// keep out neither root nor the collector's own user.
+    /// None if there are too many connections. Those of other users keep out neither root nor the collector's
+    /// own user.
     pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
         let is_root = uid == 0 || uid == geteuid().as_raw();
         if !is_root && Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
@@ -45,7 +44,7 @@ impl ConnectionLimits {
     }
 }
 
-/// Returns an accepted connection. After a failed accept, waits for a short time and returns none.
+/// Waits for a short time after a failed accept, and returns none.
 pub(super) async fn accept<T>(connection: io::Result<T>) -> Option<T> {
     if connection.is_err() {
         tokio::time::sleep(NO_DESCRIPTORS).await;

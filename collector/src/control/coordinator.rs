@@ -24,7 +24,7 @@ use crate::agents::{AgentDirectory, AgentInfo};
 use crate::limits;
 use crate::session_messages::AgentAnswer;
 
-/// The coordinator, shared by all listeners.
+/// Shared by all listeners.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     directory: AgentDirectory,
@@ -32,7 +32,7 @@ pub(super) struct Coordinator {
     clock: Clock,
     outcomes: OutcomeSender,
     jobs: Arc<JobRequests>,
-    /// The user that may report final states of jobs, besides root.
+    /// User who may report final states of jobs, besides root.
     scheduler_uid: Option<u32>,
     tokens: TokenService,
     notices: TableThread<NoticeTable>,
@@ -45,7 +45,7 @@ struct State {
     busy: HashMap<u32, usize>,
 }
 
-/// One request in execution. Dropping it releases its place.
+/// Request in execution. Dropping it releases its place.
 struct Busy<'a>(&'a Coordinator, u32);
 
 impl Drop for Busy<'_> {
@@ -76,13 +76,11 @@ impl Coordinator {
         Self { directory, requests, clock, outcomes, jobs, scheduler_uid, tokens, notices, state }
     }
 
-    /// Returns the measurement of the agents' clocks.
     pub(super) fn clock_probe(&self) -> ClockProbe {
         let requests = Arc::clone(&self.requests);
         ClockProbe { requests, directory: self.directory.clone(), clock: self.clock }
     }
 
-    /// Executes the request in `line` of user `uid`.
     pub(super) async fn answer(&self, uid: u32, line: &[u8]) -> CollectorAnswer {
         if let Some(request) = StateRequest::parse(line) {
             let stored = self.store_state(uid, request).await;
@@ -99,7 +97,6 @@ impl Coordinator {
         self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
     }
 
-    /// Records whether a user wants notices.
     async fn store_choice(&self, uid: u32, request: Result<NoticesRequest, Refusal>) -> Result<(), Refusal> {
         let NoticesRequest { rule, off } = request?;
         let _busy = self.begin(uid)?;
@@ -107,7 +104,6 @@ impl Coordinator {
         stored.ok_or_else(|| Refusal::new("busy", None, "the store does not answer; try again in a moment"))
     }
 
-    /// Executes a request about tokens of the HTTP API.
     async fn execute_token_request(
         &self,
         uid: u32,
@@ -175,17 +171,15 @@ impl Coordinator {
         Ok(Busy(self, uid))
     }
 
-    /// Takes an agent's answer.
     pub(super) fn take_answer(&self, answer: AgentAnswer) {
         self.requests.take_answer(answer);
     }
 
-    /// Returns the requests about jobs.
     pub(super) fn jobs(&self) -> &Arc<JobRequests> {
         &self.jobs
     }
 
-    /// Waits until sessions have connected or changed their jobs, and returns them.
+    /// Waits until sessions have connected or changed their jobs.
     pub(super) async fn changed_sessions(&self) -> Vec<AgentInfo> {
         self.directory.changed().await;
         self.directory.take_changes()

@@ -18,7 +18,6 @@ use super::permission::may;
 use crate::agents::JobNode;
 use crate::limits;
 
-/// A request of another collector that was sent to agents of this one.
 struct Forwarded {
     number: i64,
     nodes: Vec<JobNode>,
@@ -27,8 +26,7 @@ struct Forwarded {
 }
 
 impl JobRequests {
-    /// Looks for new requests of other collectors, and forwards them. Returns false if the store does not
-    /// answer.
+    /// Returns false if the store does not answer.
     pub(super) async fn find_requests(self: &Arc<Self>) -> bool {
         loop {
             let found = self.lock().found;
@@ -68,7 +66,7 @@ impl JobRequests {
         }
     }
 
-    /// Forwards requests about one job in their order, after those that are in progress.
+    /// Keeps the order of the requests, after those that are in progress.
     async fn forward_in_turn(
         self: &Arc<Self>,
         job: Identifier,
@@ -103,7 +101,7 @@ impl JobRequests {
         }
     }
 
-    /// Records that a request is forwarded. Returns false if it was already.
+    /// Returns false if the request was forwarded before.
     fn set_forwarded(&self, job: &Identifier, number: i64) -> bool {
         let mut state = self.lock();
         let is_new = state.forwarded.get(job).is_none_or(|last| *last < number);
@@ -119,7 +117,7 @@ impl JobRequests {
         is_new
     }
 
-    /// Sends a request to those agents of this collector that it may reach. Returns none if there are none.
+    /// Sends a request to those agents of this collector that it may reach; none if there are none.
     async fn forward(&self, stored: &StoredControlRequest, request: &RoutedRequest) -> Option<Forwarded> {
         let mut nodes = self.directory.nodes_of(&request.job);
         // The agent's own report of the owner decides.
@@ -145,7 +143,6 @@ impl JobRequests {
         })
     }
 
-    /// Stores the answers to a forwarded request as they arrive.
     async fn record(&self, forwarded: Forwarded) {
         let Forwarded { number, nodes, mut replies, at_us } = forwarded;
         let mut budget = AnswerBudget::new(limits::JOB_ANSWER_BYTES);

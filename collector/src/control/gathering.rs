@@ -13,7 +13,7 @@ use super::request_store::RequestStore;
 use super::targets::Target;
 use crate::limits;
 
-/// The answer of each node; none of those that did not answer in time.
+/// Answers by target; none where no answer came in time.
 pub(super) type Gathering = Vec<Option<Value>>;
 
 /// Waits for the answers of the targets, at most for `patience`. `stored` is the number of the request, if
@@ -52,13 +52,12 @@ pub(super) async fn gather(
     answers
 }
 
-/// Returns true if a node has not answered that can.
+/// Some node that can answer has not.
 fn is_incomplete(targets: &[Target], answers: &Gathering, is_stored: bool) -> bool {
     let awaited = |target: &Target| target.own.is_some() || is_stored && target.is_reachable();
     targets.iter().zip(answers).any(|(target, answer)| answer.is_none() && awaited(target))
 }
 
-/// Takes the answers that other collectors have stored.
 async fn take_stored(
     targets: &[Target],
     answers: &mut Gathering,

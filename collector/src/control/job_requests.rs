@@ -31,7 +31,6 @@ use super::targets::{Target, one_reachable, targets};
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
 
-/// The requests about jobs.
 #[derive(Debug)]
 pub(super) struct JobRequests {
     pub(super) directory: AgentDirectory,
@@ -43,17 +42,16 @@ pub(super) struct JobRequests {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// A lock per job for requests that change its sampling. Without it, an agent could receive a late
-    /// request after the next one.
+    /// Lock per job for requests that change its sampling. Without it, an agent could receive a late request
+    /// after the next one.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
-    /// The jobs with stored requests that agents may not have received, each with the time until which there
-    /// may be some.
+    /// Jobs with stored requests that agents may not have received, each with the time until which there may
+    /// be some.
     pub(super) pending_jobs: HashMap<Identifier, i64>,
-    /// The number of the last request of another collector that was found in the store.
     pub(super) found: i64,
-    /// The number of the last forwarded request of each job, if that is greater.
+    /// Last forwarded request of each job, if that is greater than `found`.
     pub(super) forwarded: HashMap<Identifier, i64>,
-    /// The time since the start at which another collector last ran.
+    /// Time since the start at which another collector last ran.
     pub(super) others_seen: Option<Duration>,
     /// Requests that could not be stored yet, each with the sessions that have answered.
     pub(super) unstored: Vec<(NewControlRequest, Vec<AnswerRow>)>,
@@ -69,7 +67,6 @@ impl JobRequests {
         Self { directory, requests, store, clock, state: Mutex::default() }
     }
 
-    /// Executes a request of user `uid` on all nodes of its job.
     pub(super) async fn ask(
         self: &Arc<Self>,
         uid: u32,
@@ -91,7 +88,6 @@ impl JobRequests {
         Ok(self.ask_in_turn(uid, request, &targets).await)
     }
 
-    /// Returns the nodes of the job that the store knows, if other collectors serve some.
     async fn stored_nodes(&self, job: &Identifier) -> Vec<StoredJobNode> {
         let now = self.clock.now().since_start;
         let are_others = |seen: Duration| now.saturating_sub(seen) < limits::SESSION_TIMEOUT;
@@ -185,8 +181,7 @@ impl JobRequests {
         }
     }
 
-    /// Sends a request to the agents of this collector, and returns their answers and those that other
-    /// collectors store.
+    /// Asks the agents of this collector. Returns their answers and those that other collectors store.
     async fn send(
         &self,
         uid: u32,
@@ -201,7 +196,6 @@ impl JobRequests {
         gather(targets, replies, number.map(|number| (number, &self.store)), patience).await
     }
 
-    /// Returns the lock of a job.
     pub(super) fn turn(&self, job: &Identifier) -> Arc<AsyncMutex<()>> {
         let mut state = self.lock();
         state.turns.retain(|_, turn| turn.strong_count() > 0);
@@ -210,8 +204,7 @@ impl JobRequests {
         turn
     }
 
-    /// Records that the store may have requests for agents that connect until a time, in microseconds since
-    /// the epoch.
+    /// The store may have requests for agents that connect until a time, in microseconds since the epoch.
     pub(super) fn expect(&self, job: &Identifier, until_us: i64) {
         let mut state = self.lock();
         let until = state.pending_jobs.entry(job.clone()).or_insert(until_us);
@@ -223,7 +216,6 @@ impl JobRequests {
         }
     }
 
-    /// Keeps a request in memory until the store answers.
     fn keep_unstored(&self, new: NewControlRequest, answers: Vec<AnswerRow>) {
         let effect = "until it can be stored, only agents of this collector have received it";
         warn!(job = %new.request.job_id, effect, "cannot store a request");
@@ -233,7 +225,6 @@ impl JobRequests {
         }
     }
 
-    /// Sends pending requests to sessions that have connected.
     pub(super) fn sessions_connected(self: &Arc<Self>, sessions: Vec<AgentInfo>) {
         for agent in sessions {
             for (job, owner_uid) in agent.jobs {
@@ -243,7 +234,6 @@ impl JobRequests {
         }
     }
 
-    /// Sends a request to the agents that connected while it was in progress.
     fn catch_up_connected(self: &Arc<Self>, job: &Identifier, asked: &[Target]) {
         let asked: HashSet<SessionId> =
             asked.iter().filter_map(|target| Some(target.own.as_ref()?.session)).collect();
@@ -291,13 +281,12 @@ impl JobRequests {
     }
 }
 
-/// Returns the row of a node's answer.
 pub(super) fn answer_row(node: &JobNode, answer: Option<String>, is_final: bool) -> AnswerRow {
     AnswerRow { session: node.session, node: node.node.to_string(), answer, is_final }
 }
 
-/// Returns the rows of the final answers of this collector's agents. Their texts are not needed in the store.
-/// An agent that answered through another collector meanwhile has the same session.
+/// Final answers of this collector's agents. Their texts are not needed in the store. An agent that answered
+/// through another collector meanwhile has the same session.
 fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow> {
     let row = |(target, answer): (&Target, &Option<Value>)| {
         let is_given = answer.as_ref().is_some_and(is_final);
@@ -306,8 +295,8 @@ fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow
     targets.iter().zip(answers).filter_map(row).collect()
 }
 
-/// Returns the time until which a request stays stored, once all answers that came in time are known; none if
-/// that does not change.
+/// Time until which a request stays stored, once all answers that came in time are known; none if that does
+/// not change.
 fn expiry(request: &RoutedRequest, at_us: i64, until_us: Option<i64>) -> Option<i64> {
     let least_us = at_us.saturating_add(limits::FORWARD_US);
     (request.remote == Remote::GrantsLeases)

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::limits;
 
-/// Reads the next line without its newline, of at most `limit` bytes. Returns none at the end of the stream,
-/// and a refusal for a line that is too long, too late or incomplete.
+/// Reads the next line without its newline, of at most `limit` bytes; none at the end of the stream. Refuses
+/// a line that is too long, too late or incomplete.
 pub(super) async fn read(
     stream: &mut (impl AsyncBufRead + Unpin),
     limit: u64,
@@ -36,7 +36,7 @@ pub(super) async fn read(
     })
 }
 
-/// Writes a line. A client that does not read it for too long ends the connection.
+/// A client that does not read the line for too long ends the connection.
 pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
     timeout(limits::CONTROL_TIMEOUT, stream.write_all(line)).await?
 }

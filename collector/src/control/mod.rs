@@ -59,47 +59,36 @@ use crate::limits::{self, ReadTimeouts};
 use crate::reading::ReadSessions;
 use crate::session_messages::AgentAnswer;
 
-/// Checks that a line is a request for agents, which may still refuse it.
-///
-/// # Errors
-/// Returns a refusal if it is not a request that the collector forwards.
+/// Checks that a line is a request for agents. They may still refuse it.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
     RoutedRequest::parse(line).map(drop)
 }
 
-/// The configuration of control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControlConfig {
-    /// The path of the Unix socket for this machine; none if there is no such listener.
+    /// Unix socket for this machine; none if there is no such listener.
     pub socket: Option<PathBuf>,
-    /// The listener for other machines; none if there is no such listener.
     pub network: Option<NetworkConfig>,
-    /// The user that may report final states of jobs, besides root.
+    /// User who may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
-    /// The timeouts of sessions of reading.
     pub read_timeouts: ReadTimeouts,
 }
 
-/// The listener for other machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkConfig {
-    /// Its address, HOST:PORT.
+    /// HOST:PORT
     pub address: String,
-    /// The decoder of its credentials.
     pub unmunge: Unmunge,
 }
 
-/// The error for a listener that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the control endpoint {place} (set by `control_socket` or `control_listen`)")]
 pub struct ListenError {
-    /// Its path or address.
+    /// Path or address.
     pub place: String,
-    /// The cause.
     pub source: io::Error,
 }
 
-/// The open listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     local: Option<UnixListener>,
@@ -107,7 +96,7 @@ pub(crate) struct Listeners {
     scheduler_uid: Option<u32>,
 }
 
-/// Returns the numeric id of a user; none for a user that this machine does not know, which has no rights.
+/// None for a user that this machine does not know, which has no rights.
 fn uid_of(name: &str) -> Option<u32> {
     let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     if found.is_none() {
@@ -116,16 +105,12 @@ fn uid_of(name: &str) -> Option<u32> {
     found
 }
 
-/// Returns a name for this run of the program.
-///
-/// # Errors
-/// Returns an error if the system provides no random bytes.
+/// Name for this run of the program. Fails if the system provides no random bytes.
 pub(crate) fn new_id() -> io::Result<String> {
     nonce::nonce()
 }
 
 impl Listeners {
-    /// Opens the configured listeners.
     pub(crate) fn open(config: &ControlConfig) -> Result<Self, ListenError> {
         let local = config.socket.as_ref().map(|path| {
             unix_socket::listen(path)
@@ -141,7 +126,7 @@ impl Listeners {
         Ok(Self { local: local.transpose()?, network: network.transpose()?, scheduler_uid })
     }
 
-    /// Returns the paths and addresses of the listeners, with their actual ports.
+    /// Paths, and addresses with their actual ports.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let local = self.local.as_ref().and_then(|listener| listener.local_addr().ok());
         let local = local.and_then(|address| Some(address.as_pathname()?.display().to_string()));
@@ -154,7 +139,7 @@ impl Listeners {
     }
 }
 
-/// Control's thread, which runs until [`Control::stop`].
+/// Runs until [`Control::stop`].
 #[derive(Debug)]
 pub(crate) struct Control {
     thread: JoinHandle<()>,
@@ -162,18 +147,13 @@ pub(crate) struct Control {
     stop: oneshot::Sender<()>,
 }
 
-/// Control, and the queue for agents' answers to it.
 pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
-/// The parts of the HTTP API that control uses.
 #[derive(Debug)]
 pub(crate) struct ApiRequests {
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
-    /// The tokens of the store.
     pub(crate) tokens: TokenService,
-    /// The measured clocks of the agents.
     pub(crate) clock_offsets: ClockOffsets,
-    /// True if this collector serves the API.
     pub(crate) is_served: bool,
 }
 

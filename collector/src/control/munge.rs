@@ -17,35 +17,27 @@ use tracing::warn;
 
 use crate::limits;
 
-/// The decoder of credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmunge {
-    /// The `unmunge` command.
     pub program: PathBuf,
-    /// The socket of munged; none for the default.
+    /// Socket of munged; none for the default.
     pub socket: Option<PathBuf>,
 }
 
-/// A valid credential.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Credential {
-    /// The numeric id of the user that created it.
     pub(super) uid: u32,
-    /// The signed text.
     pub(super) payload: Vec<u8>,
 }
 
-/// The maximum length of the output of `unmunge` before the payload, in bytes.
+/// Longest output of `unmunge` before the payload.
 const HEAD_BYTES: u64 = 1024;
 
-/// The maximum length of an error message of `unmunge`, in bytes.
+/// Longest error message of `unmunge`.
 const ERROR_BYTES: u64 = 1024;
 
 impl Unmunge {
-    /// Decodes a credential.
-    ///
-    /// # Errors
-    /// Returns a refusal unless munged accepts it as genuine, not expired, and not replayed.
+    /// Refuses a credential unless munged accepts it as genuine, not expired, and not replayed.
     pub(super) async fn decode(&self, credential: &[u8]) -> Result<Credential, Refusal> {
         let mut command = Command::new(&self.program);
         command.args(["--numeric", "--keys=STATUS,UID"]).env_clear().kill_on_drop(true);
@@ -66,7 +58,6 @@ impl Unmunge {
     }
 }
 
-/// The output of the command, and its exit status.
 #[derive(Debug)]
 struct Output {
     status: Option<i32>,
@@ -96,7 +87,7 @@ async fn run(mut child: Child, credential: &[u8]) -> io::Result<Output> {
     Ok(Output { status, output, error })
 }
 
-/// Converts the output to a result. The exit status of `unmunge` is the number of munge's error.
+/// The exit status of `unmunge` is the number of munge's error.
 fn interpret(output: Output) -> Result<Credential, Refusal> {
     let refuse = |code, message: &str| Err(Refusal::new(code, None, message));
     match output.status {
@@ -134,7 +125,7 @@ fn parse(output: &[u8]) -> Option<Credential> {
     (status? == 0).then_some(Credential { uid: uid?, payload })
 }
 
-/// Returns the user and the signed text in an output of `unmunge`. For the fuzzer.
+/// User and signed text in an output of `unmunge`; used by the fuzzer.
 pub fn signed(output: &[u8]) -> Option<(u32, Vec<u8>)> {
     parse(output).map(|Credential { uid, payload }| (uid, payload))
 }

@@ -24,14 +24,12 @@ use crate::limits;
 use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
 use crate::silent_connections::SilentConnections;
 
-/// Listens at `address`, HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
     let listener = StdListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves requests until the runtime ends.
 pub(super) async fn serve(
     listener: StdListener,
     unmunge: Unmunge,
@@ -69,7 +67,6 @@ struct Received {
     credential: Result<Option<Vec<u8>>, Refusal>,
 }
 
-/// Greets a client, and waits for its credential.
 async fn receive(stream: TcpStream) -> io::Result<Received> {
     let mut stream = BufReader::new(stream);
     let nonce = nonce()?;
@@ -110,7 +107,6 @@ async fn serve_connection(
     line_io::write(&mut stream, &answer.to_line()).await
 }
 
-/// Returns the user and the request in a credential.
 async fn authenticate(
     credential: &[u8],
     nonce: &str,

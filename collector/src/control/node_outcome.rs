@@ -9,27 +9,21 @@ use tokio::sync::oneshot;
 
 use crate::limits;
 
-/// Converts a `state` request to an outcome.
-///
-/// # Errors
-/// Returns a refusal that names the field if a field is invalid.
+/// Refuses an invalid field by its name.
 pub(super) fn outcome_of(request: &StateRequest) -> Result<JobOutcome, Refusal> {
     let (job_id, cluster, facts) = request.facts()?;
     Ok(JobOutcome { job_id, cluster, facts, details: request.details.clone() })
 }
 
-/// An outcome to be stored, and the channel for the result.
+/// Outcome to be stored, and the channel for the result.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) outcome: JobOutcome,
-    /// The channel for what became of it.
     pub(crate) reply: oneshot::Sender<StoredOutcome>,
 }
 
-/// The sending end of the queue from control to the writer.
 pub(crate) type OutcomeSender = SyncSender<OutcomeReport>;
 
-/// Creates the queue of outcomes, from control to one writer.
 pub(crate) fn queue() -> (OutcomeSender, Receiver<OutcomeReport>) {
     sync_channel(limits::OUTCOMES)
 }

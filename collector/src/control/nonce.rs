@@ -5,10 +5,8 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Returns an unpredictable number that does not repeat, in hexadecimal digits.
-///
-/// # Errors
-/// Returns an error if the system provides no random bytes.
+/// Unpredictable number that does not repeat, in hexadecimal digits. Fails if the system provides no random
+/// bytes.
 pub(super) fn nonce() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::limits;
 
-/// Returns those of the `earlier` requests about the same job that the request in `line` of user `uid`
-/// replaces.
+/// Those of the `earlier` requests about the same job that the request in `line` of user `uid` replaces.
 pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -> Replaced {
     let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return Replaced::default() };
     let earlier = earlier.iter().filter_map(|stored| {
@@ -44,20 +43,20 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
     replaced
 }
 
-/// Returns true if agents that connect later receive the request.
+/// Agents that connect later receive the request, too.
 pub(super) const fn is_lasting(remote: Remote) -> bool {
     matches!(remote, Remote::GrantsLeases | Remote::EndsLeases)
 }
 
-/// Returns the time after which a request has no effect, before an agent has answered, in microseconds since
-/// the epoch. In any case it is kept while collectors forward it.
+/// End of a request's effect, before an agent has answered, in microseconds since the epoch. In any case the
+/// request is kept while collectors forward it.
 pub(super) fn first_expiry(request: &RoutedRequest, at_us: i64) -> i64 {
     let forwarded_us = at_us.saturating_add(limits::FORWARD_US);
     let requested = request.duration_us.filter(|_| request.remote == Remote::GrantsLeases);
     requested.map_or(forwarded_us, |lasts_us| at_us.saturating_add_unsigned(lasts_us).max(forwarded_us))
 }
 
-/// Returns the end of a request's leases as the agents report it; without answers, the requested end.
+/// End of a request's leases as the agents report it; without answers, the requested end.
 pub(super) fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
     if request.remote != Remote::GrantsLeases {
         return None;
@@ -69,12 +68,12 @@ pub(super) fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<V
     answers.filter_map(granted_until).max()
 }
 
-/// Returns the end of the leases that an answer grants.
+/// End of the leases that an answer grants.
 pub(super) fn granted_until(answer: &Value) -> Option<i64> {
     answer.get("until_us")?.as_i64()
 }
 
-/// Returns true if the agent has executed or refused the request, and need not receive it again.
+/// The agent has executed or refused the request, and need not receive it again.
 pub(super) fn is_final(answer: &Value) -> bool {
     !matches!(answer.get("code").and_then(Value::as_str), Some("busy" | "stopping"))
 }

@@ -5,22 +5,21 @@ use polymeter_proto::series::Identifier;
 
 use crate::agents::JobNode;
 
-/// The numeric id of root, on this machine or by its credential.
+/// Root of this machine or by its credential.
 pub(super) const ROOT: u32 = 0;
 
-/// Returns true if the user may send requests about a job with this owner: root, and the owner.
+/// Root and the owner may send requests about the job.
 pub(super) fn may_control(uid: u32, owner_uid: Option<u32>) -> bool {
     uid == ROOT || owner_uid == Some(uid)
 }
 
-/// Returns true if the user may send requests about the job to this node, which reports its owner.
+/// Decides by the owner that this node reports.
 pub(super) fn may(uid: u32, node: &JobNode) -> bool {
     may_control(uid, node.owner_uid)
 }
 
-/// Returns the refusal for a job without nodes to which a user may send requests. Another user's job is
-/// refused like an unknown one, with the same code, text and fields: otherwise the answer would reveal which
-/// ids are in use.
+/// Refusal for a job without nodes to which a user may send requests. Another user's job is refused like an
+/// unknown one, with the same code, text and fields: otherwise the answer would reveal which ids are in use.
 pub(super) fn unknown_job(uid: u32, job: &Identifier) -> Refusal {
     let message = if uid == ROOT {
         format!("unknown job {job}: no agent connected to a collector tracks it")

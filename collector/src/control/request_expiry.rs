@@ -33,7 +33,6 @@ impl JobRequests {
         }
     }
 
-    /// Stores requests for which the store gave no answer before.
     async fn store_unstored(self: &Arc<Self>) {
         let unstored = std::mem::take(&mut self.lock().unstored);
         for (new, answers) in unstored {
@@ -50,7 +49,6 @@ impl JobRequests {
         }
     }
 
-    /// Sends the stored requests of a job to those of its nodes that have not answered.
     fn catch_up_job(self: &Arc<Self>, job_id: &str) {
         let Ok(job) = job_id.try_into() else { return };
         for node in self.directory.nodes_of(&job) {

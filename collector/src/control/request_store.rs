@@ -16,7 +16,7 @@ use super::pending_requests;
 pub(super) struct RequestStore {
     table: TableThread<ControlTable>,
     collector: CollectorRow,
-    /// True if other collectors can use the store at the same time.
+    /// Other collectors can use the store at the same time.
     is_shared: bool,
     clock: Clock,
 }
@@ -34,7 +34,6 @@ impl RequestStore {
         Ok(Self { table, collector, is_shared, clock })
     }
 
-    /// Returns true if other collectors can use the store at the same time.
     pub(super) const fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -43,13 +42,13 @@ impl RequestStore {
         &self.collector.collector_id
     }
 
-    /// Returns a name for a request, which no other has.
+    /// Unique over all collectors.
     pub(super) fn request_id(&self) -> String {
         // Without random bytes the time makes it unique, except for another request of the same microsecond.
         nonce().unwrap_or_else(|_| format!("{} {}", self.collector_id(), self.clock.now().wall_us))
     }
 
-    /// Stores a request. Returns none if the store does not answer in time; it may be stored later.
+    /// None if the store does not answer in time; the request may be stored later.
     pub(super) async fn take(&self, new: NewControlRequest) -> Option<Taken> {
         let now_us = self.clock.now().wall_us;
         self.table
@@ -61,13 +60,12 @@ impl RequestStore {
             .await
     }
 
-    /// Returns the requests after `number`, in their order.
+    /// Sorted by number.
     pub(super) async fn after(&self, number: i64) -> Option<Vec<StoredControlRequest>> {
         let now_us = self.clock.now().wall_us;
         self.table.run(move |table| table.after(number, now_us)).await
     }
 
-    /// Returns the lasting requests about a job that a session has not answered.
     pub(super) async fn unanswered(
         &self,
         job_id: String,
@@ -77,7 +75,7 @@ impl RequestStore {
         self.table.run(move |table| table.unanswered(&job_id, session, now_us)).await
     }
 
-    /// Returns the sessions to which this collector shall forward a request.
+    /// Sessions to which this collector shall forward a request.
     pub(super) async fn claim(
         &self,
         number: i64,
@@ -88,7 +86,6 @@ impl RequestStore {
         self.table.run(move |table| table.claim(number, &sessions, &collector_id, is_lasting)).await
     }
 
-    /// Stores answers, and the end of the granted leases.
     pub(super) async fn answer(&self, number: i64, answers: Vec<AnswerRow>, until_us: Option<i64>) {
         if !answers.is_empty() {
             let now_us = self.clock.now().wall_us;
@@ -97,23 +94,20 @@ impl RequestStore {
         }
     }
 
-    /// Returns the answers that other collectors have stored.
     pub(super) async fn answers(&self, number: i64) -> Vec<AnswerRow> {
         self.table.run(move |table| table.answers(number)).await.unwrap_or_default()
     }
 
-    /// Records that the user has the answers.
+    /// The user has the answers.
     pub(super) async fn settle(&self, number: i64, expires_us: Option<i64>) {
         self.table.run(move |table| table.settle(number, expires_us)).await;
     }
 
-    /// Removes a request without a lasting effect.
     pub(super) fn remove(&self, number: i64) {
         // Otherwise it is removed when it has expired.
         self.table.submit(move |table| table.remove(number));
     }
 
-    /// Returns the nodes of a job with their sessions.
     pub(super) async fn job_nodes(&self, job_id: String) -> Option<Vec<StoredJobNode>> {
         self.table.run(move |table| table.job_nodes(&job_id)).await
     }
@@ -124,7 +118,6 @@ impl RequestStore {
         self.table.run(move |table| table.beat(&collector)).await
     }
 
-    /// Records that this collector ends.
     pub(super) async fn leave(&self) {
         let collector_id = self.collector_id().to_owned();
         self.table.run(move |table| table.leave(&collector_id)).await;

@@ -8,27 +8,23 @@ use polymeter_store::{AnsweringSession, StoredJobNode};
 use super::permission::may_control;
 use crate::agents::JobNode;
 
-/// A node of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The name.
     pub(super) node: String,
-    /// The connection of its agent, if it is or was connected to this collector.
     pub(super) own: Option<JobNode>,
-    /// The session, if another collector serves it.
+    /// Session, if another collector serves it.
     pub(super) other: Option<AnsweringSession>,
 }
 
 impl Target {
-    /// True if an answer can be expected.
     pub(super) const fn is_reachable(&self) -> bool {
         self.own.is_some() || self.other.is_some()
     }
 }
 
-/// Returns the nodes to which user `uid` may send requests, sorted by name: those of the agents that this
-/// collector knows, and those that the store knows. An agent that has just moved may be both; the session
-/// that it has left does not answer.
+/// Nodes to which user `uid` may send requests, sorted by name: those of the agents that this collector
+/// knows, and those that the store knows. An agent that has just moved may be both; the session that it has
+/// left does not answer.
 pub(super) fn targets(
     uid: u32,
     own: Vec<JobNode>,
@@ -51,7 +47,7 @@ pub(super) fn targets(
     targets.into_values().collect()
 }
 
-/// Returns the first target that can answer; if none can, the first.
+/// First target that can answer; if none can, the first.
 pub(super) fn one_reachable(targets: &[Target]) -> &[Target] {
     let first = targets.iter().position(Target::is_reachable).unwrap_or(0);
     targets.get(first..=first).unwrap_or_default()
@@ -79,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Returns for each node whether it is asked by this collector, and by another.
+    /// Tells for each node whether this collector asks it, and whether another does.
     fn ways(targets: &[Target]) -> Vec<(&str, bool, bool)> {
         let way = |target: &Target| (target.own.is_some(), target.other.is_some());
         targets.iter().map(|target| (target.node.as_str(), way(target).0, way(target).1)).collect()

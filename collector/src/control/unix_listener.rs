@@ -14,7 +14,6 @@ use super::line_io;
 use crate::limits;
 use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
 
-/// Serves requests until the runtime ends.
 pub(super) async fn serve(
     listener: StdListener,
     coordinator: Arc<Coordinator>,

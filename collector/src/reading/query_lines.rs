@@ -9,31 +9,28 @@ use polymeter_service::clock::Clock;
 use super::stream::ClientStream;
 use crate::limits;
 
-/// The reason for which there is no further line.
+/// Reason for the end of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoLine {
     /// The client has disconnected, or the session was closed.
     Closed,
-    /// The client sent no complete line in time.
     TimedOut,
     TooLong,
 }
 
-/// The lines of a client.
 #[derive(Debug)]
 pub(super) struct QueryLines {
     stream: ClientStream,
     clock: Clock,
-    /// The time within which the next line must arrive.
     timeout: Duration,
     /// Received bytes after the last line.
     buffer: Vec<u8>,
-    /// The number of bytes in the buffer that contain no newline.
+    /// Bytes in the buffer that contain no newline.
     searched: usize,
 }
 
 impl QueryLines {
-    /// Returns the lines of `stream`, from which `received` was read before.
+    /// `received` was read from `stream` before.
     pub(super) const fn new(
         stream: ClientStream,
         received: Vec<u8>,
@@ -43,7 +40,7 @@ impl QueryLines {
         Self { stream, clock, timeout, buffer: received, searched: 0 }
     }
 
-    /// Returns the next line, without its newline.
+    /// Excludes the newline.
     pub(super) fn next(&mut self) -> Result<Vec<u8>, NoLine> {
         let deadline = self.clock.now().since_start + self.timeout;
         loop {
@@ -83,7 +80,7 @@ impl QueryLines {
     }
 }
 
-/// Returns true if a read or a write made no progress in time.
+/// A read or a write made no progress in time.
 pub(super) fn is_stalled(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

@@ -16,25 +16,19 @@ use super::query_lines::{NoLine, QueryLines, is_stalled};
 use super::query_sessions::ReadPermit;
 use super::stream::ClientStream;
 
-/// The reason for which a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SessionEnd {
-    /// The client disconnected.
     #[error("the client disconnected")]
     Disconnected,
     /// The client did not read its rows.
     #[error("the client did not read its rows in time")]
     Stalled,
-    /// The client sent no query.
     #[error("the client sent no complete query in time")]
     Idle,
-    /// The client sent a line that is too long.
     #[error("the client sent a query of more than {QUERY_BYTES} bytes")]
     QueryTooLong,
-    /// The store has a row that is too long.
     #[error(transparent)]
     FrameTooLong(#[from] FrameTooLong),
-    /// The store failed.
     #[error("the store failed")]
     Store,
 }
@@ -59,7 +53,7 @@ impl From<NoLine> for SessionEnd {
 pub(super) struct Session {
     permit: ReadPermit,
     output: ClientStream,
-    /// The encoded frame, whose memory is reused.
+    /// Encoded; the memory is reused.
     frame: Vec<u8>,
 }
 
@@ -68,7 +62,7 @@ impl Session {
         Self { permit, output, frame: Vec::new() }
     }
 
-    /// Serves queries until the session ends.
+    /// Works until the session ends.
     pub(super) fn serve(mut self, input: ClientStream, received: Vec<u8>) -> SessionEnd {
         let Err(end) = self.try_serve(input, received);
         end
@@ -138,8 +132,7 @@ impl Session {
     }
 }
 
-/// Returns the message for an error of the store. Only administrators see its cause, which may contain the
-/// address of the database.
+/// Only administrators see the cause of an error, which may contain the address of the database.
 fn store_message(error: &StoreError, access: &Access) -> String {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user");

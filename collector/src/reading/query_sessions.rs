@@ -16,11 +16,9 @@ use crate::limits::{self, ReadTimeouts};
 use crate::roles::Roles;
 use crate::thread::spawn;
 
-/// The sessions of a collector.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadSessions(Arc<Shared>);
 
-/// The state that all sessions share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) store: StoreUrl,
@@ -38,19 +36,18 @@ struct State {
     is_stopping: bool,
 }
 
-/// One session, as the thread that checks them sees it.
 #[derive(Debug)]
 struct Entry {
     uid: u32,
     /// None until the session has a connection.
     stream: Option<Arc<ClientStream>>,
-    /// Cancels the statement of the session; none until it has a connection to the store.
+    /// None until the session has a connection to the store.
     cancel: Option<ReadCancel>,
-    /// The time at which the running query began, since the clock's start; none between queries.
+    /// Time since the clock's start; none between queries.
     query_began: Option<Duration>,
 }
 
-/// The permit for one session, returned on drop.
+/// Permit for one session, returned on drop.
 #[derive(Debug)]
 pub(crate) struct ReadPermit {
     shared: Arc<Shared>,
@@ -59,10 +56,6 @@ pub(crate) struct ReadPermit {
 }
 
 impl ReadSessions {
-    /// Starts the thread that checks the sessions.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
         store: StoreUrl,
         roles: Roles,
@@ -77,10 +70,7 @@ impl ReadSessions {
         Ok(Self(shared))
     }
 
-    /// Takes a permit for a session of user `uid`.
-    ///
-    /// # Errors
-    /// Returns a refusal if there are too many sessions.
+    /// Fails if there are too many sessions.
     pub(crate) fn acquire(&self, uid: u32) -> Result<ReadPermit, Refusal> {
         let mut state = self.0.state();
         let of_user = state.sessions.values().filter(|session| session.uid == uid).count();
@@ -100,7 +90,7 @@ impl ReadSessions {
         Err(Refusal::new("busy", None, &format!("{reason}; try again in a moment")))
     }
 
-    /// Ends all sessions, without waiting for them.
+    /// Does not wait for the sessions.
     pub(crate) fn stop(&self) {
         let mut state = self.0.state();
         state.is_stopping = true;
@@ -166,23 +156,19 @@ impl ReadPermit {
         !self.shared.state().is_stopping
     }
 
-    /// Returns the state that all sessions share.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Records the means to cancel the session's statements.
     pub(super) fn set_cancel(&self, cancel: ReadCancel) {
         self.update(|session| session.cancel = Some(cancel));
     }
 
-    /// Records the begin of a query.
     pub(super) fn begin_query(&self) {
         let now = self.shared.clock.now().since_start;
         self.update(|session| session.query_began = Some(now));
     }
 
-    /// Records the end of a query.
     pub(super) fn end_query(&self) {
         self.update(|session| session.query_began = None);
     }

@@ -10,9 +10,6 @@ use super::stream::ClientStream;
 use crate::thread::spawn;
 
 /// Serves a session on a thread of its own. `received` was read from the connection before.
-///
-/// # Errors
-/// Returns an error if the connection is broken, or the thread cannot be started.
 pub(crate) fn serve(permit: ReadPermit, stream: ClientStream, received: Vec<u8>) -> io::Result<()> {
     stream.prepare(permit.shared().timeouts.stall)?;
     let input = stream.try_clone()?;

@@ -8,17 +8,14 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The connection of a client.
 #[derive(Debug)]
 pub(crate) enum ClientStream {
-    /// From this machine.
     Unix(UnixStream),
-    /// From another machine.
     Tcp(TcpStream),
 }
 
 impl ClientStream {
-    /// Lets reads and writes wait, writes at most for `write_timeout`.
+    /// Reads and writes wait, writes at most for `write_timeout`.
     pub(super) fn prepare(&self, write_timeout: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => {
@@ -34,7 +31,6 @@ impl ClientStream {
         }
     }
 
-    /// Sets the maximum time for which a read waits.
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(Some(timeout)),
@@ -42,7 +38,6 @@ impl ClientStream {
         }
     }
 
-    /// Returns a second handle of the connection.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Unix(stream) => Self::Unix(stream.try_clone()?),
@@ -50,7 +45,7 @@ impl ClientStream {
         })
     }
 
-    /// Returns true if the client has closed the connection, or its sending side.
+    /// The client has closed the connection, or its sending side.
     pub(super) fn is_closed(&self) -> bool {
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut polled = [PollFd::new(self, PollFlags::RDHUP)];

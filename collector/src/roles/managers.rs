@@ -7,15 +7,14 @@ use std::str::FromStr;
 use polymeter_service::document::read_text;
 use polymeter_service::users::user_or_group;
 
-/// The permissions by which others than the owner of a file may change it.
 const WRITABLE: u32 = 0o022;
 
-/// The managers of an account, who read its jobs.
+/// Managers of an account, who read its jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Managers {
-    /// The account or project, as the scheduler names it.
+    /// Account or project, as the scheduler names it.
     pub account: String,
-    /// The users, and groups with a leading `@`.
+    /// A leading `@` marks a group.
     pub names: Vec<String>,
 }
 

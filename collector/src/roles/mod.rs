@@ -19,40 +19,34 @@ use crate::limits;
 use crate::shutdown::Shutdown;
 use crate::thread::spawn;
 
-/// The numeric id of root.
 const ROOT: u32 = 0;
 
-/// The users with roles. A name with a leading `@` is a group.
+/// Users with roles. A name with a leading `@` is a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolesConfig {
-    /// Those who may read all jobs, besides root.
+    /// Read all jobs, besides root.
     pub administrators: Vec<String>,
-    /// Those who may read what administrators read.
+    /// Read what administrators read.
     pub support: Vec<String>,
-    /// Those who may read the jobs of accounts.
     pub managers: Vec<Managers>,
-    /// A file with further ones.
     pub managers_file: Option<PathBuf>,
 }
 
-/// The roles in force, shared by all who read.
+/// Roles in force, shared by all who read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roles(Arc<RwLock<Arc<Table>>>);
 
-/// The roles of a configuration, by numeric ids.
 #[derive(Debug, Default)]
 struct Table {
     administrators: Members,
-    /// The members that the entries of the administrators' groups list.
+    /// Listed as members by the entries of the administrators' groups.
     of_administrators: Vec<u32>,
     support: Members,
-    /// The managers of each account.
     managers: BTreeMap<String, Members>,
-    /// Their names, and those of groups with a leading `@`, by which a database knows them.
+    /// Names, and those of groups with a leading `@`, by which a database knows the managers.
     names: Vec<Managers>,
 }
 
-/// Users and groups.
 #[derive(Debug, Default)]
 struct Members {
     users: Vec<u32>,
@@ -65,7 +59,7 @@ impl Members {
     }
 }
 
-/// The look-up of names, each once. An unknown name is logged, and grants nothing.
+/// Looks up each name once. An unknown name is logged, and grants nothing.
 #[derive(Default)]
 struct LookUp<'a>(HashMap<&'a str, Option<u32>>);
 
@@ -89,7 +83,7 @@ impl<'a> LookUp<'a> {
 }
 
 impl Table {
-    /// Looks up the names of a configuration and of its file, whose faults are logged.
+    /// Logs the faults of the file.
     fn look_up(config: &RolesConfig) -> Self {
         let mut names = config.managers.clone();
         if let Some(path) = &config.managers_file {
@@ -131,12 +125,11 @@ impl Table {
 }
 
 impl Roles {
-    /// Returns the roles of a configuration.
     pub(crate) fn look_up(config: &RolesConfig) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(Table::look_up(config)))))
     }
 
-    /// Replaces the roles, for sessions and requests that begin later.
+    /// Sessions and requests that begin later have the new roles.
     pub(crate) fn set(&self, config: &RolesConfig) {
         let table = Arc::new(Table::look_up(config));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = table;
@@ -146,19 +139,19 @@ impl Roles {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the access of a user. The look-up of the user's groups may take long.
+    /// The look-up of the user's groups may take long.
     pub(crate) fn access(&self, uid: u32) -> Access {
         self.table().access(uid)
     }
 
-    /// Returns the administrators that are known without a look-up of a user's groups.
+    /// Administrators that are known without a look-up of a user's groups.
     pub(crate) fn known(&self) -> Vec<u32> {
         let table = self.table();
         table.administrators.users.iter().chain(&table.of_administrators).copied().collect()
     }
 
-    /// Returns the accounts with the names of their managers, for a database, which knows users by name. Of a
-    /// group these are the members that the name service lists.
+    /// Accounts with the names of their managers, for a database, which knows users by name. For a group
+    /// these are the members that the name service lists.
     pub(crate) fn names(&self) -> BTreeSet<(String, String)> {
         let table = self.table();
         let mut names = BTreeSet::new();
@@ -173,9 +166,6 @@ impl Roles {
 
     /// Starts a thread that writes the managers into a database with roles of its own. It tries until it
     /// succeeds or the collector stops, always with those in force.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub(crate) fn store(&self, store: &StoreUrl, shutdown: &Shutdown) -> io::Result<()> {
         if store.file().is_some() {
             return Ok(());
@@ -195,7 +185,6 @@ impl Roles {
     }
 }
 
-/// Returns the faults of the file of managers.
 pub(crate) fn file_faults(path: &Path) -> Vec<String> {
     managers::read(path).1
 }
