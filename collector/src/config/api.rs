@@ -12,29 +12,26 @@ use polymeter_service::keys::Value;
 
 use super::value_parsers::duration_up_to;
 
-/// The maximum number of connections to the store.
 const READERS_MAX: u64 = 64;
 
-/// The longest time for an answer.
 const LONGEST: &str = "1h";
 
-/// The maximum number of requests of a user, in progress and a second.
+/// A user's, in progress and a second.
 const REQUESTS_MAX: u64 = 10_000;
 
-/// The maximum number of streams: fewer than the connections, so that other requests remain possible.
+/// Fewer than the connections, so that other requests remain possible.
 const STREAMS_MAX: u64 = 400;
 
-/// The least and the greatest number of bytes that a user may read a second.
+/// Bytes that a user may read a second.
 const BYTES_RANGE: (u64, u64) = (1000, 1_000_000_000_000);
 
-/// The values of the section.
 #[derive(Debug)]
 pub(super) struct Api {
     /// None for `off`.
     listen: Option<Listen>,
-    /// True if other machines may connect.
+    /// Other machines may connect.
     insecure: bool,
-    /// The other values; its address counts for nothing.
+    /// Other values; its address counts for nothing.
     config: ApiConfig,
 }
 
@@ -76,7 +73,7 @@ keys! {
     "user_streams": Integer(1, STREAMS_MAX), Usual("16") => config.limits.user_streams = value.integer();
 }
 
-/// Takes the section; the API is off without an address.
+/// The API is off without an address.
 pub(super) fn take(mut value: Value<'_, '_, '_>) -> Option<ApiConfig> {
     let section = value.table()?;
     let place = section.span("listen");
@@ -90,7 +87,7 @@ pub(super) fn take(mut value: Value<'_, '_, '_>) -> Option<ApiConfig> {
     Some(ApiConfig { listen, ..api.config })
 }
 
-/// Parses an address; none for `off`.
+/// None for `off`.
 fn listen(text: &str) -> Result<Option<Listen>, <Listen as FromStr>::Err> {
     if text == "off" { Ok(None) } else { text.parse().map(Some) }
 }
@@ -117,7 +114,7 @@ fn check_remote(is_insecure: bool, proxies: &[Proxy], place: &Span, reporter: &m
     }
 }
 
-/// The longest name of a host, as in DNS.
+/// Limit of DNS.
 const HOST_NAME_BYTES: usize = 253;
 
 fn names(mut value: Value<'_, '_, '_>) -> Option<Vec<String>> {

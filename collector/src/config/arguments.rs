@@ -60,15 +60,13 @@ pub struct CollectorArguments {
 }
 
 impl CollectorArguments {
-    /// Combines the configuration of the command line with the file that it names.
-    ///
-    /// # Errors
-    /// Returns all faults of both.
+    /// Combines the configuration of the command line with the file that it names. Fails with all faults of
+    /// both.
     pub fn resolve(&self) -> Result<CollectorConfig, Faults> {
         self.resolve_with(Path::new(DEFAULT_PATH))
     }
 
-    /// Does the same as [`Self::resolve`], with the file at `default` if the command line names none.
+    /// Reads the file at `default` if the command line names none.
     fn resolve_with(&self, default: &Path) -> Result<CollectorConfig, Faults> {
         let mut faults = Faults::default();
         let File { mut config, mut listen_place } = match &self.config {
@@ -120,7 +118,7 @@ mod tests {
         CollectorArguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
     }
 
-    /// Returns a function that resolves a file with the given contents, and further arguments.
+    /// Resolves a file with the given contents, and further arguments.
     fn resolver() -> impl Fn(&str, &[&str]) -> Result<CollectorConfig, String> {
         let directory = tempfile::tempdir().unwrap();
         move |text: &str, more: &[&str]| {

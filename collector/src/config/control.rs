@@ -8,7 +8,7 @@ use polymeter_service::keys::Value;
 use crate::control::NetworkConfig;
 use crate::control::munge::Unmunge;
 
-/// The path of `unmunge` in Debian and most other distributions.
+/// Path in Debian and most other distributions.
 const DEFAULT_UNMUNGE_PATH: &str = "/usr/bin/unmunge";
 
 /// Takes the listener for users of other machines, and the way in which it authenticates them.
@@ -27,7 +27,7 @@ pub(super) fn network(Value { section, reporter, .. }: Value<'_, '_, '_>) -> Opt
     Some(NetworkConfig { address, unmunge: Unmunge { program, socket } })
 }
 
-/// Returns true if users of other machines are authenticated by MUNGE, false if they cannot connect.
+/// MUNGE authenticates users of other machines; otherwise they cannot connect.
 fn is_munge(text: &str) -> Result<bool, String> {
     match text {
         "none" => Ok(false),
@@ -36,7 +36,7 @@ fn is_munge(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses an absolute path; none for `off`.
+/// None for `off`.
 pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
     let path = PathBuf::from(text);
     match text {
@@ -46,7 +46,6 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Parses an absolute path.
 pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
@@ -57,7 +56,7 @@ pub(super) fn user_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns HOST:PORT of tcp://HOST:PORT.
+/// HOST:PORT of tcp://HOST:PORT.
 fn address(text: &str) -> Result<String, String> {
     let is_complete = |address: &&str| {
         let parts = address.rsplit_once(':');

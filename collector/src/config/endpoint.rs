@@ -35,14 +35,13 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-/// Returns true if `text` is a port, or `*` for any free one.
+/// Accepts `*` for any free one.
 fn is_port(text: &str) -> bool {
     text == "*" || text.parse::<u16>().is_ok()
 }
 
 impl Endpoint {
-    /// Returns true if only this machine can reach the endpoint. Names, interfaces and `*` count as reachable
-    /// by others.
+    /// Only this machine can reach the endpoint. Names, interfaces and `*` count as reachable by others.
     pub fn is_local(&self) -> bool {
         endpoint::is_local(&self.0)
     }

@@ -8,15 +8,14 @@ use polymeter_service::keys;
 
 use super::model::{CollectorConfig, KEYS};
 
-/// The configuration of a file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) config: CollectorConfig,
-    /// The file and line of `listen`; empty if it has the default.
+    /// File and line of `listen`; empty if it has the default.
     pub(super) listen_place: String,
 }
 
-/// Returns all faults of a configuration file with the contents `text`.
+/// Faults of a configuration file with the contents `text`.
 pub fn check(path: &Path, text: &str) -> Faults {
     File::parse(path, text).1
 }
@@ -49,7 +48,7 @@ impl File {
     }
 }
 
-/// Returns a fault if every user can read a file that contains a password.
+/// Fault if every user can read a file that contains a password.
 fn exposed_password(path: &Path) -> Option<Fault> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     let file = path.display();

@@ -10,14 +10,13 @@ use polymeter_service::keys::Value;
 use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::job_end::JobEndConfig;
 
-/// The maximum number of commands that run at the same time: each has a thread, a connection to the store,
-/// and a report in memory.
+/// Each command has a thread, a connection to the store, and a report in memory.
 const CONCURRENT_MAX: u64 = 64;
 
-/// The maximum number of ends that wait.
+/// Ends that wait.
 const QUEUE_MAX: u64 = 1_000_000;
 
-/// The longest timeout and delay. A command that runs longer blocks those of other jobs.
+/// For the timeout and the delay. A command that runs longer blocks those of other jobs.
 const LONGEST: &str = "1h";
 
 keys! {
@@ -45,12 +44,11 @@ keys! {
     "advice": Text("path"), Usual("/etc/polymeter/advice.d") => advice = value.parse(absolute);
 }
 
-/// Takes the section, which must have a command.
+/// The section must have a command.
 pub(super) fn take(value: Value<'_, '_, '_>) -> Option<JobEndConfig> {
     section_with(value, KEYS, JobEndConfig::new(""), "command", "[\"/PATH\"]")
 }
 
-/// Takes the program and its arguments.
 fn command(arguments: &mut Vec<String>, mut value: Value<'_, '_, '_>) -> Option<PathBuf> {
     let place = value.span()?;
     let mut words = value.strings()?.into_iter().map(|(word, _)| word);

@@ -26,72 +26,58 @@ use crate::roles::RolesConfig;
 use crate::sinks::SinkUrl;
 use crate::sinks::remote_write::RemoteWriteConfig;
 
-/// The endpoint for agents if none is configured.
 pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
 
-/// The path of the configuration file if the command line names none.
+/// Used if the command line names no file.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/collector.toml";
 
-/// The SQLite file of the store if none is configured.
+/// SQLite file of the store if none is configured.
 const DEFAULT_STORE: &str = "polymeter.db";
 
-/// The maximum number of writers; more connections do not make a server faster.
+/// More connections do not make a server faster.
 const WRITERS_MAX: u64 = 64;
 
-/// The maximum number of samples in one commit; a larger transaction takes longer than agents should wait for
-/// an acknowledgement.
+/// Larger transactions take longer than agents should wait for an acknowledgement.
 const COMMIT_ROWS_MAX: u64 = 10_000_000;
 
-/// The collector's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorConfig {
-    /// The ZeroMQ endpoint for agents.
+    /// ZeroMQ endpoint for agents.
     pub listen: String,
-    /// The store of the samples.
     pub store: StoreUrl,
-    /// The use of TimescaleDB in a PostgreSQL store.
     pub timescaledb: ExtensionMode,
-    /// The use of Citus in a PostgreSQL store.
     pub citus: ExtensionMode,
-    /// The number of writers, at least one. SQLite always has one.
+    /// At least one. SQLite always has one.
     pub writers: usize,
-    /// The longest time that samples wait for a commit.
+    /// Longest time that samples wait for a commit.
     pub commit_interval: Duration,
-    /// The maximum number of samples in one commit; a single frame may exceed it.
+    /// Samples in one commit; a single frame may exceed it.
     pub commit_rows: usize,
-    /// The silence after which an agent's session and its jobs count as ended.
+    /// Silence after which an agent's session and its jobs count as ended.
     pub session_timeout: Duration,
-    /// The accepted times of samples, and the treatment of others.
+    /// Accepted times of samples, and the treatment of others.
     pub clock: TimeRange,
-    /// The time for which samples and rollups are kept; none leaves the policy of the store in force.
+    /// How long samples and rollups are kept; none leaves the policy of the store in force.
     pub retention: Option<Retention>,
-    /// The endpoints for control requests of users.
     pub control: ControlConfig,
-    /// The users who may read more than their own jobs.
     pub roles: RolesConfig,
-    /// The key files; none for connections without encryption.
+    /// None for connections without encryption.
     pub keys: Option<CollectorKeyFiles>,
     /// Restricts each agent to the node that its key is named after.
     pub bind_node_to_key: bool,
     /// Lets other machines connect without keys.
     pub insecure: bool,
-    /// The address of the collector's own metrics; none if they are not served.
+    /// Address of the collector's own metrics; none if they are not served.
     pub metrics_listen: Option<SocketAddr>,
-    /// The sinks of committed rows.
     pub sinks: Vec<SinkUrl>,
-    /// The receiver of samples by remote_write; none if there is none.
+    /// Receiver of samples by remote_write.
     pub remote_write: Option<RemoteWriteConfig>,
-    /// The command at the end of each job; none if nothing runs.
     pub job_end: Option<JobEndConfig>,
-    /// The notices to persons; none if none are sent.
     pub notices: Option<NoticesConfig>,
-    /// The HTTP API; none if it is not served.
     pub api: Option<ApiConfig>,
-    /// The name of this run of the program in the store.
+    /// Name of this run of the program in the store.
     pub collector_id: Option<String>,
-    /// The events that are logged.
     pub log_level: log::Filter,
-    /// The form of log lines.
     pub log_format: log::Format,
 }
 
@@ -102,7 +88,7 @@ impl Default for CollectorConfig {
 }
 
 impl CollectorConfig {
-    /// The default configuration for an endpoint and a store.
+    /// Defaults for an endpoint and a store.
     pub fn new(listen: impl Into<String>, store: StoreUrl) -> Self {
         Self {
             listen: listen.into(),
@@ -132,7 +118,6 @@ impl CollectorConfig {
         }
     }
 
-    /// Returns the options with which the store is opened to write.
     pub(crate) fn open_options(&self, may_create: bool) -> OpenOptions {
         OpenOptions {
             timescale: self.timescaledb,
@@ -301,7 +286,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Takes the sinks. A repeated URL is a fault, since each row would be written twice.
+/// A repeated URL is a fault, since each row would be written twice.
 fn sinks(mut value: Value<'_, '_, '_>) -> Option<Vec<SinkUrl>> {
     let mut sinks: Vec<SinkUrl> = Vec::new();
     for (text, span) in value.strings()? {

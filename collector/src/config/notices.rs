@@ -8,7 +8,7 @@ use polymeter_service::keys::Value;
 use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::notices::{Action, NoticesConfig};
 
-/// The longest time between two examinations of a running job.
+/// Between two examinations of a running job.
 const LONGEST: &str = "24h";
 
 keys! {
@@ -45,12 +45,12 @@ keys! {
     "command": Texts, Example(r#"["/usr/local/sbin/notify"]"#) => command = command(value);
 }
 
-/// Takes the section, which must have actions.
+/// The section must have actions.
 pub(super) fn take(value: Value<'_, '_, '_>) -> Option<NoticesConfig> {
     section_with(value, KEYS, NoticesConfig::default(), "actions", "[\"mail\"]")
 }
 
-/// Takes the actions, each of which must have its setting.
+/// Each must have its setting.
 fn actions(mut value: Value<'_, '_, '_>) -> Option<Vec<Action>> {
     let mut actions = Vec::new();
     for (name, place) in value.strings()? {
@@ -67,7 +67,7 @@ fn actions(mut value: Value<'_, '_, '_>) -> Option<Vec<Action>> {
     Some(actions)
 }
 
-/// Parses a part of an address in the header of a mail.
+/// Part of an address in the header of a mail.
 fn address(text: &str) -> Result<String, String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte);
     let is_address =
@@ -79,7 +79,7 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Takes the command, whose file must have an absolute path.
+/// The file must have an absolute path.
 fn command(mut value: Value<'_, '_, '_>) -> Option<Vec<String>> {
     let place = value.span()?;
     let words: Vec<String> = value.strings()?.into_iter().map(|(word, _)| word).collect();

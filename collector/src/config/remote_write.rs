@@ -10,16 +10,15 @@ use polymeter_service::{byte_size, keys};
 use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SHARDS_MAX};
 
-/// The maximum number of samples in a request: its body has some 20 bytes for each, and the labels.
+/// Samples in a request: its body has some 20 bytes for each, and the labels.
 const BATCH_SAMPLES_MAX: u64 = 50_000;
 
-/// The longest time for which samples wait or are kept, and the longest timeout.
+/// Longest time for which samples wait or are kept, and the longest timeout.
 const LONGEST: &str = "10min";
 
-/// The least and the greatest size of the spool.
 const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
 
-/// The maximum number of labels that each series gets.
+/// Labels that each series gets.
 const LABELS_MAX: usize = 16;
 
 keys! {
@@ -77,7 +76,7 @@ keys! {
         => resend_window = value.parse(|text| duration_up_to(text, LONGEST));
 }
 
-/// Takes the section, which must have a URL.
+/// The section must have a URL.
 pub(super) fn take(value: Value<'_, '_, '_>) -> Option<RemoteWriteConfig> {
     // A receiver in place of one that is missing or invalid, so that the other keys are checked, too.
     let any: ReceiverUrl = "http://localhost/".parse().ok()?;
@@ -91,7 +90,7 @@ fn ca_file(url: &ReceiverUrl, value: Value<'_, '_, '_>) -> Option<PathBuf> {
     value.parse(absolute)
 }
 
-/// Takes labels with different names.
+/// Their names must differ.
 fn labels(mut value: Value<'_, '_, '_>) -> Option<Vec<(String, String)>> {
     let mut labels: Vec<(String, String)> = Vec::new();
     for (text, span) in value.strings()? {
@@ -133,7 +132,7 @@ fn credentials(Value { section, reporter, .. }: Value<'_, '_, '_>) -> Option<Cre
     }
 }
 
-/// Parses a label, `NAME=VALUE`.
+/// `NAME=VALUE`
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';

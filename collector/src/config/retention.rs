@@ -16,7 +16,7 @@ keys! {
     "1h": Text("keep"), Set("forever") => hour = value.parse(str::parse);
 }
 
-/// Takes the section. A level that would be removed before a finer one is a fault.
+/// A level that would be removed before a finer one is a fault.
 pub(super) fn take(mut value: Value<'_, '_, '_>) -> Option<Retention> {
     let place = value.span()?;
     let mut retention = Retention::default();

@@ -7,7 +7,7 @@ use polymeter_service::keys::Value;
 
 use crate::keys::CollectorKeyFiles;
 
-/// The fault of a collector without keys that other machines can reach.
+/// Fault of a collector without keys that other machines can reach.
 const UNPROTECTED: &str = "other machines can reach this address, but without keys, data is not encrypted and agents are \
     not authenticated; create keys with `polymeter keygen` and set `key` and `authorised_agents`, or set `insecure = true` (--insecure) on a \
     trusted network";

@@ -9,7 +9,7 @@ use crate::limits;
 
 const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
 
-/// Takes a section that must have `required`, of which `example` is a value.
+/// Takes a section that must have `required`, for instance with the value `example`.
 pub(super) fn section_with<C>(
     mut value: Value<'_, '_, '_>,
     settings: &'static [Setting<C>],
@@ -27,11 +27,8 @@ pub(super) fn section_with<C>(
     Some(target)
 }
 
-/// Parses a duration in whole seconds, minutes, hours or days, from a second to
-/// [`limits::SAMPLE_DISTANCE_MAX`]: `90s`, `5min`, `12h`, `366d`.
-///
-/// # Errors
-/// Returns a message if it is out of bounds or has another form.
+/// Whole seconds, minutes, hours or days, from a second to [`limits::SAMPLE_DISTANCE_MAX`]: `90s`, `5min`,
+/// `12h`, `366d`.
 pub(super) fn coarse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let seconds = text.split_at_checked(digits).and_then(|(number, unit)| {
@@ -44,19 +41,12 @@ pub(super) fn coarse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Parses an absolute path.
-///
-/// # Errors
-/// Returns a message if it is relative.
 pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
 }
 
-/// Parses a duration in whole seconds, minutes or hours, of at most `longest`, which is such a text itself.
-///
-/// # Errors
-/// Returns a message if it is longer or has another form.
+/// Whole seconds, minutes or hours, of at most `longest`, which is such a text itself.
 pub(super) fn duration_up_to(text: &str, longest: &str) -> Result<Duration, String> {
     let longest_duration = coarse_duration(longest).ok();
     let duration = coarse_duration(text).ok();

@@ -19,47 +19,35 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::limits;
 use crate::shutdown::Shutdown;
 
-/// The variables that every command has.
 const ENVIRONMENT: [(&str, &str); 2] = [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("LC_ALL", "C.UTF-8")];
 
-/// The bytes that are written or read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A command that is to run.
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [String],
     pub(crate) variables: &'a [(&'static str, String)],
-    /// Its standard input.
     pub(crate) input: &'a [u8],
     pub(crate) timeout: Duration,
 }
 
-/// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The command ended by itself.
     Exited(ExitStatus),
-    /// The command was killed at its timeout.
     TimedOut,
-    /// The command was killed because the collector stops.
     Stopped,
 }
 
-/// The end of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
-    /// The beginning of its standard error.
+    /// Beginning of the standard error.
     pub(crate) errors: Vec<u8>,
 }
 
 impl Invocation<'_> {
     /// Runs the command until it ends, its timeout, or the collector's shutdown.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be started or waited for.
     pub(crate) fn run(&self, clock: Clock, shutdown: &Shutdown) -> io::Result<Ended> {
         let deadline = clock.now().since_start.saturating_add(self.timeout);
         let mut command = Command::new(self.program);
@@ -89,20 +77,17 @@ impl Invocation<'_> {
     }
 }
 
-/// Returns true if the process has ended. It stays a zombie.
+/// A process that has ended stays a zombie.
 fn has_exited(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
 }
 
-/// The pipes of a process.
 struct Streams<'a> {
     stdin: Option<ChildStdin>,
-    /// The input that is not written yet.
     input: &'a [u8],
     stderr: Option<ChildStderr>,
     errors: Vec<u8>,
-    /// The number of bytes that were read from the standard error.
     errors_read: usize,
 }
 
@@ -115,7 +100,6 @@ impl<'a> Streams<'a> {
         Self { stdin, input, stderr, errors: Vec::new(), errors_read: 0 }
     }
 
-    /// Waits a moment until a pipe is ready, and serves it.
     fn serve(&mut self) {
         let mut polled = Vec::with_capacity(2);
         polled.extend(self.stdin.as_ref().map(|pipe| PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT)));
@@ -144,7 +128,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Reads once. Returns false if there is nothing to read.
+    /// Returns false if there is nothing to read.
     fn read(&mut self) -> bool {
         let Some(stderr) = &mut self.stderr else { return false };
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -208,7 +192,7 @@ mod tests {
         if let End::Exited(status) = ended.end { status.code() } else { panic!("{ended:?}") }
     }
 
-    /// Returns the process whose number a command wrote to its standard error.
+    /// Process whose number a command wrote to its standard error.
     fn written_pid(ended: &Ended) -> Pid {
         let text = String::from_utf8(ended.errors.clone()).unwrap();
         Pid::from_raw(text.lines().next().unwrap().parse().unwrap()).unwrap()

@@ -8,14 +8,14 @@ use rustix::fs::{Access, access};
 
 const ROOT: u32 = 0;
 
-/// The permission bits with which a group or all users can write.
+/// Group and all users.
 const WRITABLE: u32 = 0o022;
 
-/// The permission bit of a directory in which users can only remove their own files.
+/// Users can only remove their own files in such a directory.
 const STICKY: u32 = 0o1000;
 
-/// Returns the reason for which `program` must not or cannot run; none if it can. Only root and the user
-/// `service_uid` may be able to change it; without a user, the owners are not checked.
+/// Why `program` must not or cannot run. Only root and the user `service_uid` may be able to change it;
+/// without a user, the owners are not checked.
 pub fn fault(program: &Path, service_uid: Option<u32>) -> Option<String> {
     let shown = program.display();
     let canonical = match fs::canonicalize(program) {
@@ -35,7 +35,6 @@ pub fn fault(program: &Path, service_uid: Option<u32>) -> Option<String> {
     Some(format!("cannot run {shown}: {error}; type: chmod a+rx {shown}"))
 }
 
-/// Returns the reason for which others can change a file or a directory.
 fn writable(path: &Path, service_uid: Option<u32>) -> Option<String> {
     let shown = path.display();
     let found = match fs::metadata(path) {

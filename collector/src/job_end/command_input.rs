@@ -12,22 +12,15 @@ use polymeter_store::{StoreError, StoreUrl};
 use super::command_log::ProblemLog;
 use crate::limits;
 
-/// The input of the command.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// The job's id.
     pub(super) job_id: String,
-    /// The variables of its environment.
     pub(super) variables: Vec<(&'static str, String)>,
-    /// The report, as `polymeter report --json` prints it.
+    /// Report as `polymeter report --json` prints it.
     pub(super) json: Vec<u8>,
 }
 
-/// Gathers the input for a job; none if there is no such job. `connected` gets the means to cancel the
-/// statement that runs.
-///
-/// # Errors
-/// Returns an error if the store fails.
+/// None if there is no such job. `connected` gets the means to cancel the statement that runs.
 pub(super) fn gather_input(
     store: &StoreUrl,
     job_key: i64,
@@ -55,7 +48,6 @@ pub(super) fn gather_input(
     Ok(Some(Input { variables: variables(&job, &report), job_id: job.job_id, json }))
 }
 
-/// Returns the variables of the command's environment.
 fn variables(job: &JobRow, report: &Report) -> Vec<(&'static str, String)> {
     let summary = jobstats::summary(report).ok();
     let summary = summary.filter(|summary| summary.len() <= limits::JOB_END_JOBSTATS_BYTES);

@@ -10,10 +10,9 @@ use tracing::warn;
 
 use crate::limits;
 
-/// The characters of the standard error of a command in one message.
+/// Limit for one message.
 const ERROR_CHARS: usize = 300;
 
-/// The log, shared by all workers.
 #[derive(Clone)]
 pub(super) struct ProblemLog {
     throttle: Arc<Mutex<LogThrottle>>,
@@ -49,14 +48,12 @@ impl ProblemLog {
         }
     }
 
-    /// Logs that ends of jobs have no command.
     pub(super) fn dropped(&self, count: u64, problem: &str) {
         if self.allows(problem) {
             warn!(error = problem, count, "cannot run the command of [job_end] for all jobs");
         }
     }
 
-    /// Logs another problem, with its remedy.
     pub(super) fn problem(&self, problem: &str, remedy: &str) {
         if self.allows(problem) {
             warn!(error = problem, remedy, "cannot run the command of [job_end]");

@@ -6,17 +6,14 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::metrics::Metrics;
 
-/// The label `result`.
 type Label = [(&'static str, &'static str); 1];
 
-/// The result of an end whose command was to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunResult {
-    /// The command ended with status 0.
+    /// Exit status 0.
     Succeeded,
     /// The command could not run, or ended with another status.
     Failed,
-    /// The command was killed at its timeout.
     TimedOut,
 }
 
@@ -35,7 +32,6 @@ impl RunResult {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     commands: Family<Label, Counter>,
-    /// Ends that were removed from the queue without a command.
     pub(super) dropped: Counter,
     /// Ends in the queue, and those whose command runs.
     pub(super) queued: Gauge,
@@ -44,7 +40,6 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Returns the counters, on the page of the collector's metrics.
     pub(super) fn register(metrics: &Metrics) -> Self {
         let counters = Self::default();
         for result in RunResult::ALL {
@@ -61,7 +56,6 @@ impl Counters {
         counters
     }
 
-    /// Counts a command.
     pub(super) fn count(&self, result: RunResult) {
         self.commands.get_or_create(&[("result", result.as_str())]).inc();
     }

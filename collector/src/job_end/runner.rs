@@ -24,43 +24,34 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::thread::spawn;
 
-/// The thread that runs the command at the ends of jobs.
 #[derive(Debug)]
 pub(crate) struct JobEndRunner {
     thread: JoinHandle<()>,
-    /// Disconnected at the end of the thread.
     ended: Receiver<()>,
 }
 
-/// An end that a worker works on.
 #[derive(Debug)]
 struct Running {
-    /// The time since the clock's start.
+    /// Time since the clock's start.
     began: Duration,
     cancel: SharedCancel,
 }
 
-/// The state of the thread.
 #[derive(Debug)]
 struct Runner {
     context: Context,
-    /// The connection to the queue; none after an error.
     queue: Option<JobEndQueue>,
     running: HashMap<i64, Running>,
-    /// Results that the store does not have yet.
+    /// The store does not have these yet.
     results: Vec<Done>,
     sender: SyncSender<Done>,
     receiver: Receiver<Done>,
-    /// The time of the next attempt, and the delay after it if it fails.
+    /// Time of the next attempt, and the delay after it if it fails.
     next_attempt: Duration,
     retry_delay: Duration,
 }
 
 impl JobEndRunner {
-    /// Starts the thread. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
         config: &JobEndConfig,
         store: &StoreUrl,
@@ -131,7 +122,6 @@ impl Runner {
         }
     }
 
-    /// Waits for a result, at most for a moment.
     fn wait(&mut self, is_stopping: bool) {
         let timeout =
             if is_stopping { limits::JOB_END_EXIT_CHECK_INTERVAL } else { limits::JOB_END_POLL_INTERVAL };
@@ -151,7 +141,7 @@ impl Runner {
         }
     }
 
-    /// Exchanges results and ends with the store. After an error the connection is replaced.
+    /// Replaces the connection after an error.
     fn attempt(&mut self, is_stopping: bool) {
         match self.exchange(is_stopping) {
             Ok(()) => self.retry_delay = limits::RECONNECT.0,

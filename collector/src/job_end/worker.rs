@@ -18,25 +18,22 @@ use super::config::JobEndConfig;
 use super::counters::{Counters, RunResult};
 use crate::shutdown::Shutdown;
 
-/// The fate of an end after the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The end is removed.
     Finish,
-    /// The store failed, and the end is tried again later.
+    /// The store failed.
     Retry,
-    /// The collector stops, and the end is returned.
+    /// The collector stops.
     Release,
 }
 
-/// The result of a worker.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) end: ClaimedEnd,
     pub(super) next: Next,
 }
 
-/// The means to cancel the statement of a worker; none while it has no connection.
+/// None while the worker has no connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedCancel(Arc<Mutex<Option<ReadCancel>>>);
 
@@ -45,7 +42,6 @@ impl SharedCancel {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
     }
 
-    /// Cancels the statement.
     pub(super) fn cancel(&self) {
         let cancel = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(cancel) = cancel {
@@ -54,7 +50,6 @@ impl SharedCancel {
     }
 }
 
-/// Everything that a worker needs, besides the end.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) config: Arc<JobEndConfig>,
@@ -65,7 +60,6 @@ pub(super) struct Context {
     pub(super) shutdown: Shutdown,
 }
 
-/// Works on one end, and reports the result.
 pub(super) fn work(context: &Context, end: ClaimedEnd, cancel: &SharedCancel, done: &SyncSender<Done>) {
     let next = context.run(&end, cancel);
     context.counters.running.dec();

@@ -25,7 +25,6 @@ use super::registered::Metrics;
 use crate::silent_connections::SilentConnections;
 use crate::{limits, thread};
 
-/// The server's thread, which ends on drop.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -34,10 +33,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that listens at `address`.
-    ///
-    /// # Errors
-    /// Returns an error if the address cannot be bound, or the thread cannot be created.
     pub(crate) fn start(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<Self> {
         let event_loop = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = event_loop.block_on(TcpListener::bind(address))?;
@@ -54,7 +49,7 @@ impl Server {
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the address at which it listens, with its actual port.
+    /// Includes the actual port.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -86,7 +81,6 @@ async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
     }
 }
 
-/// Serves one request of a client.
 async fn handle(stream: impl AsyncRead + AsyncWrite + Unpin, metrics: &Metrics) {
     let service = service_fn(|request: Request<Incoming>| {
         ready(Ok::<_, Infallible>(answer(request.method(), request.uri().path(), metrics)))
@@ -124,7 +118,7 @@ fn answer(method: &Method, path: &str, metrics: &Metrics) -> Response<Full<Bytes
     response
 }
 
-/// Returns the answer to a client that sends these bytes and then closes its side. For the fuzzer.
+/// Answer to a client that sends these bytes and then closes its side; used by the fuzzer.
 pub fn metrics_answer(request: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     if let Ok(event_loop) = tokio::runtime::Builder::new_current_thread().enable_time().build() {
@@ -138,7 +132,7 @@ pub fn metrics_answer(request: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Returns the status line; empty without an answer.
+    /// Status line; empty without an answer.
     fn status(request: impl AsRef<[u8]>) -> String {
         let answer = String::from_utf8(metrics_answer(request.as_ref())).unwrap();
         answer.split_once("\r\n").map(|(line, _)| line.to_owned()).unwrap_or_default()

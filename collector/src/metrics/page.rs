@@ -4,10 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// The prefix of all names.
 const PREFIX: &str = "polymeter_collector";
 
-/// The page `/metrics`.
 #[derive(Debug)]
 pub(super) struct Page(Mutex<Registry>);
 
@@ -18,18 +16,16 @@ impl Default for Page {
 }
 
 impl Page {
-    /// Adds a metric. The name of a counter must not end in `_total`, which the page appends.
     pub(super) fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
     }
 
-    /// Adds a metric whose unit the page appends to its name.
     pub(super) fn register_with_unit(&self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
         let mut registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register_with_unit(name, help, unit, metric);
     }
 
-    /// Formats the page as OpenMetrics text, version 1.0.0.
+    /// OpenMetrics text, version 1.0.0.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         let registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,6 @@ use super::reasons::ByReason;
 use super::writer::{WriterFamilies, WriterMetrics};
 use crate::refusal::RefusalKind;
 
-/// The metrics of one collector.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     page: Page,
@@ -26,7 +25,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the metrics of a collector that writes its store as `write_mode` describes.
+    /// `write_mode` describes how the collector writes its store.
     pub(crate) fn new(write_mode: String) -> Self {
         let metrics = Self {
             page: Page::default(),
@@ -48,17 +47,16 @@ impl Metrics {
         metrics
     }
 
-    /// Adds a metric to the page. The name of a counter must not end in `_total`, which the page appends.
+    /// Requires a name of a counter not to end in `_total`, which the page appends.
     pub(crate) fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.page.register(name, help, metric);
     }
 
-    /// Adds a metric whose unit the page appends to its name.
+    /// Appends the unit to the name.
     pub(crate) fn register_with_unit(&self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
         self.page.register_with_unit(name, help, unit, metric);
     }
 
-    /// Adds the metrics of the receiver and of authentication.
     fn register_receiver(&self) {
         self.register("received_messages", "Messages from agents", self.received_messages.clone());
         self.page.register_with_unit(
@@ -91,17 +89,16 @@ impl Metrics {
         self.register("authorised_keys", "Keys of agents that may connect", self.authorised_keys.clone());
     }
 
-    /// Returns the metrics of writer `number`.
     pub(crate) fn writer(&self, number: usize) -> WriterMetrics {
         self.writers.writer(number)
     }
 
-    /// Returns true if the collector can store samples: the store answers all writers.
+    /// The collector can store samples: the store answers all writers.
     pub(super) fn is_ready(&self) -> bool {
         self.writers.store_answers()
     }
 
-    /// Formats the page as OpenMetrics text, version 1.0.0.
+    /// OpenMetrics text, version 1.0.0.
     pub(super) fn to_text(&self) -> String {
         self.page.to_text()
     }

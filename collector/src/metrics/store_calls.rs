@@ -7,25 +7,21 @@ use polymeter_service::clock::monotonic_ns;
 
 use crate::limits;
 
-/// The operations of one writer on its store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreCalls(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The begin of the operation in progress, in nanoseconds; 0 without one.
+    /// 0 while no operation is in progress.
     began_ns: AtomicU64,
-    /// The last operation failed.
     failed: AtomicBool,
 }
 
 impl StoreCalls {
-    /// Notes that an operation begins.
     pub(crate) fn begin(&self) {
         self.0.began_ns.store(monotonic_ns(), Relaxed);
     }
 
-    /// Notes that the operation ended, and whether the store answered.
     pub(crate) fn end(&self, has_answered: bool) {
         self.0.failed.store(!has_answered, Relaxed);
         self.0.began_ns.store(0, Relaxed);
@@ -39,19 +35,16 @@ impl StoreCalls {
     }
 }
 
-/// The operations of all writers.
 #[derive(Debug, Default)]
 pub(super) struct AllStoreCalls(Mutex<Vec<StoreCalls>>);
 
 impl AllStoreCalls {
-    /// Adds those of a writer.
     pub(super) fn add(&self) -> StoreCalls {
         let calls = StoreCalls::default();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(calls.clone());
         calls
     }
 
-    /// Returns true if the store answers all writers.
     pub(super) fn answer(&self) -> bool {
         let now_ns = monotonic_ns();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|calls| calls.answers(now_ns))

@@ -11,14 +11,13 @@ use super::page::Page;
 use super::reasons::ByReason;
 use super::store_calls::{AllStoreCalls, StoreCalls};
 
-/// The upper bounds of the histogram buckets of commits, in seconds: from a commit to memory to an
-/// unreachable store.
+/// Upper bounds of the histogram buckets of commits: from a commit to memory to an unreachable store.
 const COMMIT_BOUNDS_S: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0];
 
 type WriterLabel = [(&'static str, u64); 1];
 
-/// The metrics of one writer. Counters are shared by all writers.
+/// Metrics of one writer. Counters are shared by all writers.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterMetrics {
     pub(crate) stored_frames: Counter,
@@ -28,16 +27,14 @@ pub(crate) struct WriterMetrics {
     pub(crate) lost_samples: ByReason,
     pub(crate) lost_events: Counter,
     pub(crate) store_failures: Counter,
-    /// 1 while the store is reachable.
     pub(crate) store_up: Gauge,
     pub(crate) store_calls: StoreCalls,
     pub(crate) sessions: Gauge,
-    /// The durations of commits in seconds, including time in which the store was unreachable.
+    /// Seconds, including time in which the store was unreachable.
     pub(crate) commit_duration: Histogram,
     pub(crate) queue: QueueDepth,
 }
 
-/// The number and size of the messages that wait for a writer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueDepth {
     messages: Gauge,
@@ -57,7 +54,6 @@ impl QueueDepth {
     }
 }
 
-/// The metrics of all writers.
 #[derive(Debug)]
 pub(super) struct WriterFamilies {
     stored_frames: Counter,
@@ -96,7 +92,6 @@ impl Default for WriterFamilies {
 }
 
 impl WriterFamilies {
-    /// Adds the metrics to the page.
     pub(super) fn register(&self, page: &Page) {
         self.lost_samples.create(LossReason::ALL.map(LossReason::as_str));
         page.register("stored_frames", "Frames that were committed", self.stored_frames.clone());
@@ -147,7 +142,6 @@ impl WriterFamilies {
         );
     }
 
-    /// Returns true if the store answers all writers.
     pub(super) fn store_answers(&self) -> bool {
         self.store_calls.answer()
     }

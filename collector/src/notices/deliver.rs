@@ -17,13 +17,11 @@ use crate::job_end::{End, Invocation, command_fault};
 use crate::shutdown::Shutdown;
 use crate::sinks::remote_write::{NoAnswer, ReceiverUrl, connect_to};
 
-/// The time for an action.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The characters of the standard error of a program that are recorded.
+/// Cut from the standard error of a program.
 const ERROR_CHARS: usize = 200;
 
-/// The means to send notices.
 pub(super) struct Delivery<'a> {
     pub(super) config: &'a NoticesConfig,
     pub(super) clock: Clock,
@@ -31,7 +29,6 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Sends a notice by an action.
     pub(super) fn send(&self, action: Action, message: &Message, to: Option<&str>) -> Result<(), String> {
         match action {
             Action::Mail => self.mail(message, to),
@@ -90,7 +87,7 @@ impl Delivery<'_> {
     }
 }
 
-/// Sends a request. Returns the status of its answer.
+/// Returns the status of the answer.
 async fn post(url: &ReceiverUrl, ca_file: Option<&Path>, body: Vec<u8>) -> Result<u16, NoAnswer> {
     let mut sender = connect_to(url, ca_file).await?;
     sender.ready().await?;

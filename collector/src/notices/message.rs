@@ -10,7 +10,7 @@ use polymeter_service::printable::printable;
 use polymeter_store::reader::JobRow;
 use serde_json::json;
 
-/// The usual text. A line without any of its values is left out.
+/// A line without any of its values is left out.
 pub(super) const TEXT: &str = "\
 {sentence}
 
@@ -27,25 +27,22 @@ polymeter report {job} shows more.
 There is one such notice a job. To get none: polymeter notices --off {rule}
 ";
 
-/// The names that a text may have in braces.
+/// Names that may stand in braces in a text.
 const NAMES: [&str; 13] = [
     "sentence", "evidence", "remedy", "rule", "severity", "job", "name", "user", "account", "queue", "nodes",
     "state", "cluster",
 ];
 
-/// The most characters of a value: a job may have thousands of nodes.
+/// A job may have thousands of nodes.
 const VALUE_CHARS: usize = 500;
 
-/// The most characters of a subject.
 const SUBJECT_CHARS: usize = 150;
 
-/// The most bytes of text in an encoded word of a header, which has 75 characters at most.
+/// Bytes of text in an encoded word of a header, which has 75 characters at most.
 const WORD_BYTES: usize = 42;
 
-/// The characters in a line of encoded text.
 const LINE_CHARS: usize = 76;
 
-/// A notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) rule: String,
@@ -56,14 +53,13 @@ pub(super) struct Message {
     pub(super) text: String,
 }
 
-/// Returns the names in braces that no value has.
+/// Names in braces that no value has.
 pub(super) fn unknown_names(template: &str) -> Vec<String> {
     let inner = template.split('{').skip(1).filter_map(|part| part.split_once('}'));
     inner.map(|(name, _)| name.to_owned()).filter(|name| !NAMES.contains(&name.as_str())).collect()
 }
 
 impl Message {
-    /// Writes the notice of a finding about a job.
     pub(super) fn of(finding: &Finding, job: &JobRow, remedy: Option<&str>, template: &str) -> Self {
         let shown = job.display_id.as_deref().unwrap_or(&job.job_id);
         let user = job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}")));
@@ -96,7 +92,6 @@ impl Message {
         }
     }
 
-    /// Returns the mail, with its header.
     pub(super) fn mail(&self, from: &str, to: &str) -> Vec<u8> {
         let mut mail = format!("From: {from}\r\nTo: {to}\r\nSubject: {}\r\n", header_text(&self.subject));
         mail.push_str("MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n");
@@ -112,7 +107,7 @@ impl Message {
         mail.into_bytes()
     }
 
-    /// Returns the JSON for commands and servers. Chat servers show `text`.
+    /// JSON for commands and servers. Chat servers show `text`.
     pub(super) fn json(&self) -> Vec<u8> {
         let text = format!("{}\n{}", self.subject, self.text);
         let value = json!({
@@ -122,7 +117,6 @@ impl Message {
         value.to_string().into_bytes()
     }
 
-    /// Returns the variables of a command's environment.
     pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
         let all = [
             ("POLYMETER_NOTICE_RULE", Some(self.rule.clone())),
@@ -136,7 +130,7 @@ impl Message {
     }
 }
 
-/// Fills in a line of a template; none if it has names, and no value is known.
+/// Fills in a line of a template; none if it has names and no value is known.
 fn filled<'a>(line: &str, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut parts = line.split('{');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -157,7 +151,7 @@ fn filled<'a>(line: &str, value: impl Fn(&str) -> Option<&'a str>) -> Option<Str
     (named == 0 || known > 0).then(|| text.trim_end().to_owned())
 }
 
-/// Returns the address of a user; none for a name that may be something else to a mail server.
+/// None for a name that may be something else to a mail server.
 pub(super) fn address(user: &str, domain: Option<&str>) -> Option<String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_name =
@@ -165,7 +159,7 @@ pub(super) fn address(user: &str, domain: Option<&str>) -> Option<String> {
     is_name.then(|| domain.map_or_else(|| user.to_owned(), |domain| format!("{user}@{domain}")))
 }
 
-/// Returns the text of a header: as it is, or as encoded words where it is not plain.
+/// Encodes a text that is not plain as encoded words.
 fn header_text(text: &str) -> String {
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !text.contains("=?") {
         return text.to_owned();

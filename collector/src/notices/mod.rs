@@ -36,19 +36,16 @@ use crate::shutdown::Shutdown;
 
 pub use self::config::{Action, NoticesConfig};
 
-/// The fact that the collector adds: it is about the owner of a job.
+/// Added by the collector: it is about the owner of a job.
 const OF_OWNER: &str = "owner_wasted_core_hours";
 
-/// A week, in nanoseconds.
 const WEEK_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
-/// The number of notices that wait for their second try: of more, the first one counts.
+/// Notices that wait for their second try. Of more, the first try counts.
 const WAITING_MAX: usize = 1000;
 
-/// The label `result`.
 type Label = [(&'static str, &'static str); 1];
 
-/// The notices of a collector.
 pub(crate) struct Notices {
     config: NoticesConfig,
     clock: Clock,
@@ -57,13 +54,11 @@ pub(crate) struct Notices {
     waiting: RefCell<VecDeque<Sent>>,
 }
 
-/// A notice that was sent, or was tried to be.
 struct Sent {
     number: i64,
     message: Message,
     to: Option<String>,
     results: Vec<(Action, Result<(), String>)>,
-    /// The time of the second try.
     retry_at: Duration,
 }
 
@@ -72,7 +67,7 @@ impl Sent {
         self.results.iter().any(|(_, result)| result.is_err())
     }
 
-    /// Returns the result of each action, as it is listed.
+    /// Results of the actions, as they are listed.
     fn text(&self, tries: &str) -> String {
         let texts = self.results.iter().map(|(action, result)| match result {
             Ok(()) => format!("{}: sent", action.name()),
@@ -82,7 +77,7 @@ impl Sent {
     }
 }
 
-/// Returns the faults of the settings that need files: rules, and the text.
+/// Faults of the files that the settings name: rules, and the text.
 pub fn faults(config: &NoticesConfig) -> Vec<String> {
     let (_, rules) = Advice::notices(&config.rules);
     let mut faults: Vec<String> = rules.0.iter().map(ToString::to_string).collect();
@@ -107,15 +102,12 @@ impl Notices {
         Self { config: config.clone(), clock, shutdown: shutdown.clone(), sent, waiting: RefCell::default() }
     }
 
-    /// Returns the time between two examinations of a running job.
+    /// Time between two examinations of a running job.
     pub(crate) const fn interval(&self) -> Duration {
         self.config.interval
     }
 
     /// Applies the rules to the report of a job, and sends what is new.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub(crate) fn consider(
         &self,
         store: &StoreUrl,
@@ -150,7 +142,7 @@ impl Notices {
         Ok(())
     }
 
-    /// Returns the core-hours that the jobs of the owner wasted which ended in the last week.
+    /// Core-hours wasted by jobs of the owner that ended in the last week.
     fn wasted(&self, reader: &mut dyn Read, job: &JobRow) -> Result<Option<f64>, StoreError> {
         let Some(owner_uid) = job.owner_uid else { return Ok(None) };
         let now_ns = realtime_us().saturating_mul(1000);
@@ -198,10 +190,6 @@ impl Notices {
         Ok(())
     }
 
-    /// Repeats the actions of notices that failed some time ago.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
     pub(crate) fn retry(&self, store: &StoreUrl) -> Result<(), StoreError> {
         let now = self.clock.now().since_start;
         let is_due = || self.waiting.borrow().front().is_some_and(|sent| sent.retry_at <= now);
@@ -224,7 +212,6 @@ impl Notices {
         self.sent.get_or_create(&[("result", result)]).inc();
     }
 
-    /// Counts and logs what became of a notice.
     fn report(&self, sent: &Sent, tries: &str) {
         let (rule, job) = (&sent.message.rule, &sent.message.job);
         if sent.has_failed() {
@@ -237,8 +224,7 @@ impl Notices {
     }
 }
 
-/// Returns what a notice is about: the array of a job, or the job; for a rule about the owner, the owner and
-/// the week.
+/// Subject of a notice: the array of a job, or the job; for a rule about the owner, the owner and the week.
 fn about(job: &JobRow, report: &Report, is_of_owner: bool) -> String {
     let uid = || job.owner_uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
     if is_of_owner {

@@ -34,27 +34,23 @@ use crate::session_messages::{AgentAnswer, Outgoing, Peer, ReceivedMessage};
 use crate::shutdown::Shutdown;
 use crate::waker::Waker;
 
-/// The receiver's thread.
 pub(crate) struct Receiver {
     pub(crate) socket: Socket,
     pub(crate) waker: Waker,
     /// One queue per writer; empty after the socket is drained at shutdown.
     pub(crate) queues: Vec<WriterQueueSender>,
     pub(crate) outgoing: mpsc::Receiver<Outgoing>,
-    /// The queue for agents' answers to requests.
     pub(crate) control: tokio::sync::mpsc::Sender<AgentAnswer>,
     pub(crate) clock: Clock,
     pub(crate) shutdown: Shutdown,
-    /// The keys of agents that may send; none if all may.
+    /// Agents that may send; none if all may.
     pub(crate) authorised: Option<Arc<AuthorisedKeys>>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// The next step of the loop.
 enum Next {
-    /// Wait for the socket or a writer, without limit or with a timeout.
+    /// Waits for the socket or a writer, without limit if there is no timeout.
     Wait(Option<Duration>),
-    /// Return: all writers have ended.
     Return,
 }
 
@@ -189,7 +185,6 @@ impl Receiver {
         }
     }
 
-    /// Returns the next message and its sender, if there is one.
     fn next(&self) -> Option<(Peer, Result<zmq::Message, MessageRefusal>)> {
         let refusal = |kind, reason: &str| Err(MessageRefusal { kind, reason: reason.to_owned() });
         let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
@@ -221,22 +216,21 @@ impl Receiver {
         Some((peer, if single { Ok(payload) } else { several() }))
     }
 
-    /// Returns the index of a session's writer, which is the same for all its messages.
+    /// The same for all messages of the session.
     fn writer_for(&self, session: SessionId) -> usize {
         let writers = self.queues.len().max(1) as u64;
         usize::try_from(session.0 % writers).unwrap_or_default()
     }
 }
 
-/// The recipient of an agent's message.
 #[derive(Debug, PartialEq, Eq)]
 enum Recipient {
     Writer(SessionId),
-    /// Control: the answer of this session to the request with this number.
+    /// Session and number of the request that is answered.
     Control(SessionId, u64, ControlLine),
 }
 
-/// Returns the recipient of a frame or message, without decoding the rest.
+/// Reads the recipient of a frame or message without decoding the rest.
 fn peek(bytes: &[u8]) -> Result<Recipient, DecodeError> {
     let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
     let (version, rest) = rest.split_first().ok_or(DecodeError::Truncated)?;
@@ -269,7 +263,7 @@ fn poll(socket: &Socket, reads: bool, waker: RawFd, timeout: Option<Duration>) -
     zmq::poll(&mut items, timeout.map_or(-1, millis)).map(drop)
 }
 
-/// Waits for further messages, so that they are distributed together.
+/// Waits, so that several messages are distributed together.
 fn collect_more() {
     // If a signal ends the wait early, the loop runs once more.
     rustix::event::poll(&mut [], Timespec::try_from(limits::COLLECT_DURATION).ok().as_ref()).ok();

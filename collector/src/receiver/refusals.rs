@@ -10,10 +10,8 @@ use crate::limits;
 use crate::refusal::MessageRefusal;
 use crate::session_messages::Peer;
 
-/// The refusals of one receiver.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    /// The time of the last answer to each peer.
     answered_at: HashMap<Peer, Duration>,
     throttle: LogThrottle<Peer>,
     count: u64,
@@ -27,12 +25,11 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Returns the number of refused messages.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Counts and logs a refused message of `peer`. Returns true if it is to be answered.
+    /// Returns true if the message is to be answered.
     pub(super) fn note(&mut self, peer: &Peer, refusal: &MessageRefusal, now: Duration) -> bool {
         self.count += 1;
         if self.answered_at.len() >= limits::REFUSED_PEERS && !self.answered_at.contains_key(peer) {
