@@ -13,52 +13,45 @@ use tokio::sync::Notify;
 use crate::limits;
 use crate::session_messages::Peer;
 
-/// An agent, as its session reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentInfo {
     pub session: SessionId,
-    /// The connection.
     pub peer: Peer,
     pub node: Identifier,
-    /// The start of the session, in microseconds since the epoch.
+    /// Start of the session, in microseconds since the epoch.
     pub started_us: i64,
-    /// The tracked jobs, each with its owner's numeric id, if known.
+    /// Tracked jobs, each with its owner's numeric id, if known.
     pub jobs: Vec<(Identifier, Option<u32>)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobNode {
-    /// The name.
     pub node: Identifier,
-    /// The session that tracks the job.
     pub session: SessionId,
-    /// The connection of its agent.
     pub peer: Peer,
-    /// The numeric id of the job's owner, as this node reports it.
+    /// Numeric id of the job's owner, as this node reports it.
     pub owner_uid: Option<u32>,
 }
 
-/// An agent in the directory.
 #[derive(Debug)]
 struct Entry {
     info: AgentInfo,
-    /// The number of its last change.
+    /// Number of its last change.
     change: u64,
-    /// The time of its newest committed frame, in microseconds since the epoch; none before the first.
+    /// Time of its newest committed frame, in microseconds since the epoch; none before the first.
     heard_us: Option<i64>,
-    /// True if its session has ended.
     has_ended: bool,
 }
 
 impl Entry {
-    /// Returns true if its frames arrive here.
+    /// Frames of the agent arrive here, not at another collector.
     fn is_connected(&self, now_us: i64) -> bool {
         let is_recent = |heard_us: i64| now_us.saturating_sub(heard_us) <= limits::AGENT_SILENCE_US;
         !self.has_ended && self.heard_us.is_none_or(is_recent)
     }
 }
 
-/// The connected agents, shared by the writers and control.
+/// Connected agents, shared by the writers and control.
 #[derive(Debug, Clone, Default)]
 pub struct AgentDirectory(Arc<Shared>);
 
@@ -70,9 +63,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The agents by node.
     nodes: HashMap<Identifier, Entry>,
-    /// The total number of their jobs.
     jobs: usize,
     changes: u64,
     /// Nodes that changed since control last took the changes.
@@ -86,7 +77,7 @@ impl AgentDirectory {
         }
     }
 
-    /// Returns the nodes of a job, sorted by name.
+    /// Nodes of a job, sorted by name.
     pub fn nodes_of(&self, job: &Identifier) -> Vec<JobNode> {
         // This takes some microseconds per thousand nodes, and requests are rare.
         let state = self.lock();
@@ -95,7 +86,7 @@ impl AgentDirectory {
         nodes
     }
 
-    /// Returns the agents whose sessions have not ended and of which a frame was committed recently.
+    /// Agents whose sessions have not ended and that had a frame committed recently.
     pub fn connected(&self, now_us: i64) -> Vec<AgentInfo> {
         let state = self.lock();
         let connected = state.nodes.values().filter(|entry| entry.is_connected(now_us));
@@ -115,7 +106,7 @@ impl AgentDirectory {
         }
     }
 
-    /// Returns the connections of the agents whose sessions have not ended, as nodes of no job.
+    /// Connections of the agents whose sessions have not ended, as nodes of no job.
     pub(crate) fn connections(&self) -> Vec<JobNode> {
         let state = self.lock();
         let agents = state.nodes.values().filter(|entry| !entry.has_ended).map(|entry| &entry.info);
@@ -135,7 +126,6 @@ impl AgentDirectory {
         changed.iter().filter_map(|node| Some(state.nodes.get(node)?.info.clone())).collect()
     }
 
-    /// Waits until an agent may have changed.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -159,7 +149,7 @@ impl AgentInfo {
 }
 
 impl State {
-    /// Updates an agent. Returns true if control must be notified.
+    /// Returns true if control must be notified.
     fn update(&mut self, agent: AgentInfo) -> bool {
         if self.nodes.get(&agent.node).is_some_and(|known| known.info.started_us > agent.started_us) {
             return false;

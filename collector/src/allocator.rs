@@ -1,7 +1,7 @@
 //! The release of memory to the kernel.
 
-/// Returns free memory of the allocator to the kernel. glibc keeps the heaps of small allocations, which
-/// after a flood of dictionaries would be most of the process.
+/// Returns free memory of the allocator to the kernel. glibc keeps the heaps of small allocations; after a
+/// flood of dictionaries they would be most of the process.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "no safe crate has malloc_trim")]

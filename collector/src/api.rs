@@ -22,10 +22,7 @@ use crate::limits;
 use crate::metrics::Metrics;
 use crate::roles::Roles;
 
-/// Starts the API, if it is configured. Returns the queue of its requests for control, too.
-///
-/// # Errors
-/// Returns an error if its socket cannot be opened, or a thread cannot be started.
+/// Returns the queue of the API's requests for control, if it is configured.
 pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: &AgentDirectory,
@@ -78,7 +75,6 @@ pub(crate) fn start_api(
     Ok((Some(api), requests))
 }
 
-/// Returns the API's own metrics, on the page of the collector's.
 fn registered(metrics: &Metrics) -> ApiMetrics {
     let of_api = ApiMetrics::default();
     let help = "Requests to the HTTP API, by resource and class of the status";

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits;
 
-/// The monotonic time since which a writer has found several messages whenever it took one; 0 while there is
-/// one at most.
+/// Monotonic time since which a writer has found several messages whenever it took one; 0 while there is one
+/// at most.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriterBusy(Arc<AtomicU64>);
 
@@ -15,7 +15,6 @@ pub(crate) struct WriterBusy(Arc<AtomicU64>);
 pub(crate) struct Backlog(Vec<WriterBusy>);
 
 impl WriterBusy {
-    /// Records that the writer takes a message, and whether a further one waits.
     pub(crate) fn note(&self, has_further: bool, now_ns: u64) {
         let since_ns = match (has_further, self.0.load(Ordering::Relaxed)) {
             (false, _) => 0,
@@ -28,18 +27,15 @@ impl WriterBusy {
 }
 
 impl Backlog {
-    /// Returns the state of so many writers.
     pub(crate) fn new(writers: usize) -> Self {
         Self((0..writers).map(|_| WriterBusy::default()).collect())
     }
 
-    /// Returns the state of one writer.
     pub(crate) fn writer(&self, number: usize) -> WriterBusy {
         self.0.get(number).cloned().unwrap_or_default()
     }
 
-    /// Returns true if a writer has not emptied its queue for so long that messages wait for it, and not only
-    /// for a commit.
+    /// A writer has not emptied its queue for so long that messages wait for it, and not only for a commit.
     pub(crate) fn exists(&self, now_ns: u64) -> bool {
         self.0.iter().any(|writer| {
             let since_ns = writer.0.load(Ordering::Relaxed);

@@ -17,8 +17,8 @@ use crate::keys::CollectorKeyFiles;
 use crate::notices;
 use crate::roles::file_faults;
 
-/// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
-/// if `as_user`, directories and a store that cannot be written; if `connects`, a store that cannot be used.
+/// Messages about everything that prevents this user from running the collector: unusable keys; if `as_user`,
+/// directories and a store that cannot be written; if `connects`, a store that cannot be used.
 pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(keys) = &config.keys {
@@ -56,7 +56,7 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
     faults
 }
 
-/// Returns a message about the first authorised key that this user cannot read.
+/// First authorised key that this user cannot read, as a message.
 fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
     let directory = &keys.authorised_agents;
     let cannot_read = |path: &Path, error: &dyn std::fmt::Display, mode: &str| {
@@ -73,8 +73,8 @@ fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
         .find_map(|path| access(&path, Access::READ_OK).err().map(|error| cannot_read(&path, &error, "go+r")))
 }
 
-/// Returns a message if this user cannot write to the store. A service manager may create its directory
-/// later, unless `connects`.
+/// Message if this user cannot write to the store. Unless `connects`, its directory may be missing: a service
+/// manager may create it later.
 fn store_fault(store: &StoreUrl, connects: bool) -> Option<String> {
     let Some(path) = store.file() else {
         let error = store.probe().err().or_else(|| schema_fault(store))?;
@@ -99,7 +99,6 @@ fn store_fault(store: &StoreUrl, connects: bool) -> Option<String> {
     schema_fault(store).map(|error| chain(&error))
 }
 
-/// Returns the error for which the collector could not use an existing store.
 fn schema_fault(store: &StoreUrl) -> Option<StoreError> {
     match Reader::open(store) {
         // The collector migrates an older store, and initializes an empty one.

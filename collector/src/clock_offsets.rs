@@ -11,25 +11,24 @@ use polymeter_service::clock::Now;
 use crate::agents::JobNode;
 use crate::limits;
 
-/// The newest measurement of each session. Bounded by the number of sessions in the directory of agents.
+/// Newest measurement of each session. Bounded by the number of sessions in the directory of agents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClockOffsets(Arc<Mutex<HashMap<SessionId, Measured>>>);
 
 #[derive(Debug)]
 struct Measured {
     node: Identifier,
-    /// The time of the last request, since the start of the collector.
+    /// Time since the start of the collector.
     asked_at: Duration,
-    /// The offset of the times by which the agent dates samples.
+    /// Offset of the times by which the agent dates samples.
     dates: Option<ClockOffset>,
-    /// The offset of the node's clock, which may have been set since the agent started.
+    /// Offset of the node's clock, which may have been set since the agent started.
     clock: Option<ClockOffset>,
-    /// The offset that the store has, in microseconds; none if the clocks are not far apart.
+    /// Offset that the store has, in microseconds; none if the clocks are not far apart.
     stored_us: Option<i64>,
 }
 
 impl Measured {
-    /// Returns the offset that belongs in the store, if that has another.
     fn change(&self) -> Option<Option<i64>> {
         let ClockOffset { offset_us, error_us, .. } = self.dates?;
         let least_us = offset_us.saturating_abs().saturating_sub(error_us);
@@ -65,20 +64,18 @@ impl ClockOffsets {
         due
     }
 
-    /// Records a measurement of the times by which an agent dates samples, and of the clock of its node.
     pub(crate) fn record(&self, session: SessionId, dates: ClockOffset, clock: ClockOffset) {
         if let Some(measured) = self.lock().get_mut(&session) {
             (measured.dates, measured.clock) = (Some(dates), Some(clock));
         }
     }
 
-    /// Returns the offsets that differ from those in the store, by session.
     pub(crate) fn changes(&self) -> Vec<(SessionId, Option<i64>)> {
         let measured = self.lock();
         measured.iter().filter_map(|(session, of_one)| Some((*session, of_one.change()?))).collect()
     }
 
-    /// Records that the store has an offset, and returns the node.
+    /// Returns the node.
     pub(crate) fn set_stored(&self, session: SessionId, offset_us: Option<i64>) -> String {
         let mut measured = self.lock();
         let Some(of_one) = measured.get_mut(&session) else { return String::new() };
@@ -86,12 +83,11 @@ impl ClockOffsets {
         of_one.node.to_string()
     }
 
-    /// Returns the offset of a session that the store has, in microseconds; 0 if there is none.
+    /// Offset of a session that the store has, in microseconds; 0 if there is none.
     pub(crate) fn stored_us(&self, session: SessionId) -> i64 {
         self.lock().get(&session).and_then(|of_one| of_one.stored_us).unwrap_or(0)
     }
 
-    /// Returns the newest measurement of the clock of a session's node.
     pub(crate) fn of(&self, session: SessionId) -> Option<ClockOffset> {
         self.lock().get(&session)?.clock
     }
@@ -102,9 +98,9 @@ impl ClockOffsets {
     }
 }
 
-/// Returns the offset of a clock that showed `node_us` at some time between a request and its answer. That
-/// time is unknown: the middle is wrong by half of the time between both at most. The monotonic clock
-/// measures it, since the other one may have been set meanwhile.
+/// Offset of a clock that showed `node_us` at some time between a request and its answer. That time is
+/// unknown: the middle is wrong by at most half of the time between both. The monotonic clock measures that,
+/// since the other one may have been set meanwhile.
 pub(crate) fn offset_between(sent: Now, received: Now, node_us: i64) -> ClockOffset {
     let way_us = received.since_start.saturating_sub(sent.since_start).as_micros();
     let way_us = i64::try_from(way_us).unwrap_or(i64::MAX);

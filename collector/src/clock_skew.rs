@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::ingest::{OutOfRangePolicy, TimeRange};
 use crate::limits;
 
-/// The log of skewed clocks. All writers share it, since a node may have sessions with several.
+/// Shared by all writers, since a node may have sessions with several.
 #[derive(Debug, Clone)]
 pub(crate) struct ClockSkewLog {
     throttle: Arc<Mutex<LogThrottle>>,
@@ -26,7 +26,7 @@ impl Default for ClockSkewLog {
 }
 
 impl ClockSkewLog {
-    /// Logs that samples of `accepted` lie outside of `range`, unless it was recently logged for the node.
+    /// Logs at most once in [`limits::LOG_INTERVAL`] for a node.
     pub(crate) fn report(&self, accepted: &Accepted, range: TimeRange, now: Duration) {
         let Some(out_of_range) = &accepted.out_of_range else { return };
         let node = accepted.session.descriptor.node.as_str();
@@ -37,7 +37,6 @@ impl ClockSkewLog {
     }
 }
 
-/// The cause and the remedy of a log message.
 struct Report {
     error: String,
     remedy: String,
@@ -81,7 +80,7 @@ fn report(out_of_range: &OutOfRange, received_us: i64, range: TimeRange) -> Repo
     }
 }
 
-/// A duration, displayed in the largest unit of which it has at least two.
+/// Displayed in the largest unit of which it has at least two.
 struct Rounded(Duration);
 
 impl fmt::Display for Rounded {

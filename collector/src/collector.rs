@@ -65,7 +65,6 @@ pub struct Collector {
     settings: SharedSettings,
 }
 
-/// Requests the shutdown of a collector's threads when it is dropped.
 #[derive(Debug)]
 struct ShutdownOnDrop {
     shutdown: Shutdown,
@@ -88,10 +87,7 @@ impl Drop for ShutdownOnDrop {
 
 impl Collector {
     /// Opens the store, binds the endpoint and starts the threads. `inproc://` endpoints work within
-    /// `context`.
-    ///
-    /// # Errors
-    /// Returns an error if the store or an endpoint cannot be opened. No thread is left running then.
+    /// `context`. After an error no thread is left running.
     pub fn start(config: &CollectorConfig, context: &zmq::Context) -> Result<Self, CollectorStartError> {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
         let config = &named(config)?;
@@ -169,27 +165,27 @@ impl Collector {
         })
     }
 
-    /// Returns the endpoint for agents, with its actual port.
+    /// Endpoint with its actual port.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Returns the endpoints for users: paths, and addresses with their actual ports.
+    /// Paths, and addresses with their actual ports.
     pub fn control_endpoints(&self) -> &[String] {
         &self.control_endpoints
     }
 
-    /// Returns the address of the HTTP API, with its actual port; none if it is not served.
+    /// Address with its actual port; none if the API is not served.
     pub fn api(&self) -> Option<&Listen> {
         self.api.as_ref().map(Api::address)
     }
 
-    /// Returns the address of the collector's own metrics, with its actual port; none if they are not served.
+    /// Address of the collector's own metrics, with its actual port.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(metrics::Server::address)
     }
 
-    /// Returns the layout in which samples are written, with the reason for it.
+    /// Layout in which samples are written, with the reason for it.
     pub const fn write_mode(&self) -> &WriteMode {
         &self.write_mode
     }
@@ -219,9 +215,6 @@ impl Collector {
 
     /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not
     /// answer, that takes little longer than [`limits::SHUTDOWN_COMMIT`](crate::limits::SHUTDOWN_COMMIT).
-    ///
-    /// # Errors
-    /// Returns an error if a thread panicked.
     pub fn stop(self) -> Result<Totals, ThreadPanicked> {
         self.shutdown.request();
         let mut totals = Totals::default();
@@ -253,7 +246,7 @@ fn check_descriptors() -> Result<(), CollectorStartError> {
     if limit < DESCRIPTORS_MIN { Err(CollectorStartError::Descriptors(limit)) } else { Ok(()) }
 }
 
-/// Returns the configuration with a name for this run of the program in the store.
+/// Adds a name for this run of the program in the store.
 fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartError> {
     let id = control::new_id().map_err(CollectorStartError::Thread)?;
     Ok(CollectorConfig { collector_id: Some(id), ..config.clone() })
@@ -289,7 +282,6 @@ fn new_metrics(write_mode: &WriteMode) -> Arc<Metrics> {
     Arc::new(metrics)
 }
 
-/// Starts all that serves users: the API, control, and the sessions in which they read.
 fn start_users(
     config: &CollectorConfig,
     metrics: &Metrics,
@@ -308,7 +300,6 @@ fn start_users(
     Ok((roles, api, started))
 }
 
-/// Starts control, and the sessions in which users read.
 fn start_control(
     config: &CollectorConfig,
     listeners: Listeners,
@@ -321,10 +312,8 @@ fn start_control(
     Control::start(listeners, links, sessions, requests, store, clock).map_err(CollectorStartError::Thread)
 }
 
-/// The threads that work on jobs which have ended.
 #[derive(Debug)]
 struct OfEndedJobs {
-    /// Runs the command, if one is configured.
     command: Option<JobEndRunner>,
     summaries: Summaries,
 }
@@ -343,7 +332,6 @@ fn start_job_end(
     Ok(OfEndedJobs { command, summaries: summaries.map_err(CollectorStartError::Thread)? })
 }
 
-/// State that all writers share.
 struct Shared {
     outgoing: OutgoingSender,
     directory: AgentDirectory,
@@ -355,7 +343,6 @@ struct Shared {
     clock_offsets: ClockOffsets,
 }
 
-/// Starts a writer for each store. Returns their queues and threads.
 fn start_writers(
     config: &CollectorConfig,
     stores: Vec<Store>,
@@ -394,7 +381,6 @@ fn start_writers(
 /// last.
 struct Listening {
     socket: zmq::Socket,
-    /// The bound endpoint, with its actual port.
     endpoint: String,
     auth: Option<AuthHandler>,
     authorised: Option<Arc<AuthorisedKeys>>,
@@ -427,7 +413,7 @@ fn listen(
     Ok(listening)
 }
 
-/// Returns an endpoint with an address of IPv4 as such, where libzmq wrote `tcp://[::ffff:ADDRESS]:PORT`.
+/// Writes an IPv4 address as such, where libzmq wrote `tcp://[::ffff:ADDRESS]:PORT`.
 fn without_mapping(endpoint: String) -> String {
     let mapped = endpoint.strip_prefix("tcp://[::ffff:").and_then(|rest| rest.split_once("]:"));
     match mapped {
@@ -436,7 +422,6 @@ fn without_mapping(endpoint: String) -> String {
     }
 }
 
-/// Reads the collector's key pair; none where it is configured without keys.
 fn read_keys(config: &CollectorConfig) -> Result<Option<KeyPair>, CollectorStartError> {
     config.keys.as_ref().map(CollectorKeyFiles::read).transpose().map_err(CollectorStartError::Keys)
 }
@@ -449,7 +434,7 @@ fn open_stores(config: &CollectorConfig) -> Result<Vec<Store>, CollectorStartErr
     stores.map_err(|source| store_error(config, source))
 }
 
-/// Returns the layout in which samples are written, which is the same for all writers.
+/// The same for all writers.
 fn write_mode(stores: &[Store]) -> WriteMode {
     stores
         .first()

@@ -12,35 +12,32 @@ use polymeter_service::token_bucket::TokenBucket;
 use crate::limits;
 use crate::session_messages::{Peer, ReceivedMessage};
 
-/// The result of [`FairQueue::offer`].
 #[derive(Debug)]
 pub(crate) enum Offered {
-    /// The message is in the queue.
     Queued,
-    /// The queue is full: the message is returned, to be offered again later.
+    /// Returned, to be offered again later.
     QueueFull(ReceivedMessage),
-    /// Its peer has more messages in the queue than an agent may have in flight: it is dropped, and the agent
-    /// sends it again.
+    /// The peer has more messages in the queue than an agent may have in flight: the message is dropped, and
+    /// the agent sends it again.
     PeerQueueFull,
-    /// Its peer is muted, since too many of its messages could not be stored.
+    /// Too many of the peer's messages could not be stored.
     Muted,
 }
 
-/// The messages of one peer.
 #[derive(Debug, Default)]
 struct PeerQueue {
     messages: VecDeque<ReceivedMessage>,
     bytes: usize,
-    /// The number of bytes that it may take in its next turn.
+    /// Bytes that the peer may take in its next turn.
     deficit: usize,
 }
 
-/// The limit for messages that cannot be stored, in bytes.
+/// Limit for messages that cannot be stored, in bytes.
 #[expect(clippy::cast_precision_loss, reason = "constants far below 2^52")]
 const USELESS: TokenBucket =
     TokenBucket::new(limits::USELESS_BYTES_PER_S as f64, limits::USELESS_BYTES as f64);
 
-/// The threshold in bytes below which a peer is muted: the gain of a millisecond.
+/// Bytes below which a peer is muted: the gain of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "a constant far below 2^52")]
 const MUTED_BELOW_BYTES: f64 = limits::USELESS_BYTES_PER_S as f64 / 1000.0;
 
@@ -51,11 +48,11 @@ fn nanos(time: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     peers: HashMap<Peer, PeerQueue>,
-    /// The peers with messages, in the order of their turns.
+    /// Peers with messages, in the order of their turns.
     turns: VecDeque<Peer>,
     bytes: usize,
     messages: usize,
-    /// The peers whose token bucket for useless messages is not full.
+    /// Peers whose token bucket for useless messages is not full.
     useless: HashMap<Peer, TokenBucket>,
 }
 
@@ -97,7 +94,6 @@ impl FairQueue {
         Offered::Queued
     }
 
-    /// Takes the next message: messages of a peer in their order, and the peers in turn.
     pub(crate) fn take(&mut self) -> Option<ReceivedMessage> {
         loop {
             let peer = self.turns.front()?.clone();
@@ -122,7 +118,6 @@ impl FairQueue {
         }
     }
 
-    /// Records if a message of `len` bytes was useful.
     pub(crate) fn note(&mut self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
         if is_useful {
             self.useless.remove(peer);

@@ -5,20 +5,18 @@ use std::path::PathBuf;
 use polymeter_proto::key::KeyPair;
 use polymeter_service::key_files::{KeysError, check_directory, read_key_pair, require_curve};
 
-/// The collector's key files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorKeyFiles {
-    /// The file with the collector's key pair.
+    /// File with the collector's key pair.
     pub key: PathBuf,
-    /// The directory with the public keys of the agents that may connect.
+    /// Directory with the public keys of the agents that may connect.
     pub authorised_agents: PathBuf,
 }
 
 impl CollectorKeyFiles {
-    /// Reads the collector's key pair, and checks the directory, but not the files in it.
+    /// Reads the key pair, and checks the directory, but not the files in it.
     ///
-    /// # Errors
-    /// Returns an error if the file or the directory cannot be used, or libzmq does not support encryption.
+    /// Fails, too, if libzmq does not support encryption.
     pub fn read(&self) -> Result<KeyPair, KeysError> {
         require_curve(zmq::has("curve"))?;
         check_directory(&self.authorised_agents)?;

@@ -24,7 +24,6 @@ pub const QUEUE_MESSAGES: usize = 16 * 1024;
 /// flight. Further messages are dropped.
 pub const PEER_QUEUE_BYTES: usize = 32 * 1024 * 1024;
 
-/// Messages of one peer that wait for one writer.
 pub const PEER_QUEUE_MESSAGES: usize = 4 * 1024;
 
 /// Bytes that one peer may send per turn while others wait.
@@ -34,20 +33,20 @@ pub const TURN_BYTES: usize = 64 * 1024;
 /// exceeds it is muted except for [`USELESS_BYTES_PER_S`], until one of its messages can be stored.
 pub const USELESS_BYTES: usize = 128 * 1024 * 1024;
 
-/// The rate at which a peer regains bytes of [`USELESS_BYTES`].
+/// Rate at which a peer regains bytes of [`USELESS_BYTES`].
 pub const USELESS_BYTES_PER_S: usize = 1024 * 1024;
 
-/// The cost of a useless message in addition to its bytes.
+/// Cost of a useless message in addition to its bytes.
 pub const USELESS_MESSAGE_BYTES: usize = 512;
 
-/// The silence after which a session is removed if no frame of it was ever accepted.
+/// Silence after which a session is removed if no frame of it was ever accepted.
 pub const UNPROVEN_SILENCE: Duration = Duration::from_secs(10);
 
 /// Memory for the dictionaries of all such sessions together. With a new store all agents send their
 /// dictionaries at once.
 pub const UNPROVEN_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
 
-/// The interval at which a writer checks such sessions, if it has any.
+/// How often a writer checks such sessions, if it has any.
 pub const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Bytes that must have been freed before the allocator is requested to return memory.
@@ -60,28 +59,27 @@ pub const OUTGOING_MESSAGES: usize = 16 * 1024;
 /// Messages that the receiver reads from its socket before it sends answers again.
 pub const RECEIVE_BURST: usize = 256;
 
-/// The time for which the receiver collects messages after the first one. Thousands of agents send small
-/// frames, and waking two threads for each costs more than processing it. No agent waits for an
-/// acknowledgement, which follows a commit.
+/// How long the receiver collects messages after the first one. Thousands of agents send small frames, and
+/// waking two threads for each costs more than processing it. No agent waits for an acknowledgement, which
+/// follows a commit.
 pub const COLLECT_DURATION: Duration = Duration::from_millis(10);
 
 /// Outcomes of jobs that wait to be stored: those of a whole job array that is cancelled.
 pub const OUTCOMES: usize = 4096;
 
-/// The longest delay until the outcome of a job is stored if nothing else arrives.
+/// Longest delay until the outcome of a job is stored if nothing else arrives.
 pub const OUTCOMES_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The timeout of storing the outcome of a job.
 pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Frames of one transaction. Frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 
-/// The shortest time for which frames wait for others while a client watches live values.
+/// Shortest time for which frames wait for others while a client watches live values.
 pub const LIVE_COMMIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The multiple of the last transaction's duration for which frames wait at least while a client watches:
-/// transactions then take a twentieth of the time at most.
+/// Frames wait at least this multiple of the last transaction's duration while a client watches: transactions
+/// then take a twentieth of the time at most.
 pub const LIVE_COMMIT_DURATIONS: u32 = 20;
 
 /// Sessions that one writer keeps. A removed session is looked up in the store when it sends again.
@@ -97,49 +95,48 @@ pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
 /// removed first.
 pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 
-/// The series that users supply for a job on a node, over all sessions. An agent admits 256. As many are read
+/// Series that users supply for a job on a node, over all sessions. An agent admits 256. As many are read
 /// from the store.
 pub const USER_SERIES_OF_JOB: usize = 1024;
 
-/// The series of regions of instrumented programs of a job on a node, over all sessions. An agent admits
-/// 20,480.
+/// Series of regions of instrumented programs of a job on a node, over all sessions. An agent admits 20,480.
 pub const REGION_SERIES_OF_JOB: usize = 40 * 1024;
 
-/// The users' series that are remembered, in some 16 bytes each: beyond, the jobs that began first are
-/// forgotten, whose series are read from the store again.
+/// Users' series that are remembered, in some 16 bytes each. Beyond it the jobs that began first are
+/// forgotten: their series are read from the store again.
 pub const USER_SERIES: usize = 1024 * 1024;
 
-/// The time after which an unanswered request to an agent (for frames or the dictionary) is repeated.
+/// Delay after which an unanswered request to an agent (for frames or the dictionary) is repeated.
 pub const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Dictionaries that an agent may send for one frame. If the frame still has unknown ids, another dictionary
 /// does not help.
 pub const DICTIONARIES_PER_FRAME: u32 = 3;
 
-/// The default silence after which a session counts as ended. Agents send at least every 30 s, and may wait
-/// up to a minute before they retry.
+/// Default silence after which a session counts as ended. Agents send at least every 30 s, and may wait up to
+/// a minute before they retry.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half
-/// of the intervals at which an agent sends at least.
+/// Silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half times
+/// the longest interval between an agent's frames.
 pub const AGENT_SILENCE_US: i64 = 75_000_000;
 
-/// The longest interval between two checks for silent sessions.
+/// Longest interval between two checks for silent sessions.
 pub const SILENCE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The default greatest age of a sample: an outbox that survived a long maintenance.
+/// Default greatest age of a sample: an outbox that survived a long maintenance.
 pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// The default greatest lead of a sample's time: a clock with a wrong time zone.
+/// Default greatest lead of a sample's time: a clock with a wrong time zone.
 pub const SAMPLE_SKEW_MAX: Duration = Duration::from_secs(86_400);
 
-/// The maximum value of both settings. On plain PostgreSQL every day within it may become a partition.
+/// Maximum of both settings. On plain PostgreSQL every day within it may become a partition.
 pub const SAMPLE_DISTANCE_MAX: Duration = Duration::from_secs(3660 * 86_400);
 
-/// The interval between two answers to a peer whose messages are refused.
+/// Answers to a peer whose messages are refused are this far apart.
 pub const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The interval between two log messages about one peer that is refused, or one node whose clock is skewed.
+/// Interval of log messages about one peer that is refused, or one node whose clock is skewed.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Refused peers that are kept. While all of them are recent, further peers get no answer.
@@ -149,34 +146,34 @@ pub const REFUSED_PEERS: usize = 1024;
 /// likewise about clocks, since the collector's own clock may be wrong.
 pub const LOG_MESSAGES: u32 = 20;
 
-/// The first and the longest delay between two attempts to reach the store.
+/// First and longest delay between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// The number of different errors that are logged while the store is unreachable.
+/// Different errors that are logged while the store is unreachable.
 pub const OUTAGE_ERRORS: usize = 8;
 
-/// The time for which the file of an SQLite store may be missing before a new one is created: a replacement
-/// may be in progress.
+/// How long the file of an SQLite store may be missing before a new one is created: a replacement may be in
+/// progress.
 pub const STORE_MISSING: Duration = Duration::from_secs(5);
 
-/// The time within which a stopping collector commits the received data. Agents keep data that are not
+/// Time within which a stopping collector commits the received data. Agents keep data that are not
 /// acknowledged.
 pub const SHUTDOWN_COMMIT: Duration = Duration::from_secs(10);
 
-/// The silence after which a stopping collector considers its socket drained, and the longest time it waits
-/// for that.
+/// Silence after which a stopping collector considers its socket drained, and the longest time it waits for
+/// that.
 pub const SHUTDOWN_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
-/// The time for the last acknowledgements to leave a stopping collector.
+/// Time for the last acknowledgements to leave a stopping collector.
 pub const LINGER_MS: i32 = 1_000;
 
 /// Nodes that control keeps, and their jobs in total: about 100 MiB. The latest changes are kept.
 pub const NODES: usize = 16 * 1024;
 
-/// The number of jobs for [`NODES`].
+/// Jobs for [`NODES`].
 pub const JOBS: usize = 256 * 1024;
 
-/// The least limit of file descriptors: the sockets, the store and its connections need about 40. With fewer,
+/// Least limit of file descriptors: the sockets, the store and its connections need about 40. With fewer,
 /// libzmq ends the process, and SQLite names another cause.
 pub const DESCRIPTORS_MIN: u64 = 64;
 
@@ -193,29 +190,28 @@ pub const REQUEST_BYTES: u64 = 64 * 1024;
 /// Bytes of a request as a MUNGE credential: base64 adds a third, the nonce and MUNGE's header a little.
 pub const CREDENTIAL_BYTES: u64 = 96 * 1024;
 
-/// The time for which a connection may be silent, and within which the client must read its answer.
+/// How long a connection may be silent, and within which the client must read its answer.
 pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The delay after which a request takes effect on all nodes: longer than the transmission of a message.
+/// Delay after which a request takes effect on all nodes: longer than the transmission of a message.
 pub const EFFECT_DELAY_US: i64 = 250_000;
 
-/// The time for agents' answers after a request took effect.
+/// Time for agents' answers after a request took effect.
 pub const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time between two measurements of an agent's clock: clocks without a time service drift by some
-/// milliseconds in that time.
+/// How often an agent's clock is measured: clocks without a time service drift by some milliseconds in that
+/// time.
 pub const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time between two looks for agents whose clocks must be measured, and the agents that are asked at
-/// each: 60 a second, so that [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
+/// How often agents whose clocks must be measured are looked for. With [`CLOCK_REQUESTS`] agents at each
+/// look, 60 a second, [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
 pub const CLOCK_TICK: Duration = Duration::from_secs(2);
 
-/// The offset of a node's clock from which on the times of its jobs are corrected, and stated to be. Less
-/// does not show in a report, and is the accuracy of clocks without a time service. A change by half of it
-/// counts.
+/// Offset of a node's clock from which on the times of its jobs are corrected, and stated to be. Less does
+/// not show in a report, and is the accuracy of clocks without a time service. A change by half of it counts.
 pub const CLOCK_OFFSET_US: i64 = 1_000_000;
 
-/// The number of agents for [`CLOCK_TICK`].
+/// Agents asked at each [`CLOCK_TICK`].
 pub const CLOCK_REQUESTS: usize = 120;
 
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
@@ -228,31 +224,31 @@ pub const CONTROL_API_REQUESTS: usize = 256;
 /// Bytes of all nodes' answers to one request. Beyond that, answers are shortened.
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The delay after which a request takes effect if other collectors forward it: they find it after
+/// Delay after which a request takes effect if other collectors forward it: they find it after
 /// [`REQUESTS_POLL`].
 pub const SHARED_EFFECT_DELAY_US: i64 = 1_000_000;
 
-/// The interval at which collectors look for requests of others: a query of a small table.
+/// How often collectors look for requests of others: a query of a small table.
 pub const REQUESTS_POLL: Duration = Duration::from_millis(250);
 
-/// The interval at which answers are exchanged through the store.
+/// How often answers are exchanged through the store.
 pub const ANSWERS_POLL: Duration = Duration::from_millis(100);
 
-/// The interval at which a collector records that it runs.
+/// How often a collector records that it runs.
 pub const BEAT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time for which a stopping collector waits for the record of its end.
+/// How long a stopping collector waits for the record of its end.
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that storing a request may take before it is sent: less than [`EFFECT_DELAY_US`].
+/// Time that storing a request may take before it is sent: less than [`EFFECT_DELAY_US`].
 pub const STORE_PATIENCE: Duration = Duration::from_millis(150);
 
-/// The time for which a request is forwarded in any case, in microseconds: agents change their collector
-/// within that time.
+/// How long a request is forwarded in any case, in microseconds: agents change their collector within that
+/// time.
 pub const FORWARD_US: i64 = 30_000_000;
 
-/// The time for which stored requests about a job are expected, in microseconds: the longest lease is usually
-/// not longer.
+/// How long stored requests about a job are expected, in microseconds: the longest lease is usually not
+/// longer.
 pub const PENDING_US: i64 = 86_400 * 1_000_000;
 
 /// Requests that wait for a store that does not answer.
@@ -261,10 +257,8 @@ pub const UNSTORED_REQUESTS: usize = 256;
 /// Jobs with stored requests that are kept in memory.
 pub const PENDING_REQUESTS: usize = 4096;
 
-/// Credentials that are decoded concurrently; each is a process.
 pub const UNMUNGE_PROCESSES: usize = 8;
 
-/// The timeout of decoding a credential.
 pub const UNMUNGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Authorised keys: one per node of the largest machines, several times over.
@@ -273,20 +267,18 @@ pub const AUTHORISED_AGENTS: usize = 64 * 1024;
 /// Faults of key files that are logged.
 pub const KEY_FAULTS: usize = 20;
 
-/// The interval at which the directory of authorised keys is checked while no agent connects, so that a
-/// removed key of a connected agent takes effect.
+/// How often the directory of authorised keys is checked while no agent connects, so that a removed key of a
+/// connected agent takes effect.
 pub const KEYS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time after which a key file that was edited in place takes effect. Other changes take effect
-/// immediately.
+/// Delay after which a key file that was edited in place takes effect. Other changes take effect immediately.
 pub const KEYS_REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Failed handshakes, and authentication requests, that are handled before other work of the authentication
 /// thread.
 pub const AUTH_BURST: usize = 256;
 
-/// The time for which authentication waits until its socket is closed: longer than the last acknowledgements
-/// may take.
+/// How long authentication waits until its socket is closed: longer than the last acknowledgements may take.
 pub const AUTH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes of a request for the collector's own metrics. A scraper's has a few hundred.
@@ -295,32 +287,28 @@ pub const HTTP_REQUEST_BYTES: usize = 8 * 1024;
 /// Connections of scrapers of the collector's own metrics. Where there are more, the oldest silent one ends.
 pub const HTTP_CONNECTIONS: usize = 64;
 
-/// The timeout of one request and its answer, so that a silent client holds no connection.
+/// Limits one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time after which an operation on the store counts as one that the store does not answer. Statements
-/// that register thousands of jobs at once take seconds.
+/// Time after which the store counts as not answering. Statements that register thousands of jobs at once
+/// take seconds.
 pub const STORE_ANSWERS: Duration = Duration::from_secs(30);
 
-/// The maximum number of transactions that wait for one sink: a minute at the default commit interval.
-/// Further ones are dropped.
+/// Transactions that wait for one sink: a minute at the default commit interval. Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;
 
-/// The maximum number of transactions that wait for remote_write, which reads from the store first after a
-/// restart.
+/// Transactions that wait for remote_write, which reads from the store first after a restart.
 pub const REMOTE_WRITE_BATCHES: usize = 2048;
 
-/// The maximum number of rows that wait for one sink, about 32 MB. A single transaction may exceed it.
+/// Rows that wait for one sink, about 32 MB. A single transaction may exceed it.
 pub const SINK_ROWS: u64 = 2_000_000;
 
-/// The maximum time that a stopping collector waits for all sinks together. Rows that are still queued are
+/// Longest time that a stopping collector waits for all sinks together. Rows that are still queued are
 /// dropped.
 pub const SINK_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The interval of log messages about the same problem of a sink.
 pub const SINK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The maximum number of messages about one sink in an interval.
 pub const SINK_LOG_LINES: u32 = 4;
 
 /// Sessions of reading at once. Each has a thread and a connection to the store.
@@ -329,18 +317,17 @@ pub const READ_SESSIONS: usize = 16;
 /// Sessions of reading of one user at once, so that no user excludes others.
 pub const READ_SESSIONS_PER_USER: usize = 2;
 
-/// The time within which a client must send its next query: longer than a report computes between two
-/// queries.
+/// Time within which a client must send its next query: longer than a report computes between two queries.
 pub const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time without progress after which a client that does not read its rows is disconnected.
+/// Time without progress after which a client that does not read its rows is disconnected.
 pub const READ_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time for one query, after which its statement is cancelled. It holds a snapshot of the database, which
+/// Time for one query, after which its statement is cancelled. It holds a snapshot of the database, which
 /// keeps old rows.
 pub const READ_QUERY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The timeouts of a session of reading, which tests shorten.
+/// Timeouts of a session of reading, which tests shorten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadTimeouts {
     /// Usually [`READ_IDLE_TIMEOUT`].
@@ -357,18 +344,15 @@ impl Default for ReadTimeouts {
     }
 }
 
-/// The interval at which sessions of reading are checked: for queries that take too long, and for clients
-/// that are gone.
+/// How often sessions of reading are checked for queries that take too long and clients that are gone.
 pub const READ_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Bytes of queries that are read at once.
 pub const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// The interval at which the ends of jobs are searched for those whose command is due. Each search is a count
-/// of a small table.
+/// How often the ends of jobs are searched for those whose command is due. Each search is a count of a small
+/// table.
 pub const JOB_END_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The interval at which the end of a command is noticed.
 pub const JOB_END_EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Bytes of the standard error of a command that are logged.
@@ -377,47 +361,45 @@ pub const JOB_END_ERROR_BYTES: usize = 1024;
 /// Bytes of the standard error of a command that are read. Beyond that it is closed.
 pub const JOB_END_ERROR_BYTES_READ: usize = 1024 * 1024;
 
-/// The time for gathering the report of one job. Its statement is cancelled then.
+/// Time for gathering the report of one job. Its statement is cancelled then.
 pub const JOB_END_REPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The time for which an end stays claimed beyond the report and the command: the start and the reaping of a
-/// process on a busy machine.
+/// How long an end stays claimed beyond the report and the command: the start and the reaping of a process on
+/// a busy machine.
 pub const JOB_END_LEASE_MARGIN: Duration = Duration::from_secs(60);
 
-/// The delay after which a report is gathered again if the store failed.
+/// Delay after which a report is gathered again if the store failed.
 pub const JOB_END_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// The age at which an end is dropped, whose command is no longer of use.
+/// Age at which an end is dropped: its command is no longer of use.
 pub const JOB_END_AGE: Duration = Duration::from_secs(86_400);
 
 /// Bytes of the summary of Jobstats that are passed in a variable: slurmdbd cuts longer comments.
 pub const JOB_END_JOBSTATS_BYTES: usize = 65_535;
 
-/// The time that a stopping collector waits for commands, which are killed.
+/// How long a stopping collector waits for commands, which are killed.
 pub const JOB_END_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The interval of log messages about the same problem with a command, and their number for all problems.
+/// Interval of log messages about the same problem with a command, and their number for all problems.
 pub const JOB_END_LOG: (Duration, u32) = (Duration::from_secs(60), 20);
 
-/// The time with messages in its queue after which a writer counts as behind: longer than it takes to store
-/// what all agents flush at once.
+/// How long a writer has messages in its queue before it counts as behind: longer than it takes to store what
+/// all agents flush at once.
 pub(crate) const BACKLOG_NS: u64 = 300_000_000;
 
-/// The delay after which the managers of accounts are written again if the store failed.
+/// Delay after which the managers of accounts are written again if the store failed.
 pub(crate) const STORE_MANAGERS_AGAIN: Duration = Duration::from_secs(30);
 
-/// The interval at which jobs to summarise are looked for.
+/// How often jobs to summarise are looked for.
 pub const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time after its end at which a job is summarised: the last samples of all nodes and the final state
-/// come later than the end.
+/// Delay between the end of a job and its summary: the last samples of all nodes and the final state come
+/// later than the end.
 pub const SUMMARY_DELAY: Duration = Duration::from_secs(30);
 
-/// The number of jobs that are claimed at once.
 pub const SUMMARY_JOBS: u32 = 20;
 
-/// The interval at which the thread looks whether the collector stops.
+/// How often the thread looks whether the collector stops.
 pub const SUMMARY_STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The number of running jobs that are listed at once.
 pub const SUMMARY_PAGE: u32 = 100;

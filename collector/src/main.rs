@@ -14,13 +14,11 @@ use polymeter_service::{file_size, log, service_manager};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// Exit status: the collector failed.
 const EXIT_FAILED: u8 = 1;
 
-/// Exit status: the command line, the configuration or the keys are invalid.
+/// Exit status of an invalid command line, configuration or keys.
 const EXIT_CONFIGURATION: u8 = 2;
 
-/// Exit status: an endpoint or the store cannot be opened.
 const EXIT_UNAVAILABLE: u8 = 3;
 
 fn main() -> ExitCode {
@@ -92,7 +90,6 @@ fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     })
 }
 
-/// Logs each fault of a configuration.
 fn report(faults: &Faults) {
     faults.0.iter().for_each(|fault| error!("{fault}"));
 }
@@ -161,7 +158,7 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
     Ok(collector.stop()?)
 }
 
-/// Reloads the configuration. An invalid one is ignored.
+/// An invalid one is ignored.
 fn reload(arguments: &CollectorArguments, collector: &Collector) {
     let config = match arguments.resolve() {
         Ok(config) => config,

@@ -16,7 +16,6 @@ use crate::metrics::QueueDepth;
 use crate::session_messages::{Outgoing, Peer, ReceivedMessage};
 use crate::waker::Waker;
 
-/// The state that both ends of a writer's queue share.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -28,9 +27,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: FairQueue,
-    /// True if the sender found no room and waits for it.
+    /// Waits for room.
     sender_waits: bool,
-    /// True if the sender was dropped.
     closed: bool,
 }
 
@@ -44,11 +42,9 @@ impl Shared {
     }
 }
 
-/// The receiver's end of a writer's queue.
 #[derive(Debug)]
 pub(crate) struct WriterQueueSender(Arc<Shared>);
 
-/// The writer's end of its queue.
 #[derive(Debug)]
 pub(crate) struct WriterQueue {
     shared: Arc<Shared>,
@@ -57,17 +53,14 @@ pub(crate) struct WriterQueue {
     busy: WriterBusy,
 }
 
-/// The result of [`WriterQueue::take`].
 #[derive(Debug)]
 pub(crate) enum Dequeued {
     Message(ReceivedMessage),
-    /// No message arrived within the timeout.
     TimedOut,
-    /// The sender was dropped, and the queue is empty.
     Closed,
 }
 
-/// Returns a queue that calls `waker` when a full queue has room again, and exports its depth as metrics.
+/// Calls `waker` when a full queue has room again, and exports its depth as metrics.
 pub(crate) fn writer_queue(
     waker: Waker,
     depth: QueueDepth,
@@ -78,7 +71,6 @@ pub(crate) fn writer_queue(
 }
 
 impl WriterQueueSender {
-    /// Queues a message, unless its peer must wait. The waker is called when a full queue has room again.
     pub(crate) fn offer(&self, message: ReceivedMessage, now: Duration) -> Offered {
         let mut state = self.0.lock();
         let offered = state.queue.offer(message, now);
@@ -103,7 +95,6 @@ impl Drop for WriterQueueSender {
 }
 
 impl WriterQueue {
-    /// Takes the next message; waits for at most `timeout`, or without limit.
     pub(crate) fn take(&self, timeout: Option<Duration>) -> Dequeued {
         let is_empty = |state: &mut State| state.queue.messages() == 0 && !state.closed;
         let state = self.shared.lock();
@@ -127,7 +118,7 @@ impl WriterQueue {
         Dequeued::Message(message)
     }
 
-    /// Records if a message of `len` bytes was useful, which limits the further messages of its peer.
+    /// Records whether a message of `len` bytes was useful, which limits the further messages of its peer.
     pub(crate) fn note(&self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
         self.shared.lock().queue.note(peer, len, is_useful, now);
     }
@@ -138,7 +129,6 @@ impl WriterQueue {
     }
 }
 
-/// A writer's end of the queue of messages to agents.
 #[derive(Debug, Clone)]
 pub(crate) struct OutgoingSender {
     /// Present until the sender is dropped.
@@ -146,14 +136,13 @@ pub(crate) struct OutgoingSender {
     waker: Waker,
 }
 
-/// Returns the queue of messages to agents. It wakes the receiver, which sends them.
+/// Queue of messages to agents. It wakes the receiver, which sends them.
 pub(crate) fn outgoing_queue(waker: Waker) -> (OutgoingSender, Receiver<Outgoing>) {
     let (sender, receiver) = sync_channel(limits::OUTGOING_MESSAGES);
     (OutgoingSender { queue: Some(sender), waker }, receiver)
 }
 
 impl OutgoingSender {
-    /// Queues a message; waits for room if there is none.
     pub(crate) fn send(&self, message: Outgoing) {
         // Without a receiver there is no socket, and no peer to send to.
         if self.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok()) {

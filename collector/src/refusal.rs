@@ -2,29 +2,27 @@
 
 use polymeter_proto::wire::DecodeError;
 
-/// The reason for which a message is refused, as counted in the metrics.
+/// Counted in the metrics by this reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// It is neither a frame nor a message, or it is damaged.
     Undecodable,
-    /// It has a version of the protocol that this collector does not support.
+    /// Version of the protocol that this collector does not support.
     Version,
-    /// Its contents contradict each other or earlier messages.
+    /// Contents contradict each other or earlier messages.
     Contradiction,
-    /// The key of its connection is no longer authorised.
+    /// Key of its connection is no longer authorised.
     Key,
-    /// It names a node other than the one that its connection's key is bound to.
+    /// The connection's key is bound to another node.
     Node,
-    /// Its peer has sent too many messages that contain nothing to store.
+    /// Peer has sent too many messages that contain nothing to store.
     Useless,
 }
 
 impl RefusalKind {
-    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::Undecodable, Self::Version, Self::Contradiction, Self::Key, Self::Node, Self::Useless];
 
-    /// Returns the value of the label `reason` in the collector's metrics.
+    /// Label `reason` in the collector's metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
@@ -36,7 +34,6 @@ impl RefusalKind {
         }
     }
 
-    /// Returns the remedy for the log.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Undecodable | Self::Version | Self::Contradiction => {
@@ -53,12 +50,9 @@ impl RefusalKind {
     }
 }
 
-/// A refused message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRefusal {
-    /// The kind of reason.
     pub kind: RefusalKind,
-    /// The reason as text.
     pub reason: String,
 }
 

@@ -8,8 +8,7 @@ use polymeter_proto::wire::message::ToAgent;
 
 use crate::refusal::MessageRefusal;
 
-/// A connection of an agent: the routing id that the ROUTER socket assigned, and the node that its key
-/// permits.
+/// Connection of an agent: the routing id that the ROUTER socket assigned, and the node that its key permits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Peer {
     routing_id: Arc<[u8]>,
@@ -23,17 +22,16 @@ impl From<&[u8]> for Peer {
 }
 
 impl Peer {
-    /// Returns the peer restricted to `node`, if there is one.
+    /// Restricts the peer to `node`, if there is one.
     pub fn bound_to(self, node: Option<Arc<Identifier>>) -> Self {
         Self { node, ..self }
     }
 
-    /// Returns the routing id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.routing_id
     }
 
-    /// Returns the only node whose data the peer may send; none if it may send data of any node.
+    /// Only node whose data the peer may send; none if it may send data of any node.
     pub fn node(&self) -> Option<&Identifier> {
         self.node.as_deref()
     }
@@ -48,21 +46,18 @@ pub(crate) struct ReceivedMessage {
     pub(crate) bytes: Box<[u8]>,
 }
 
-/// An agent's answer to a user's request.
 #[derive(Debug)]
 pub(crate) struct AgentAnswer {
     pub(crate) peer: Peer,
     pub(crate) session: SessionId,
-    /// The number of the request.
     pub(crate) request: u64,
     pub(crate) line: ControlLine,
 }
 
-/// A message to an agent.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     Message(Peer, ToAgent),
-    /// A refusal of a message of the peer, with the frame if it was one. The receiver decides if it is
+    /// Has the session and sequence number if the message was a frame. The receiver decides whether it is
     /// answered.
     MessageRefusal(Peer, MessageRefusal, Option<(SessionId, u64)>),
 }

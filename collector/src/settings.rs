@@ -8,17 +8,13 @@ use crate::config::CollectorConfig;
 use crate::ingest::TimeRange;
 use crate::limits;
 
-/// The settings that each writer reads before each message.
+/// Settings that each writer reads before each message. Named as in [`CollectorConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The value of [`CollectorConfig::commit_interval`].
     pub(crate) commit_interval: Duration,
-    /// The value of [`CollectorConfig::commit_rows`].
     pub(crate) commit_rows: usize,
-    /// The value of [`CollectorConfig::session_timeout`].
     pub(crate) session_timeout: Duration,
-    /// The value of [`CollectorConfig::clock`], with a greatest age that is not above the retention of
-    /// samples.
+    /// Greatest age not above the retention of samples.
     pub(crate) clock: TimeRange,
 }
 
@@ -35,11 +31,11 @@ impl From<&CollectorConfig> for Settings {
     }
 }
 
-/// The settings in force, shared by all threads.
+/// Settings in force for all threads.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedSettings {
     settings: Arc<RwLock<Settings>>,
-    /// True while maintenance refuses the clock, by which samples of today may look old.
+    /// Maintenance refuses the clock, by which samples of today may look old.
     is_clock_refused: Arc<AtomicBool>,
 }
 
@@ -49,7 +45,7 @@ impl SharedSettings {
         Self { settings, is_clock_refused: Arc::default() }
     }
 
-    /// Returns the settings. While the clock is refused no sample is too old.
+    /// Accepts samples of any age while the clock is refused.
     pub(crate) fn get(&self) -> Settings {
         let mut settings = *self.settings.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_clock_refused.load(Ordering::Relaxed) {

@@ -3,19 +3,17 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A request to shut down, shared by all threads of one collector.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shutdown(Arc<(Mutex<Option<Duration>>, Condvar)>);
 
 impl Shutdown {
-    /// Requests the shutdown at `now`, measured from the clock's start.
+    /// `now` is measured from the clock's start.
     pub(crate) fn request(&self, now: Duration) {
         let (requested_at, changed) = &*self.0;
         requested_at.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(now);
         changed.notify_all();
     }
 
-    /// Returns the time of the request, if there was one.
     pub(crate) fn requested_at(&self) -> Option<Duration> {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use tokio::task::AbortHandle;
 
-/// The tasks that wait for requests, in the order in which their connections were accepted.
+/// Tasks that wait for requests, in the order of their connections.
 #[derive(Debug)]
 pub(crate) struct SilentConnections {
     places: usize,
@@ -19,7 +19,7 @@ impl SilentConnections {
         Self { places, open: VecDeque::new() }
     }
 
-    /// Adds the task of a connection from `peer`. Where there are too many, another one is ended.
+    /// Ends another task if there are too many.
     pub(crate) fn add(&mut self, peer: IpAddr, task: AbortHandle) {
         self.open.retain(|(_, task)| !task.is_finished());
         if self.open.len() >= self.places
@@ -30,7 +30,6 @@ impl SilentConnections {
         self.open.push_back((peer, task));
     }
 
-    /// Returns the place of the oldest connection of the address with the most.
     fn victim(&self) -> Option<usize> {
         let mut by_peer: HashMap<IpAddr, usize> = HashMap::new();
         for (peer, _) in &self.open {

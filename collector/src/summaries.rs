@@ -32,26 +32,22 @@ use crate::notices::{Notices, NoticesConfig};
 use crate::shutdown::Shutdown;
 use crate::thread::spawn;
 
-/// The thread that summarises jobs.
 #[derive(Debug)]
 pub(crate) struct Summaries {
     thread: JoinHandle<()>,
-    /// Disconnected at the end of the thread.
     ended: Receiver<()>,
     cancel: SharedCancel,
 }
 
-/// The means to cancel the statement that runs; none without a connection.
+/// None without a connection.
 type SharedCancel = Arc<Mutex<Option<ReadCancel>>>;
 
-/// The connections, which are replaced after an error. The reader of a file, which cannot remove its log, is
-/// closed first.
+/// Replaced after an error. The reader of a file, which cannot remove its log, is closed first.
 struct Connections {
     reader: Reader,
     table: JobUsageTable,
 }
 
-/// The state of the thread.
 struct Summariser {
     store: StoreUrl,
     backlog: Backlog,
@@ -62,15 +58,10 @@ struct Summariser {
     summarised: Counter,
     log: LogThrottle,
     notices: Option<Notices>,
-    /// The time of the next examination of the running jobs.
     next_examination: Duration,
 }
 
 impl Summaries {
-    /// Starts the thread. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
         (store, notices): (&StoreUrl, Option<&NoticesConfig>),
         backlog: Backlog,
@@ -145,7 +136,6 @@ impl Summariser {
         self.shutdown.requested_at().is_some()
     }
 
-    /// Waits, at most until the collector stops.
     fn pause(&self, pause: Duration) {
         let end = self.clock.now().since_start + pause;
         while !self.is_stopping() && self.clock.now().since_start < end {
@@ -153,7 +143,7 @@ impl Summariser {
         }
     }
 
-    /// Summarises some of the jobs that wait. Returns their number.
+    /// Returns the number of summarised jobs.
     fn round(&mut self) -> Result<usize, StoreError> {
         if self.backlog.exists(boottime_ns()) {
             return Ok(0);
@@ -187,7 +177,6 @@ impl Summariser {
         Ok(keys.len())
     }
 
-    /// Applies the rules of notices to the running jobs.
     fn examine_running(&self, notices: &Notices, connections: &mut Connections) -> Result<(), StoreError> {
         let reader: &mut dyn Read = &mut connections.reader;
         let mut filter =

@@ -14,18 +14,17 @@ impl Waker {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
         // It fails only if the counter is full; then the descriptor is readable anyway.
         rustix::io::write(self.as_fd(), &1_u64.to_ne_bytes()).ok();
     }
 
-    /// Makes the descriptor unreadable until the next [`Waker::wake`]. Returns true if it was readable.
+    /// Makes the descriptor unreadable until the next [`Waker::wake`]. Returns whether it was readable.
     pub(crate) fn clear(&self) -> bool {
         rustix::io::read(self.as_fd(), &mut [0_u8; 8]).is_ok()
     }
 
-    /// Returns true if the thread has not cleared it since the last [`Waker::wake`].
+    /// The thread has not cleared it since the last [`Waker::wake`].
     pub(crate) fn is_pending(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)

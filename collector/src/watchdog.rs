@@ -6,10 +6,8 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::Collector;
 
-/// The signs of life of a collector.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// None without a watchdog.
     interval: Option<Interval>,
 }
 
