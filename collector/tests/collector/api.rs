@@ -21,13 +21,12 @@ pub(crate) fn get(uid: u32, socket: &Path, target: &str) -> Response {
     Request::get(target).response(uid, socket)
 }
 
-/// Returns the key of the job with an id, as root sees it.
 pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     let jobs = get(0, &fixture.api, &format!("/api/v1/jobs?id={id}")).json();
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }
 
-/// Returns the ends of the paths of resources about one job.
+/// Ends of the paths of resources about one job.
 pub(crate) fn parts_of_a_job(fixture: &Fixture) -> Vec<String> {
     let document = get(0, &fixture.api, "/api/openapi.json").json();
     let paths = document["paths"].as_object().unwrap().iter();
@@ -36,7 +35,7 @@ pub(crate) fn parts_of_a_job(fixture: &Fixture) -> Vec<String> {
     of_job.map(str::to_owned).collect()
 }
 
-/// Returns the keys of the jobs that a user may see, as a list.
+/// Keys of the jobs that a user may see, as a list.
 fn key_list(fixture: &Fixture, uid: u32) -> String {
     let jobs = get(uid, &fixture.api, "/api/v1/jobs").json();
     jobs["jobs"].as_array().unwrap().iter().map(|job| job["key"].to_string()).collect::<Vec<_>>().join(",")

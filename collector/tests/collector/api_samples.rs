@@ -75,7 +75,6 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
 }
 
-/// Asserts that a course over the nodes is that of the samples in parts of a second.
 fn assert_course(fixture: &Fixture, key: i64, from_us: i64) {
     let metrics = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/metrics")).json();
     let time = format!("from_us={from_us}&until_us={}&points=20", from_us + 20_000_000);

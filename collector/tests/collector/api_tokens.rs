@@ -29,7 +29,6 @@ scenarios! {
     guessed_tokens_are_limited,
 }
 
-/// Sends a request about tokens to the control socket.
 fn ask(uid: u32, socket: &Path, request: &TokenRequest) -> Result<Vec<TokenInfo>, Refusal> {
     let mut stream = BufReader::new(connect_as(uid, socket));
     writeln!(stream.get_mut(), "{}", request.to_line()).unwrap();
@@ -57,7 +56,7 @@ pub(crate) fn revoke(uid: u32, socket: &Path, token: &str) -> Result<usize, Refu
     ask(uid, socket, &request).map(|revoked| revoked.len())
 }
 
-/// Sends a request with a token, as a user who has no jobs.
+/// Asks as a user who has no jobs.
 pub(crate) fn with_token(api: &Path, token: &str, request: &Request<'_>) -> Response {
     let headers = format!("Authorization: Bearer {token}\r\n");
     Request { headers: &headers, ..*request }.response(64_009, api)

@@ -29,7 +29,7 @@ fn config(environment: &TestEnvironment, citus: ExtensionMode) -> CollectorConfi
     CollectorConfig { citus, ..environment.config() }
 }
 
-/// Starts a collector, which must fail, and returns the reason.
+/// Reason for which a collector cannot start.
 fn refusal(environment: &TestEnvironment, config: &CollectorConfig) -> String {
     let error = Collector::start(config, &environment.context).map(drop).unwrap_err();
     let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {

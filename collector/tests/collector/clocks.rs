@@ -23,7 +23,7 @@ scenarios! {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Returns the time of a node, `seconds` after `begin_us`, whose clock is ahead.
+/// Time of a node, `seconds` after `begin_us`, whose clock is ahead.
 fn at(begin_us: i64, seconds: i64, ahead_s: i64) -> i64 {
     begin_us + (seconds + ahead_s) * SECOND_US
 }
@@ -44,10 +44,9 @@ fn deliver(agent: &mut Agent) {
     agent.wait_until_acknowledged();
 }
 
-/// The time in which an offset is stored: an agent that did not answer in time is asked again after a minute.
+/// An offset is stored within this time: an agent that did not answer in time is asked again after a minute.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Waits until the store has the offsets of the clocks of `sessions`.
 fn wait_for_offset(environment: &TestEnvironment, agent: &mut Agent, sessions: i64) {
     let clock = Clock::start();
     let stored = "SELECT count(*) FROM session WHERE clock_offset_us IS NOT NULL";
@@ -57,8 +56,7 @@ fn wait_for_offset(environment: &TestEnvironment, agent: &mut Agent, sessions: i
     }
 }
 
-/// Returns the times of the samples of the first series of each node of a job, rounded to seconds after
-/// `begin_us`, and their values.
+/// Samples of the first series of each node of a job: times, rounded to seconds after `begin_us`, and values.
 fn samples(environment: &TestEnvironment, job: &JobRow, begin_us: i64) -> Vec<(String, Vec<(i64, f64)>)> {
     let mut reader = environment.reader();
     let reader: &mut dyn Read = &mut reader;
@@ -80,7 +78,7 @@ fn samples(environment: &TestEnvironment, job: &JobRow, begin_us: i64) -> Vec<(S
     rows.iter().map(|row| (row.node.clone(), of(row))).collect()
 }
 
-/// Returns whole seconds after `begin_us`: the offset is measured with an error of some milliseconds.
+/// Whole seconds after `begin_us`: the offset is measured with an error of some milliseconds.
 fn rounded_s(time_ns: i64, begin_us: i64) -> i64 {
     (time_ns / 1000 - begin_us + SECOND_US / 2).div_euclid(SECOND_US)
 }
@@ -180,7 +178,7 @@ fn assert_nodes(environment: &TestEnvironment, job: &JobRow, begin_us: i64, offs
     assert_eq!(marks.iter().map(|mark| rounded_s(mark.time_ns, begin_us)).collect::<Vec<_>>(), [40; 3]);
 }
 
-/// Checks that the series of the nodes are read in the time of the job, and its own from a rollup.
+/// Reads the series of the nodes in the time of the job, and its own from a rollup.
 fn assert_series(environment: &TestEnvironment, job: &JobRow, begin_us: i64) {
     let mut reader = environment.reader();
     let reader: &mut dyn Read = &mut reader;
@@ -216,7 +214,7 @@ fn assert_series(environment: &TestEnvironment, job: &JobRow, begin_us: i64) {
     collector.stop().unwrap();
 }
 
-/// Checks that the views of a job and the charts of dashboards have the times of the collector.
+/// Views of a job and charts of dashboards must have the times of the collector.
 fn assert_views(environment: &TestEnvironment, begin_us: i64) {
     let is_sqlite = environment.kind == Kind::Sqlite;
     let seconds = |time: &str| match is_sqlite {

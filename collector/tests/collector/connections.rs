@@ -28,7 +28,7 @@ polymeter_test_harness::tests![
     a_locked_schema_is_reported,
 ];
 
-/// Starts a server that accepts TCP connections with TLS only, with a certificate for `localhost`.
+/// Accepts TCP connections with TLS only, with a certificate for `localhost`.
 fn tls_server() -> (TestEnvironment, Authority, u16) {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let certificates = Authority::new("test root");
@@ -173,7 +173,7 @@ fn a_password_file_authenticates() {
     assert!(error.contains("chmod 600"), "{error}");
 }
 
-/// A running PgBouncer with transaction pooling.
+/// PgBouncer with transaction pooling.
 struct Pooler {
     process: Child,
 }
@@ -266,7 +266,7 @@ fn reads_from_a_standby_and_continues_on_it() {
     assert_eq!(counts(&mut reader, SeriesScope::Node("n1")), [30; 3]);
 }
 
-/// Asserts which servers readers and writers use for each `target_session_attrs`: of both, the standby first,
+/// Tests for each `target_session_attrs` which servers readers and writers use: of both, the standby first,
 /// and of each alone. The standby has 10 samples of each series, the primary 20.
 fn assert_servers_are_chosen_by_state(both: &str, standby: &str, primary: &str) {
     let stored = |servers: &str, attributes: &str| {

@@ -27,8 +27,8 @@ scenarios! {
 const SECOND_US: i64 = 1_000_000;
 const RUNS_S: i64 = 600;
 
-/// The devices of a job with their roles, and the bytes that each reads per second: a volume on an array of
-/// two disks, a volume on paths that the kernel does not count for the job, and compressed memory.
+/// Devices of a job with their roles, and the bytes that each reads per second: a volume on an array of two
+/// disks, a volume on paths that the kernel does not count for the job, and compressed memory.
 const OF_JOB: [(&str, &str, u64); 7] = [
     ("253:0", "stacked 259:1 259:0 9:127", 5_000_000),
     ("9:127", "stacked 259:1 259:0", 5_000_000),
@@ -40,8 +40,7 @@ const OF_JOB: [(&str, &str, u64); 7] = [
 ];
 const JOB_READS: u64 = 5_700_000;
 
-/// The interfaces of the node, and the bytes that each receives per second. The last two have no recorded
-/// role.
+/// Interfaces of the node, and the bytes that each receives per second. The last two have no recorded role.
 const OF_NODE: [(&str, Option<&str>, u64); 8] = [
     ("lo", Some("local"), 8_000_000),
     ("left", Some("physical"), 1_500_000),
@@ -66,7 +65,6 @@ fn column(series: u32, metric: u32, name: &'static str, label: (&str, &str), rol
     Column { series: SeriesId(series), metric: (MetricId(metric), descriptor), labels }
 }
 
-/// Sends the samples of a job that has a node alone.
 fn record(agent: &mut Agent, started_us: i64) {
     let job = owned(1, "4711", 1000, started_us);
     let devices = (0..).zip(&OF_JOB).map(|(number, (name, role, _))| {
@@ -151,7 +149,7 @@ fn assert_report(report: &Report) {
     }
 }
 
-/// Asserts that answers over HTTP sum the bytes of the job once, and have the roles.
+/// Answers over HTTP must sum the bytes of the job once, and have the roles.
 fn assert_answers(fixture: &Fixture, started_us: i64) {
     let key = key(fixture, "4711");
     let time = format!("from_us={started_us}&until_us={}&points=10", started_us + RUNS_S * SECOND_US);

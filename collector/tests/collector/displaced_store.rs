@@ -25,9 +25,7 @@ polymeter_test_harness::tests![
     vacuum_and_checkpoint_by_another_program_lose_nothing
 ];
 
-/// The number of frames before the fault, and after it.
 const FRAMES: i64 = 5;
-/// The number of samples in one frame.
 const SAMPLES: i64 = 3;
 
 fn path(environment: &TestEnvironment) -> PathBuf {
@@ -42,7 +40,7 @@ fn number(path: &Path, sql: &str) -> i64 {
     Connection::open(path).unwrap().query_row(sql, (), |row| row.get(0)).unwrap()
 }
 
-/// Sends frames of a job, and returns when all are acknowledged.
+/// Waits until all frames are acknowledged.
 fn send(agent: &mut Agent, begin_us: i64, seeds: std::ops::Range<i64>) {
     let shape = shape(1, Some(&job(1, "4711", begin_us)));
     let first = seeds.start;
@@ -176,7 +174,6 @@ fn a_truncated_store_is_not_written() {
     assert_eq!(number(&path, "SELECT count(*) FROM samples"), SAMPLES);
 }
 
-/// Writes all of the log into the database.
 fn checkpoint(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).unwrap();

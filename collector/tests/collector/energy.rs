@@ -24,16 +24,15 @@ scenarios! {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// The owners of the jobs.
 pub(crate) const ALICE: u32 = 64_001;
 pub(crate) const BOB: u32 = 64_002;
 
-/// The length of the recording, and the time of the jobs in it, in seconds.
+/// Length of the recording, and the time of the jobs in it.
 const RECORDED_S: i64 = 1200;
 pub(crate) const BEGIN_S: i64 = 300;
 pub(crate) const END_S: i64 = 900;
 
-/// The times at which counters of energy misbehave, in seconds.
+/// Times at which counters of energy misbehave.
 const LATE_S: i64 = 600;
 const RESTART_S: i64 = 700;
 
@@ -121,7 +120,6 @@ fn assert_near(energy: Option<&Energy>, joules: f64, is_estimate: bool) {
     assert_eq!((energy.is_estimate, energy.nodes), (is_estimate, 1));
 }
 
-/// The view has the figures of the report, by node and part.
 fn assert_view_agrees(environment: &TestEnvironment, job: &JobRow) {
     let energy = report(environment, Access::All, job).energy.unwrap();
     let rows = environment.lines(&format!(

@@ -19,21 +19,19 @@ polymeter_test_harness::tests![exclusive flood_of_dictionaries_is_bounded_and_ot
 
 const MIB: u64 = 1024 * 1024;
 
-/// The maximum memory of the collector while one peer floods it: a whole dictionary in memory, that peer's
-/// share of the queue, and its messages in ZeroMQ.
+/// Memory of the collector while one peer floods it: a whole dictionary in memory, that peer's share of the
+/// queue, and its messages in ZeroMQ.
 const MAX_BYTES: u64 = 224 * MIB;
 
-/// The maximum memory afterwards.
 const MAX_BYTES_AFTER: u64 = 64 * MIB;
 
-/// The number of bytes of the flood.
 const FLOOD_BYTES: u64 = 245_000_000;
 
-/// The time between two messages of the flood's second half. It makes the flood last longer than several
-/// commits, however fast the machine is.
+/// Time between two messages of the flood's second half. It makes the flood last longer than several commits,
+/// however fast the machine is.
 const INTERVAL: Duration = Duration::from_millis(3);
 
-/// Returns a dictionary that begins a session without frames.
+/// Begins a session without frames.
 fn dictionary(session: u64, first: u32) -> Vec<u8> {
     let descriptor = SessionDescriptor {
         node: "flood".try_into().unwrap(),

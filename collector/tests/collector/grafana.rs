@@ -39,7 +39,6 @@ const DASHBOARDS: [(&str, &str); 5] = [
 
 const DATA_SOURCE: &str = include_str!("../../../deploy/grafana/provisioning/datasources/polymeter.yaml");
 
-/// A query of a dashboard.
 struct Query {
     dashboard: &'static str,
     title: String,
@@ -55,7 +54,7 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns all queries: of panels, variables and annotations.
+/// Queries of panels, variables and annotations.
 fn queries() -> Vec<Query> {
     let mut queries = Vec::new();
     for (dashboard, json) in DASHBOARDS {
@@ -385,8 +384,8 @@ fn assert_reads_are_bounded(kind: Kind) {
     assert_eq!(days, BTreeSet::from([day]), "samples are read at all");
 }
 
-/// The queries of variables read few of 100,000 jobs, and offer no value that Grafana would take for a macro:
-/// a panel fails with one.
+/// Queries of variables read few of 100,000 jobs, and offer no value that Grafana would take for a macro: a
+/// panel fails with one.
 fn menus_are_quick_and_harmless() {
     let mut environment = store_of_users(Kind::Postgres);
     let server = server(&mut environment);

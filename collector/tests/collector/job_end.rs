@@ -33,14 +33,12 @@ scenarios! {
     two_collectors_run_a_command_once,
 }
 
-/// The command, and what it writes.
 struct Command {
     directory: TempDir,
 }
 
 impl Command {
-    /// Makes a command that appends the job's id to a log after it ran `script`, whose standard input is the
-    /// report.
+    /// Appends the job's id to a log after it ran `script`, whose standard input is the report.
     fn new(script: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let command = Self { directory };
@@ -65,7 +63,7 @@ impl Command {
         fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Returns the ids of the jobs whose command has ended, sorted.
+    /// Jobs whose command has ended, sorted.
     fn ended(&self) -> Vec<String> {
         let mut ids = self.lines("log");
         ids.sort();
@@ -87,12 +85,12 @@ impl Command {
     }
 }
 
-/// Returns the time at which a job began. Jobs with handles that follow each other do not overlap.
+/// Jobs with handles that follow each other do not overlap.
 fn begin_us(handle: u32) -> i64 {
     now_us() - 60_000_000 + i64::from(handle % 6) * 10_000_000
 }
 
-/// Sends the samples and the ends of jobs with the given ids, whose handles begin with `handle`.
+/// Gives the jobs handles from `handle` on.
 fn run_jobs(agent: &mut Agent, handle: u32, ids: &[String]) {
     for (handle, id) in (handle..).zip(ids) {
         let at_us = begin_us(handle);
@@ -247,7 +245,6 @@ fn faulty_commands_are_counted_and_delay_nothing(environment: &mut TestEnvironme
     collector.stop().unwrap();
 }
 
-/// Writes a configuration file for a collector with the command.
 fn configure(command: &Command) -> String {
     let path = command.path("collector.toml");
     let text = format!("[job_end]\ncommand = ['{}']\ndelay = '1s'\n", command.program().display());

@@ -28,7 +28,6 @@ fn find_job(environment: &TestEnvironment, job_id: &str) -> JobRow {
     jobs.into_iter().find(|job| job.job_id == job_id).unwrap_or_else(|| panic!("no job {job_id}"))
 }
 
-/// Returns a job that was announced without an owner.
 fn job_without_owner(handle: u32, job_id: &str) -> Arc<Job> {
     let Job { descriptor, .. } = (*job(handle, job_id, now_us())).clone();
     let descriptor = JobDescriptor { owner_uid: None, owner: None, ..descriptor };
@@ -169,7 +168,6 @@ fn assert_clusters_are_told_apart(environment: &TestEnvironment, collector: &Col
     assert_eq!(environment.lines(rows), ["amber COMPLETED", "blue FAILED"]);
 }
 
-/// Returns the answer to one line.
 fn send_line(socket: &Path, line: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -178,20 +176,20 @@ fn send_line(socket: &Path, line: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// A part of names in a frame, which [`with_invalid_names`] replaces by [`INVALID`], of the same length.
+/// Part of names in a frame, which [`with_invalid_names`] replaces by [`INVALID`], of the same length.
 const VALID: &str = "a-z";
 
-/// A right-to-left override, which names may not contain.
+/// Right-to-left override, which names may not contain.
 const INVALID: &str = "\u{202e}";
 
-/// Computes CRC-32 as in zlib, without a table.
+/// CRC-32 as in zlib, without a table.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     let of_byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
     !bytes.iter().fold(!0, of_byte)
 }
 
-/// Returns `frame` with invalid names, which no agent accepts and a hostile sender may send.
+/// Makes the names of `frame` invalid: no agent accepts them, and a hostile sender may send them.
 fn with_invalid_names(frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..frame.len() - 4].to_vec();
     while let Some(at) = bytes.windows(VALID.len()).position(|window| window == VALID.as_bytes()) {

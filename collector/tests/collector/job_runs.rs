@@ -17,16 +17,14 @@ scenarios! {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// The time from the start of a run to that of the next, and to its end, in seconds.
+/// Seconds from the start of a run to that of the next, and to its end.
 const RUN_S: i64 = 40;
 const LASTS_S: i64 = 20;
 
-/// What a frame has.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Samples of a run.
     Samples(u32),
-    /// The end of a run, and the seconds by which its time is later than that of the first report.
+    /// Seconds by which the time is later than that of the first report.
     End(u32, i64),
 }
 
@@ -54,7 +52,7 @@ fn deliver(agent: &mut Agent) {
     agent.wait_until_acknowledged();
 }
 
-/// Returns the start and the end of each run, in seconds after `begin_us`, with the number of its samples.
+/// Start and end of each run, in seconds after `begin_us`, with the number of its samples.
 fn runs(environment: &TestEnvironment, job_id: &str, begin_us: i64) -> Vec<(i64, Option<i64>, usize)> {
     let seconds = |time_ns: i64| (time_ns / 1000 - begin_us) / SECOND_US;
     let jobs = environment.jobs().into_iter().filter(|job| job.job_id == job_id);
@@ -65,8 +63,8 @@ fn runs(environment: &TestEnvironment, job_id: &str, begin_us: i64) -> Vec<(i64,
     .collect()
 }
 
-/// Returns up to four runs in their order. Each end comes at some time after the start of its run, and many
-/// come again.
+/// Up to four runs in their order. Each end comes at some time after the start of its run, and many come
+/// again.
 fn random_parts(seed: u64) -> Vec<Part> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut below = |bound: usize| {

@@ -27,12 +27,10 @@ scenarios! {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Adds a frame with a row of `shape`, `seconds` after `begin_us`.
 fn add_row(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seconds: i64) {
     agent.frame(&[(shape, begin_us + seconds * SECOND_US, &values(seconds).0)], &[], &[]);
 }
 
-/// Adds a frame with the tally of `rows` rows.
 fn add_tally(agent: &mut Agent, job: Option<u32>, rows: u64, events: &[Event]) {
     let tally = Tally { due: rows * 3, taken: rows * 3, ..Tally::default() };
     let entry = LedgerEntry { job: job.map(JobHandle), source: "stat".try_into().unwrap(), tally };
@@ -43,7 +41,6 @@ fn ended(handle: u32, at_us: i64) -> Event {
     Event::JobEnded { job: JobHandle(handle), at_us }
 }
 
-/// Sends all frames, and waits until they are acknowledged.
 fn deliver(agent: &mut Agent) {
     agent.send_from(0);
     agent.wait_until_acknowledged();

@@ -31,7 +31,7 @@ pub(crate) fn target(key: i64, query: &str) -> String {
     format!("/api/v1/jobs/{key}/live{query}")
 }
 
-/// Sends a frame with one row, and waits until it is committed.
+/// Waits until the frame, which has one row, is committed.
 pub(crate) fn send(agent: &mut Agent, shape: &Arc<Shape>, at_us: i64, seed: i64, events: &[Event]) {
     let values = values(seed).0;
     let number = agent.frame(&[(shape, at_us, &values)], &[], events);
@@ -45,14 +45,13 @@ fn send_events(agent: &mut Agent, events: &[Event]) {
     agent.wait_until_acknowledged();
 }
 
-/// Returns the number of stored samples of a job.
 pub(crate) fn rows_of(environment: &TestEnvironment, job_key: i64) -> i64 {
     environment.number(&format!(
         "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE job_key = {job_key}"
     ))
 }
 
-/// The time after the samples that the fixture has sent.
+/// Time after the samples that the fixture has sent.
 pub(crate) fn later_us() -> i64 {
     now_us() + 60_000_000
 }

@@ -19,10 +19,9 @@ scenarios! {
     a_stopping_collector_ends_its_streams,
 }
 
-/// The times in a frame of [`flood`]: its 6000 points fit into what may wait for a client that reads.
+/// Times in a frame of [`flood`]: its 6000 points fit into what may wait for a client that reads.
 const FLOOD_TIMES: i64 = 2000;
 
-/// Sends frames with many samples until a condition holds.
 fn flood(fixture: &mut Fixture, what: &str, mut is_enough: impl FnMut(&Fixture) -> bool) {
     let (shape, mut at_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
     wait_until(what, || {

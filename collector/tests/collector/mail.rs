@@ -33,7 +33,6 @@ print(server.socket.getsockname()[1], flush=True)
 asyncore.loop()
 "#;
 
-/// A server, which ends with its handle.
 struct Server {
     process: Child,
     port: u16,
@@ -76,7 +75,7 @@ impl Drop for Server {
     }
 }
 
-/// Writes a program in place of sendmail that delivers to the port.
+/// Program in place of sendmail that delivers to the port.
 fn msmtp(site: &Site, port: u16) {
     let (program, libraries) = (servers::root().join("usr/bin/msmtp"), servers::libraries());
     if !program.exists() {

@@ -70,7 +70,7 @@ mod time_range;
 mod typed_rows;
 mod usage;
 
-/// The tests that run at a time for each CPU. They wait for servers about half of their time.
+/// Tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
 
 fn main() -> std::process::ExitCode {

@@ -22,16 +22,15 @@ scenarios! {
     series_of_users_are_bounded_over_restarts,
 }
 
-/// The rows of the view `series`, each as text.
 const SERIES: &str = "SELECT series_id || '|' || node || '|' || metric || '|' || coalesce(CAST(job_key AS text), '-') || '|' || coalesce(job_id, '-')
          || '|' || CAST(labels AS text) FROM series ORDER BY series_id";
 
-/// The number of blocks in which no series is inserted twice, or has the id of another one.
+/// Number of blocks in which no series is inserted twice, or has the id of another one.
 const TWICE: &str = "SELECT (SELECT count(*) FROM (
          SELECT 1 FROM series GROUP BY node, metric, job_key, labels HAVING count(*) > 1) AS same)
      + (SELECT count(*) FROM (SELECT 1 FROM series GROUP BY series_id HAVING count(*) > 1) AS same_id)";
 
-/// Sends a job on each of `nodes`, whose changes of plan are the same.
+/// Changes of plan are the same for all jobs.
 fn send_jobs(environment: &TestEnvironment, collector: &Collector, session: u64, nodes: &[&str]) {
     let begin_us = now_us();
     for (number, node) in (1_u64..).zip(nodes) {
@@ -132,7 +131,7 @@ fn collectors_register_the_same_series_once(environment: &mut TestEnvironment) {
     assert_eq!(environment.number(balance), i64::from(2 * 6 * JOBS));
 }
 
-/// Sends values of users' metrics with these numbers, for a job of `node`, in frames of 128.
+/// Sends frames of 128 values.
 fn send_user_series(environment: &TestEnvironment, session: u64, node: &str, numbers: Range<u32>) {
     let collector = environment.collector();
     let begin_us = now_us();

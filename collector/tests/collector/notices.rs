@@ -25,7 +25,7 @@ scenarios! {
     what_failed_is_repeated_once,
 }
 
-/// A name with which a user attacks the header of a mail, a shell and a terminal.
+/// Name with which a user attacks the header of a mail, a shell and a terminal.
 pub(crate) const HOSTILE: &str =
     "x\r\nBcc: all@example.org\r\n\r\n$(touch hacked) `touch hacked` ; \u{1b}[2J \u{202e}";
 
@@ -47,7 +47,6 @@ evidence = "{elapsed}"
 thresholds = { seconds = 1 }
 "#;
 
-/// Programs that write what they get.
 pub(crate) struct Site {
     directory: TempDir,
 }
@@ -105,7 +104,7 @@ impl Site {
     }
 }
 
-/// Sends the samples of two jobs, the first of which has ended.
+/// Ends the first of two jobs.
 pub(crate) fn run_jobs(agent: &mut Agent, handle: u32) {
     let begin_us = now_us() - 600_000_000;
     for (handle, ends) in [(handle, true), (handle + 1, false)] {

@@ -21,7 +21,7 @@ polymeter_test_harness::tests![
 
 const CHECK: [&str; 2] = ["--check", "--connect"];
 
-/// Starts a server that accepts the password `secret` of the role `meter` at a TCP port.
+/// Accepts the password `secret` of the role `meter` at a TCP port.
 fn server_with_password() -> (TestEnvironment, u16) {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let port = free_port();
@@ -33,7 +33,6 @@ fn server_with_password() -> (TestEnvironment, u16) {
     (environment, port)
 }
 
-/// Writes a file with the access mode `mode`.
 fn write(path: &Path, text: &str, mode: u32) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();

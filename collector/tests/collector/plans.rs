@@ -18,17 +18,17 @@ scenarios! { undistributed
     corrected_times_of_jobs_are_computed_without_those_of_others,
 }
 
-/// The number of jobs: one after the other, each for ten minutes, over three weeks.
+/// One after the other, each for ten minutes, over three weeks.
 pub(crate) const JOBS: i64 = 3000;
 
-/// The number of the job that is read. It runs at noon, so that it has one day.
+/// Number of the job that is read. It runs at noon, so that it has one day.
 const NOON: i64 = 10 * 144 + 72;
 
-/// The tables with a row for each job, or several. `metric` and `store_version` have few rows.
+/// Tables with a row for each job, or several. `metric` and `store_version` have few rows.
 pub(crate) const LARGE: [&str; 8] =
     ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
 
-/// Returns the expression for the time that a number of seconds after the first job, in the store's form.
+/// Time a number of seconds after the first job, as an expression in the store's form.
 fn time(kind: Kind, seconds: &str) -> String {
     match kind {
         Kind::Sqlite => format!("(1767225600 + {seconds}) * 1000000000"),
@@ -36,7 +36,6 @@ fn time(kind: Kind, seconds: &str) -> String {
     }
 }
 
-/// Creates the partitions that contain the jobs, where the store has partitions.
 fn create_partitions(environment: &mut TestEnvironment) {
     if environment.kind == Kind::Postgres {
         environment.execute(
@@ -47,7 +46,6 @@ fn create_partitions(environment: &mut TestEnvironment) {
     }
 }
 
-/// Fills the store with jobs.
 pub(crate) fn fill(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
     environment.accept_inserts();
@@ -117,7 +115,6 @@ pub(crate) fn fill(environment: &mut TestEnvironment) {
     environment.execute("ANALYZE");
 }
 
-/// Returns the job that is read.
 fn job_at_noon(reader: &mut Reader) -> JobRow {
     let job = reader.last_job(Some(&NOON.to_string())).unwrap().unwrap();
     assert_eq!((job.job_key, job.nodes.len()), (NOON, 1));
@@ -142,7 +139,6 @@ fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usiz
     (count, plans.pop().unwrap())
 }
 
-/// Returns the number of the job's samples in the intervals of a rollup.
 fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
     let of = SeriesScope::Job(job.job_key);
     let series = reader.series(of).unwrap();
@@ -178,7 +174,7 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
     count
 }
 
-/// Returns the names in `plan` that begin with `prefix` and a digit.
+/// Names in `plan` that begin with `prefix` and a digit.
 fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
     let words = plan.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     let is_name = |word: &&str| {
@@ -187,7 +183,6 @@ fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
     words.filter(is_name).map(str::to_owned).collect()
 }
 
-/// Returns the names of the partitions or chunks of samples in `plan`.
 fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String> {
     match environment.kind {
         Kind::Sqlite => BTreeSet::new(),
@@ -206,7 +201,6 @@ fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String
     }
 }
 
-/// Returns the name of the partition or chunk that contains the job.
 fn noon(environment: &TestEnvironment) -> String {
     match environment.kind {
         Kind::Sqlite => String::new(),
@@ -382,7 +376,7 @@ fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnviro
     assert_eq!(found, (1..=JOBS).rev().filter(|key| key % 7 == 2).collect::<Vec<_>>());
 }
 
-/// Returns the value by which a job is listed, as a list of all jobs has it.
+/// Value by which a job is listed, as a list of all jobs has it.
 fn listed(job: &JobRow, order: JobOrder) -> i64 {
     let ended_ns = job.ended_ns.unwrap_or_default();
     match order {
@@ -466,7 +460,6 @@ fn each_order_of_jobs_has_an_index(environment: &mut TestEnvironment) {
     }
 }
 
-/// Returns the plan of the statement that selects the jobs of a filter.
 fn plan_of(reader: &mut Reader, filter: &JobFilter) -> String {
     reader.record_plans();
     reader.jobs(filter).unwrap();

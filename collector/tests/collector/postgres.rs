@@ -33,13 +33,11 @@ pub(crate) fn server(environment: &mut TestEnvironment) -> &mut Server {
     environment.server.as_mut().unwrap()
 }
 
-/// Sends a frame of one row of each series of the node.
 pub(crate) fn send_row(agent: &mut Agent, begin_us: i64, seed: i64) {
     let sequence = agent.frame(&[(&shape(1, None), begin_us + seed * 1_000_000, &values(seed).0)], &[], &[]);
     agent.send(sequence);
 }
 
-/// Checks the number of samples of each series of a node.
 pub(crate) fn assert_counts(environment: &TestEnvironment, node: &str, count: usize) {
     assert_eq!(environment.counts(SeriesScope::Node(node)), [count; 3], "{node}");
 }

@@ -12,7 +12,7 @@ use crate::support::{Kind, wait_until};
 
 polymeter_test_harness::tests![postgrest_statements_run_on_postgresql, postgrest_serves_views_and_functions];
 
-/// The statements are those that PostgREST 12 sends, with the parameters as text.
+/// Sends the statements of PostgREST 12, with the parameters as text.
 fn postgrest_statements_run_on_postgresql() {
     let mut environment = store_of_jobs(Kind::Postgres);
     let server = server(&mut environment);
@@ -69,7 +69,6 @@ fn postgrest_serves_views_and_functions() {
     assert!(alice.get("/samples?limit=1", public).contains("permission denied"));
 }
 
-/// A PostgREST that shows a server's database over a Unix socket.
 struct Postgrest {
     process: Child,
     socket: PathBuf,
@@ -98,7 +97,6 @@ impl Postgrest {
         started
     }
 
-    /// Returns the body of the answer.
     fn get(&self, path: &str, headers: &str) -> String {
         let Ok(mut stream) = UnixStream::connect(&self.socket) else { return String::new() };
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n").unwrap();

@@ -29,19 +29,17 @@ scenarios! {
     a_store_that_is_away_is_reported,
 }
 
-/// The owner of the jobs `1`, and of the job `2`.
+/// Owners of the jobs `1` and `2`.
 pub(crate) const USERS: [u32; 2] = [64_001, 64_002];
 
-/// A user who is configured as an administrator.
 pub(crate) const ADMINISTRATOR: &str = "daemon";
 
-/// A collector with a control socket, and an agent with a job of each user and one without an owner.
+/// Collector with a control socket, and an agent with a job of each user and one without an owner.
 pub(crate) struct Fixture {
     pub(crate) collector: Collector,
     pub(crate) agent: Agent,
     pub(crate) jobs: [Arc<Job>; 3],
     pub(crate) socket: PathBuf,
-    /// The socket of the HTTP API.
     pub(crate) api: PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -57,12 +55,10 @@ impl Fixture {
         Self::with(environment, |_| {})
     }
 
-    /// Starts a collector whose sessions have these timeouts.
     pub(crate) fn with_timeouts(environment: &TestEnvironment, timeouts: ReadTimeouts) -> Self {
         Self::with(environment, |config| config.control.read_timeouts = timeouts)
     }
 
-    /// Starts a collector whose configuration is changed.
     pub(crate) fn with(environment: &TestEnvironment, change: impl FnOnce(&mut CollectorConfig)) -> Self {
         if !rustix::process::geteuid().is_root() {
             skip("root", "the tests do not run as root");
@@ -101,7 +97,7 @@ impl Fixture {
         ReadClient::connect(uid, &self.socket).unwrap_or_else(|answer| panic!("{answer:?}"))
     }
 
-    /// Returns whether a user can begin as many sessions as are permitted.
+    /// Tells whether a user can begin as many sessions as are permitted.
     pub(crate) fn has_free_sessions(&self, uid: u32) -> bool {
         let clients: Vec<_> =
             (0..limits::READ_SESSIONS_PER_USER).map(|_| ReadClient::connect(uid, &self.socket)).collect();
@@ -119,7 +115,7 @@ fn mark(job: JobHandle) -> Event {
     })
 }
 
-/// Returns a query of each kind, about a job where there is one.
+/// Query of each kind, about a job where there is one.
 pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
     let (of, span_ns) = (SeriesOwner::Job(job_key), 0..i64::MAX);
     let filter = JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() };
@@ -167,7 +163,7 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
     queries
 }
 
-/// Returns the jobs `1`, `2` and `3`, each with the ids of its series.
+/// Jobs `1`, `2` and `3`, each with the ids of its series.
 pub(crate) fn stored(environment: &TestEnvironment) -> Vec<(JobRow, IdRanges)> {
     let (mut jobs, mut reader) = (environment.jobs(), environment.reader());
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
@@ -241,7 +237,7 @@ fn jobs_of(block: &RowBlock) -> &[JobRow] {
     if let RowBlock::Jobs(rows) = block { rows } else { &[] }
 }
 
-/// A query whose answer is far larger than the buffers of a socket.
+/// The answer is far larger than the buffers of a socket.
 pub(crate) fn endless(fixture: &Fixture, environment: &mut TestEnvironment) -> Query {
     let (job, series) = stored(environment).remove(0);
     let first = series.ids().next().unwrap();

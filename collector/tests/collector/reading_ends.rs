@@ -21,7 +21,6 @@ scenarios! { exclusive
     a_killed_client_leaves_nothing,
 }
 
-/// A time that is over soon.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Waits until no session, no thread of one, and no statement of one is left.
@@ -37,14 +36,14 @@ fn wait_until_nothing_is_left(environment: &TestEnvironment, fixture: &Fixture) 
     }
 }
 
-/// Returns the number of threads of sessions in this process, which contains the collector.
+/// Counts the threads of sessions in this process, which contains the collector.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.trim() == "reader").count()
 }
 
-/// Reads the rest of an answer, which the collector ends. Returns its length.
+/// Returns the length of the rest of an answer, which the collector ends.
 fn rest(mut client: ReadClient) -> usize {
     let mut rest = Vec::new();
     // A connection that was closed with unread data is reset.
@@ -116,7 +115,7 @@ fn a_query_that_takes_too_long_is_cancelled(environment: &mut TestEnvironment) {
     fixture.collector.stop().unwrap();
 }
 
-/// Starts a process that begins a session, sends a query, reads the first rows, and then waits.
+/// Starts a process that reads the first rows of a query, and then waits.
 fn start_client(fixture: &Fixture, query: &Query) -> Child {
     let script = "
 import socket, sys, time

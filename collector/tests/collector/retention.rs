@@ -33,32 +33,30 @@ const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3600 * SECOND_US;
 const DAY_US: i64 = 24 * HOUR_US;
 
-/// The days with samples, counted back from today. The first is in a month that ended more than a year ago.
+/// Days with samples, counted back from today. The first is in a month that ended more than a year ago.
 const DAYS: [i64; 7] = [430, 300, 200, 120, 60, 10, 1];
 
 const JOB_DAY: i64 = 200;
 
-/// The samples of a day: one every 10 s, for an hour.
+/// One sample every 10 s, for an hour.
 const OF_DAY: i64 = 360;
 
-/// The series of a node, and those of a job.
+/// Series of a node, and as many of a job.
 const SERIES: i64 = 3;
 
-/// Returns the beginning of the samples of a day: noon. A test that runs at midnight has the same days before
-/// and after.
+/// Noon, when the samples of a day begin. A test that runs at midnight has the same days before and after.
 fn begin_us(days_ago: i64) -> i64 {
     static TODAY: OnceLock<i64> = OnceLock::new();
     (TODAY.get_or_init(|| now_us() / DAY_US) - days_ago) * DAY_US + 12 * HOUR_US
 }
 
-/// Returns a configuration that accepts samples of every day, and leaves the policy of the store in force.
+/// Accepts samples of every day, and leaves the policy of the store in force.
 fn config(environment: &TestEnvironment) -> CollectorConfig {
     let mut config = CollectorConfig { retention: None, ..environment.config() };
     config.clock.max_age = Duration::from_secs(500 * 86_400);
     config
 }
 
-/// The samples of the job: it begins ten minutes after those of its node.
 const OF_JOB: i64 = OF_DAY - 60;
 
 /// Writes a counter, a gauge and a double of a node on all days, and those of a job on one day.
@@ -89,7 +87,6 @@ fn fill(environment: &mut TestEnvironment) {
     }
 }
 
-/// Sends samples of a day.
 fn send(agent: &mut Agent, shape: &Arc<Shape>, day: i64, numbers: Range<i64>) {
     for part in numbers.collect::<Vec<_>>().chunks(60) {
         let values: Vec<_> = part.iter().map(|number| row(day, *number)).collect();
@@ -103,13 +100,12 @@ fn send(agent: &mut Agent, shape: &Arc<Shape>, day: i64, numbers: Range<i64>) {
     }
 }
 
-/// Returns the values of a sample: a counter that grows over all days, and gauges.
+/// A counter that grows over all days, and gauges.
 fn row(day: i64, number: i64) -> [Option<u64>; 3] {
     let counter = ((500 - day) * OF_DAY + number).cast_unsigned();
     [Some(counter), Some(counter % 1000), Some((number as f64).to_bits())]
 }
 
-/// Returns the number of rows of a level on each of [`DAYS`].
 fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
     let of_day = |day: i64| {
         let (begin, end) = (begin_us(day), begin_us(day) + HOUR_US);
@@ -126,8 +122,8 @@ fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
     DAYS.into_iter().map(of_day).collect()
 }
 
-/// Returns the rows per day of a level of which all days before `cutoff` are gone, except for that of the job
-/// if it is kept.
+/// Rows per day of a level of which all days before `cutoff` are gone, except for that of the job if it is
+/// kept.
 fn expected(level: Level, cutoff: Option<i64>, keeps_job: bool) -> Vec<i64> {
     let per_hour = match level {
         Level::Samples | Level::TenSeconds => OF_DAY,
@@ -143,21 +139,20 @@ fn expected(level: Level, cutoff: Option<i64>, keeps_job: bool) -> Vec<i64> {
     DAYS.into_iter().map(of_day).collect()
 }
 
-/// Asserts the rows of all levels.
 fn assert_levels(environment: &TestEnvironment, cutoffs: [Option<i64>; 4], keeps_job: bool) {
     for (level, cutoff) in Level::ALL.into_iter().zip(cutoffs) {
         assert_eq!(of_days(environment, level), expected(level, cutoff, keeps_job), "{level:?} of {DAYS:?}");
     }
 }
 
-/// Returns the count, the sum and the increase of all hours of each series.
+/// Count, sum and increase of all hours.
 fn hours(environment: &TestEnvironment) -> Vec<Vec<f64>> {
     environment.rows(
         "SELECT series_id, sum(count), sum(sum), sum(increase), min(first), max(last) FROM samples_1h GROUP BY series_id ORDER BY series_id",
     )
 }
 
-/// Returns the samples of the job's own series, as a report reads them.
+/// Read as a report reads them.
 fn samples_of_job(environment: &TestEnvironment) -> Vec<Vec<(i64, f64)>> {
     let (job, mut reader) = (only_job(environment), environment.reader());
     let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
@@ -165,12 +160,12 @@ fn samples_of_job(environment: &TestEnvironment) -> Vec<Vec<(i64, f64)>> {
     series.iter().map(|row| reader.points(row.series_id, job.sampled_ns.clone()).unwrap()).collect()
 }
 
-/// Returns the number of rows of the job in the view of Kwollect's users.
+/// Rows of the job in the view of Kwollect's users.
 fn rows_of_view(environment: &TestEnvironment) -> i64 {
     environment.number("SELECT count(*) FROM metrics_by_job WHERE job_id = '4711'")
 }
 
-/// Removes what the policy does not keep. Returns the levels of the parts that are removed.
+/// Returns the levels of the parts that are removed.
 fn prune_now(environment: &TestEnvironment, before_us: Option<i64>) -> Vec<(Level, Pruned)> {
     let mut pruned = Vec::new();
     prune(&environment.url(), before_us, |part: &Part, result| pruned.push((part.level, result))).unwrap();
@@ -227,7 +222,7 @@ fn each_level_is_kept_for_its_time(environment: &mut TestEnvironment) {
     assert_eq!(hours(environment)[..6], hours_before);
 }
 
-/// Returns the size of an SQLite store: the log is written into the file first.
+/// Size of an SQLite store, after the log is written into the file.
 fn file_bytes(environment: &mut TestEnvironment) -> Option<u64> {
     let url = environment.url();
     let path = url.file()?;
@@ -428,7 +423,6 @@ fn samples_older_than_their_retention_are_rejected(environment: &mut TestEnviron
     assert_eq!(of_days(environment, Level::Samples)[3..5], [0, OF_DAY * SERIES]);
 }
 
-/// Stores a request about a job that expired some days ago.
 fn store_request(table: &mut ControlTable, days_ago: i64) {
     let at_us = now_us() - days_ago * DAY_US;
     let request = ControlRequest {
@@ -444,7 +438,6 @@ fn store_request(table: &mut ControlTable, days_ago: i64) {
     table.take(&new, at_us, |_| Replaced::default()).unwrap();
 }
 
-/// Returns a token that expired some days ago.
 fn token(id: &str, days_ago: i64) -> StoredToken {
     StoredToken {
         id: id.to_owned(),

@@ -18,25 +18,25 @@ const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3600 * SECOND_US;
 const DAY_US: i64 = 24 * HOUR_US;
 
-/// The days of the steps, counted back from today.
+/// Days of the steps, counted back from today.
 const STEPS: [u32; 7] = [360, 300, 240, 180, 120, 60, 1];
 
-/// The age of late samples in days.
+/// Age in days.
 const LATE: i64 = 20;
 
-/// The age of samples that are older than the policy keeps any.
+/// Age in days of samples that are older than the policy keeps any.
 const TOO_LATE: i64 = 100;
 
-/// The samples of a series on a day: one every 10 s, for ten minutes.
+/// One sample every 10 s, for ten minutes.
 const OF_DAY: i64 = 60;
 
-/// The series of a node, and those of a job.
+/// Series of a node, and as many of a job.
 const SERIES: i64 = 3;
 
-/// The days of the jobs, whose samples arrive late. The first one is kept.
+/// Days of the jobs, whose samples arrive late. The first one is kept.
 const JOB_DAYS: [i64; 2] = [300 + LATE, 240 + LATE];
 
-/// The default policy, as it was `days` ago.
+/// Default policy, as it was `days` ago.
 const fn policy(days: u32) -> Retention {
     Retention {
         samples: Keep::Days(90 + days),
@@ -46,12 +46,11 @@ const fn policy(days: u32) -> Retention {
     }
 }
 
-/// Returns the beginning of the samples of a day: noon.
 fn begin_us(today: i64, days_ago: i64) -> i64 {
     (today - days_ago) * DAY_US + 12 * HOUR_US
 }
 
-/// Sends the samples of a day: of the node, and of a job if one ran on that day.
+/// Sends the samples of the node, and of a job if one ran on that day.
 fn send(agent: &mut Agent, begin_us: i64, job_id: Option<&str>) {
     let job = job_id.map(|id| job(1, id, begin_us));
     let shapes: Vec<_> =
@@ -68,7 +67,6 @@ fn send(agent: &mut Agent, begin_us: i64, job_id: Option<&str>) {
     agent.wait_until_acknowledged();
 }
 
-/// Returns the number of rows of a level on a day, by the number of its samples.
 fn rows_of_day(environment: &TestEnvironment, level: Level, begin_us: i64) -> i64 {
     let time = |time_us: i64| match environment.kind {
         Kind::Sqlite => format!("{}", time_us * 1000),
@@ -79,7 +77,6 @@ fn rows_of_day(environment: &TestEnvironment, level: Level, begin_us: i64) -> i6
     environment.number(&format!("SELECT {count} FROM {relation} WHERE time >= {begin} AND time < {end}"))
 }
 
-/// Ends the job that began at a time.
 fn end_job(environment: &mut TestEnvironment, begin_us: i64) {
     let end_us = begin_us + OF_DAY * 10 * SECOND_US;
     let end = match environment.kind {
@@ -95,7 +92,6 @@ fn job_of(environment: &TestEnvironment, id: &str) -> JobRow {
     environment.reader().last_job(Some(id)).unwrap().unwrap()
 }
 
-/// Removes what the policy does not keep.
 fn prune_all(environment: &TestEnvironment) {
     prune(&environment.url(), None, |part, result| assert_ne!(result, Pruned::Postponed, "{part:?}"))
         .unwrap();

@@ -16,7 +16,7 @@ use crate::support::events::Client;
 use crate::support::http::Request;
 use crate::support::{TestEnvironment, wait_until};
 
-/// The tests of this file, with a store of each kind of rights. The database has roles of its own.
+/// Each test runs with a store of each kind of rights. The database has roles of its own.
 pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
     scenarios!(@one "sqlite", Sqlite, roles_read_jobs_through_sessions),
     scenarios!(@one "postgres", Postgres, roles_read_jobs_through_sessions),
@@ -28,11 +28,11 @@ pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
 const MANAGERS: [&str; 2] = ["games", "mail"];
 const SUPPORT: &str = "news";
 
-/// A user with a job in an account without managers, one whose job is in an account with a similar name, and
+/// User with a job in an account without managers, one whose job is in an account with a similar name, and
 /// one without a job.
 const OTHERS: [u32; 3] = [64_004, 64_005, 64_006];
 
-/// The accounts of the jobs `1` to `5`. Job 3 has no owner.
+/// Accounts of the jobs `1` to `5`. Job 3 has no owner.
 const ACCOUNTS: [&str; 5] = ["chem", "bio", "chem", "geo", "chem2"];
 
 fn config() -> RolesConfig {

@@ -12,7 +12,7 @@ scenarios![rollups_equal_the_samples, late_samples_are_added];
 const SECOND_US: i64 = 1_000_000;
 pub(crate) const HOUR_US: i64 = 3600 * SECOND_US;
 
-/// The relations, with the width of their buckets.
+/// Relations, with the width of their buckets.
 const ROLLUPS: [(&str, i64); 3] =
     [("samples_10s", 10 * SECOND_US), ("samples_1min", 60 * SECOND_US), ("samples_1h", HOUR_US)];
 
@@ -30,7 +30,6 @@ const fn offset_us(number: i64) -> i64 {
 /// A bucket: its series and its begin.
 type Key = (i64, i64);
 
-/// The columns of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bucket {
     count: f64,
@@ -43,13 +42,13 @@ struct Bucket {
     increase: f64,
 }
 
-/// Returns the begin of the data: a full hour, more than three hours ago.
+/// Full hour, more than three hours ago.
 pub(crate) fn begin_us() -> i64 {
     now_us() / HOUR_US * HOUR_US - 3 * HOUR_US
 }
 
-/// Returns the values of sample `number` of a node: a counter that restarts now and then and falls a little
-/// twice, and gauges.
+/// Values of sample `number` of a node: a counter that restarts now and then and falls a little twice, and
+/// gauges.
 fn row(node: i64, number: i64) -> [Option<u64>; 3] {
     let since_restart = (number + node * 100) % 700;
     let more = match number {
@@ -63,12 +62,10 @@ fn row(node: i64, number: i64) -> [Option<u64>; 3] {
     [Some(counter), Some(gauge.cast_unsigned()), Some(float.to_bits())]
 }
 
-/// Returns true if a sample is missing in the data.
 fn is_gap(number: i64) -> bool {
     (300..420).contains(&number)
 }
 
-/// Sends samples of a node in frames of some minutes.
 pub(crate) fn send(agent: &mut Agent, node: i64, numbers: impl Iterator<Item = i64>, begin_us: i64) {
     let shape = shape(1, None);
     let numbers: Vec<i64> = numbers.filter(|number| !is_gap(*number)).collect();
@@ -85,7 +82,6 @@ pub(crate) fn send(agent: &mut Agent, node: i64, numbers: impl Iterator<Item = i
     agent.wait_until_acknowledged();
 }
 
-/// Returns the numeric rows of a query.
 fn rows<const N: usize>(environment: &TestEnvironment, query: &str) -> Vec<[f64; N]> {
     let rows = environment.rows(query);
     rows.iter().map(|row| std::array::from_fn(|column| row[column])).collect()
@@ -114,7 +110,6 @@ fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucke
     buckets
 }
 
-/// Returns the samples of each series in the order of their times.
 fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
     let time = time_column(environment);
     let mut samples: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
@@ -170,7 +165,7 @@ fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap
     buckets
 }
 
-/// Returns the first difference between the views and the samples; none if they agree.
+/// First difference between the views and the samples.
 pub(crate) fn difference(environment: &TestEnvironment) -> Option<String> {
     let samples = samples(environment);
     let counters: Vec<i64> = rows(environment, "SELECT series_id FROM series WHERE metric = 'cpu.usage'")
@@ -195,7 +190,6 @@ pub(crate) fn difference(environment: &TestEnvironment) -> Option<String> {
     })
 }
 
-/// Waits until the rollups before `time_us` are computed.
 pub(crate) fn wait_until_computed(environment: &TestEnvironment, time_us: i64) {
     let query = match environment.kind {
         Kind::Sqlite => {
@@ -215,14 +209,14 @@ pub(crate) fn agents(environment: &TestEnvironment, collector: &Collector, sessi
     [0, 1].map(|node| Agent::to(&environment.context, collector, &format!("n{node}"), session + node))
 }
 
-/// The number of samples of a node: up to now, or a little more.
+/// Samples of a node: up to now, or a little more.
 const NUMBER: i64 = 4 * HOUR_US / PERIOD_US;
 
 pub(crate) fn now_number(begin_us: i64) -> i64 {
     ((now_us() - begin_us) / PERIOD_US).min(NUMBER)
 }
 
-/// Starts the collector again: its maintenance begins with a round of all tasks.
+/// Maintenance begins with a round of all tasks.
 pub(crate) fn restart(environment: &TestEnvironment, collector: Collector) -> Collector {
     collector.stop().unwrap();
     environment.collector()

@@ -179,7 +179,6 @@ fn rows_are_compressed_as_they_arrive() {
     assert_eq!(server.query(chunks), "t");
 }
 
-/// Returns the number of compressed batches of samples.
 fn batches(server: &Server) -> u64 {
     let relations = server.query(
         "SELECT compress_relid FROM _timescaledb_catalog.compression_settings JOIN show_chunks('samples') AS chunk ON relid = chunk

@@ -21,7 +21,6 @@ scenarios! {
     refuses_the_tables_of_a_development_revision,
 }
 
-/// A version behind the newest one.
 const LATER: &[Migration] = &[Migration {
     sqlite: "ALTER TABLE job ADD COLUMN colour text;
         UPDATE job SET colour = 'red';
@@ -33,13 +32,12 @@ const LATER: &[Migration] = &[Migration {
         INSERT INTO run_of_migration VALUES (1);",
 }];
 
-/// A version whose last statement fails.
 const FAILING: &[Migration] = &[Migration {
     sqlite: "CREATE TABLE run_of_migration (number integer); INSERT INTO run_of_migration VALUES (1, 2);",
     postgres: "CREATE TABLE run_of_migration (number integer); INSERT INTO run_of_migration VALUES (1, 2);",
 }];
 
-/// The rows of the views that have the samples and their counts, each as text.
+/// Rows of the views that have the samples and their counts, each as text.
 const ROWS: [&str; 2] = [
     "SELECT CAST(timestamp AS text) || '|' || device_id || '|' || metric_id || '|' || CAST(value AS text) || '|' || job_id
      FROM metrics_by_job ORDER BY 1",
@@ -47,7 +45,7 @@ const ROWS: [&str; 2] = [
      FROM ledger_balance ORDER BY 1",
 ];
 
-/// Stores samples of a job, of which some are in quarantine.
+/// Puts some of the samples into quarantine.
 fn fill(environment: &TestEnvironment) {
     let collector = Collector::start(&quarantine_config(environment), &environment.context).unwrap();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 21);
@@ -118,7 +116,7 @@ fn a_failed_migration_changes_nothing(environment: &mut TestEnvironment) {
 
 type Use = fn(&StoreUrl) -> Result<(), StoreError>;
 
-/// Checks that the store is refused for writing, for reading and for maintenance, and is left as it is.
+/// Expects that the store is refused for writing, for reading and for maintenance, and is left as it is.
 fn expect_refusals(environment: &TestEnvironment, is_expected: fn(&StoreError) -> bool) {
     let error = Collector::start(&environment.config(), &environment.context).unwrap_err();
     let CollectorStartError::Store { source, .. } = error else { panic!("{error:?}") };

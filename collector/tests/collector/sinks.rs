@@ -23,7 +23,7 @@ polymeter_test_harness::tests![
     hanging_receiver_delays_neither_acknowledgement_nor_stop,
 ];
 
-/// A row: the node, the job, the metric, the time in microseconds, and the bits of the value.
+/// Node, job, metric, time in microseconds, and bits of the value.
 type Row = (String, Option<String>, String, i64, u64);
 
 fn config(environment: &TestEnvironment, sinks: &[&Path]) -> CollectorConfig {
@@ -31,7 +31,7 @@ fn config(environment: &TestEnvironment, sinks: &[&Path]) -> CollectorConfig {
     CollectorConfig { sinks, commit_interval: Duration::from_millis(1), ..environment.config() }
 }
 
-/// Sends `count` frames, each with rows of a job and of the node, and waits until all are acknowledged.
+/// Waits until all frames, each with rows of a job and of the node, are acknowledged.
 fn send(agent: &mut Agent, begin_us: i64, count: i64) {
     let job = job(1, "42", begin_us);
     let (of_job, of_node) = (shape(1, Some(&job)), shape(2, None));

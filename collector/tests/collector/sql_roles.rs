@@ -15,7 +15,6 @@ polymeter_test_harness::tests![
     statements_of_users_are_limited
 ];
 
-/// The views for users.
 pub(crate) const VIEWS: [&str; 14] = [
     "jobs",
     "nodetime_by_job",
@@ -66,7 +65,6 @@ const MORE_JOBS: &str = "
     CREATE ROLE stranger LOGIN;
     ANALYZE;";
 
-/// Returns a store of several users.
 pub(crate) fn store_of_users(kind: Kind) -> TestEnvironment {
     let mut environment = store_of_jobs(kind);
     server(&mut environment).query(MORE_JOBS);

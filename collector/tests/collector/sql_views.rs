@@ -38,7 +38,7 @@ pub(crate) const JOBS: &str = "
     FROM day, series, generate_series(0, 143) AS number_of_value WHERE job_key IS NULL;
     ANALYZE;";
 
-/// Returns a store with [`JOBS`], in the form in which it is after some days.
+/// Store with [`JOBS`], in the form in which it is after some days.
 pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     let mut environment = TestEnvironment::new(kind);
     environment.collector().stop().unwrap();
@@ -66,7 +66,7 @@ pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     environment
 }
 
-/// Returns the chunks or partitions of samples, each with the day of its samples.
+/// Chunks or partitions of samples, each with the day of its samples.
 pub(crate) fn parts(server: &Server, kind: Kind) -> Vec<(String, String)> {
     let select = match kind {
         Kind::Timescale => {
@@ -101,7 +101,6 @@ pub(crate) fn run_with_plans(server: &Server, user: &str, statement: &str) -> (S
     (String::from_utf8(output.stdout).unwrap().trim().to_owned(), plans)
 }
 
-/// Returns the days of the chunks or partitions that were scanned.
 pub(crate) fn scanned_days(plans: &str, parts: &[(String, String)]) -> BTreeSet<String> {
     let scans = plans.lines().filter(|line| line.contains("Scan") && line.contains("(actual"));
     let relations =
@@ -254,7 +253,7 @@ fn assert_functions(kind: Kind) {
     is("SHOW jit", "off");
 }
 
-/// The columns and arguments have Kwollect's names and types.
+/// Columns and arguments have Kwollect's names and types.
 fn assert_columns(server: &Server) {
     let is = |statement: &str, expected: &str| assert_result(server, "postgres", statement, expected);
     let columns = |relation: &str, expected: &str| {

@@ -21,7 +21,7 @@ scenarios![
 
 const SECOND_US: i64 = 1_000_000;
 
-/// The samples of a process in a stack, whose last function is the innermost. Different stacks have common
+/// Samples of a process in a stack, whose last function is the innermost. Different stacks have common
 /// callers, one calls itself, and one has no symbol.
 const STACKS: [Stack<'_>; 5] = [
     (41, &["main", "solve", "dot"], 50),
@@ -31,7 +31,6 @@ const STACKS: [Stack<'_>; 5] = [
     (42, &["main", ""], 11),
 ];
 
-/// The numbers of seconds that two nodes send.
 const SECONDS: [i64; 2] = [10, 4];
 
 fn send(environment: &TestEnvironment, job: &Arc<Job>) {
@@ -50,7 +49,7 @@ fn send(environment: &TestEnvironment, job: &Arc<Job>) {
     collector.stop().unwrap();
 }
 
-/// Returns the samples of each function itself and in all, by brute force.
+/// Computes by brute force the samples of each function itself and in all.
 fn expected(is_counted: impl Fn(&Stack<'_>) -> bool, times: u64) -> BTreeMap<String, (u64, u64)> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (_, path, count) in STACKS.iter().filter(|stack| is_counted(stack)) {

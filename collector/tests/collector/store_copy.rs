@@ -9,11 +9,11 @@ use crate::support::{Kind, TestEnvironment};
 
 polymeter_test_harness::tests![a_store_survives_the_way_through_a_database];
 
-/// The columns of each table of a file that are not copied.
+/// Columns that are not copied.
 const OF_ONE_STORE: [(&str, &str); 3] =
     [("session", "collector_id"), ("job_end", "claimed_until"), ("job_usage", "claimed_until")];
 
-/// Returns the rows of all tables of a file that are copied, sorted, by table.
+/// Sorted rows of all tables that are copied.
 fn contents(file: &std::path::Path) -> Vec<(String, Vec<String>)> {
     let database = Connection::open(file).unwrap();
     let list = |sql: &str| -> Vec<String> {

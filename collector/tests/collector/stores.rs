@@ -112,7 +112,7 @@ fn processors(are_known: bool) -> Processors {
     Processors { cpus: Some(96), cores: are_known.then_some(48), roofs: are_known.then_some(ROOFS) }
 }
 
-/// Returns what a prolog says about its node.
+/// Details that a prolog sends about its node.
 fn on_node() -> JobDetails {
     let scheduler = Some("slurm".try_into().unwrap());
     JobDetails { scheduler, node_cores: Some(24), node_gpus: Some(2), ..JobDetails::default() }
@@ -132,7 +132,7 @@ fn assert_scheduler_facts(found: &JobRow) {
     assert_eq!(found.unread.as_deref(), Some("--tres mem=4.69Z"));
 }
 
-/// Checks that the job is found by every form of its ids, and by no other.
+/// Finds the job by every form of its ids, and no other.
 fn assert_found_by_name(reader: &mut Reader, found: &JobRow) {
     let mut keys = |name: &str| -> Vec<i64> {
         let filter = JobFilter { named: Some(name.to_owned()), ..JobFilter::default() };
@@ -168,7 +168,6 @@ fn assert_ledger(ledger: &[LedgerRow], reported: Tally) {
     assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
 }
 
-/// Checks that the samples of both nodes of the job are read in one statement.
 fn assert_complete(reader: &mut Reader, job: &JobRow, series: &[SeriesRow]) {
     let (mut ids, mut points) =
         (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());

@@ -65,7 +65,7 @@ fn start_errors_are_as_in_the_snapshot() {
     COLLECTOR.check("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
 }
 
-/// Returns the stderr of a successful check with further variables, written to a file so that its device and
+/// Standard error of a successful check with further variables, written to a file so that its device and
 /// inode are known.
 fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
     let mut file = tempfile::tempfile().unwrap();

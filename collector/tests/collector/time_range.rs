@@ -40,7 +40,6 @@ fn samples_out_of_range_are_counted(environment: &mut TestEnvironment) {
 
 const YEAR_US: i64 = 366 * 86_400 * 1_000_000;
 
-/// Returns a configuration that quarantines samples out of range.
 pub(crate) fn quarantine_config(environment: &TestEnvironment) -> CollectorConfig {
     let clock = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };
     CollectorConfig { clock, ..environment.config() }

@@ -65,10 +65,10 @@ fn ended_jobs_are_summarised_as_their_reports(environment: &mut TestEnvironment)
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The begin of the span that is added up, and its length, in seconds since the epoch.
+/// Begin and length of the span that is added up, in seconds since the epoch.
 const SPAN_S: (i64, i64) = (1_700_000_000, 3_600);
 
-/// A job of the table, which begins an hour before it ends.
+/// Begins an hour before it ends.
 struct Job {
     uid: Option<u32>,
     account: Option<&'static str>,
@@ -103,7 +103,6 @@ fn jobs() -> Vec<Job> {
     (0..120).map(job).collect()
 }
 
-/// Writes the jobs in place of a collector.
 fn insert(environment: &mut TestEnvironment, jobs: &[Job]) {
     let kind = environment.kind;
     let time = |seconds: i64| match kind {
@@ -224,12 +223,11 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
     assert!(rows.iter().filter(|row| row.ended_ns.is_none()).all(|row| row.usage.is_none()));
 }
 
-/// The seconds of a run of `train`: with 2 % of noise, and from a run on 18 % more.
+/// Length of a run of `train`: with 2 % of noise, and from a run on 18 % more.
 fn elapsed_s(number: i64, changed: i64) -> i64 {
     10_000 + number * 7_919 % 200 + if number >= changed { 1_800 } else { 0 }
 }
 
-/// Adds runs of `train`, one an hour, in place of a collector.
 fn insert_runs(environment: &mut TestEnvironment, uid: u32, account: &str, count: i64, changed: i64) {
     let kind = environment.kind;
     let time = |seconds: &str| match kind {

@@ -19,19 +19,18 @@ use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 use polymeter_service::clock::realtime_us;
 
-/// The begin of a request for the time.
 const TIME_REQUEST: &str = r#"{"verb":"time""#;
 
-/// The time in milliseconds after which a message that no collector takes is a failure.
+/// A message that no collector takes for longer is a failure.
 const SEND_TIMEOUT_MS: i32 = 30_000;
 
-/// The time without an answer after which the agent resends unacknowledged frames.
+/// Silence after which the agent resends unacknowledged frames.
 const RESEND_AFTER_MS: i64 = 500;
 
-/// A shape, the time in microseconds since the epoch, and a value for each column.
+/// Shape, time in microseconds since the epoch, and a value for each column.
 pub(crate) type Row<'a> = (&'a Arc<Shape>, i64, &'a [Option<u64>]);
 
-/// The id of a process, its functions from the outermost to the innermost, and the number of samples.
+/// Id of a process, its functions from the outermost to the innermost, and the number of samples.
 pub(crate) type Stack<'a> = (u32, &'a [&'a str], u64);
 
 pub(crate) struct Agent {
@@ -41,11 +40,10 @@ pub(crate) struct Agent {
     announced: Announced,
     encoder: Encoder,
     sequence: u64,
-    /// Unacknowledged frames.
     pub(crate) outbox: BTreeMap<u64, Vec<u8>>,
     /// Messages from the collector, in order.
     pub(crate) answers: Vec<ToAgent>,
-    /// The time by which the node's clock is ahead of the collector's.
+    /// How far the node's clock is ahead of the collector's.
     pub(crate) ahead_us: i64,
 }
 
@@ -79,7 +77,7 @@ impl Agent {
         Self::new(context, collector.endpoint(), node, session)
     }
 
-    /// Adds a frame to the outbox, and returns its number.
+    /// Returns the number of the frame.
     pub(crate) fn frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
         self.sequence += 1;
         let mut batch = Batch::with_capacity(1024);
@@ -101,7 +99,7 @@ impl Agent {
         self.sequence
     }
 
-    /// Adds a frame with the samples of call stacks of a job in the second from `begin_us` on.
+    /// Adds the samples of one second.
     pub(crate) fn stacks(&mut self, job: &Job, begin_us: i64, period: Period, stacks: &[Stack<'_>]) {
         const METRIC: MetricId = MetricId(77);
         self.sequence += 1;
@@ -181,7 +179,7 @@ impl Agent {
         ToCollector::Dictionary { session: self.session, entries: self.announced.all(&self.descriptor) }
     }
 
-    /// Returns the next answer, if one arrives in time. Requests for the time are executed.
+    /// Next answer, if one arrives in time. Requests for the time are executed.
     pub(crate) fn receive(&mut self, timeout_ms: i64) -> Option<ToAgent> {
         loop {
             if self.socket.poll(zmq::POLLIN, timeout_ms).unwrap() == 0 {
@@ -207,7 +205,6 @@ impl Agent {
         }
     }
 
-    /// Returns the next answer.
     pub(crate) fn expect_answer(&mut self) -> ToAgent {
         self.receive(30_000).expect("an answer")
     }
@@ -248,8 +245,8 @@ pub(crate) fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
     Arc::new(Job { handle: JobHandle(handle), descriptor })
 }
 
-/// Returns a shape with three columns: an unsigned counter, a signed gauge, and a double with labels. Ids of
-/// different shapes do not overlap.
+/// Shape with three columns: an unsigned counter, a signed gauge, and a double with labels. Ids of different
+/// shapes do not overlap.
 pub(crate) fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
     let column = |number: u32, name: &'static str, unit, kind, bits, labels: &[(&str, &str)]| Column {
         series: SeriesId(id * 10 + number),
@@ -271,7 +268,7 @@ pub(crate) fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
     Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
-/// Returns three values of [`shape`], and the same as doubles.
+/// Three values of [`shape`], and the same as doubles.
 pub(crate) fn values(seed: i64) -> ([Option<u64>; 3], [f64; 3]) {
     let unsigned = u64::try_from(seed).unwrap() * 1_000_003;
     let signed = -seed * 4096;

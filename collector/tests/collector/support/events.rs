@@ -13,19 +13,18 @@ use super::reading::connect_as;
 /// Points, each with its time and value, by the id of their series.
 pub(crate) type Points = BTreeMap<i64, Vec<(i64, Value)>>;
 
-/// A client that reads a stream of events.
 pub(crate) struct Client {
     stream: UnixStream,
     pub(crate) status: u16,
     /// Bytes of the body in chunks that are not complete yet.
     raw: Vec<u8>,
-    /// The text of events that are not complete yet.
+    /// Text of events that are not complete yet.
     text: String,
     pub(crate) is_complete: bool,
 }
 
 impl Client {
-    /// Asks for a stream, and waits for the head of the answer.
+    /// Waits for the head of the answer.
     pub(crate) fn open(uid: u32, socket: &Path, target: &str) -> Self {
         Self::with_header(uid, socket, target, "")
     }
@@ -53,7 +52,7 @@ impl Client {
         client
     }
 
-    /// Receives bytes. Returns false at the end of the connection.
+    /// Returns false at the end of the connection.
     fn receive(&mut self) -> bool {
         let mut bytes = [0; 64 * 1024];
         let length = self.stream.read(&mut bytes).unwrap();
@@ -61,7 +60,6 @@ impl Client {
         length > 0
     }
 
-    /// Decodes the chunks that have arrived.
     fn decode(&mut self) {
         while let Some(end) = self.raw.windows(2).position(|bytes| bytes == b"\r\n") {
             let length = usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
@@ -74,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Returns the next event; none at the end of the stream, or of the connection.
+    /// None at the end of the stream, or of the connection.
     pub(crate) fn next(&mut self) -> Option<(String, Value)> {
         loop {
             self.decode();
@@ -95,7 +93,7 @@ impl Client {
         }
     }
 
-    /// Returns the data of the next event of a name. Others are skipped.
+    /// Data of the next event of a name. Others are skipped.
     pub(crate) fn next_of(&mut self, name: &str) -> Value {
         let mut skipped = Vec::new();
         while let Some((next, data)) = self.next() {
@@ -107,7 +105,7 @@ impl Client {
         panic!("the stream ended without `{name}`: {skipped:?}");
     }
 
-    /// Returns the next `count` points, by series, and the names of the other events among them.
+    /// Takes the next `count` points, by series, and the names of the other events among them.
     pub(crate) fn points(&mut self, count: usize) -> (Points, Vec<String>) {
         let (mut points, mut others, mut found): (BTreeMap<_, Vec<_>>, _, _) =
             (BTreeMap::new(), Vec::new(), 0);

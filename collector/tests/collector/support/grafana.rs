@@ -4,21 +4,18 @@
 
 use std::collections::BTreeMap;
 
-/// The context of a query.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    /// The values of the variables.
     pub(crate) variables: BTreeMap<&'static str, Vec<String>>,
-    /// The time range, as times in RFC 3339.
+    /// Time range in RFC 3339.
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) interval_ms: u64,
-    /// True if the data source says that the server has TimescaleDB.
+    /// Tells whether the data source says that the server has TimescaleDB.
     pub(crate) timescaledb: bool,
 }
 
 impl Context {
-    /// Returns the SQL that Grafana sends.
     pub(crate) fn expand(&self, sql: &str) -> Result<String, String> {
         let mut text = sql.to_owned();
         while let Some(begin) = text.find("${") {
@@ -95,7 +92,6 @@ impl Context {
     }
 }
 
-/// Returns the seconds of an interval such as `10s`.
 fn seconds(interval: &str) -> Result<f64, String> {
     let (number, factor) = match interval.strip_suffix("ms") {
         Some(number) => (number, 0.001),

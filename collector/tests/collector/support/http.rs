@@ -11,24 +11,22 @@ use super::reading::connect_as;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The status line and the headers, in lower case.
+    /// Status line and headers, in lower case.
     pub(crate) head: String,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Response {
-    /// Returns the body as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.bytes).unwrap()
     }
 
-    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// A request with headers, each of which ends with CR and LF, and a JSON text as its body.
+/// Each header ends with CR and LF. The body is a JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
@@ -38,7 +36,6 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request without headers and body.
     pub(crate) const fn get(target: &'a str) -> Self {
         Self { method: "GET", target, headers: "", body: None }
     }
@@ -54,7 +51,6 @@ impl<'a> Request<'a> {
         send(stream, &request);
     }
 
-    /// Sends the request as a user, and returns the response.
     pub(crate) fn response(&self, uid: u32, socket: &Path) -> Response {
         let mut stream: UnixStream = connect_as(uid, socket);
         self.send(&mut stream);
@@ -62,7 +58,6 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Sends the text of a request in one piece.
 pub(crate) fn send(stream: &mut impl Write, request: &str) {
     match stream.write_all(request.as_bytes()) {
         // A server that refuses a connection may answer and close it before it reads anything.
@@ -85,7 +80,6 @@ fn decoded(mut rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Reads a response to its end.
 pub(crate) fn receive(stream: &mut impl Read) -> Response {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {

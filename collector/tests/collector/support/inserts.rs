@@ -1,6 +1,6 @@
 //! Triggers with which tests insert rows into the views of metadata, without a collector.
 
-/// The triggers for PostgreSQL. Each row of `series` is a block, each row of `plan_change` an event.
+/// Triggers. Each row of `series` is a block, each row of `plan_change` an event.
 pub(super) const POSTGRES: &str = "
     CREATE FUNCTION insert_series() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -45,7 +45,6 @@ pub(super) const POSTGRES: &str = "
     END $$;
     CREATE TRIGGER insert_ledger INSTEAD OF INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION insert_ledger()";
 
-/// The triggers for SQLite.
 pub(super) const SQLITE: &str = "
     CREATE TRIGGER insert_series INSTEAD OF INSERT ON series BEGIN
         INSERT OR IGNORE INTO series_shape (digest) VALUES (NEW.metric || NEW.labels);

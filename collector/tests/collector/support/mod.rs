@@ -4,7 +4,6 @@
 /// Makes a test of each scenario on each kind of store.
 macro_rules! scenarios {
     (exclusive $($scenario:ident),* $(,)?) => {
-        /// The tests of this file, each of which runs alone.
         pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
             $(scenarios!(@one "sqlite", Sqlite, $scenario).exclusive(),)*
             $(scenarios!(@one "postgres", Postgres, $scenario).exclusive(),)*
@@ -14,7 +13,6 @@ macro_rules! scenarios {
     };
     // Plans of statements, which functions hide where samples are distributed.
     (undistributed $($scenario:ident),* $(,)?) => {
-        /// The tests of this file.
         pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
             $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
             $(scenarios!(@one "postgres", Postgres, $scenario),)*
@@ -22,7 +20,6 @@ macro_rules! scenarios {
         ];
     };
     ($($scenario:ident),* $(,)?) => {
-        /// The tests of this file.
         pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
             $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
             $(scenarios!(@one "postgres", Postgres, $scenario),)*
@@ -60,10 +57,8 @@ use tempfile::TempDir;
 
 use self::server::Server;
 
-/// The time after which a test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Waits until `condition` holds.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
@@ -72,12 +67,10 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Microseconds since the epoch, in whole seconds.
 pub(crate) fn now_us() -> i64 {
     Clock::start().now().wall_us / 1_000_000 * 1_000_000
 }
 
-/// A kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
@@ -87,10 +80,8 @@ pub(crate) enum Kind {
     Citus,
 }
 
-/// The stand-ins for the functions of Citus.
 const CITUS: &str = include_str!("citus.sql");
 
-/// The environment of a test: a store, and a directory for sockets.
 pub(crate) struct TestEnvironment {
     pub(crate) kind: Kind,
     directory: TempDir,
@@ -140,7 +131,6 @@ impl TestEnvironment {
         Collector::start(&self.config(), &self.context).unwrap()
     }
 
-    /// Changes the store without the collector.
     pub(crate) fn execute(&mut self, sql: &str) {
         match &self.server {
             Some(server) => drop(server.query(sql)),
@@ -157,7 +147,6 @@ impl TestEnvironment {
         self.execute(if self.kind == Kind::Sqlite { inserts::SQLITE } else { inserts::POSTGRES });
     }
 
-    /// Returns the texts that a query returns.
     pub(crate) fn lines(&self, sql: &str) -> Vec<String> {
         if let Some(server) = &self.server {
             return server.query(sql).lines().map(str::to_owned).collect();
@@ -167,14 +156,12 @@ impl TestEnvironment {
         statement.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
-    /// Returns the plan of a query of an SQLite store.
     pub(crate) fn query_plan(&self, sql: &str) -> Vec<String> {
         let connection = rusqlite::Connection::open(self.directory.path().join("store.db")).unwrap();
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         statement.query_map((), |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
-    /// Returns the number that a query returns.
     pub(crate) fn number(&self, sql: &str) -> i64 {
         match &self.server {
             Some(server) => {
@@ -193,7 +180,7 @@ impl TestEnvironment {
         }
     }
 
-    /// Returns the rows of a query whose columns are numbers.
+    /// The columns of the query must be numbers.
     pub(crate) fn rows(&self, sql: &str) -> Vec<Vec<f64>> {
         if let Some(server) = &self.server {
             let text = server.query(sql);
@@ -213,26 +200,22 @@ impl TestEnvironment {
         Reader::open(&self.url()).unwrap()
     }
 
-    /// Returns all jobs, the earliest first.
     pub(crate) fn jobs(&self) -> Vec<JobRow> {
         let mut jobs = self.reader().jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
         jobs.reverse();
         jobs
     }
 
-    /// Returns the number of samples of each series.
     pub(crate) fn counts(&self, of: SeriesScope<'_>) -> Vec<usize> {
         counts(&mut self.reader(), of)
     }
 }
 
-/// Returns the number of samples of each series.
 pub(crate) fn counts(reader: &mut Reader, of: SeriesScope<'_>) -> Vec<usize> {
     let series = reader.series(of).unwrap().into_iter();
     series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
 }
 
-/// Returns the only job of the store.
 pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
     let jobs = environment.jobs();
     assert_eq!(jobs.len(), 1, "{jobs:?}");

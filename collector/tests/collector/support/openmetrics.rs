@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use polymeter_collector::Collector;
 
-/// Sends a request and reads the answer to its end: status line, headers, body.
+/// Reads the status line, the headers and the body to the end of the answer.
 pub(crate) fn request(address: SocketAddr, request: &[u8]) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request).unwrap();
@@ -17,7 +17,6 @@ pub(crate) fn request(address: SocketAddr, request: &[u8]) -> (String, String, S
     (status.to_owned(), headers.to_owned(), body.to_owned())
 }
 
-/// Returns the collector's page of metrics.
 pub(crate) fn scrape(collector: &Collector) -> Page {
     let get = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
     let (status, headers, body) = request(collector.metrics().unwrap(), get);
@@ -30,11 +29,9 @@ pub(crate) fn scrape(collector: &Collector) -> Page {
     Page::parse(&body)
 }
 
-/// A page that satisfies the rules of OpenMetrics 1.0.0, as far as this collector uses them.
+/// Satisfies the rules of OpenMetrics 1.0.0, as far as this collector uses them.
 pub(crate) struct Page {
-    /// The type of each family, by name.
     pub(crate) families: BTreeMap<String, String>,
-    /// The samples by name and labels.
     pub(crate) samples: BTreeMap<String, f64>,
 }
 
@@ -78,7 +75,6 @@ impl Page {
         page
     }
 
-    /// Returns the value of one of the collector's samples.
     pub(crate) fn value(&self, name: &str) -> f64 {
         let name = format!("polymeter_collector_{name}");
         *self.samples.get(&name).unwrap_or_else(|| panic!("no {name}"))
@@ -88,7 +84,7 @@ impl Page {
 struct Family {
     name: String,
     kind: String,
-    /// For each set of labels except `le`: the buckets in their order, and the count.
+    /// Buckets in their order, and the count, for each set of labels except `le`.
     buckets: BTreeMap<String, Vec<(f64, f64)>>,
     counts: BTreeMap<String, f64>,
     sums: HashSet<String>,

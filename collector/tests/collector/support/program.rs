@@ -6,33 +6,27 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// More lines than any test makes the program write.
 const MAX_LINES: usize = 10_000;
 
-/// A running program, which is ended with its test.
 pub(crate) struct RunningCollector {
     child: Child,
-    /// The endpoint for agents.
     pub(crate) endpoint: String,
-    /// Its messages before it listened.
+    /// Messages before it listened.
     before: Vec<String>,
-    /// Those after. A thread reads them, so that a full pipe never blocks the program.
+    /// Messages after it listened. A thread reads them, so that a full pipe never blocks the program.
     lines: Receiver<String>,
 }
 
-/// Returns the command without arguments.
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
     command.env_remove("JOURNAL_STREAM");
     command
 }
 
-/// Runs the program, and returns its exit status and its messages.
 pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String) {
     run_with(arguments, &[])
 }
 
-/// Runs the program with variables of the environment.
 pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = command();
     let Output { status, stderr, .. } =
@@ -41,7 +35,6 @@ pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> (Optio
 }
 
 impl RunningCollector {
-    /// Starts the program with `store`, and waits until it listens.
     pub(crate) fn start(store: &str, more: &[&str]) -> Self {
         let mut child = command()
             .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
@@ -69,17 +62,15 @@ impl RunningCollector {
         Self { endpoint: endpoint.to_owned(), child, before, lines }
     }
 
-    /// Returns the next line of its messages.
     pub(crate) fn next_line(&self) -> String {
         self.lines.recv().unwrap()
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.child.id().try_into().unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// Terminates it, and returns its other lines. It must succeed.
+    /// Returns the other lines of the program, which must succeed.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         let lines = std::mem::take(&mut self.before).into_iter().chain(self.lines.iter()).collect();
@@ -87,7 +78,6 @@ impl RunningCollector {
         lines
     }
 
-    /// Returns its resident memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -8,13 +8,12 @@ use polymeter_proto::control::{CollectorAnswer, ReadAccess, ReadRequest};
 use polymeter_proto::read::{Frame, LENGTH_BYTES, Query, RowBlock, frame_length};
 use rustix::process::{Gid, Uid};
 
-/// A session of reading.
 pub(crate) struct ReadClient {
     pub(crate) stream: BufReader<UnixStream>,
     pub(crate) access: ReadAccess,
 }
 
-/// Connects as a user. The kernel keeps credentials per thread.
+/// The kernel keeps credentials per thread.
 pub(crate) fn connect_as(uid: u32, socket: &Path) -> UnixStream {
     std::thread::scope(|scope| {
         let connect = scope.spawn(|| {
@@ -47,7 +46,7 @@ impl ReadClient {
         self.stream.get_mut().write_all(&query.to_line()).unwrap();
     }
 
-    /// Returns the next frame, with its bytes; none at the end of the connection.
+    /// Next frame, with its bytes; none at the end of the connection.
     pub(crate) fn frame(&mut self) -> Option<(Frame, Vec<u8>)> {
         let mut head = [0; LENGTH_BYTES];
         self.stream.read_exact(&mut head).ok()?;
@@ -56,7 +55,7 @@ impl ReadClient {
         Some((Frame::decode(&content).unwrap(), content))
     }
 
-    /// Returns the rows of a query, and all bytes of its answer.
+    /// Returns all bytes of the answer, too.
     pub(crate) fn ask(&mut self, query: &Query) -> (Vec<RowBlock>, Vec<u8>) {
         self.send(query);
         let (mut blocks, mut bytes) = (Vec::new(), Vec::new());

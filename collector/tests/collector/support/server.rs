@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::wait_until;
 
-/// The user as which servers run when the tests run as root, which PostgreSQL refuses.
+/// Servers run as this user when the tests run as root, which PostgreSQL refuses.
 const USER: &str = "postgres";
 
 /// Removes all databases and roles that tests have created.
@@ -24,7 +24,7 @@ ALTER ROLE postgres RESET ALL;
 CREATE DATABASE postgres TEMPLATE template0;
 ";
 
-/// The servers that no test uses, and whether any are kept.
+/// Servers that no test uses, and whether any are kept.
 static IDLE: Mutex<(bool, Vec<Server>)> = Mutex::new((false, Vec::new()));
 
 /// Lets servers outlive their tests, until it is dropped.
@@ -48,7 +48,7 @@ pub struct Server {
     binaries: PathBuf,
     directory: Arc<TempDir>,
     process: Option<Child>,
-    /// The command that runs its programs, with arguments. Empty: they run as they are.
+    /// Command, with arguments, that runs the server's programs. Empty: they run as they are.
     within: Vec<String>,
     /// False if more than its databases and roles may differ from those of a new server.
     is_pristine: AtomicBool,
@@ -91,7 +91,7 @@ impl Server {
         IDLE.lock().unwrap_or_else(PoisonError::into_inner).1.pop()
     }
 
-    /// Makes it like a new server. Returns false if that fails.
+    /// Returns false if the server is not like a new one afterwards.
     fn clear(&self) -> bool {
         let script = self.directory.path().join("clear.sql");
         std::fs::write(&script, CLEAR).unwrap();
@@ -102,13 +102,11 @@ impl Server {
         is_clear
     }
 
-    /// Records that the next test needs another server.
     fn spoil(&self) {
         self.is_pristine.store(false, Relaxed);
     }
 
-    /// Creates the data directory, as a copy of one that `initdb` made for an earlier test: that takes a
-    /// tenth of the time.
+    /// Copies the data directory that `initdb` made for an earlier test: that takes a tenth of the time.
     fn create_data(&self) -> Result<(), String> {
         let template = self.template();
         if template.join("PG_VERSION").is_file() && copy(&template, &self.data_directory()) {
@@ -132,7 +130,7 @@ impl Server {
         Ok(())
     }
 
-    /// The copy of a new data directory, beside the test program.
+    /// Copy of a new data directory, beside the test program.
     fn template(&self) -> PathBuf {
         let program = std::env::current_exe().unwrap();
         let version = self.binaries.display().to_string().replace('/', "-");
@@ -162,12 +160,10 @@ impl Server {
         standby
     }
 
-    /// The directory of the server's Unix socket.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Adds settings, for the next start.
     pub fn configure(&self, settings: &str) {
         self.spoil();
         let path = self.directory.path().join("settings.conf");
@@ -175,13 +171,11 @@ impl Server {
         std::fs::write(&path, text + settings).unwrap();
     }
 
-    /// Replaces the rules of authentication, for the next start.
     pub fn authenticate(&self, rules: &str) {
         self.spoil();
         std::fs::write(self.data_directory().join("pg_hba.conf"), rules).unwrap();
     }
 
-    /// Makes the server's user the owner of a file.
     pub fn give_to_server(&self, path: &Path) {
         if geteuid().is_root() {
             let done = Command::new("chown").arg(USER).arg(path).status().unwrap();
@@ -194,7 +188,7 @@ impl Server {
         self.resume();
     }
 
-    /// Starts a query that runs until its process is killed.
+    /// Runs the query until its process is killed.
     pub fn start_query(&self, sql: &str) -> Child {
         self.psql(sql).stdout(Stdio::null()).spawn().unwrap()
     }
@@ -204,7 +198,6 @@ impl Server {
         Self::start(binaries().is_some_and(|binaries| has_timescaledb(&binaries)))
     }
 
-    /// The directory of the database's files.
     pub fn data(&self) -> PathBuf {
         self.spoil();
         self.data_directory()
@@ -214,7 +207,7 @@ impl Server {
         self.directory.path().join("data")
     }
 
-    /// Runs its programs by `command`, for example in another mount namespace, from the next start on.
+    /// Uses `command`, for example for another mount namespace, from the next start on.
     pub fn run_within(&mut self, command: Vec<String>) {
         self.spoil();
         self.within = command;
@@ -238,7 +231,6 @@ impl Server {
         format!("host={} port={} user=postgres dbname=postgres", self.directory.path().display(), self.port())
     }
 
-    /// Starts the server again with the same data.
     pub fn resume(&mut self) {
         let data = self.data_directory();
         let config = format!("include = '{}'\n", self.directory.path().join("settings.conf").display());
@@ -254,7 +246,7 @@ impl Server {
         wait_until("the server answers", || self.is_up());
     }
 
-    /// Starts the server again if it has ended by itself, as a service manager does.
+    /// Acts as a service manager does.
     pub fn resume_if_ended(&mut self) {
         let process = self.process.as_mut();
         if process.is_none_or(|process| process.try_wait().unwrap().is_some()) {
@@ -275,21 +267,19 @@ impl Server {
         command
     }
 
-    /// The port, which is also part of the name of the Unix socket.
     fn port(&self) -> String {
         let text = std::fs::read_to_string(self.directory.path().join("settings.conf")).unwrap();
         let port = text.lines().rev().find_map(|line| line.strip_prefix("port = "));
         port.unwrap_or("5432").to_owned()
     }
 
-    /// Returns the result of a query as psql prints it.
     pub fn query(&self, sql: &str) -> String {
         let output = self.psql(sql).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Runs statements as a user, in a session of that user.
+    /// Opens a session of that user.
     pub fn run_as(&self, user: &str, database: &str, sql: &str) -> Output {
         self.client("psql")
             .args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", user, "-c", sql, database])
@@ -297,20 +287,19 @@ impl Server {
             .unwrap()
     }
 
-    /// Returns a program of PostgreSQL's clients that connects to this server.
+    /// Connects a program of PostgreSQL's clients to this server.
     pub fn client(&self, program: &str) -> Command {
         let mut command = self.command(program);
         command.arg("-h").arg(self.directory.path()).args(["-p", &self.port()]);
         command
     }
 
-    /// Returns a program that runs as the server's user, in the server's directory.
+    /// Runs as the server's user, in the server's directory.
     pub fn program(&self, program: &Path) -> Command {
         // An absolute path replaces the directory of PostgreSQL's programs.
         self.command(program.to_str().unwrap())
     }
 
-    /// Removes TimescaleDB from the configuration for the next start.
     pub fn forget_timescaledb(&self) {
         self.spoil();
         let settings = self.directory.path().join("settings.conf");
@@ -323,17 +312,16 @@ impl Server {
         std::fs::write(&settings, kept).unwrap();
     }
 
-    /// Stops the server; its clients lose their connections.
     pub fn stop(&mut self) {
         self.end(Signal::INT);
     }
 
-    /// Stops the server like a crash: it writes nothing more, and its next start performs recovery.
+    /// Writes nothing more: the next start performs recovery.
     pub fn crash(&mut self) {
         self.end(Signal::QUIT);
     }
 
-    /// Suspends all its processes: clients get no answer, and connections stay open.
+    /// Suspends all processes: clients get no answer, and connections stay open.
     pub fn freeze(&self) {
         self.spoil();
         self.signal_all(Signal::STOP);
@@ -343,7 +331,7 @@ impl Server {
         self.signal_all(Signal::CONT);
     }
 
-    /// Sends a signal to the server, and then to its child processes. The order prevents new ones.
+    /// Signals the server, and then its child processes. The order prevents new ones.
     fn signal_all(&self, signal: Signal) {
         let Some(pid) = self.process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
             return;
@@ -394,7 +382,7 @@ impl Drop for Server {
     }
 }
 
-/// Copies a directory with its owners and permissions. Returns false if that fails.
+/// Keeps owners and permissions. Returns false if that fails.
 fn copy(from: &Path, to: &Path) -> bool {
     Command::new("cp").arg("-a").arg(from).arg(to).status().is_ok_and(|status| status.success())
 }
@@ -413,7 +401,6 @@ fn has_timescaledb(binaries: &Path) -> bool {
     shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
 }
 
-/// Returns a TCP port that is free.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -4,27 +4,22 @@ use std::process::Output;
 
 use super::server::Server;
 
-/// Returns what a program printed.
 pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Returns the result of a user's statements.
 pub(crate) fn query_as(server: &Server, user: &str, sql: &str) -> String {
     result(&server.run_as(user, "postgres", sql), sql)
 }
 
-/// Returns the result of statements in a database.
 pub(crate) fn query_in(server: &Server, database: &str, sql: &str) -> String {
     result(&server.run_as("postgres", database, sql), sql)
 }
 
-/// Fails unless a user's statements have the result `expected`.
 pub(crate) fn assert_result(server: &Server, user: &str, sql: &str, expected: &str) {
     assert_eq!(query_as(server, user, sql), expected, "{user}: {sql}");
 }
 
-/// Fails unless the server refuses a user's statements with a message that contains `reason`.
 pub(crate) fn assert_refused(server: &Server, user: &str, sql: &str, reason: &str) {
     let output = server.run_as(user, "postgres", sql);
     assert!(!output.status.success() && text(&output).contains(reason), "{user}: {sql}: {}", text(&output));
