@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::reading::{Fixture, USERS};
 use crate::support::TestEnvironment;
@@ -41,17 +41,18 @@ fn key_list(fixture: &Fixture, uid: u32) -> String {
     jobs["jobs"].as_array().unwrap().iter().map(|job| job["key"].to_string()).collect::<Vec<_>>().join(",")
 }
 
+fn ids(fixture: &Fixture, uid: u32) -> Vec<String> {
+    let jobs = get(uid, &fixture.api, "/api/v1/jobs").json();
+    let jobs = jobs["jobs"].as_array().unwrap().iter();
+    let mut ids: Vec<String> = jobs.map(|job| job["id"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    ids
+}
+
 fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
-    let ids = |uid| {
-        let jobs = get(uid, &fixture.api, "/api/v1/jobs").json();
-        let jobs = jobs["jobs"].as_array().unwrap().iter();
-        let mut ids: Vec<String> = jobs.map(|job| job["id"].as_str().unwrap().to_owned()).collect();
-        ids.sort();
-        ids
-    };
     assert_eq!(
-        (ids(0), ids(USERS[0]), ids(USERS[1])),
+        (ids(&fixture, 0), ids(&fixture, USERS[0]), ids(&fixture, USERS[1])),
         (vec!["1".into(), "2".into(), "3".into()], vec!["1".into()], vec!["2".into()])
     );
     let key = key(&fixture, "1");
@@ -104,37 +105,38 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
     assert_eq!((me["uid"].as_u64(), me["is_administrator"].as_bool()), (Some(USERS[0].into()), Some(false)));
 }
 
+fn list(fixture: &Fixture, uid: u32, target: &str, name: &str) -> Vec<Value> {
+    let response = get(uid, &fixture.api, target);
+    assert_eq!(response.status, 200, "{target}: {response:?}");
+    response.json()[name].as_array().unwrap().clone()
+}
+
 fn series_of_nodes_are_for_the_jobs_on_them(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
     let key = key(&fixture, "1");
-    let list = |uid, target: &str, name: &str| {
-        let response = get(uid, &fixture.api, target);
-        assert_eq!(response.status, 200, "{target}: {response:?}");
-        response.json()[name].as_array().unwrap().clone()
-    };
     let of_nodes = format!("/api/v1/jobs/{key}/series?of=nodes&metric=node.load1,cpu.usage");
-    let (own, all) = (list(USERS[0], &of_nodes, "series"), list(0, &of_nodes, "series"));
+    let (own, all) = (list(&fixture, USERS[0], &of_nodes, "series"), list(&fixture, 0, &of_nodes, "series"));
     assert_eq!((own.len(), &own), (2, &all), "of the node, and not of the job");
-    let of_job = list(0, &format!("/api/v1/jobs/{key}/series"), "series");
+    let of_job = list(&fixture, 0, &format!("/api/v1/jobs/{key}/series"), "series");
     assert!(own.iter().all(|series| of_job.iter().all(|other| other["id"] != series["id"])));
     assert_eq!(get(USERS[1], &fixture.api, &of_nodes).status, 404);
     let samples = format!("/api/v1/jobs/{key}/samples?of=nodes&until_us=4000000000000000&metric=node.load1");
-    let values = list(USERS[0], &samples, "series");
+    let values = list(&fixture, USERS[0], &samples, "series");
     assert_eq!(values.len(), 1);
     assert_eq!(values[0]["value"].as_array().unwrap().len(), 20);
-    assert_eq!(values, list(0, &samples, "series"));
+    assert_eq!(values, list(&fixture, 0, &samples, "series"));
     let of_one = "/api/v1/nodes/n1/series";
-    assert_eq!(list(0, of_one, "series").len(), 3);
+    assert_eq!(list(&fixture, 0, of_one, "series").len(), 3);
     assert_eq!(get(USERS[0], &fixture.api, of_one).status, 403);
-    assert!(list(0, "/api/v1/nodes/n9/series", "series").is_empty());
+    assert!(list(&fixture, 0, "/api/v1/nodes/n9/series", "series").is_empty());
     let span = "from_us=0&until_us=4000000000000000";
     let of_node = format!("/api/v1/nodes/n1/samples?{span}&metric=node.load1");
-    assert_eq!(list(0, &of_node, "series")[0]["value"], values[0]["value"]);
-    let parts = list(0, &format!("{of_node}&points=1"), "series");
+    assert_eq!(list(&fixture, 0, &of_node, "series")[0]["value"], values[0]["value"]);
+    let parts = list(&fixture, 0, &format!("{of_node}&points=1"), "series");
     assert_eq!(parts[0]["count"].as_array().unwrap()[0], 20);
     assert_eq!(get(USERS[0], &fixture.api, &of_node).status, 403);
     // The agents, for administrators.
-    let agents = list(0, "/api/v1/agents", "agents");
+    let agents = list(&fixture, 0, "/api/v1/agents", "agents");
     assert_eq!((agents.len(), agents[0]["node"].as_str()), (1, Some("n1")));
     let agent = &agents[0];
     assert!(
@@ -142,8 +144,8 @@ fn series_of_nodes_are_for_the_jobs_on_them(environment: &TestEnvironment) {
         "{agent}"
     );
     assert_eq!((agent["lost"].as_u64(), agent["ended_us"].is_null()), (Some(0), true), "{agent}");
-    assert!(list(0, "/api/v1/agents?from_us=4000000000000000", "agents").is_empty());
-    assert!(list(USERS[0], "/api/v1/agents", "agents").is_empty());
+    assert!(list(&fixture, 0, "/api/v1/agents?from_us=4000000000000000", "agents").is_empty());
+    assert!(list(&fixture, USERS[0], "/api/v1/agents", "agents").is_empty());
     let summary = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/summary")).json();
     let meters = summary["meters"].as_array().unwrap();
     // What is not known is left out: memory and GPUs.

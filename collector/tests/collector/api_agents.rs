@@ -16,7 +16,6 @@ scenarios! {
 
 fn clocks_of_agents_are_compared_with_the_collectors(environment: &TestEnvironment) {
     let mut fixture = Fixture::new(environment);
-    let agent = |fixture: &Fixture| get(0, &fixture.api, "/api/v1/agents").json()["agents"][0].clone();
     for (number, ahead_us) in (1..).zip([5_000_000_i64, -3_600_000_000]) {
         // A new session is measured at once. Of those that began at the same time any may be the newest.
         let session = 7 + ahead_us.unsigned_abs();
@@ -28,7 +27,7 @@ fn clocks_of_agents_are_compared_with_the_collectors(environment: &TestEnvironme
         let mut found = Value::Null;
         wait_until("the clock is measured", || {
             fixture.agent.receive(50);
-            found = agent(&fixture);
+            found = first_agent(&fixture);
             // Until its first frame is committed the predecessor is listed.
             found["session"] == format!("{session:016x}") && found["clock_offset_us"].is_i64()
         });
@@ -39,15 +38,17 @@ fn clocks_of_agents_are_compared_with_the_collectors(environment: &TestEnvironme
     }
 }
 
+fn first_agent(fixture: &Fixture) -> Value {
+    get(0, &fixture.api, "/api/v1/agents").json()["agents"][0].clone()
+}
+
 fn nodes(uid: u32, fixture: &Fixture) -> Vec<Value> {
     get(uid, &fixture.api, "/api/v1/nodes").json()["nodes"].as_array().unwrap().clone()
 }
 
 fn an_agent_that_has_stopped_is_not_connected(environment: &TestEnvironment) {
     let mut fixture = Fixture::new(environment);
-    let is_connected = |fixture: &Fixture| {
-        get(0, &fixture.api, "/api/v1/agents").json()["agents"][0]["is_connected"].clone()
-    };
+    let is_connected = |fixture: &Fixture| first_agent(fixture)["is_connected"].clone();
     assert_eq!((is_connected(&fixture), nodes(0, &fixture).len()), (Value::Bool(true), 1));
     assert_eq!(nodes(USERS[0], &fixture)[0]["jobs"], serde_json::json!(["1"]));
     let end = fixture.agent.frame(&[], &[], &[Event::SessionEnded { at_us: now_us() }]);

@@ -20,6 +20,15 @@ scenarios! {
     samples_are_exported_as_parquet,
 }
 
+fn lengths(answer: &Value, column: &str) -> Vec<usize> {
+    answer["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|series| series[column].as_array().unwrap().len())
+        .collect()
+}
+
 fn samples_are_those_of_the_store(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
     let key = key(&fixture, "1");
@@ -34,15 +43,7 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
         &path(&format!("samples?until_us={}", until_us.min(4_000_000_000_000_000))),
     )
     .json();
-    let of = |answer: &Value, column: &str| -> Vec<usize> {
-        answer["series"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|series| series[column].as_array().unwrap().len())
-            .collect()
-    };
-    assert_eq!(of(&raw, "value"), vec![20; count], "{raw}");
+    assert_eq!(lengths(&raw, "value"), vec![20; count], "{raw}");
     let first = &raw["series"][0];
     let csv = get(USERS[0], &fixture.api, &path("samples?until_us=4000000000000000&format=csv"));
     assert!(
@@ -75,17 +76,19 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
 }
 
+fn known(values: &Value) -> usize {
+    values.as_array().unwrap().iter().filter(|value| !value.is_null()).count()
+}
+
 fn assert_course(fixture: &Fixture, key: i64, from_us: i64) {
     let metrics = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/metrics")).json();
     let time = format!("from_us={from_us}&until_us={}&points=20", from_us + 20_000_000);
-    let known = |values: &Value| values.as_array().unwrap().iter().filter(|value| !value.is_null()).count();
     for row in metrics["metrics"].as_array().unwrap() {
         let metric = row["metric"].as_str().unwrap();
-        let course = |more: &str| {
+        let [all, none] = ["", "&node=none"].map(|more| {
             let target = format!("/api/v1/jobs/{key}/course?metric={metric}&{time}{more}");
             get(USERS[0], &fixture.api, &target).json()
-        };
-        let (all, none) = (course(""), course("&node=none"));
+        });
         let expected = if row["kind"] == "counter" { 19 } else { 20 };
         assert_eq!(
             (known(&all["low"]), known(&all["middle"]), known(&all["high"])),
@@ -187,14 +190,15 @@ fn csv_has_no_formulas(environment: &TestEnvironment) {
     assert_eq!(json["jobs"][0]["account"], "+1+1", "JSON is not for spreadsheets");
 }
 
+fn rows(fixture: &Fixture, uid: u32, query: &str) -> Vec<Value> {
+    let response = get(uid, &fixture.api, &format!("/metrics?{query}"));
+    assert_eq!(response.status, 200, "{query}: {response:?}");
+    response.json().as_array().unwrap().clone()
+}
+
 fn queries_of_kwollects_form_have_its_result(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
-    let rows = |uid, query: &str| {
-        let response = get(uid, &fixture.api, &format!("/metrics?{query}"));
-        assert_eq!(response.status, 200, "{query}: {response:?}");
-        response.json().as_array().unwrap().clone()
-    };
-    let all = rows(0, "job_id=1");
+    let all = rows(&fixture, 0, "job_id=1");
     let expected = environment.number("SELECT count(*) FROM metrics_by_job WHERE job_id = '1'");
     assert_eq!(
         (all.len() as i64, expected),
@@ -202,24 +206,26 @@ fn queries_of_kwollects_form_have_its_result(environment: &TestEnvironment) {
         "as the SQL view: three series of the job, and three of the node"
     );
     assert!(all.iter().all(|row| row["device_id"] == "n1" && row["labels"].is_object()));
-    let values = |rows: &[Value]| rows.iter().map(|row| row["value"].as_f64().unwrap()).sum::<f64>();
-    let of_job = rows(USERS[0], "job_id=1");
+    let of_job = rows(&fixture, USERS[0], "job_id=1");
     assert!(
         of_job.len() >= 100 && of_job.iter().all(|row| all.contains(row)),
         "the known metrics of the node"
     );
-    assert!(rows(USERS[1], "job_id=1").is_empty() && rows(USERS[1], "job_id=999").is_empty());
+    assert!(
+        rows(&fixture, USERS[1], "job_id=1").is_empty() && rows(&fixture, USERS[1], "job_id=999").is_empty()
+    );
     let metric = of_job[0]["metric_id"].as_str().unwrap();
-    let of_metric = rows(USERS[0], &format!("job_id=1&metrics={metric}"));
+    let of_metric = rows(&fixture, USERS[0], &format!("job_id=1&metrics={metric}"));
     assert!(!of_metric.is_empty() && of_metric.len() < of_job.len());
-    assert!(of_metric.iter().all(|row| row["metric_id"] == metric) && values(&of_metric) > 0.0);
-    assert!(rows(USERS[0], "job_id=1&nodes=n2").is_empty());
-    assert!(rows(USERS[0], "job_id=1&end_time=2001-01-01T00:00:00Z").is_empty());
-    let minutes = rows(USERS[0], "job_id=1&summary=true");
+    assert!(of_metric.iter().all(|row| row["metric_id"] == metric));
+    assert!(of_metric.iter().map(|row| row["value"].as_f64().unwrap()).sum::<f64>() > 0.0);
+    assert!(rows(&fixture, USERS[0], "job_id=1&nodes=n2").is_empty());
+    assert!(rows(&fixture, USERS[0], "job_id=1&end_time=2001-01-01T00:00:00Z").is_empty());
+    let minutes = rows(&fixture, USERS[0], "job_id=1&summary=true");
     assert!(!minutes.is_empty() && minutes.len() < of_job.len());
     // The series of a node are for administrators.
-    assert!(rows(USERS[0], "nodes=n1&start_time=0&end_time=4000000000").is_empty());
-    assert!(!rows(0, "nodes=n1&start_time=0&end_time=4000000000").is_empty());
+    assert!(rows(&fixture, USERS[0], "nodes=n1&start_time=0&end_time=4000000000").is_empty());
+    assert!(!rows(&fixture, 0, "nodes=n1&start_time=0&end_time=4000000000").is_empty());
     let csv = get(USERS[0], &fixture.api, "/metrics?job_id=1&format=csv");
     assert_eq!(csv.text().lines().count(), 1 + of_job.len());
     assert_eq!(get(USERS[0], &fixture.api, "/metrics").status, 400);

@@ -182,44 +182,52 @@ fn a_revoked_or_expired_token_is_refused(environment: &mut TestEnvironment) {
     assert!(other.stop().is_ok());
 }
 
+fn count_tokens(control: &Path, uid: u32, all_users: bool) -> Result<usize, Refusal> {
+    ask(uid, control, &TokenRequest::ListTokens(ListTokensRequest { all_users })).map(|tokens| tokens.len())
+}
+
 fn users_have_no_part_in_tokens_of_others(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
     let control = &fixture.socket;
     let token = create(USERS[0], control, Scope::Read).unwrap();
-    let list = |uid, all_users| {
-        ask(uid, control, &TokenRequest::ListTokens(ListTokensRequest { all_users }))
-            .map(|tokens| tokens.len())
-    };
-    assert_eq!((list(USERS[0], false), list(USERS[1], false), list(0, false)), (Ok(1), Ok(0), Ok(0)));
-    assert_eq!(list(0, true), Ok(1));
-    assert_eq!(list(USERS[1], true).unwrap_err().code, "forbidden");
+    assert_eq!(
+        (
+            count_tokens(control, USERS[0], false),
+            count_tokens(control, USERS[1], false),
+            count_tokens(control, 0, false)
+        ),
+        (Ok(1), Ok(0), Ok(0))
+    );
+    assert_eq!(count_tokens(control, 0, true), Ok(1));
+    assert_eq!(count_tokens(control, USERS[1], true).unwrap_err().code, "forbidden");
     let unknown = revoke(USERS[1], control, &token).unwrap_err();
     assert_eq!(unknown.code, "unknown_token", "as one that does not exist");
     let all_of =
         |uid, of| ask(uid, control, &TokenRequest::RevokeTokens(RevokeTokensRequest { id: None, uid: of }));
     assert_eq!(all_of(USERS[1], Some(USERS[0])).unwrap_err().code, "forbidden");
     assert_eq!(all_of(USERS[1], None), Ok(Vec::new()));
-    assert_eq!(list(USERS[0], false), Ok(1));
+    assert_eq!(count_tokens(control, USERS[0], false), Ok(1));
     let many = (0..40).filter(|_| create(USERS[1], control, Scope::Read).is_ok()).count();
     assert_eq!(many, 32, "the number of valid tokens is limited");
     assert_eq!(create(USERS[1], control, Scope::Read).unwrap_err().code, "too_many_tokens");
     assert_eq!(all_of(USERS[1], None).map(|revoked| revoked.len()), Ok(32));
     assert_eq!(all_of(0, Some(USERS[0])).map(|revoked| revoked.len()), Ok(1));
-    assert_eq!(list(0, true), Ok(0));
+    assert_eq!(count_tokens(control, 0, true), Ok(0));
 }
 
 fn guessed_tokens_are_limited(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
     let token = create(USERS[0], &fixture.socket, Scope::Read).unwrap();
     assert_eq!(jobs(&fixture.api, &token), ["1"]);
-    let guess = || {
-        let id = polymeter_service::api_token::new_id().unwrap();
-        let guessed = ApiToken { id, secret: Secret::new().unwrap() }.to_text();
-        get(&fixture.api, &guessed, "/api/v1/jobs").status
-    };
     let unused = create(USERS[0], &fixture.socket, Scope::Read).unwrap();
     let began_ns = clock::monotonic_ns();
-    let statuses: Vec<u16> = (0..500).map(|_| guess()).collect();
+    let statuses: Vec<u16> = (0..500)
+        .map(|_| {
+            let id = polymeter_service::api_token::new_id().unwrap();
+            let guessed = ApiToken { id, secret: Secret::new().unwrap() }.to_text();
+            get(&fixture.api, &guessed, "/api/v1/jobs").status
+        })
+        .collect();
     let elapsed_s = (clock::monotonic_ns() - began_ns) as f64 / 1e9;
     assert!(statuses.contains(&401), "{statuses:?}");
     assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");

@@ -167,30 +167,35 @@ fn citus_and_timescaledb_exclude_each_other() {
     assert!(why.starts_with("cannot use TimescaleDB, which is required: "), "{why}");
 }
 
+fn assert_change_is_refused(environment: &mut TestEnvironment, change: &str, undo: &str, expected: &str) {
+    environment.execute(change);
+    let why = refusal(environment, &environment.config());
+    assert!(why.contains(expected), "{why}");
+    environment.execute(undo);
+}
+
 fn refuses_what_cannot_be_distributed() {
     let mut environment = TestEnvironment::new(Kind::Citus);
-    let mut refused = |change: &str, undo: &str, expected: &str| {
-        environment.execute(change);
-        let why = refusal(&environment, &environment.config());
-        assert!(why.contains(expected), "{why}");
-        environment.execute(undo);
-    };
-    refused(
+    assert_change_is_refused(
+        &mut environment,
         "UPDATE pg_dist_local_group SET groupid = 1",
         "UPDATE pg_dist_local_group SET groupid = 0",
         "its server is a worker of Citus; let the URL of the store name the coordinator (coordinator.example:5432)",
     );
-    refused(
+    assert_change_is_refused(
+        &mut environment,
         "UPDATE pg_dist_node SET isactive = false WHERE groupid = 1",
         "UPDATE pg_dist_node SET isactive = true",
         "no server holds shards; let a superuser add workers with citus_add_node",
     );
-    refused(
+    assert_change_is_refused(
+        &mut environment,
         "UPDATE citus_worker_setting SET setting = '0'",
         "UPDATE citus_worker_setting SET setting = '100'",
         "transactions cannot be prepared on worker.example:5432; set max_prepared_transactions there",
     );
-    refused(
+    assert_change_is_refused(
+        &mut environment,
         "DELETE FROM pg_extension WHERE extname = 'citus'",
         "SELECT 1",
         "cannot use Citus, which is required: ",

@@ -71,11 +71,11 @@ fn samples(environment: &TestEnvironment, job: &JobRow, begin_us: i64) -> Vec<(S
         })
         .unwrap();
     assert!(found.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
-    let of = |row: &polymeter_store::reader::SeriesRow| {
+    let of_nodes = rows.into_iter().map(|row| {
         let own = found.iter().filter(|sample| sample.series_id == row.series_id);
-        own.map(|sample| (rounded_s(sample.time_ns, begin_us), sample.value)).collect()
-    };
-    rows.iter().map(|row| (row.node.clone(), of(row))).collect()
+        (row.node, own.map(|sample| (rounded_s(sample.time_ns, begin_us), sample.value)).collect())
+    });
+    of_nodes.collect()
 }
 
 /// Whole seconds after `begin_us`: the offset is measured with an error of some milliseconds.
@@ -196,7 +196,10 @@ fn assert_series(environment: &TestEnvironment, job: &JobRow, begin_us: i64) {
     assert!((28..=32).contains(&count), "{count}");
     let all: Vec<i64> =
         reader.job_series(job.job_key, &["cpu.usage"]).unwrap().iter().map(|row| row.series_id).collect();
-    let mut count = || {
+    // Samples that arrived after their buckets were computed are added by a round of the maintenance, with
+    // which a collector begins.
+    let collector = environment.collector();
+    wait_until("the rollups have all samples", || {
         let mut counted = 0;
         reader
             .buckets(Rollup::TenSeconds, SeriesScope::Job(job.job_key), &all, &job.sampled_ns, |bucket| {
@@ -205,12 +208,8 @@ fn assert_series(environment: &TestEnvironment, job: &JobRow, begin_us: i64) {
                 Ok::<_, StoreError>(())
             })
             .unwrap();
-        counted
-    };
-    // Samples that arrived after their buckets were computed are added by a round of the maintenance, with
-    // which a collector begins.
-    let collector = environment.collector();
-    wait_until("the rollups have all samples", || count() == 3 * 75);
+        counted == 3 * 75
+    });
     collector.stop().unwrap();
 }
 

@@ -266,14 +266,15 @@ fn reads_from_a_standby_and_continues_on_it() {
     assert_eq!(counts(&mut reader, SeriesScope::Node("n1")), [30; 3]);
 }
 
+fn count_stored(servers: &str, attributes: &str) -> Result<usize, String> {
+    let url = format!("{servers} target_session_attrs={attributes}");
+    let mut reader = Reader::open(&url.parse().unwrap()).map_err(|error| error.to_string())?;
+    Ok(counts(&mut reader, SeriesScope::Node("n1"))[0])
+}
+
 /// Tests for each `target_session_attrs` which servers readers and writers use: of both, the standby first,
 /// and of each alone. The standby has 10 samples of each series, the primary 20.
 fn assert_servers_are_chosen_by_state(both: &str, standby: &str, primary: &str) {
-    let stored = |servers: &str, attributes: &str| {
-        let url = format!("{servers} target_session_attrs={attributes}");
-        let mut reader = Reader::open(&url.parse().unwrap()).map_err(|error| error.to_string())?;
-        Ok(counts(&mut reader, SeriesScope::Node("n1"))[0])
-    };
     for (attributes, expected) in [
         ("any", 10),
         ("read-write", 20),
@@ -282,11 +283,11 @@ fn assert_servers_are_chosen_by_state(both: &str, standby: &str, primary: &str) 
         ("standby", 10),
         ("prefer-standby", 10),
     ] {
-        assert_eq!(stored(both, attributes), Ok(expected), "{attributes}");
+        assert_eq!(count_stored(both, attributes), Ok(expected), "{attributes}");
     }
-    assert_eq!(stored(primary, "prefer-standby"), Ok(20));
+    assert_eq!(count_stored(primary, "prefer-standby"), Ok(20));
     for (server, attributes) in [(primary, "standby"), (standby, "primary")] {
-        let error: String = stored(server, attributes).unwrap_err();
+        let error: String = count_stored(server, attributes).unwrap_err();
         assert!(error.contains(&format!("no server is a {attributes}")), "{error}");
     }
     for attributes in ["primary", "prefer-standby", "read-write"] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polymeter_analysis::charts;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::Report;
-use polymeter_proto::batch::{Column, Shape};
+use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -65,6 +65,11 @@ fn column(series: u32, metric: u32, name: &'static str, label: (&str, &str), rol
     Column { series: SeriesId(series), metric: (MetricId(metric), descriptor), labels }
 }
 
+fn shape_of(id: u32, job: Option<Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
+    let source = "source".try_into().unwrap();
+    Arc::new(Shape { id: ShapeId(id), job, source, period: Period::SECOND, columns })
+}
+
 fn record(agent: &mut Agent, started_us: i64) {
     let job = owned(1, "4711", 1000, started_us);
     let devices = (0..).zip(&OF_JOB).map(|(number, (name, role, _))| {
@@ -73,12 +78,8 @@ fn record(agent: &mut Agent, started_us: i64) {
     let interfaces = (0..).zip(&OF_NODE).map(|(number, (name, role, _))| {
         column(50 + number, 2, "node.network.receive.bytes", ("interface", *name), *role)
     });
-    let shape = |id, job, columns: Vec<Column>| {
-        let source = "source".try_into().unwrap();
-        Arc::new(Shape { id: ShapeId(id), job, source, period: Period::SECOND, columns })
-    };
-    let of_job = shape(1, Some(Arc::clone(&job)), devices.collect());
-    let of_node = shape(2, None, interfaces.collect());
+    let of_job = shape_of(1, Some(Arc::clone(&job)), devices.collect());
+    let of_node = shape_of(2, None, interfaces.collect());
     for second in (0..=RUNS_S).step_by(5) {
         let seconds = u64::try_from(second).unwrap();
         let reads = OF_JOB.map(|(_, _, rate)| Some(seconds * rate));
@@ -92,6 +93,13 @@ fn record(agent: &mut Agent, started_us: i64) {
     agent.wait_until_acknowledged();
 }
 
+fn increase(environment: &TestEnvironment, metric: &str, of_jobs: &str, of_nodes: &str) -> i64 {
+    environment.number(&format!(
+        "SELECT round(sum(increase))::int8 FROM samples_chart('{{{metric}}}', {of_jobs}, {of_nodes},
+                     now() - interval '1 h', now(), '1 s') AS chart WHERE chart.is_summed"
+    ))
+}
+
 fn each_byte_of_a_stack_is_summed_once(environment: &TestEnvironment) {
     let fixture = Fixture::new(environment);
     let started_us = now_us() - 2 * RUNS_S * SECOND_US;
@@ -102,16 +110,13 @@ fn each_byte_of_a_stack_is_summed_once(environment: &TestEnvironment) {
     assert_report(&gather(&mut environment.reader(), row, Some(4)).unwrap());
     assert_answers(&fixture, started_us);
     if environment.kind != Kind::Sqlite {
-        let increase = |metric: &str, of_jobs: &str, of_nodes: &str| {
-            environment.number(&format!(
-                "SELECT round(sum(increase))::int8 FROM samples_chart('{{{metric}}}', {of_jobs}, {of_nodes},
-                     now() - interval '1 h', now(), '1 s') AS chart WHERE chart.is_summed"
-            ))
-        };
         let whole = |rate: u64| i64::try_from(rate).unwrap() * RUNS_S;
         let of_jobs = format!("ARRAY[{}]::int8[]", row.job_key);
-        assert_eq!(increase("io.read.bytes", &of_jobs, "NULL"), whole(JOB_READS));
-        assert_eq!(increase("node.network.receive.bytes", "NULL", "'{stacked}'"), whole(NODE_RECEIVES));
+        assert_eq!(increase(environment, "io.read.bytes", &of_jobs, "NULL"), whole(JOB_READS));
+        assert_eq!(
+            increase(environment, "node.network.receive.bytes", "NULL", "'{stacked}'"),
+            whole(NODE_RECEIVES)
+        );
     }
     fixture.collector.stop().unwrap();
 }
@@ -140,13 +145,18 @@ fn assert_report(report: &Report) {
     let shown = report.series.iter().filter(|series| series.metric == "io.read.bytes").count();
     assert_eq!(shown, OF_JOB.len(), "single devices stay visible");
     let [traffic] = &report.traffic[..] else { panic!("{:?}", report.traffic) };
-    let near = |value: f64, expected: u64| (value / (expected as f64 * seconds) - 1.0).abs() < 0.02;
-    assert!(near(traffic.received_bytes, NODE_RECEIVES), "{traffic:?}");
+    assert!((traffic.received_bytes / (NODE_RECEIVES as f64 * seconds) - 1.0).abs() < 0.02, "{traffic:?}");
     let charts = charts::of(report);
     for (id, rate) in [("read", JOB_READS), ("receive", NODE_RECEIVES)] {
         let chart = charts.charts.iter().find(|chart| chart.id == id).unwrap();
         assert!((chart.extent.mean / rate as f64 - 1.0).abs() < 0.02, "{id}: {:?}", chart.extent);
     }
+}
+
+fn role_and_below(series: &Value, name: &str) -> (Value, Value) {
+    let all = series["series"].as_array().unwrap();
+    let one = all.iter().find(|one| one["labels"]["interface"] == name).unwrap();
+    (one["role"].clone(), one["below"].clone())
 }
 
 /// Answers over HTTP must sum the bytes of the job once, and have the roles.
@@ -157,11 +167,10 @@ fn assert_answers(fixture: &Fixture, started_us: i64) {
     let mean = course["mean"].as_f64().unwrap();
     assert!((mean / JOB_READS as f64 - 1.0).abs() < 0.02, "{course}");
     let series = get(0, &fixture.api, "/api/v1/nodes/stacked/series").json();
-    let of = |name: &str| -> (Value, Value) {
-        let all = series["series"].as_array().unwrap();
-        let one = all.iter().find(|one| one["labels"]["interface"] == name).unwrap();
-        (one["role"].clone(), one["below"].clone())
-    };
-    assert_eq!(of("data0"), ("stacked".into(), Value::from(vec!["bond-east", "left"])));
-    assert_eq!(of("eno9"), ("physical".into(), Value::from(Vec::<String>::new())), "by its name");
+    assert_eq!(role_and_below(&series, "data0"), ("stacked".into(), Value::from(vec!["bond-east", "left"])));
+    assert_eq!(
+        role_and_below(&series, "eno9"),
+        ("physical".into(), Value::from(Vec::<String>::new())),
+        "by its name"
+    );
 }

@@ -95,8 +95,10 @@ pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)]
         let node = [first, other, Some(seconds * 4_000_000_000), Some(seconds * 1_000_000)];
         let mut rows = vec![(&of_node, at_us, node.to_vec())];
         if (BEGIN_S..=END_S).contains(&second) {
-            let used = |cores: u64| vec![Some((seconds - 300) * cores * 1_000_000_000)];
-            rows.extend(shapes.iter().map(|(shape, cores)| (shape, at_us, used(*cores))));
+            rows.extend(shapes.iter().map(|(shape, cores)| {
+                let used_ns = (seconds - 300) * *cores * 1_000_000_000;
+                (shape, at_us, vec![Some(used_ns)])
+            }));
         }
         let rows: Vec<_> =
             rows.iter().map(|(shape, at_us, values)| (*shape, *at_us, values.as_slice())).collect();
@@ -173,14 +175,12 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
         true,
     );
     // Traffic belongs to a job that has the node alone.
-    let received = |job: &JobRow| {
+    let (first_us, last_us) = (started_us, begin_us + (END_S - 5) * SECOND_US);
+    for (job, expected) in jobs.iter().zip([Some((Some(595_000_000.0), first_us, last_us)), None]) {
         let report = report(environment, Access::owner(ALICE), job);
         let series = report.series.iter().find(|series| series.metric == "node.infiniband.receive.bytes");
-        series.map(|series| (series.growth, series.first_us, series.last_us))
-    };
-    let (first_us, last_us) = (started_us, begin_us + (END_S - 5) * SECOND_US);
-    assert_eq!(received(&jobs[0]), Some((Some(595_000_000.0), first_us, last_us)));
-    assert_eq!(received(&jobs[1]), None);
+        assert_eq!(series.map(|series| (series.growth, series.first_us, series.last_us)), expected);
+    }
     // The series of the nodes of another user's job, and those of the own nodes long before the job, are not
     // readable.
     assert!(report(environment, Access::owner(BOB), &jobs[0]).energy.is_none());

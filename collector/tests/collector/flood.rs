@@ -47,14 +47,13 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
     };
     let labels: Vec<_> = (0..8).map(|label| (format!("l{label}"), "x".repeat(100))).collect();
     let labels = Labels::new(labels).unwrap();
-    let series = |id| {
+    let mut entries = vec![Entry::Session(descriptor), Entry::Metric(MetricId(1), metric)];
+    entries.extend((first..first + 100).map(|id| {
         Entry::Series(
             SeriesId(id),
             SeriesDescriptor { metric: MetricId(1), job: None, labels: labels.clone() },
         )
-    };
-    let mut entries = vec![Entry::Session(descriptor), Entry::Metric(MetricId(1), metric)];
-    entries.extend((first..first + 100).map(series));
+    }));
     ToCollector::Dictionary { session: SessionId(session), entries }.encode()
 }
 

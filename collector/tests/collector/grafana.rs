@@ -200,10 +200,12 @@ fn run(server: &Server, query: &Query, context: &Context) -> Vec<Vec<String>> {
     if query.is_time_series {
         let first = ["time timestamp with time zone", "time double precision", "time numeric"];
         assert!(first.contains(&columns[0]), "{name}: {columns:?}");
-        let is_value = |column: &&&str| {
-            [" double precision", " bigint", " numeric"].iter().any(|of| column.ends_with(of))
-        };
-        let values = columns[1..].iter().filter(is_value).count();
+        let values = columns[1..]
+            .iter()
+            .filter(|column| {
+                [" double precision", " bigint", " numeric"].iter().any(|of| column.ends_with(of))
+            })
+            .count();
         let labels = columns[1..].iter().filter(|column| **column == "metric text").count();
         assert!(values > 0 && values + labels == columns.len() - 1 && labels <= 1, "{name}: {columns:?}");
         assert!(rows.is_sorted_by(|one, next| one[0] <= next[0]), "{name}: {rows:?}");
@@ -249,6 +251,20 @@ fn summarise(environment: &mut TestEnvironment) {
     }
 }
 
+fn time(server: &Server, us: i64) -> String {
+    server.query(&format!(
+        "SET timezone = 'UTC'; SELECT to_char(to_timestamp({us} / 1e6), 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+    ))
+}
+
+fn assert_last_column(rows: &[Vec<String>], expected: f64) {
+    let values: Vec<f64> = rows.iter().map(|row| row.last().unwrap().parse().unwrap()).collect();
+    assert!(
+        !values.is_empty() && values.iter().all(|value| (value / expected - 1.0).abs() < 0.01),
+        "{expected}: {values:?}"
+    );
+}
+
 fn assert_measured(kind: Kind) {
     let mut environment = TestEnvironment::new(kind);
     let collector = environment.collector();
@@ -269,54 +285,43 @@ fn assert_measured(kind: Kind) {
          UPDATE job SET owner = CASE job_id WHEN '1' THEN 'alice' ELSE '{}' END",
         hostile.replace('\'', "''")
     ));
-    let time = |us: i64| {
-        server.query(&format!(
-            "SET timezone = 'UTC'; SELECT to_char(to_timestamp({us} / 1e6), 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
-        ))
-    };
     // Times are cut to seconds: the jobs end before the last one.
-    let mut context = context(&time(started_us), &time(begin_us + (END_S + 1) * 1_000_000), kind);
+    let mut context =
+        context(&time(server, started_us), &time(server, begin_us + (END_S + 1) * 1_000_000), kind);
     let queries = queries();
     let of = |dashboard: &str, title: &str, context: &Context| {
         let query =
             queries.iter().find(|query| query.dashboard == dashboard && query.title == title).unwrap();
         run(server, query, context)
     };
-    let near = |rows: &[Vec<String>], expected: f64| {
-        let values: Vec<f64> = rows.iter().map(|row| row.last().unwrap().parse().unwrap()).collect();
-        assert!(
-            !values.is_empty() && values.iter().all(|value| (value / expected - 1.0).abs() < 0.01),
-            "{expected}: {values:?}"
-        );
-    };
     for query in &queries {
         run(server, query, &context);
     }
     let cores = of("job", "Cores used", &context);
     assert!(cores.len() >= 59 && cores.iter().all(|row| row[1] == "n1"), "{cores:?}");
-    near(&cores, 2.0);
-    near(&of("job", "Chosen metrics: $metric", &context), 2.0);
-    near(&of("job", "Mean cores used", &context), 2.0);
-    near(&of("job", "Energy", &context), 150.0 * 600.0);
+    assert_last_column(&cores, 2.0);
+    assert_last_column(&of("job", "Chosen metrics: $metric", &context), 2.0);
+    assert_last_column(&of("job", "Mean cores used", &context), 2.0);
+    assert_last_column(&of("job", "Energy", &context), 150.0 * 600.0);
     let (package, other): (Vec<_>, Vec<_>) =
         of("node", "Power", &context).into_iter().partition(|row| row[1] == "node.energy.package 0");
-    near(&package, 100.0);
-    near(&other, 50.0);
+    assert_last_column(&package, 100.0);
+    assert_last_column(&other, 50.0);
     let parts = of("job", "Energy by part", &context);
     assert_eq!((parts.len(), parts[0][1].as_str(), parts[0][4].as_str()), (1, "processors", "measured"));
-    near(&of("node", "Busy cores", &context), 4.0);
-    near(&of("cluster", "Busy cores of nodes", &context), 8.0);
-    near(&of("user", "Core hours used", &context), 2.0 * 600.0 / 3600.0);
-    near(&of("user", "CPU efficiency", &context), 1.0);
+    assert_last_column(&of("node", "Busy cores", &context), 4.0);
+    assert_last_column(&of("cluster", "Busy cores of nodes", &context), 8.0);
+    assert_last_column(&of("user", "Core hours used", &context), 2.0 * 600.0 / 3600.0);
+    assert_last_column(&of("user", "CPU efficiency", &context), 1.0);
     assert_eq!(of("cluster", "Jobs", &context).len(), 2);
     assert_eq!(of("job", "node", &context), [["n1"]]);
     // A user whose name has quotes, tags and variables. Grafana itself replaces macros in values, which no
     // quoting prevents.
     context.variables.insert("user", vec![hostile.to_owned()]);
-    near(&of("user", "Requested cores", &context)[..1], 4.0);
+    assert_last_column(&of("user", "Requested cores", &context)[..1], 4.0);
     assert_eq!(of("user", "Jobs", &context), [["1"]]);
-    near(&of("user", "Core hours used", &context), 3.0 * 600.0 / 3600.0);
-    near(&of("user", "CPU efficiency", &context), 0.75);
+    assert_last_column(&of("user", "Core hours used", &context), 3.0 * 600.0 / 3600.0);
+    assert_last_column(&of("user", "CPU efficiency", &context), 0.75);
     assert_hostile_values(server, &queries, context, hostile);
 }
 
@@ -334,8 +339,7 @@ fn assert_hostile_values(server: &Server, queries: &[Query], mut context: Contex
         for name in ["job", "user"] {
             context.variables.insert(name, vec![values.first().cloned().unwrap_or_default()]);
         }
-        let is_single = |query: &&Query| !(values.len() != 1 && query.dashboard == "node");
-        for query in queries.iter().filter(is_single) {
+        for query in queries.iter().filter(|query| !(values.len() != 1 && query.dashboard == "node")) {
             run(server, query, &context);
         }
     }
@@ -406,12 +410,14 @@ fn menus_are_quick_and_harmless() {
             let name = format!("{dashboard}: {}", text(variable, "name"));
             let sql = context.expand(&text(variable, "query")).unwrap();
             let (values, plans) = run_with_plans(server, "grafana", &sql);
-            let rows = |line: &str| {
-                let (_, actual) = line.split_once("(actual rows=")?;
-                let (rows, loops) = actual.trim_end_matches(')').split_once(" loops=")?;
-                Some(rows.parse::<u64>().unwrap() * loops.parse::<u64>().unwrap())
-            };
-            let read: u64 = plans.lines().filter_map(rows).sum();
+            let read: u64 = plans
+                .lines()
+                .filter_map(|line| {
+                    let (_, actual) = line.split_once("(actual rows=")?;
+                    let (rows, loops) = actual.trim_end_matches(')').split_once(" loops=")?;
+                    Some(rows.parse::<u64>().unwrap() * loops.parse::<u64>().unwrap())
+                })
+                .sum();
             assert!((1..2000).contains(&read), "{name}: {read} rows: {plans}");
             assert!(!values.contains('$'), "{name}: {values}");
             offered.push((name, values.lines().count()));

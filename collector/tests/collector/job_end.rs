@@ -347,12 +347,11 @@ fn a_restart_of_the_database_repeats_no_command(environment: &mut TestEnvironmen
 
 fn two_collectors_run_a_command_once(environment: &mut TestEnvironment) {
     let command = Command::new("cat >/dev/null");
-    let config = |number| {
-        let endpoint = format!("inproc://job-end-{number}");
-        CollectorConfig { listen: endpoint, metrics_listen: None, ..command.config(environment) }
-    };
-    let start = |number| Collector::start(&config(number), &environment.context).unwrap();
-    let collectors = [start(1), start(2)];
+    let collectors = ["inproc://job-end-1", "inproc://job-end-2"].map(|endpoint| {
+        let listen = endpoint.to_owned();
+        let config = CollectorConfig { listen, metrics_listen: None, ..command.config(environment) };
+        Collector::start(&config, &environment.context).unwrap()
+    });
     let ids = ids(40);
     let mut agents: Vec<_> = (1..)
         .zip(&collectors)

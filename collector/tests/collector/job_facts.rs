@@ -61,20 +61,21 @@ fn stores_a_later_owner_and_keeps_a_known_one(environment: &mut TestEnvironment)
     assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1000), Some("ada")));
 }
 
+fn refused(request: &str, period: Option<Period>, by: Option<&str>) -> Event {
+    Event::RequestRefused(RequestRefused {
+        at_us: now_us(),
+        job: JobHandle(1),
+        request: request.into(),
+        period,
+        by: by.map(|by| by.try_into().unwrap()),
+        reason: "it would cost 13 %: more than `job_cpu_percent` allows".into(),
+    })
+}
+
 fn stores_refused_requests_with_actor_and_reason(environment: &mut TestEnvironment) {
     let collector = environment.collector();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     let job = job(1, "7", now_us());
-    let refused = |request: &str, period, by: Option<&str>| {
-        Event::RequestRefused(RequestRefused {
-            at_us: now_us(),
-            job: JobHandle(1),
-            request: request.into(),
-            period,
-            by: by.map(|by| by.try_into().unwrap()),
-            reason: "it would cost 13 %: more than `job_cpu_percent` allows".into(),
-        })
-    };
     agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[]);
     let events = [refused("cpu.*", Some(Period::SECOND), Some("uid 1000")), refused("faster", None, None)];
     agent.frame(&[], &[], &events);
@@ -90,6 +91,12 @@ fn stores_refused_requests_with_actor_and_reason(environment: &mut TestEnvironme
     assert_eq!(reader.plan_changes(key).unwrap(), [], "nothing was changed");
 }
 
+fn facts(exit_code: u32, exit_signal: u32) -> Event {
+    let facts =
+        JobFacts { exit_code: Some(exit_code), exit_signal: Some(exit_signal), ..JobFacts::default() };
+    Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over: false, facts })
+}
+
 fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("control.sock");
@@ -97,11 +104,6 @@ fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
     config.control.socket = Some(socket.clone());
     let collector = Collector::start(&config, &environment.context).unwrap();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
-    let facts = |exit_code, exit_signal| {
-        let facts =
-            JobFacts { exit_code: Some(exit_code), exit_signal: Some(exit_signal), ..JobFacts::default() };
-        Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over: false, facts })
-    };
     let job = job(1, "7", now_us());
     agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[facts(1, 0)]);
     agent.send_from(0);
@@ -184,9 +186,14 @@ const INVALID: &str = "\u{202e}";
 
 /// CRC-32 as in zlib, without a table.
 fn checksum(bytes: &[u8]) -> u32 {
-    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    let of_byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
-    !bytes.iter().fold(!0, of_byte)
+    let mut crc = !0;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
 }
 
 /// Makes the names of `frame` invalid: no agent accepts them, and a hostile sender may send them.
@@ -221,26 +228,28 @@ fn invalid_names_from_the_wire_lose_nothing(environment: &mut TestEnvironment) {
     assert_eq!(environment.counts(SeriesScope::Job(row.job_key)), [20; 3]);
 }
 
+fn job_without_cluster(at_us: i64) -> Arc<Job> {
+    let Job { descriptor, .. } = (*job(1, "7", at_us)).clone();
+    let descriptor = JobDescriptor { cluster: None, owner: None, ..descriptor };
+    Arc::new(Job { handle: JobHandle(1), descriptor })
+}
+
+fn sample(agent: &mut Agent, job: &Arc<Job>) {
+    agent.frame(&[(&shape(1, Some(job)), now_us(), &values(1).0)], &[], &[]);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+}
+
 /// A prolog announces the cluster to the first agent. The next one finds the job's cgroup.
 fn agent_that_starts_again_continues_its_jobs_without_their_cluster(environment: &mut TestEnvironment) {
     let collector = environment.collector();
-    let without_cluster = |at_us| {
-        let Job { descriptor, .. } = (*job(1, "7", at_us)).clone();
-        let descriptor = JobDescriptor { cluster: None, owner: None, ..descriptor };
-        Arc::new(Job { handle: JobHandle(1), descriptor })
-    };
-    let sample = |agent: &mut Agent, job: &Arc<Job>| {
-        agent.frame(&[(&shape(1, Some(job)), now_us(), &values(1).0)], &[], &[]);
-        agent.send_from(0);
-        agent.wait_until_acknowledged();
-    };
     let mut first = Agent::to(&environment.context, &collector, "n1", 1);
     sample(&mut first, &job(1, "7", now_us()));
     let mut again = Agent::to(&environment.context, &collector, "n1", 2);
-    sample(&mut again, &without_cluster(now_us()));
+    sample(&mut again, &job_without_cluster(now_us()));
     // The job of another node may be one of another cluster.
     let mut elsewhere = Agent::to(&environment.context, &collector, "n2", 3);
-    sample(&mut elsewhere, &without_cluster(now_us()));
+    sample(&mut elsewhere, &job_without_cluster(now_us()));
     collector.stop().unwrap();
     let mut jobs: Vec<_> = environment.jobs().into_iter().map(|job| (job.cluster, job.nodes)).collect();
     jobs.sort();

@@ -151,10 +151,8 @@ fn values_are_reduced_to_points_a_second(environment: &mut TestEnvironment) {
     let job = slow.next_of("job");
     assert_eq!(job["per_second"], 1);
     let series = slow.next_of("series");
-    let id = |metric: &str| {
-        let rows = series["series"].as_array().unwrap();
-        rows.iter().find(|row| row["metric"] == metric).unwrap()["id"].as_i64().unwrap()
-    };
+    let rows = series["series"].as_array().unwrap();
+    let usage = rows.iter().find(|row| row["metric"] == "cpu.usage").unwrap()["id"].as_i64().unwrap();
     // Five seconds at 1 kHz. The counter increases by 1,000,003 ns each millisecond.
     let (shape, begin_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
     let sent: Vec<_> = (0..5000).map(|number| (begin_us + number * 1000, values(number).0)).collect();
@@ -174,7 +172,7 @@ fn values_are_reduced_to_points_a_second(environment: &mut TestEnvironment) {
             counts.insert((per_second, *series_id), points.len());
         }
         assert_eq!(points.len(), 3);
-        let rates = &points[&id("cpu.usage")];
+        let rates = &points[&usage];
         assert!(rates.iter().all(|(_, rate)| (0.99..1.01).contains(&rate.as_f64().unwrap())), "{rates:?}");
     }
     assert!(counts.values().all(|count| *count <= 60), "{counts:?}");

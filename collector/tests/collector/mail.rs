@@ -148,8 +148,9 @@ fn mails_reach_a_server_by_smtp() {
     // While the server is down, each mail is tried twice, and listed with the cause.
     server.end();
     run_jobs(&mut agent, 3);
-    let failed = || scrape(&collector).value("notices_total{result=\"failed\"}");
-    wait_until("both were tried twice", || failed() >= 2.0);
+    wait_until("both were tried twice", || {
+        scrape(&collector).value("notices_total{result=\"failed\"}") >= 2.0
+    });
     collector.stop().unwrap();
     let results = notices(&environment).into_iter().map(|row| (row.job_id, row.result.unwrap()));
     for (job, result) in results {

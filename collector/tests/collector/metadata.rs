@@ -36,18 +36,19 @@ fn send_jobs(environment: &TestEnvironment, collector: &Collector, session: u64,
     for (number, node) in (1_u64..).zip(nodes) {
         let mut agent = Agent::to(&environment.context, collector, node, session + number);
         let job = job(1, &format!("on {node}"), begin_us);
-        let change = |metric| PlanChange {
-            at_us: begin_us,
-            job: Some(JobHandle(1)),
-            level: None,
-            metric: MetricName::new(metric).unwrap(),
-            old: None,
-            new: Some(Period::SECOND),
-            cause: Cause::Baseline,
-            by: None,
-            until_us: None,
-        };
-        let events = ["memory.current", "cpu.usage"].map(|metric| Event::PlanChange(change(metric)));
+        let events = ["memory.current", "cpu.usage"].map(|metric| {
+            Event::PlanChange(PlanChange {
+                at_us: begin_us,
+                job: Some(JobHandle(1)),
+                level: None,
+                metric: MetricName::new(metric).unwrap(),
+                old: None,
+                new: Some(Period::SECOND),
+                cause: Cause::Baseline,
+                by: None,
+                until_us: None,
+            })
+        });
         let (of_node, of_job) = (shape(1, None), shape(2, Some(&job)));
         let row = values(1).0;
         agent.frame(&[(&of_node, begin_us, &row), (&of_job, begin_us, &row)], &[], &events);
@@ -56,37 +57,38 @@ fn send_jobs(environment: &TestEnvironment, collector: &Collector, session: u64,
     }
 }
 
+fn assert_number(environment: &TestEnvironment, select: &str, expected: i64) {
+    assert_eq!(environment.number(select), expected, "{select}");
+}
+
 fn jobs_share_the_lists_of_their_series_and_plans(environment: &mut TestEnvironment) {
     let nodes = ["n1", "n2", "n3", "n4"];
     let collector = environment.collector();
     send_jobs(environment, &collector, 0, &nodes);
     collector.stop().unwrap();
-    let is = |environment: &TestEnvironment, select: &str, expected: i64| {
-        assert_eq!(environment.number(select), expected, "{select}");
-    };
-    is(environment, "SELECT count(*) FROM series", 24);
-    is(environment, "SELECT count(*) FROM series_block", 8);
-    is(environment, "SELECT count(*) FROM series_shape", 1);
-    is(environment, "SELECT count(*) FROM series_shape_member", 3);
-    is(environment, "SELECT count(*) FROM plan_change", 8);
-    is(environment, "SELECT count(*) FROM plan_change_event", 4);
-    is(environment, "SELECT count(*) FROM plan_change_set", 1);
+    assert_number(environment, "SELECT count(*) FROM series", 24);
+    assert_number(environment, "SELECT count(*) FROM series_block", 8);
+    assert_number(environment, "SELECT count(*) FROM series_shape", 1);
+    assert_number(environment, "SELECT count(*) FROM series_shape_member", 3);
+    assert_number(environment, "SELECT count(*) FROM plan_change", 8);
+    assert_number(environment, "SELECT count(*) FROM plan_change_event", 4);
+    assert_number(environment, "SELECT count(*) FROM plan_change_set", 1);
     let series = environment.lines(SERIES);
     // After a restart everything is found again.
     let collector = environment.collector();
     send_jobs(environment, &collector, 10, &nodes);
     collector.stop().unwrap();
     assert_eq!(environment.lines(SERIES), series);
-    is(environment, "SELECT count(*) FROM plan_change_set", 1);
-    is(environment, "SELECT count(*) FROM samples", 48);
-    is(environment, TWICE, 0);
+    assert_number(environment, "SELECT count(*) FROM plan_change_set", 1);
+    assert_number(environment, "SELECT count(*) FROM samples", 48);
+    assert_number(environment, TWICE, 0);
     // Ids are not used again when series were deleted.
     let last = environment.number("SELECT max(series_id) FROM series");
     environment.execute("DELETE FROM series_block");
     let collector = environment.collector();
     send_jobs(environment, &collector, 20, &["n5"]);
     collector.stop().unwrap();
-    is(environment, "SELECT min(series_id) FROM series", last + 1);
+    assert_number(environment, "SELECT min(series_id) FROM series", last + 1);
 }
 
 fn collectors_register_the_same_series_once(environment: &mut TestEnvironment) {
@@ -94,11 +96,10 @@ fn collectors_register_the_same_series_once(environment: &mut TestEnvironment) {
     // The first collector creates the schema.
     environment.collector().stop().unwrap();
     let begin_us = now_us();
-    let start = |number: u64| {
-        let listen = format!("inproc://collector{number}");
-        Collector::start(&CollectorConfig { listen, ..environment.config() }, &environment.context).unwrap()
-    };
-    let collectors = [start(1), start(2)];
+    let collectors = ["inproc://collector1", "inproc://collector2"].map(|endpoint| {
+        let config = CollectorConfig { listen: endpoint.to_owned(), ..environment.config() };
+        Collector::start(&config, &environment.context).unwrap()
+    });
     // Two sessions of the same node report the same jobs, each to another collector.
     thread::scope(|scope| {
         for (number, collector) in (1..).zip(&collectors) {
@@ -138,17 +139,19 @@ fn send_user_series(environment: &TestEnvironment, session: u64, node: &str, num
     let mut agent = Agent::to(&environment.context, &collector, node, session);
     let job = job(1, "of users", begin_us);
     for first in numbers.clone().step_by(128) {
-        let column = |number: u32| {
-            let name = MetricName::new(format!("user.m{number}")).unwrap();
-            let of = MetricDescriptor { name, unit: Unit::Count, kind: Kind::Gauge, number: Number::Float };
-            let labels = vec![("rank".to_owned(), number.to_string())];
-            Column {
-                series: SeriesId(number),
-                metric: (MetricId(number), of),
-                labels: Labels::new(labels).unwrap(),
-            }
-        };
-        let columns: Vec<Column> = (first..numbers.end.min(first + 128)).map(column).collect();
+        let columns: Vec<Column> = (first..numbers.end.min(first + 128))
+            .map(|number| {
+                let name = MetricName::new(format!("user.m{number}")).unwrap();
+                let of =
+                    MetricDescriptor { name, unit: Unit::Count, kind: Kind::Gauge, number: Number::Float };
+                let labels = vec![("rank".to_owned(), number.to_string())];
+                Column {
+                    series: SeriesId(number),
+                    metric: (MetricId(number), of),
+                    labels: Labels::new(labels).unwrap(),
+                }
+            })
+            .collect();
         let row: Vec<Option<u64>> = columns.iter().map(|_| Some(1.5_f64.to_bits())).collect();
         let shape = Shape { columns, id: ShapeId(first), ..(*shape(1, Some(&job))).clone() };
         agent.frame(&[(&Arc::new(shape), begin_us, &row)], &[], &[]);
@@ -158,27 +161,27 @@ fn send_user_series(environment: &TestEnvironment, session: u64, node: &str, num
     collector.stop().unwrap();
 }
 
+fn assert_series_of_users(environment: &TestEnvironment, series: u32, samples: u32, lost: u32) {
+    assert_eq!(environment.number("SELECT count(*) FROM series"), i64::from(series));
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), i64::from(samples));
+    let select = "SELECT CAST(coalesce(sum(samples), 0) AS bigint) FROM loss WHERE reason = 'user_series'";
+    assert_eq!(environment.number(select), i64::from(lost));
+}
+
 /// Neither a new collector nor a new agent forgets what users have supplied.
 fn series_of_users_are_bounded_over_restarts(environment: &mut TestEnvironment) {
     let max = u32::try_from(limits::USER_SERIES_OF_JOB).unwrap();
-    let is = |environment: &TestEnvironment, series: u32, samples: u32, lost: u32| {
-        assert_eq!(environment.number("SELECT count(*) FROM series"), i64::from(series));
-        assert_eq!(environment.number("SELECT count(*) FROM samples"), i64::from(samples));
-        let select =
-            "SELECT CAST(coalesce(sum(samples), 0) AS bigint) FROM loss WHERE reason = 'user_series'";
-        assert_eq!(environment.number(select), i64::from(lost));
-    };
     send_user_series(environment, 1, "n1", 1..max - 2);
-    is(environment, max - 3, max - 3, 0);
+    assert_series_of_users(environment, max - 3, max - 3, 0);
     // Four new ones, of which three fit.
     for number in 0..4 {
         let metric = max - 2 + number;
         send_user_series(environment, 2 + u64::from(number), "n1", metric..metric + 1);
     }
-    is(environment, max, max, 1);
+    assert_series_of_users(environment, max, max, 1);
     // The known ones are stored, as are those of the job on another node.
     send_user_series(environment, 10, "n1", 1..129);
-    is(environment, max, max + 128, 1);
+    assert_series_of_users(environment, max, max + 128, 1);
     send_user_series(environment, 11, "n2", 9000..9010);
-    is(environment, max + 10, max + 138, 1);
+    assert_series_of_users(environment, max + 10, max + 138, 1);
 }

@@ -1,7 +1,7 @@
 //! Tests of the collector's own metrics, from the view of a scraper.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use polymeter_collector::Collector;
 use polymeter_collector::config::CollectorConfig;
@@ -75,9 +75,8 @@ fn counts_stored_lost_and_refused_data() {
     }
     // The alert rules use metrics that are there; those of sections that are not configured are not.
     let alerts = include_str!("../../../deploy/prometheus/polymeter-alerts.yml");
-    let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     for part in alerts.split("polymeter_collector_").skip(1) {
-        let name = part.split(|letter| !is_part(letter)).next().unwrap();
+        let name = part.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_').next().unwrap();
         let family = name.trim_end_matches("_total").trim_end_matches("_bucket");
         let is_configured =
             !["remote_write_", "job_end_", "sink_"].iter().any(|prefix| name.starts_with(prefix));
@@ -111,6 +110,10 @@ fn counts_samples_of_a_skewed_clock() {
     }
 }
 
+fn writers_with_store(page: &Page) -> f64 {
+    (0..2).map(|writer| page.value(&format!("store_up{{writer=\"{writer}\"}}"))).sum::<f64>()
+}
+
 fn reports_an_unreachable_store() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let collector = start(&environment);
@@ -118,18 +121,24 @@ fn reports_an_unreachable_store() {
     environment.server.as_mut().unwrap().stop();
     let sequence = agent.frame(&[(&shape(1, None), now_us(), &values(1).0)], &[], &[]);
     agent.send(sequence);
-    let is_up = |page: &Page| {
-        (0..2).map(|writer| page.value(&format!("store_up{{writer=\"{writer}\"}}"))).sum::<f64>()
-    };
     wait_until("a writer reports that its store is unreachable", || {
         let page = scrape(&collector);
-        is_up(&page) == 1.0 && page.value("store_failures_total") >= 1.0
+        writers_with_store(&page) == 1.0 && page.value("store_failures_total") >= 1.0
     });
     environment.server.as_mut().unwrap().resume();
     agent.wait_until_acknowledged();
-    wait_until("the store is reachable again", || is_up(&scrape(&collector)) == 2.0);
+    wait_until("the store is reachable again", || writers_with_store(&scrape(&collector)) == 2.0);
     assert_eq!(scrape(&collector).value("stored_samples_total"), 3.0);
     collector.stop().unwrap();
+}
+
+fn silent_clients(address: SocketAddr) -> Vec<TcpStream> {
+    let clients = (0_u32..200).map(|number| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(if number.is_multiple_of(2) { b"" } else { b"GET /met" }).unwrap();
+        stream
+    });
+    clients.collect()
 }
 
 fn invalid_and_silent_clients_do_not_block_others() {
@@ -138,20 +147,15 @@ fn invalid_and_silent_clients_do_not_block_others() {
     let address = collector.metrics().unwrap();
     // Far more clients than are served at once, some of which send a part of a request. They are not served
     // in their order: the newest of them still waits when a request behind it has its answer.
-    let silent = |number: u32| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(if number.is_multiple_of(2) { b"" } else { b"GET /met" }).unwrap();
-        stream
-    };
-    let is_answered_before = || {
-        let mut all: Vec<_> = (0..200).map(silent).collect();
+    let is_answered_before = (0..20).any(|_| {
+        let mut all = silent_clients(address);
         request(address, b"GET /health HTTP/1.1\r\n\r\n");
         let mut newest = all.pop().unwrap();
         newest.set_nonblocking(true).unwrap();
         newest.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    };
-    assert!((0..20).any(|_| is_answered_before()));
-    let silent: Vec<_> = (0..200).map(silent).collect();
+    });
+    assert!(is_answered_before);
+    let silent = silent_clients(address);
     let status = |text: &[u8]| request(address, text).0;
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(status(b"POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");

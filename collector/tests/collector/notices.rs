@@ -237,8 +237,9 @@ fn a_dry_run_and_a_user_who_wants_none_send_nothing(environment: &mut TestEnviro
     let collector = Collector::start(&config, &environment.context).unwrap();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     run_jobs(&mut agent, 1);
-    let is_recorded = || notices(environment).iter().any(|row| row.rule == "over" && row.result.is_some());
-    wait_until("the notice of the ended job is recorded", is_recorded);
+    wait_until("the notice of the ended job is recorded", || {
+        notices(environment).iter().any(|row| row.rule == "over" && row.result.is_some())
+    });
     collector.stop().unwrap();
     let rows = notices(environment);
     assert_eq!((rows.len(), rows[0].result.as_deref()), (1, Some("dry run: not sent")), "{rows:?}");

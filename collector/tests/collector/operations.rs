@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::postgres::{send_row, server};
 use crate::support::agent::Agent;
 use crate::support::program::{RunningCollector, run, run_with};
-use crate::support::server::free_port;
+use crate::support::server::{Server, free_port};
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 
 polymeter_test_harness::tests![
@@ -90,6 +90,11 @@ fn a_password_that_everybody_can_read_is_refused() {
     assert_eq!(status, Some(0), "{messages}");
 }
 
+fn rollbacks(server: &Server) -> i64 {
+    let select = "SELECT xact_rollback FROM pg_stat_database WHERE datname = 'postgres'";
+    server.query(select).parse().unwrap()
+}
+
 fn a_read_only_server_is_reported_once() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let server = server(&mut environment);
@@ -98,17 +103,13 @@ fn a_read_only_server_is_reported_once() {
     let mut agent = Agent::new(&context, &collector.endpoint, "n1", 1);
     send_row(&mut agent, now_us(), 0);
     agent.wait_until_acknowledged();
-    let rollbacks = || -> i64 {
-        let select = "SELECT xact_rollback FROM pg_stat_database WHERE datname = 'postgres'";
-        server.query(select).parse().unwrap()
-    };
     server.query("ALTER DATABASE postgres SET default_transaction_read_only = on");
     server.query(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'polymeter'",
     );
-    let before = rollbacks();
+    let before = rollbacks(server);
     send_row(&mut agent, now_us(), 1);
-    wait_until("the collector tried several times", || rollbacks() > before + 3);
+    wait_until("the collector tried several times", || rollbacks(server) > before + 3);
     server.query("BEGIN READ WRITE; ALTER DATABASE postgres RESET default_transaction_read_only; COMMIT");
     agent.wait_until_acknowledged();
     let lines = collector.stop();
@@ -132,12 +133,13 @@ fn a_server_that_is_away_is_reported_once() {
     server.stop();
     send_row(&mut agent, now_us(), 1);
     // The thread of summaries has a connection, and a report, of its own.
-    let is_of_writers = |line: &String| !line.contains("cannot summarise jobs");
-    let line = std::iter::repeat_with(|| collector.next_line()).find(is_of_writers).unwrap();
+    let line = std::iter::repeat_with(|| collector.next_line())
+        .find(|line| !line.contains("cannot summarise jobs"))
+        .unwrap();
     assert!(line.contains("retrying until it succeeds"), "{line}");
     server.resume();
     agent.wait_until_acknowledged();
     let lines = collector.stop();
-    let count = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
-    assert_eq!(count("the store is available again"), 1, "{lines:#?}");
+    let restored = lines.iter().filter(|line| line.contains("the store is available again")).count();
+    assert_eq!(restored, 1, "{lines:#?}");
 }

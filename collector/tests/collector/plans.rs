@@ -177,10 +177,13 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
 /// Names in `plan` that begin with `prefix` and a digit.
 fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
     let words = plan.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    let is_name = |word: &&str| {
-        word.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
-    };
-    words.filter(is_name).map(str::to_owned).collect()
+    words
+        .filter(|word| {
+            word.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        })
+        .map(str::to_owned)
+        .collect()
 }
 
 fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String> {
@@ -225,23 +228,24 @@ fn samples_are_read_from_the_days_of_the_job(environment: &mut TestEnvironment) 
     fill(environment);
     let mut reader = environment.reader();
     let job = job_at_noon(&mut reader);
-    let of_both = |environment: &TestEnvironment, reader: &mut Reader| {
-        let (count, plan) = read_samples(reader, &job, SeriesScope::Job(job.job_key));
-        assert_eq!(count, 2);
-        assert_one_day(environment, &plan);
-        for rollup in Rollup::ALL {
-            assert_eq!(count_in_buckets(environment, reader, &job, rollup), 2, "{rollup:?}");
-        }
-        // A sample every 200 minutes.
-        let (count, plan) = read_samples(reader, &job, SeriesScope::Node(&job.nodes[0]));
-        assert!(count <= 2, "{count}");
-        assert_one_day(environment, &plan);
-    };
-    of_both(environment, &mut reader);
+    assert_reads(environment, &mut reader, &job);
     if environment.kind == Kind::Timescale {
         environment.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
-        of_both(environment, &mut reader);
+        assert_reads(environment, &mut reader, &job);
     }
+}
+
+fn assert_reads(environment: &TestEnvironment, reader: &mut Reader, job: &JobRow) {
+    let (count, plan) = read_samples(reader, job, SeriesScope::Job(job.job_key));
+    assert_eq!(count, 2);
+    assert_one_day(environment, &plan);
+    for rollup in Rollup::ALL {
+        assert_eq!(count_in_buckets(environment, reader, job, rollup), 2, "{rollup:?}");
+    }
+    // A sample every 200 minutes.
+    let (count, plan) = read_samples(reader, job, SeriesScope::Node(&job.nodes[0]));
+    assert!(count <= 2, "{count}");
+    assert_one_day(environment, &plan);
 }
 
 fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
@@ -387,6 +391,12 @@ fn listed(job: &JobRow, order: JobOrder) -> i64 {
     }
 }
 
+fn filter_by(change: fn(&mut JobFilter)) -> JobFilter {
+    let mut filter = JobFilter { limit: 10, ..JobFilter::default() };
+    change(&mut filter);
+    filter
+}
+
 fn each_order_of_jobs_has_an_index(environment: &mut TestEnvironment) {
     fill(environment);
     environment.execute("UPDATE job SET cores = job_key % 50 WHERE job_key % 3 > 0");
@@ -443,18 +453,13 @@ fn each_order_of_jobs_has_an_index(environment: &mut TestEnvironment) {
     let running =
         JobFilter { is_ended: Some(false), order: JobOrder::Elapsed, limit: 2, ..JobFilter::default() };
     assert_eq!(keys(&reader.jobs(&running).unwrap()), [100, 200]);
-    let by = |change: fn(&mut JobFilter)| {
-        let mut filter = JobFilter { limit: 10, ..JobFilter::default() };
-        change(&mut filter);
-        filter
-    };
     for (filter, expected) in [
-        (by(|filter| filter.name = Some("iNG_100%".to_owned())), vec![2100, 14, 7]),
-        (by(|filter| filter.name = Some("wing".to_owned())), vec![2100, 21, 14, 7]),
-        (by(|filter| filter.name = Some("\\".to_owned())), vec![]),
-        (by(|filter| filter.state = Some("failed, TIMEOUT".to_owned())), vec![2100, 21, 14, 7]),
-        (by(|filter| filter.state = Some("'; DROP TABLE job; --,timeout".to_owned())), vec![21]),
-        (by(|filter| filter.cluster = Some("c2".to_owned())), vec![2100, 14, 7]),
+        (filter_by(|filter| filter.name = Some("iNG_100%".to_owned())), vec![2100, 14, 7]),
+        (filter_by(|filter| filter.name = Some("wing".to_owned())), vec![2100, 21, 14, 7]),
+        (filter_by(|filter| filter.name = Some("\\".to_owned())), vec![]),
+        (filter_by(|filter| filter.state = Some("failed, TIMEOUT".to_owned())), vec![2100, 21, 14, 7]),
+        (filter_by(|filter| filter.state = Some("'; DROP TABLE job; --,timeout".to_owned())), vec![21]),
+        (filter_by(|filter| filter.cluster = Some("c2".to_owned())), vec![2100, 14, 7]),
     ] {
         assert_eq!(keys(&reader.jobs(&filter).unwrap()), expected, "{filter:?}");
     }
@@ -464,6 +469,22 @@ fn plan_of(reader: &mut Reader, filter: &JobFilter) -> String {
     reader.record_plans();
     reader.jobs(filter).unwrap();
     reader.take_plans().swap_remove(0)
+}
+
+fn corrected_times(key: i64) -> String {
+    let (began_s, ended_s) = (key * 600, key * 600 + 599);
+    let has_other = key % 5 == 0 && key < JOBS;
+    let is_skewed = key % 3 == 0 || has_other && (key + 1) % 3 == 0;
+    let (mut began, mut ended) = (began_s - ahead_s(key), ended_s - ahead_s(key));
+    if has_other && is_skewed {
+        began = began.min(began_s - 60 - ahead_s(key + 1));
+        ended = ended.max(began_s + 700 - ahead_s(key + 1));
+    }
+    format!("{key} {began} {ended}")
+}
+
+fn ahead_s(session: i64) -> i64 {
+    if session % 3 == 0 { session % 7 * 60 } else { 0 }
 }
 
 fn corrected_times_of_jobs_are_computed_without_those_of_others(environment: &mut TestEnvironment) {
@@ -482,31 +503,18 @@ fn corrected_times_of_jobs_are_computed_without_those_of_others(environment: &mu
         "UPDATE session SET clock_offset_us = {ahead_us} WHERE CAST(substr(session_id, 2) AS int) % 3 = 0"
     ));
     environment.execute("ANALYZE");
-    let seconds = |of: &str| match environment.kind {
+    let [started, ended] = ["started", "ended"].map(|of| match environment.kind {
         Kind::Sqlite => format!("{of} / 1000000000 - 1767225600"),
         Kind::Postgres | Kind::Timescale | Kind::Citus => {
             format!("CAST(extract(epoch FROM {of}) AS int) - 1767225600")
         }
-    };
-    let (started, ended) = (seconds("started"), seconds("ended"));
+    });
     let columns = format!("CAST(job_key || ' ' || ({started}) || ' ' || ({ended}) AS text)");
-    let ahead_s = |session: i64| if session % 3 == 0 { session % 7 * 60 } else { 0 };
-    let expected = |key: i64| {
-        let (began_s, ended_s) = (key * 600, key * 600 + 599);
-        let has_other = key % 5 == 0 && key < JOBS;
-        let is_skewed = key % 3 == 0 || has_other && (key + 1) % 3 == 0;
-        let (mut began, mut ended) = (began_s - ahead_s(key), ended_s - ahead_s(key));
-        if has_other && is_skewed {
-            began = began.min(began_s - 60 - ahead_s(key + 1));
-            ended = ended.max(began_s + 700 - ahead_s(key + 1));
-        }
-        format!("{key} {began} {ended}")
-    };
     let found = environment.lines(&format!("SELECT {columns} FROM jobs ORDER BY job_key"));
-    assert_eq!(found, (1..=JOBS).map(expected).collect::<Vec<_>>());
+    assert_eq!(found, (1..=JOBS).map(corrected_times).collect::<Vec<_>>());
     for key in [9, 14, 20, 21, 35] {
         let of_job = environment.lines(&format!("SELECT {columns} FROM jobs WHERE job_id = '{key}'"));
-        assert_eq!(of_job, [expected(key)]);
+        assert_eq!(of_job, [corrected_times(key)]);
     }
     let Some(server) = &environment.server else { return };
     server.query("CREATE ROLE user3 LOGIN IN ROLE polymeter_user");

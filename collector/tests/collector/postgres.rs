@@ -148,11 +148,10 @@ fn two_collectors_agree_on_the_ids_of_series() {
         AND relation = 'series_counter'::regclass AND mode = 'ExclusiveLock')";
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let begin_us = now_us();
-    let start = |number| {
-        let listen = format!("inproc://collector{number}");
-        Collector::start(&CollectorConfig { listen, ..environment.config() }, &environment.context).unwrap()
-    };
-    let collectors = [start(1), start(2)];
+    let collectors = ["inproc://collector1", "inproc://collector2"].map(|endpoint| {
+        let config = CollectorConfig { listen: endpoint.to_owned(), ..environment.config() };
+        Collector::start(&config, &environment.context).unwrap()
+    });
     // Then the collectors share the metrics and the list, and only the ids of the other node are new.
     let mut first = Agent::to(&environment.context, &collectors[0], "n0", 1);
     send_row(&mut first, begin_us, 0);

@@ -44,9 +44,8 @@ fn skewed_clocks_are_logged_once() {
         agent.wait_until_acknowledged();
     }
     let lines = collector.stop();
-    let of = |node: &str| lines.iter().filter(|line| line.contains(node)).collect::<Vec<_>>();
-    for node in ["n1", "n2"] {
-        let messages = of(&format!("[node={node}]"));
+    for node in ["[node=n1]", "[node=n2]"] {
+        let messages: Vec<_> = lines.iter().filter(|line| line.contains(node)).collect();
         assert_eq!(messages.len(), 1, "{lines:?}");
         // A little less than a year, since some time passes until it arrives.
         assert!(
@@ -61,6 +60,13 @@ fn skewed_clocks_are_logged_once() {
     );
 }
 
+fn send_in_two_hours(agent: &mut Agent, seed: i64) {
+    let time_us = now_us() + 7200 * 1_000_000;
+    agent.frame(&[(&shape(1, None), time_us, &values(seed).0)], &[], &[]);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+}
+
 fn sighup_reloads_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", directory.path().join("p.db").display());
@@ -70,13 +76,7 @@ fn sighup_reloads_the_configuration() {
     let collector = RunningCollector::start(&store, &["--config", config.to_str().unwrap()]);
     let context = zmq::Context::new();
     let mut agent = Agent::new(&context, &collector.endpoint, "n1", 1);
-    let mut in_two_hours = |seed| {
-        let time_us = now_us() + 7200 * 1_000_000;
-        agent.frame(&[(&shape(1, None), time_us, &values(seed).0)], &[], &[]);
-        agent.send_from(0);
-        agent.wait_until_acknowledged();
-    };
-    in_two_hours(1);
+    send_in_two_hours(&mut agent, 1);
     assert!(collector.next_line().contains("cannot trust the times of samples"));
     // An invalid file changes nothing, and its faults are reported.
     write("writers = 0\n[clock]\nmax_skew = '1y'\n");
@@ -90,7 +90,7 @@ fn sighup_reloads_the_configuration() {
             && messages[2].contains("the previous configuration remains in force"),
         "{messages:?}"
     );
-    in_two_hours(2);
+    send_in_two_hours(&mut agent, 2);
     write(
         "commit_interval = '100ms'\nwriters = 3\nmetrics_listen = '127.0.0.1:9'\n[clock]\nmax_skew = '3h'\n",
     );
@@ -101,7 +101,7 @@ fn sighup_reloads_the_configuration() {
         messages.contains("writers, metrics_listen cannot change while the collector runs; restart"),
         "{messages}"
     );
-    in_two_hours(3);
+    send_in_two_hours(&mut agent, 3);
     let lines = collector.stop();
     let last = lines.last().unwrap();
     assert!(last.contains("3 samples stored") && last.contains("6 samples rejected"), "{last}");

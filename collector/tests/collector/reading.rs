@@ -158,8 +158,10 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         },
         Query::Notices { owner_uid: None, limit: 10 },
     ];
-    let is_asked = |name: &&str| queries.iter().any(|query| query.name() == *name);
-    assert!(Query::NAMES.iter().all(is_asked), "a query of each kind");
+    assert!(
+        Query::NAMES.iter().all(|name| queries.iter().any(|query| query.name() == *name)),
+        "a query of each kind"
+    );
     queries
 }
 
@@ -167,19 +169,23 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
 pub(crate) fn stored(environment: &TestEnvironment) -> Vec<(JobRow, IdRanges)> {
     let (mut jobs, mut reader) = (environment.jobs(), environment.reader());
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
-    let with_series = |job: JobRow| {
-        let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
-        let ids = series.iter().map(|series| series.series_id).collect();
-        (job, ids)
-    };
-    jobs.into_iter().map(with_series).collect()
+    jobs.into_iter()
+        .map(|job| {
+            let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
+            let ids = series.iter().map(|series| series.series_id).collect();
+            (job, ids)
+        })
+        .collect()
+}
+
+fn count(blocks: &[RowBlock]) -> usize {
+    blocks.iter().map(RowBlock::len).sum()
 }
 
 fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
     let fixture = Fixture::new(environment);
     let jobs = stored(environment);
     assert_eq!(jobs.len(), 3);
-    let count = |blocks: &[RowBlock]| blocks.iter().map(RowBlock::len).sum::<usize>();
     let administrator = polymeter_service::users::uid_of(ADMINISTRATOR).unwrap();
     for (uid, own) in [(USERS[0], Some(0)), (USERS[1], Some(1)), (64_003, None)] {
         let mut client = fixture.client(uid);
@@ -331,7 +337,6 @@ fn garbage_ends_only_its_session(environment: &mut TestEnvironment) {
         let Some((Frame::Error(error), _)) = client.frame() else { panic!("no error") };
         assert_eq!(error.code.as_str(), code);
     }
-    let count = |blocks: &[RowBlock]| blocks.iter().map(RowBlock::len).sum::<usize>();
     let all = Query::Jobs(Box::new(JobFilter { limit: 10, ..JobFilter::default() }));
     assert_eq!(count(&client.ask(&all).0), 1);
     // Times and ids at the ends of their ranges are valid, and have no rows.

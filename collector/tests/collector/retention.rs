@@ -9,7 +9,7 @@ use polymeter_proto::batch::Shape;
 use polymeter_store::reader::{Rollup, SeriesScope};
 use polymeter_store::{
     Administration, ControlRequest, ControlTable, Keep, Level, NewControlRequest, Part, Pruned, Replaced,
-    Retention, Storage, StoredToken, TokenTable, prune, set_retention,
+    Retention, StoredToken, TokenTable, prune, set_retention,
 };
 
 use crate::support::agent::{Agent, job, shape};
@@ -107,19 +107,20 @@ fn row(day: i64, number: i64) -> [Option<u64>; 3] {
 }
 
 fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
-    let of_day = |day: i64| {
-        let (begin, end) = (begin_us(day), begin_us(day) + HOUR_US);
-        let range = match environment.kind {
-            Kind::Sqlite => format!("time >= {} AND time < {}", begin * 1000, end * 1000),
-            Kind::Postgres | Kind::Timescale | Kind::Citus => format!(
-                "time >= to_timestamp({}) AND time < to_timestamp({})",
-                begin / SECOND_US,
-                end / SECOND_US
-            ),
-        };
-        environment.number(&format!("SELECT count(*) FROM {} WHERE {range}", level.relation()))
-    };
-    DAYS.into_iter().map(of_day).collect()
+    DAYS.into_iter()
+        .map(|day| {
+            let (begin, end) = (begin_us(day), begin_us(day) + HOUR_US);
+            let range = match environment.kind {
+                Kind::Sqlite => format!("time >= {} AND time < {}", begin * 1000, end * 1000),
+                Kind::Postgres | Kind::Timescale | Kind::Citus => format!(
+                    "time >= to_timestamp({}) AND time < to_timestamp({})",
+                    begin / SECOND_US,
+                    end / SECOND_US
+                ),
+            };
+            environment.number(&format!("SELECT count(*) FROM {} WHERE {range}", level.relation()))
+        })
+        .collect()
 }
 
 /// Rows per day of a level of which all days before `cutoff` are gone, except for that of the job if it is
@@ -131,12 +132,13 @@ fn expected(level: Level, cutoff: Option<i64>, keeps_job: bool) -> Vec<i64> {
         Level::Hour => 1,
     };
     let of_job = if level == Level::Hour { 1 } else { per_hour * OF_JOB / OF_DAY };
-    let of_day = |day: i64| {
-        let job = if day == JOB_DAY { of_job * SERIES } else { 0 };
-        let is_there = cutoff.is_none_or(|days| day < days) || day == JOB_DAY && keeps_job;
-        if is_there { per_hour * SERIES + job } else { 0 }
-    };
-    DAYS.into_iter().map(of_day).collect()
+    DAYS.into_iter()
+        .map(|day| {
+            let job = if day == JOB_DAY { of_job * SERIES } else { 0 };
+            let is_there = cutoff.is_none_or(|days| day < days) || day == JOB_DAY && keeps_job;
+            if is_there { per_hour * SERIES + job } else { 0 }
+        })
+        .collect()
 }
 
 fn assert_levels(environment: &TestEnvironment, cutoffs: [Option<i64>; 4], keeps_job: bool) {
@@ -250,10 +252,10 @@ fn the_space_of_removed_rows_is_returned(environment: &mut TestEnvironment) {
         let (before, after) = (before.unwrap(), file_bytes(environment).unwrap());
         assert!(after < before, "{before} bytes, then {after}");
     } else {
-        let of_samples = |storage: &Storage| {
+        let [before, of_samples] = [&storage, &after].map(|storage| {
             storage.levels.iter().find(|size| size.level == Level::Samples).map_or(0, |size| size.bytes)
-        };
-        assert!(of_samples(&after) < of_samples(&storage), "{after:?}");
+        });
+        assert!(of_samples < before, "{after:?}");
         assert!(after.parts.len() < storage.parts.len() + 10, "{after:?}");
     }
     // The writer goes on in the smaller file.
@@ -329,6 +331,16 @@ fn a_released_job_is_removed(environment: &mut TestEnvironment) {
     assert_eq!(administration(environment).kept_jobs().unwrap(), []);
 }
 
+fn count(environment: &TestEnvironment, table: &str) -> i64 {
+    environment.number(&format!("SELECT count(*) FROM {table}"))
+}
+
+fn run_until(environment: &TestEnvironment, config: &CollectorConfig, finished: impl FnMut() -> bool) {
+    let collector = Collector::start(config, &environment.context).unwrap();
+    wait_until("the metadata is removed", finished);
+    collector.stop().unwrap();
+}
+
 fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
     fill(environment);
     let collector = Collector::start(&config(environment), &environment.context).unwrap();
@@ -344,9 +356,6 @@ fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
     };
     // The nodes sent nothing later.
     environment.execute(&format!("UPDATE session SET ended = {old}, last_seen = {old}"));
-    let count = |environment: &TestEnvironment, table: &str| {
-        environment.number(&format!("SELECT count(*) FROM {table}"))
-    };
     let tables = ["series", "series_block", "series_shape", "ledger_line", "session", "job", "job_node"];
     let counts = |environment: &TestEnvironment| tables.map(|table| count(environment, table));
     assert_eq!(counts(environment), [9, 3, 1, 3, 2, 1, 1]);
@@ -356,20 +365,17 @@ fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
     administration(environment).keep(job_key, None).unwrap();
     // The rows of all levels are removed first, the metadata by the next round.
     let removing = CollectorConfig { retention: Some(retention), ..config(environment) };
-    let round = |environment: &TestEnvironment, finished: &dyn Fn() -> bool| {
-        let collector = Collector::start(&removing, &environment.context).unwrap();
-        wait_until("the metadata is removed", finished);
-        collector.stop().unwrap();
-    };
     set_retention(&environment.url(), &retention).unwrap();
     prune_now(environment, None);
     // TimescaleDB has chunks of 28 days of the summaries of an hour.
     let gone = administration(environment).retention().unwrap()[3].dropped_before_us.unwrap();
     assert!(gone > begin_us(150), "{gone}");
-    round(environment, &|| count(environment, "session") == 1);
+    run_until(environment, &removing, || count(environment, "session") == 1);
     assert_eq!(counts(environment), [6, 2, 1, 2, 1, 1, 1], "the job and its node are kept");
     administration(environment).release(job_key).unwrap();
-    round(environment, &|| count(environment, "session") == 0 && count(environment, "series_shape") == 0);
+    run_until(environment, &removing, || {
+        count(environment, "session") == 0 && count(environment, "series_shape") == 0
+    });
     assert_eq!(counts(environment), [0, 0, 0, 0, 0, 1, 1], "jobs stay");
     // Ids are not used again.
     let collector = Collector::start(&config(environment), &environment.context).unwrap();
@@ -478,12 +484,12 @@ fn nothing_becomes_old_after_a_jump_of_the_clock(environment: &mut TestEnvironme
         environment.lines("SELECT request_id FROM control_request") == ["50"]
     });
     let lines = collector.stop();
-    let is_said = |line: &&String| {
+    let said = lines.iter().filter(|line| {
         line.contains("cannot remove old rows")
             && line.contains("100 days after")
             && line.contains("confirm-clock")
-    };
-    assert_eq!(lines.iter().filter(is_said).count(), 1, "{lines:?}");
+    });
+    assert_eq!(said.count(), 1, "{lines:?}");
     // By the last plausible time what it did not keep is gone, and the kept job is still kept.
     let by_accepted = [Some(190), Some(190), Some(465), None];
     assert_levels(environment, by_accepted, true);

@@ -68,12 +68,12 @@ fn send(agent: &mut Agent, begin_us: i64, job_id: Option<&str>) {
 }
 
 fn rows_of_day(environment: &TestEnvironment, level: Level, begin_us: i64) -> i64 {
-    let time = |time_us: i64| match environment.kind {
+    let [begin, end] = [begin_us, begin_us + HOUR_US].map(|time_us| match environment.kind {
         Kind::Sqlite => format!("{}", time_us * 1000),
         Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({})", time_us / SECOND_US),
-    };
+    });
     let count = if level == Level::Samples { "count(*)" } else { "CAST(coalesce(sum(count), 0) AS bigint)" };
-    let (relation, begin, end) = (level.relation(), time(begin_us), time(begin_us + HOUR_US));
+    let relation = level.relation();
     environment.number(&format!("SELECT {count} FROM {relation} WHERE time >= {begin} AND time < {end}"))
 }
 

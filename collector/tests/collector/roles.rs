@@ -2,6 +2,7 @@
 //! neither changes anything. To everyone else these jobs do not exist.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 use polymeter_collector::roles::RolesConfig;
 use polymeter_proto::control::{ReadAccess, Scope};
@@ -14,6 +15,7 @@ use crate::api_tokens::{create, jobs, with_token};
 use crate::reading::{Fixture, USERS, queries, stored};
 use crate::support::events::Client;
 use crate::support::http::Request;
+use crate::support::reading::ReadClient;
 use crate::support::{TestEnvironment, wait_until};
 
 /// Each test runs with a store of each kind of rights. The database has roles of its own.
@@ -72,6 +74,17 @@ fn fixture(environment: &mut TestEnvironment) -> (Fixture, HashMap<u32, Vec<&'st
     (fixture, seen.into_iter().collect())
 }
 
+fn list_jobs(client: &mut ReadClient, filter: JobFilter) -> Vec<String> {
+    let blocks = client.ask(&Query::Jobs(Box::new(JobFilter { limit: 10, ..filter }))).0;
+    let rows = blocks.into_iter().flat_map(|block| match block {
+        RowBlock::Jobs(rows) => rows,
+        other => panic!("{other:?}"),
+    });
+    let mut found: Vec<String> = rows.map(|job| job.job_id).collect();
+    found.sort();
+    found
+}
+
 fn roles_read_jobs_through_sessions(environment: &mut TestEnvironment) {
     let (fixture, seen) = fixture(environment);
     let jobs = stored(environment);
@@ -115,20 +128,10 @@ fn roles_read_jobs_through_sessions(environment: &mut TestEnvironment) {
                 }
             }
         }
-        let list = |client: &mut crate::support::reading::ReadClient, filter: JobFilter| {
-            let blocks = client.ask(&Query::Jobs(Box::new(JobFilter { limit: 10, ..filter }))).0;
-            let rows = blocks.into_iter().flat_map(|block| match block {
-                RowBlock::Jobs(rows) => rows,
-                other => panic!("{other:?}"),
-            });
-            let mut found: Vec<String> = rows.map(|job| job.job_id).collect();
-            found.sort();
-            found
-        };
-        assert_eq!(list(&mut client, JobFilter::default()), ids, "{uid}");
+        assert_eq!(list_jobs(&mut client, JobFilter::default()), ids, "{uid}");
         for (id, account) in (1..).zip(ACCOUNTS) {
             let filter = JobFilter { account: Some(account.to_owned()), ..JobFilter::default() };
-            let found = list(&mut client, filter);
+            let found = list_jobs(&mut client, filter);
             let is_seen = ids.contains(&id.to_string().as_str());
             assert_eq!(found.contains(&id.to_string()), is_seen, "{uid}: {account}");
             assert!(found.iter().all(|id| ids.contains(&id.as_str())), "{uid}: {account}: {found:?}");
@@ -137,16 +140,20 @@ fn roles_read_jobs_through_sessions(environment: &mut TestEnvironment) {
     fixture.collector.stop().unwrap();
 }
 
+fn jobs_on_node(api: &Path, uid: u32) -> BTreeSet<String> {
+    let jobs = get(uid, api, "/api/v1/nodes").json()["nodes"][0]["jobs"].take();
+    jobs.as_array().unwrap().iter().map(|job| job.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+}
+
 fn roles_read_jobs_over_http(environment: &mut TestEnvironment) {
     let (fixture, seen) = fixture(environment);
     let api = &fixture.api;
     let [games, mail, support] = [MANAGERS[0], MANAGERS[1], SUPPORT].map(|name| uid_of(name).unwrap());
     // First, since jobs leave the node when its agent is silent for long.
-    let of_node = |uid| {
-        let jobs = get(uid, api, "/api/v1/nodes").json()["nodes"][0]["jobs"].take();
-        jobs.as_array().unwrap().iter().map(|job| job.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
-    };
-    assert!(of_node(games).iter().eq(["1", "3"]) && of_node(support).iter().eq(["1", "2", "3"]));
+    assert!(
+        jobs_on_node(api, games).iter().eq(["1", "3"])
+            && jobs_on_node(api, support).iter().eq(["1", "2", "3"])
+    );
     assert_eq!(get(OTHERS[2], api, "/api/v1/nodes").json()["nodes"], json!([]));
     let owners = [("1", USERS[0]), ("2", USERS[1]), ("4", OTHERS[0]), ("5", OTHERS[1])];
     let keys: HashMap<&str, i64> =

@@ -106,6 +106,15 @@ fn a_partition_is_closed_an_hour_after_its_day() {
     assert_eq!(server.query("SELECT count(*) BETWEEN 2 AND 3 FROM polymeter_partition_to_close"), "t");
 }
 
+fn pages_read(server: &Server) -> u32 {
+    let read = "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; EXPLAIN (ANALYZE, COSTS off, TIMING off)
+             SELECT count(*) FROM samples WHERE time >= date_trunc('day', now(), 'UTC') + interval '1 h'
+                 AND time < date_trunc('day', now(), 'UTC') + interval '2 h'";
+    let plan = server.query(read);
+    let lossy = plan.split_once("lossy=").map_or("", |(_, rest)| rest);
+    lossy.split_whitespace().next().unwrap_or("").parse::<u32>().unwrap_or_else(|_| panic!("{plan}"))
+}
+
 fn recent_samples_are_found_by_their_time() {
     let environment = TestEnvironment::new(Kind::Postgres);
     environment.collector().stop().unwrap();
@@ -115,18 +124,10 @@ fn recent_samples_are_found_by_their_time() {
     server.query(
         "INSERT INTO samples SELECT date_trunc('day', now(), 'UTC') + second * interval '1 s', 1, 1 FROM generate_series(0, 86399) AS second, generate_series(1, 4)",
     );
-    let pages = || {
-        let read = "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; EXPLAIN (ANALYZE, COSTS off, TIMING off)
-             SELECT count(*) FROM samples WHERE time >= date_trunc('day', now(), 'UTC') + interval '1 h'
-                 AND time < date_trunc('day', now(), 'UTC') + interval '2 h'";
-        let plan = server.query(read);
-        let lossy = plan.split_once("lossy=").map_or("", |(_, rest)| rest);
-        lossy.split_whitespace().next().unwrap_or("").parse::<u32>().unwrap_or_else(|_| panic!("{plan}"))
-    };
-    let all = pages();
+    let all = pages_read(server);
     assert!(all > 2000, "{all}");
     let collector = environment.collector();
-    wait_until("the pages are summarised", || pages() < all / 2);
+    wait_until("the pages are summarised", || pages_read(server) < all / 2);
     collector.stop().unwrap();
 }
 
@@ -184,8 +185,10 @@ fn batches(server: &Server) -> u64 {
         "SELECT compress_relid FROM _timescaledb_catalog.compression_settings JOIN show_chunks('samples') AS chunk ON relid = chunk
          WHERE compress_relid IS NOT NULL",
     );
-    let count = |relation| server.query(&format!("SELECT count(*) FROM {relation}")).parse::<u64>().unwrap();
-    relations.lines().map(count).sum()
+    relations
+        .lines()
+        .map(|relation| server.query(&format!("SELECT count(*) FROM {relation}")).parse::<u64>().unwrap())
+        .sum()
 }
 
 fn recent_samples_are_ordered_beside_writers() {

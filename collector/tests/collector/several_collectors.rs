@@ -32,8 +32,9 @@ fn collectors_notice_each_other() {
         config.listen = listen.to_owned();
         Collector::start(&config, &environment.context).unwrap()
     });
-    let running = || environment.lines("SELECT count(*)::text FROM collector");
-    wait_until("both have recorded that they run", || running() == ["2"]);
+    wait_until("both have recorded that they run", || {
+        environment.lines("SELECT count(*)::text FROM collector") == ["2"]
+    });
     let mut table = ControlTable::open(&environment.url()).unwrap();
     let me =
         CollectorRow { collector_id: "test".to_owned(), host: "host".to_owned(), version: "1".to_owned() };

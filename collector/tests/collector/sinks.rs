@@ -61,16 +61,17 @@ fn rows_in_store(environment: &TestEnvironment) -> BTreeSet<Row> {
 
 fn rows_in_file(path: &Path) -> Vec<Row> {
     let text = fs::read_to_string(path).unwrap();
-    let row = |line: &str| {
-        // serde_json does not read every double exactly.
-        let value: f64 = line.rsplit_once(":").unwrap().1.trim_end_matches('}').parse().unwrap();
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        let text = |key: &str| line[key].as_str().map(str::to_owned);
-        let time_us = line["time_us"].as_i64().unwrap();
-        assert!(line["labels"].is_object() && line["unit"].is_string(), "{line}");
-        (text("node").unwrap(), text("job"), text("metric").unwrap(), time_us, value.to_bits())
-    };
-    text.lines().map(row).collect()
+    text.lines()
+        .map(|line| {
+            // serde_json does not read every double exactly.
+            let value: f64 = line.rsplit_once(":").unwrap().1.trim_end_matches('}').parse().unwrap();
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let text = |key: &str| line[key].as_str().map(str::to_owned);
+            let time_us = line["time_us"].as_i64().unwrap();
+            assert!(line["labels"].is_object() && line["unit"].is_string(), "{line}");
+            (text("node").unwrap(), text("job"), text("metric").unwrap(), time_us, value.to_bits())
+        })
+        .collect()
 }
 
 fn assert_sink_gets_the_rows_of_the_store(kind: Kind) {

@@ -58,13 +58,11 @@ fn assert_energy(kind: Kind) {
     let mut environment = store_of_users(kind);
     let server = server(&mut environment);
     server.query(ENERGY);
-    let rows = |condition: &str| {
-        format!(
-            "SELECT job_id, node, part, metric_id, method, round(joules) FROM energy_by_job WHERE {condition} ORDER BY 1, 3"
-        )
-    };
     let is = |user: &str, condition: &str, expected: &str| {
-        assert_result(server, user, &rows(condition), expected);
+        let rows = format!(
+            "SELECT job_id, node, part, metric_id, method, round(joules) FROM energy_by_job WHERE {condition} ORDER BY 1, 3"
+        );
+        assert_result(server, user, &rows, expected);
     };
     let of_20 = "20|n1|node|node.ipmi.power|measured|540000";
     let of_long = "long|n3|node|node.ipmi.power|measured|49680000";
@@ -98,23 +96,24 @@ fn assert_energy(kind: Kind) {
     assert_reads_are_bounded(server, kind);
 }
 
+fn days(server: &Server, job: &str) -> BTreeSet<String> {
+    let days = server.query(&format!(
+        "SELECT to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD')
+         FROM job, generate_series(date_trunc('day', started, 'UTC'), ended, '1 day') AS day WHERE job_id = '{job}'"
+    ));
+    days.lines().map(str::to_owned).collect()
+}
+
 fn assert_reads_are_bounded(server: &Server, kind: Kind) {
     // Values of the long job are read from intervals of 10 s.
     let parts = parts(server, kind);
-    let days = |job: &str| -> BTreeSet<String> {
-        let days = server.query(&format!(
-            "SELECT to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD')
-             FROM job, generate_series(date_trunc('day', started, 'UTC'), ended, '1 day') AS day WHERE job_id = '{job}'"
-        ));
-        days.lines().map(str::to_owned).collect()
-    };
     for (job, relation) in [("20", "samples"), ("long", "samples_10s"), ("41", "samples")] {
         for user in ["postgres", "alice"] {
             let statement = format!("SELECT sum(joules) > 0 FROM energy_by_job WHERE job_id = '{job}'");
             let (found, plans) = run_with_plans(server, user, &statement);
             assert_eq!(found, "t", "{user}: {statement}");
             assert!(plans.contains(&format!("FROM {relation}")), "{relation}: {plans}");
-            assert_eq!(scanned_days(&plans, &parts), days(job), "{user}: {statement}: {plans}");
+            assert_eq!(scanned_days(&plans, &parts), days(server, job), "{user}: {statement}: {plans}");
         }
     }
 }

@@ -224,11 +224,12 @@ fn assert_functions_of_users_see_no_more(server: &Server) {
     );
 }
 
+fn told_about(server: &Server, job: &str, statement: &str) -> String {
+    text(&server.run_as("alice", "postgres", &statement.replace("JOB", job))).replace(job, "JOB")
+}
+
 /// Neither plans nor errors tell a job of others from none.
 fn assert_others_jobs_look_absent(server: &Server) {
-    let about = |job: &str, statement: &str| {
-        text(&server.run_as("alice", "postgres", &statement.replace("JOB", job))).replace(job, "JOB")
-    };
     for statement in [
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM jobs WHERE job_id = 'JOB'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM nodetime_by_job WHERE job_id = 'JOB'",
@@ -240,10 +241,18 @@ fn assert_others_jobs_look_absent(server: &Server) {
         "SELECT * FROM get_metrics(job => 'JOB', start_time => 'no time')",
         "SELECT * FROM available_metrics(params => '{\"job_id\": \"JOB\"}')",
     ] {
-        assert_eq!(about("hidden", statement), about("absent", statement), "{statement}");
+        assert_eq!(
+            told_about(server, "hidden", statement),
+            told_about(server, "absent", statement),
+            "{statement}"
+        );
     }
     let of_owner = "EXPLAIN SELECT * FROM jobs WHERE owner = 'JOB'";
-    assert_eq!(about("bob", of_owner), about("eve", of_owner), "the number of bob's jobs");
+    assert_eq!(
+        told_about(server, "bob", of_owner),
+        told_about(server, "eve", of_owner),
+        "the number of bob's jobs"
+    );
     assert!(
         query_as(
             server,

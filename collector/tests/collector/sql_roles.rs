@@ -240,12 +240,9 @@ fn the_role_in_force_decides() {
     let mut environment = store_of_users(Kind::Postgres);
     let server = server(&mut environment);
     server.query("CREATE ROLE authenticator LOGIN NOINHERIT IN ROLE polymeter_reader, alice, bob");
-    let jobs = |statements: &str| {
-        query_as(server, "authenticator", &format!("{statements} SELECT count(*) FROM jobs"))
-    };
-    assert_eq!(jobs("SET ROLE alice;"), "22");
-    assert_eq!(jobs("SET ROLE bob;"), "21");
-    assert_eq!(jobs("SET ROLE polymeter_reader;"), "44");
+    for (role, jobs) in [("alice", "22"), ("bob", "21"), ("polymeter_reader", "44")] {
+        assert_result(server, "authenticator", &format!("SET ROLE {role}; SELECT count(*) FROM jobs"), jobs);
+    }
     // A plan that was made for another role shows nothing more.
     let prepared = "PREPARE of_jobs AS SELECT count(*) FROM jobs; SET plan_cache_mode = force_generic_plan; SET ROLE polymeter_reader;
         EXECUTE of_jobs; SET ROLE alice; EXECUTE of_jobs; RESET ROLE; SET ROLE bob; EXECUTE of_jobs;";

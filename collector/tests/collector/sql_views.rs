@@ -255,28 +255,30 @@ fn assert_functions(kind: Kind) {
 
 /// Columns and arguments have Kwollect's names and types.
 fn assert_columns(server: &Server) {
-    let is = |statement: &str, expected: &str| assert_result(server, "postgres", statement, expected);
-    let columns = |relation: &str, expected: &str| {
+    let of_metrics = "device_id text, labels jsonb, metric_id text, timestamp timestamp with time zone, value double precision";
+    for (relation, expected) in [
+        ("metrics", of_metrics),
+        ("metrics_by_device", of_metrics),
+        (
+            "metrics_by_job",
+            "device_id text, job_id text, labels jsonb, metric_id text, start_time timestamp with time zone, \
+             stop_time timestamp with time zone, timestamp timestamp with time zone, value double precision",
+        ),
+        (
+            "nodetime_by_job",
+            "job_id text, node text, start_time timestamp with time zone, stop_time timestamp with time zone",
+        ),
+        ("promoted_metrics", "device_id text, metric_id text"),
+    ] {
         let select = format!(
             "SELECT string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attname) FROM pg_attribute
              WHERE attrelid = '{relation}'::regclass AND attnum > 0"
         );
         assert_eq!(server.query(&select), expected, "{relation}");
-    };
-    let of_metrics = "device_id text, labels jsonb, metric_id text, timestamp timestamp with time zone, value double precision";
-    columns("metrics", of_metrics);
-    columns("metrics_by_device", of_metrics);
-    columns(
-        "metrics_by_job",
-        "device_id text, job_id text, labels jsonb, metric_id text, start_time timestamp with time zone, \
-         stop_time timestamp with time zone, timestamp timestamp with time zone, value double precision",
-    );
-    columns(
-        "nodetime_by_job",
-        "job_id text, node text, start_time timestamp with time zone, stop_time timestamp with time zone",
-    );
-    columns("promoted_metrics", "device_id text, metric_id text");
-    is(
+    }
+    assert_result(
+        server,
+        "postgres",
         "SELECT pg_get_function_arguments('api.get_metrics(int4, text, text, text, text, text, bool, bool)'::regprocedure)",
         "job_id integer DEFAULT NULL::integer, nodes text DEFAULT NULL::text, devices text DEFAULT NULL::text, \
          metrics text DEFAULT NULL::text, start_time text DEFAULT NULL::text, end_time text DEFAULT NULL::text, \
@@ -301,10 +303,12 @@ fn assert_promoted_metrics(server: &Server) {
                            (6, 'memory.anon', 1000, 'lease', interval '1 h', 'step'))
              AS change (age, metric, period, cause, until, level) WHERE job_id = 'running'",
     );
-    let promoted = |columns: &str| format!("SELECT {columns} FROM promoted_metrics_job ORDER BY metric_id");
     is("SELECT * FROM promoted_metrics ORDER BY metric_id", "n2|cpu.usage\nn2|memory.anon");
     is("SELECT count(*) FROM api.update_promoted_metrics()", "2");
-    is(&promoted("job_id, node, metric_id"), "running|n2|cpu.usage\nrunning|n2|memory.anon");
+    is(
+        "SELECT job_id, node, metric_id FROM promoted_metrics_job ORDER BY metric_id",
+        "running|n2|cpu.usage\nrunning|n2|memory.anon",
+    );
 }
 
 fn sqlite_has_the_same_views() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polymeter_analysis::stacks::functions;
 use polymeter_analysis::stacks::profile::{Choice, Profile};
-use polymeter_analysis::stacks::{FunctionTime, functions};
 use polymeter_collector::Collector;
 use polymeter_proto::batch::Job;
 use polymeter_proto::period::Period;
@@ -65,14 +65,16 @@ fn expected(is_counted: impl Fn(&Stack<'_>) -> bool, times: u64) -> BTreeMap<Str
 
 fn found(profile: &Profile) -> BTreeMap<String, (u64, u64)> {
     let tree = profile.tree();
-    let of = |time: FunctionTime<'_>| {
-        assert_eq!(
-            (time.own.time_us, time.total.time_us),
-            (time.own.samples * 10_000, time.total.samples * 10_000)
-        );
-        (time.function.name.clone(), (time.own.samples, time.total.samples))
-    };
-    functions(&tree).into_iter().map(of).collect()
+    functions(&tree)
+        .into_iter()
+        .map(|time| {
+            assert_eq!(
+                (time.own.time_us, time.total.time_us),
+                (time.own.samples * 10_000, time.total.samples * 10_000)
+            );
+            (time.function.name.clone(), (time.own.samples, time.total.samples))
+        })
+        .collect()
 }
 
 fn samples_are_added_up_and_stored_once(environment: &mut TestEnvironment) {
@@ -100,12 +102,12 @@ fn samples_are_added_up_and_stored_once(environment: &mut TestEnvironment) {
     let count = |table: &str| environment.number(&format!("SELECT count(*) FROM {table}"));
     assert_eq!((count("stack_interval"), count("stack_sample")), (14, 14 * 5));
     assert_eq!((count("stack_function"), count("stack_node")), (5, 7), "nodes share them");
-    let of_view = |function: &str| {
-        environment.number(&format!(
+    for (function, samples) in [("dot", 53), ("walk", 7)] {
+        let select = format!(
             "SELECT CAST(sum(time_us) AS bigint) FROM stacks WHERE job_id = '7' AND function = '{function}'"
-        ))
-    };
-    assert_eq!((of_view("dot"), of_view("walk")), (53 * 14 * 10_000, 7 * 14 * 10_000));
+        );
+        assert_eq!(environment.number(&select), samples * 14 * 10_000, "{function}");
+    }
     let path = "SELECT DISTINCT stack FROM stacks WHERE function = 'walk' UNION SELECT DISTINCT stack FROM stacks WHERE function IS NULL";
     let mut paths = environment.lines(path);
     paths.sort_unstable();

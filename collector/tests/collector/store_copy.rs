@@ -16,28 +16,33 @@ const OF_ONE_STORE: [(&str, &str); 3] =
 /// Sorted rows of all tables that are copied.
 fn contents(file: &std::path::Path) -> Vec<(String, Vec<String>)> {
     let database = Connection::open(file).unwrap();
-    let list = |sql: &str| -> Vec<String> {
-        let mut statement = database.prepare(sql).unwrap();
-        statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
-    };
     let left_out = "'store_version', 'collector', 'control_request', 'control_answer', 'api_token', 'clock_check', 'rollup',
         'rollup_10s', 'rollup_1min', 'rollup_1h'";
-    let tables = list(&format!(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ({left_out}) ORDER BY name"
-    ));
+    let tables = list(
+        &database,
+        &format!(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ({left_out}) ORDER BY name"
+        ),
+    );
     let relations = ["samples_10s", "samples_1min", "samples_1h"].map(str::to_owned);
     tables
         .into_iter()
         .chain(relations)
         .map(|table| {
-            let columns = list(&format!("SELECT name FROM pragma_table_info('{table}')"));
-            let is_left_out = |column: &&String| OF_ONE_STORE.contains(&(table.as_str(), column.as_str()));
-            let columns = columns.iter().filter(|column| !is_left_out(column));
+            let columns = list(&database, &format!("SELECT name FROM pragma_table_info('{table}')"));
+            let columns =
+                columns.iter().filter(|column| !OF_ONE_STORE.contains(&(table.as_str(), column.as_str())));
             let row: Vec<String> = columns.map(|column| format!("quote({column})")).collect();
-            let rows = list(&format!("SELECT {} FROM {table} ORDER BY 1", row.join(" || ' ' || ")));
+            let rows =
+                list(&database, &format!("SELECT {} FROM {table} ORDER BY 1", row.join(" || ' ' || ")));
             (table, rows)
         })
         .collect()
+}
+
+fn list(database: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = database.prepare(sql).unwrap();
+    statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
 /// Gives each column of each table that is copied a value of its type in at least one row.
@@ -56,12 +61,15 @@ fn fill_columns(file: &std::path::Path) {
              INSERT INTO mark (time, node, job_key, name) VALUES (5000, 'n1', 1, 'm');",
         )
         .unwrap();
-    let list = |sql: &str| -> Vec<(String, String)> {
-        let mut statement = database.prepare(sql).unwrap();
-        statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
-    };
     for (table, _) in contents(file) {
-        for (column, kind) in list(&format!("SELECT name, type FROM pragma_table_info('{table}')")) {
+        let columns = format!("SELECT name, type FROM pragma_table_info('{table}')");
+        let mut columns = database.prepare(&columns).unwrap();
+        let columns: Vec<(String, String)> = columns
+            .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        for (column, kind) in columns {
             let has_none = format!("SELECT count(*) = 0 FROM {table} WHERE {column} IS NOT NULL");
             if !database.query_row(&has_none, (), |row| row.get::<_, bool>(0)).unwrap() {
                 continue;

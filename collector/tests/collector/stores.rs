@@ -132,17 +132,18 @@ fn assert_scheduler_facts(found: &JobRow) {
     assert_eq!(found.unread.as_deref(), Some("--tres mem=4.69Z"));
 }
 
+fn keys_named(reader: &mut Reader, name: &str) -> Vec<i64> {
+    let filter = JobFilter { named: Some(name.to_owned()), ..JobFilter::default() };
+    reader.jobs(&filter).unwrap().iter().map(|job| job.job_key).collect()
+}
+
 /// Finds the job by every form of its ids, and no other.
 fn assert_found_by_name(reader: &mut Reader, found: &JobRow) {
-    let mut keys = |name: &str| -> Vec<i64> {
-        let filter = JobFilter { named: Some(name.to_owned()), ..JobFilter::default() };
-        reader.jobs(&filter).unwrap().iter().map(|job| job.job_key).collect()
-    };
     for name in [found.job_id.as_str(), "4700_11", "4700"] {
-        assert_eq!(keys(name), [found.job_key], "{name}");
+        assert_eq!(keys_named(reader, name), [found.job_key], "{name}");
     }
     for name in ["470", "4700_1", "4700_", "47001", "4700+", "4701", ""] {
-        assert_eq!(keys(name), [0; 0], "{name}");
+        assert_eq!(keys_named(reader, name), [0; 0], "{name}");
     }
 }
 
@@ -159,13 +160,12 @@ fn assert_job(reader: &mut Reader, found: &JobRow) {
 
 /// Checks the received tallies, and the counted rows of the source that sent no tally.
 fn assert_ledger(ledger: &[LedgerRow], reported: Tally) {
-    let of = |source: &str| -> Vec<_> {
-        let rows = ledger.iter().filter(|row| row.source == source);
-        rows.map(|row| (row.node.as_str(), row.tally, row.stored)).collect()
-    };
     let counted = Tally { due: 60, taken: 60, ..Tally::default() };
-    assert_eq!(of("memory.stat"), [("n1", reported, 0), ("n2", reported, 0)]);
-    assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
+    for (source, tally, stored) in [("memory.stat", reported, 0), ("stat", counted, 60)] {
+        let rows = ledger.iter().filter(|row| row.source == source);
+        let found: Vec<_> = rows.map(|row| (row.node.as_str(), row.tally, row.stored)).collect();
+        assert_eq!(found, [("n1", tally, stored), ("n2", tally, stored)], "{source}");
+    }
 }
 
 fn assert_complete(reader: &mut Reader, job: &JobRow, series: &[SeriesRow]) {
@@ -198,12 +198,12 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         for seed in 0..20 {
             let (row, _) = values(seed);
             let time_us = begin_us + seed * 1_000_000 + 7;
-            let entry = |due| LedgerEntry {
+            let entry = LedgerEntry {
                 job: Some(JobHandle(1)),
                 source: "memory.stat".try_into().unwrap(),
-                tally: tally(due),
+                tally: tally(seed as u64 + 1),
             };
-            agent.frame(&[(&own, time_us, &row), (&of_job, time_us, &row)], &[entry(seed as u64 + 1)], &[]);
+            agent.frame(&[(&own, time_us, &row), (&of_job, time_us, &row)], &[entry], &[]);
         }
         let change = PlanChange {
             at_us: begin_us + 5,
@@ -319,19 +319,14 @@ fn skipped_frames_are_recorded_as_loss(environment: &mut TestEnvironment) {
     agent.send(1);
     agent.send(2);
     let span_us = (begin_us + 2_000_007, begin_us + 3_000_007);
-    let lost = |reason| match reason {
-        SkipReason::AlreadyAcknowledged | SkipReason::Damaged => Vec::new(),
-        SkipReason::OutboxFull | SkipReason::Refused => {
-            vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 6 }]
-        }
-    };
-    let skipped = |first, last, reason| ToCollector::Skipped {
-        session,
-        first,
-        last,
-        reason,
-        span_us,
-        lost: lost(reason),
+    let skipped = |first, last, reason| {
+        let lost = match reason {
+            SkipReason::AlreadyAcknowledged | SkipReason::Damaged => Vec::new(),
+            SkipReason::OutboxFull | SkipReason::Refused => {
+                vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 6 }]
+            }
+        };
+        ToCollector::Skipped { session, first, last, reason, span_us, lost }
     };
     wait_until("two frames are committed", || {
         agent.send(1);

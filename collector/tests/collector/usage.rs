@@ -91,16 +91,17 @@ fn jobs() -> Vec<Job> {
         None,
         Some([Some(1.0), None, Some(4.0), None]),
     ];
-    let job = |number: usize| Job {
-        uid: users[number % users.len()],
-        account: accounts[number % accounts.len()],
-        state: states[number % states.len()],
-        array: [Some("7"), None][number % 2],
-        // The first and the last second, and one before and after.
-        ended_s: begin_s - 1 + [0, 1, 2, length_s, length_s + 1][number / 5 % 5],
-        figures: figures[number % figures.len()],
-    };
-    (0..120).map(job).collect()
+    (0..120)
+        .map(|number| Job {
+            uid: users[number % users.len()],
+            account: accounts[number % accounts.len()],
+            state: states[number % states.len()],
+            array: [Some("7"), None][number % 2],
+            // The first and the last second, and one before and after.
+            ended_s: begin_s - 1 + [0, 1, 2, length_s, length_s + 1][number / 5 % 5],
+            figures: figures[number % figures.len()],
+        })
+        .collect()
 }
 
 fn insert(environment: &mut TestEnvironment, jobs: &[Job]) {
@@ -169,11 +170,10 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
     let span_ns = SPAN_S.0 * SECOND_NS..(SPAN_S.0 + SPAN_S.1) * SECOND_NS;
     let user = |job: &Job| job.uid.map(|uid| uid.to_string());
     for uid in [None, Some(64_001), Some(64_002), Some(64_009)] {
-        let is_visible = |job: &&Job| uid.is_none() || job.uid == uid;
         let access = uid.map_or(Access::All, Access::owner);
         let mut guard = GuardedReader::new(environment.reader(), access.clone());
         let reader: &mut dyn Read = &mut guard;
-        let visible = || jobs.iter().filter(is_visible);
+        let visible = || jobs.iter().filter(move |job| uid.is_none() || job.uid == uid);
         for (by, expected) in [
             (UsageGroup::User, expected(visible(), |job| Some((user(job), None)))),
             (UsageGroup::Account, expected(visible(), |job| Some((job.account.map(str::to_owned), None)))),
@@ -199,9 +199,13 @@ fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironm
         let found: BTreeMap<_, _> =
             found.into_iter().map(|row| (row.group.unwrap(), (row.jobs, row.wasted_core_s))).collect();
         let ended = listed.iter().filter(|job| job.ended_ns.is_some_and(|at_ns| span_ns.contains(&at_ns)));
-        let wasted = |job: &JobRow| job.usage.as_ref()?.wasted_core_s();
-        let one = |job: &JobRow| (job.job_id.clone(), (1, wasted(job).unwrap_or_default()));
-        assert_eq!(found, ended.map(one).collect::<BTreeMap<_, _>>(), "{access:?}");
+        let expected: BTreeMap<_, _> = ended
+            .map(|job| {
+                let wasted = job.usage.as_ref().and_then(|usage| usage.wasted_core_s());
+                (job.job_id.clone(), (1, wasted.unwrap_or_default()))
+            })
+            .collect();
+        assert_eq!(found, expected, "{access:?}");
         let of_account = JobFilter { account: Some("b".to_owned()), limit: 1, ..JobFilter::default() };
         assert!(reader.usage(UsageGroup::User, span_ns.clone(), &of_account).unwrap().len() <= 1);
     }
@@ -252,6 +256,12 @@ fn insert_runs(environment: &mut TestEnvironment, uid: u32, account: &str, count
     ));
 }
 
+fn median_elapsed_s(numbers: std::ops::Range<i64>, changed: i64) -> f64 {
+    let mut values: Vec<i64> = numbers.map(|number| elapsed_s(number, changed)).collect();
+    values.sort_unstable();
+    values[values.len() / 2] as f64
+}
+
 fn trends_are_those_of_the_runs_that_a_user_may_see(environment: &mut TestEnvironment) {
     let fixture = Fixture::new(environment);
     let [one, other] = [64_001, 64_002];
@@ -261,11 +271,6 @@ fn trends_are_those_of_the_runs_that_a_user_may_see(environment: &mut TestEnviro
         "INSERT INTO job (job_id, owner_uid, account, name, state, started, ended)
          SELECT 'failed', owner_uid, account, name, 'FAILED', started, ended FROM job WHERE job_id = 'bio3'",
     );
-    let median = |numbers: std::ops::Range<i64>, changed: i64| {
-        let mut values: Vec<i64> = numbers.map(|number| elapsed_s(number, changed)).collect();
-        values.sort_unstable();
-        values[values.len() / 2] as f64
-    };
     let answer = |uid: u32, query: &str| get(uid, &fixture.api, &format!("/api/v1/trend?{query}"));
     // An administrator has the runs of the owner of the latest one.
     for (uid, query) in [(one, "name=train"), (0, "name=train"), (0, "name=train&user=64001")] {
@@ -276,7 +281,7 @@ fn trends_are_those_of_the_runs_that_a_user_may_see(environment: &mut TestEnviro
         let change = &found["changes"][0];
         assert_eq!((&change["job"], &runs[7_003]["job"]), (&"geo7003".into(), &change["job"]));
         let level = &change["levels"][0];
-        let expected = [median(0..7_003, 7_003), median(7_003..10_000, 7_003)];
+        let expected = [median_elapsed_s(0..7_003, 7_003), median_elapsed_s(7_003..10_000, 7_003)];
         for (key, expected) in ["before", "after"].into_iter().zip(expected) {
             assert!((level[key].as_f64().unwrap() - expected).abs() <= 1.0, "{level}: {expected}");
         }

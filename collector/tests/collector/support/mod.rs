@@ -192,8 +192,11 @@ impl TestEnvironment {
         let connection = rusqlite::Connection::open(self.directory.path().join("store.db")).unwrap();
         let mut statement = connection.prepare(sql).unwrap();
         let columns = 0..statement.column_count();
-        let row = |row: &rusqlite::Row<'_>| columns.clone().map(|column| row.get(column)).collect();
-        statement.query_map((), row).unwrap().collect::<Result<_, _>>().unwrap()
+        statement
+            .query_map((), |row| columns.clone().map(|column| row.get(column)).collect())
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap()
     }
 
     pub(crate) fn reader(&self) -> Reader {
