@@ -46,8 +46,10 @@ struct Entry {
 impl Entry {
     /// Frames of the agent arrive here, not at another collector.
     fn is_connected(&self, now_us: i64) -> bool {
-        let is_recent = |heard_us: i64| now_us.saturating_sub(heard_us) <= limits::AGENT_SILENCE_US;
-        !self.has_ended && self.heard_us.is_none_or(is_recent)
+        !self.has_ended
+            && self
+                .heard_us
+                .is_none_or(|heard_us| now_us.saturating_sub(heard_us) <= limits::AGENT_SILENCE_US)
     }
 }
 

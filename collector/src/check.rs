@@ -1,7 +1,7 @@
 //! `--check`: tests if this user could run the collector with its configuration.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::unistd::geteuid;
 use polymeter_analysis::advice::Advice;
@@ -56,20 +56,20 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
     faults
 }
 
+fn cannot_read(path: &Path, error: &dyn std::fmt::Display, mode: &str) -> String {
+    format!("cannot read {}: {error}; type: chmod {mode} {}", path.display(), path.display())
+}
+
 /// First authorised key that this user cannot read, as a message.
 fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
     let directory = &keys.authorised_agents;
-    let cannot_read = |path: &Path, error: &dyn std::fmt::Display, mode: &str| {
-        format!("cannot read {}: {error}; type: chmod {mode} {}", path.display(), path.display())
-    };
     let files = match fs::read_dir(directory) {
         Ok(files) => files,
         Err(error) => return Some(cannot_read(directory, &error, "go+rx")),
     };
     let paths = files.flatten().map(|file| file.path());
-    let is_key = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "pub");
     paths
-        .filter(is_key)
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pub"))
         .find_map(|path| access(&path, Access::READ_OK).err().map(|error| cannot_read(&path, &error, "go+r")))
 }
 

@@ -51,11 +51,14 @@ impl ClockOffsets {
         let mut measured = self.lock();
         let sessions: HashSet<SessionId> = agents.iter().map(|agent| agent.session).collect();
         measured.retain(|session, _| sessions.contains(session));
-        let is_due = |agent: &JobNode| {
-            let asked = measured.get(&agent.session).map(|of_one| of_one.asked_at);
-            asked.is_none_or(|asked| now.saturating_sub(asked) >= limits::CLOCK_INTERVAL)
-        };
-        let due: Vec<JobNode> = agents.into_iter().filter(is_due).take(limits::CLOCK_REQUESTS).collect();
+        let due: Vec<JobNode> = agents
+            .into_iter()
+            .filter(|agent| {
+                let asked = measured.get(&agent.session).map(|of_one| of_one.asked_at);
+                asked.is_none_or(|asked| now.saturating_sub(asked) >= limits::CLOCK_INTERVAL)
+            })
+            .take(limits::CLOCK_REQUESTS)
+            .collect();
         for agent in &due {
             let node = agent.node.clone();
             let new = Measured { node, asked_at: now, dates: None, clock: None, stored_us: None };
@@ -155,24 +158,29 @@ mod tests {
         assert_eq!(offset_between(sent, received, sent.wall_us + 5 * MS).offset_us, 0);
     }
 
+    fn taken(offsets: &ClockOffsets, offset_us: i64, error_us: i64) -> Vec<Option<i64>> {
+        let dates = ClockOffset { offset_us, error_us, measured_us: 0 };
+        offsets.record(SessionId(3), dates, RIGHT);
+        let changes = offsets.changes();
+        changes.iter().for_each(|(session, offset_us)| drop(offsets.set_stored(*session, *offset_us)));
+        changes.into_iter().map(|(_, offset_us)| offset_us).collect()
+    }
+
     #[test]
     fn offsets_are_stored_once_they_are_large_and_when_they_change() {
         let offsets = ClockOffsets::default();
         assert_eq!(offsets.due(vec![agent(3)], Duration::ZERO).len(), 1);
-        let taken = |offset_us, error_us| {
-            let dates = ClockOffset { offset_us, error_us, measured_us: 0 };
-            offsets.record(SessionId(3), dates, RIGHT);
-            let changes = offsets.changes();
-            changes.iter().for_each(|(session, offset_us)| drop(offsets.set_stored(*session, *offset_us)));
-            changes.into_iter().map(|(_, offset_us)| offset_us).collect::<Vec<_>>()
-        };
         assert_eq!(offsets.changes(), [], "not measured");
-        assert_eq!((taken(999 * MS, 1), taken(-1500 * MS, 600 * MS)), (vec![], vec![]), "it may be small");
-        assert_eq!(taken(-600_000 * MS, MS), [Some(-600_000 * MS)]);
-        assert_eq!((taken(-600_300 * MS, MS), offsets.changes()), (vec![], vec![]));
-        assert_eq!(taken(-601_000 * MS, MS), [Some(-601_000 * MS)]);
-        assert_eq!((taken(3 * MS, MS), taken(3 * MS, MS)), (vec![None], vec![]));
-        assert_eq!(taken(i64::MIN, 0), [Some(i64::MIN)]);
+        assert_eq!(
+            (taken(&offsets, 999 * MS, 1), taken(&offsets, -1500 * MS, 600 * MS)),
+            (vec![], vec![]),
+            "it may be small"
+        );
+        assert_eq!(taken(&offsets, -600_000 * MS, MS), [Some(-600_000 * MS)]);
+        assert_eq!((taken(&offsets, -600_300 * MS, MS), offsets.changes()), (vec![], vec![]));
+        assert_eq!(taken(&offsets, -601_000 * MS, MS), [Some(-601_000 * MS)]);
+        assert_eq!((taken(&offsets, 3 * MS, MS), taken(&offsets, 3 * MS, MS)), (vec![None], vec![]));
+        assert_eq!(taken(&offsets, i64::MIN, 0), [Some(i64::MIN)]);
         assert_eq!(offsets.of(SessionId(3)), Some(RIGHT), "the clock was set since the agent started");
     }
 

@@ -260,11 +260,13 @@ fn start_maintenance(
     let ahead: Gauge = Gauge::default();
     let help = "Time by which the clock of the store jumped ahead; no rows are removed while it is not 0";
     metrics.register_with_unit("clock_jump", help, Unit::Seconds, ahead.clone());
-    let report = move |jump: Option<ClockJump>| {
-        ahead.set(jump.map_or(0, |jump| jump.ahead_us() / 1_000_000));
-        settings.set_clock_refused(jump.is_some());
+    let clock = ClockLinks {
+        monotonic_ns: boottime_ns,
+        report: Box::new(move |jump: Option<ClockJump>| {
+            ahead.set(jump.map_or(0, |jump| jump.ahead_us() / 1_000_000));
+            settings.set_clock_refused(jump.is_some());
+        }),
     };
-    let clock = ClockLinks { monotonic_ns: boottime_ns, report: Box::new(report) };
     config.store.start_maintenance(config.retention, clock).map_err(|source| store_error(config, source))
 }
 
@@ -307,9 +309,16 @@ fn start_control(
     requests: ApiRequests,
     (roles, clock): (Roles, Clock),
 ) -> Result<control::Started, CollectorStartError> {
-    let sessions = || ReadSessions::start(config.store.clone(), roles, config.control.read_timeouts, clock);
     let store = (&config.store, config.collector_id.as_deref().unwrap_or_default());
-    Control::start(listeners, links, sessions, requests, store, clock).map_err(CollectorStartError::Thread)
+    Control::start(
+        listeners,
+        links,
+        || ReadSessions::start(config.store.clone(), roles, config.control.read_timeouts, clock),
+        requests,
+        store,
+        clock,
+    )
+    .map_err(CollectorStartError::Thread)
 }
 
 #[derive(Debug)]
@@ -325,8 +334,12 @@ fn start_job_end(
     clock: Clock,
     shutdown: &Shutdown,
 ) -> Result<OfEndedJobs, CollectorStartError> {
-    let start = |command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
-    let command = config.job_end.as_ref().map(start).transpose().map_err(CollectorStartError::Thread)?;
+    let command = config
+        .job_end
+        .as_ref()
+        .map(|command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown))
+        .transpose()
+        .map_err(CollectorStartError::Thread)?;
     let stored = (&config.store, config.notices.as_ref());
     let summaries = Summaries::start(stored, backlog.clone(), metrics, clock, shutdown);
     Ok(OfEndedJobs { command, summaries: summaries.map_err(CollectorStartError::Thread)? })

@@ -68,8 +68,8 @@ impl FairQueue {
     /// Queues a message if there is room for it and its peer is not muted.
     pub(crate) fn offer(&mut self, message: ReceivedMessage, now: Duration) -> Offered {
         let len = message.bytes.len();
-        let is_muted = |bucket: &TokenBucket| bucket.tokens(nanos(now)) < MUTED_BELOW_BYTES;
-        if self.useless.get(&message.peer).is_some_and(is_muted) {
+        if self.useless.get(&message.peer).is_some_and(|bucket| bucket.tokens(nanos(now)) < MUTED_BELOW_BYTES)
+        {
             return Offered::Muted;
         }
         let queue = self.peers.get(&message.peer);

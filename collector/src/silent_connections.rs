@@ -36,10 +36,9 @@ impl SilentConnections {
             *by_peer.entry(*peer).or_default() += 1;
         }
         let places = self.open.iter().enumerate();
-        let of_most = |(place, (peer, _)): &(usize, &(IpAddr, AbortHandle))| {
-            (Reverse(by_peer.get(peer).copied()), *place)
-        };
-        places.min_by_key(of_most).map(|(place, _)| place)
+        places
+            .min_by_key(|(place, (peer, _))| (Reverse(by_peer.get(peer).copied()), *place))
+            .map(|(place, _)| place)
     }
 }
 
@@ -54,7 +53,6 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut connections = SilentConnections::new(5);
-            let address = |number| IpAddr::from([10, 0, 0, number]);
             let mut tasks = Vec::new();
             for (number, of_address) in [1, 2, 1, 2, 2, 3, 3, 4, 4].into_iter().enumerate() {
                 let task = tokio::spawn(async move {
@@ -62,7 +60,7 @@ mod tests {
                         pending::<()>().await;
                     }
                 });
-                connections.add(address(of_address), task.abort_handle());
+                connections.add(IpAddr::from([10, 0, 0, of_address]), task.abort_handle());
                 tokio::task::yield_now().await;
                 tasks.push(task);
             }

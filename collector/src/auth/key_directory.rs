@@ -36,6 +36,14 @@ struct LastRead {
     at: Now,
 }
 
+impl LastRead {
+    fn is_current(&self, stamp: Stamp, now: Now) -> bool {
+        self.stamp == stamp
+            && !self.stamp.is_fresh(self.at)
+            && now.since_start.saturating_sub(self.at.since_start) < limits::KEYS_REREAD_INTERVAL
+    }
+}
+
 /// Metadata of a directory that change when a file is added, removed or renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
@@ -76,18 +84,13 @@ impl KeyDirectory {
     pub(super) fn changed(&mut self, now: Now) -> Result<Option<NodesByKey>, KeyFileError> {
         // If this fails, the next call must read the directory.
         let last_read = self.last_read.take();
-        let cannot_read = |error| KeyFileError::Read(self.path.clone(), error);
         let stamp = Stamp::of(&check_directory(&self.path)?);
-        let is_unchanged = |last: &LastRead| {
-            last.stamp == stamp
-                && !last.stamp.is_fresh(last.at)
-                && now.since_start.saturating_sub(last.at.since_start) < limits::KEYS_REREAD_INTERVAL
-        };
-        if last_read.as_ref().is_some_and(is_unchanged) {
+        if last_read.as_ref().is_some_and(|last| last.is_current(stamp, now)) {
             self.last_read = last_read;
             return Ok(None);
         }
-        let (nodes, faults) = read(&self.path).map_err(cannot_read)?;
+        let (nodes, faults) =
+            read(&self.path).map_err(|error| KeyFileError::Read(self.path.clone(), error))?;
         for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
             warn!(error = %fault, "cannot use an authorised key");
         }
@@ -225,8 +228,11 @@ mod tests {
             ("e\u{202e}.pub", "name"),
             ("f.pub", "not a regular file"),
         ] {
-            let matches = |fault: &&String| fault.contains(file) && fault.contains(why);
-            assert_eq!(faults.iter().filter(matches).count(), 1, "{file} {why}: {faults:?}");
+            assert_eq!(
+                faults.iter().filter(|fault| fault.contains(file) && fault.contains(why)).count(),
+                1,
+                "{file} {why}: {faults:?}"
+            );
         }
         fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let exposed = KeyDirectory::new(place.path().to_owned()).changed(Clock::start().now()).unwrap_err();

@@ -103,7 +103,7 @@ impl CollectorArguments {
 mod tests {
     use std::time::Duration;
 
-    use polymeter_service::keys::{Key, Kind, Stated, docs};
+    use polymeter_service::keys::{Kind, Stated, docs};
     use polymeter_store::{Retention, StoreUrl};
 
     use super::super::{DEFAULT_LISTEN, api, job_end, notices, remote_write};
@@ -168,12 +168,11 @@ mod tests {
             ("[notices]\nactions = []\n", docs(notices::KEYS)),
             ("[remote_write]\nurl = 'http://x/'\n", docs(remote_write::KEYS)),
         ] {
-            let is_usual = |key: &&Key| {
+            let usual = docs.iter().flat_map(|doc| doc.keys).filter(|key| {
                 matches!(key.stated, Stated::Usual(_))
                     && !matches!(key.kind, Kind::Table(_))
                     && !head.contains(key.name)
-            };
-            let usual = docs.iter().flat_map(|doc| doc.keys).filter(is_usual);
+            });
             let lines = usual.map(|key| format!("{} = {}\n", key.name, key.toml()));
             let text = lines.fold(head.to_owned(), |text, line| text + &line);
             assert!(text.len() > head.len());

@@ -58,11 +58,10 @@ pub(super) fn user_name(text: &str) -> Result<String, String> {
 
 /// HOST:PORT of tcp://HOST:PORT.
 fn address(text: &str) -> Result<String, String> {
-    let is_complete = |address: &&str| {
+    let address = text.strip_prefix("tcp://").filter(|address| {
         let parts = address.rsplit_once(':');
         parts.is_some_and(|(host, port)| !host.is_empty() && host != "*" && port.parse::<u16>().is_ok())
-    };
-    let address = text.strip_prefix("tcp://").filter(is_complete);
+    });
     let address = address.ok_or_else(|| format!("invalid address `{text}`: expected tcp://ADDRESS:PORT"))?;
     Ok(address.to_owned())
 }

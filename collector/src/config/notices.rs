@@ -69,9 +69,9 @@ fn actions(mut value: Value<'_, '_, '_>) -> Option<Vec<Action>> {
 
 /// Part of an address in the header of a mail.
 fn address(text: &str) -> Result<String, String> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte);
-    let is_address =
-        (1..=254).contains(&text.len()) && text.bytes().all(is_allowed) && !text.starts_with('-');
+    let is_address = (1..=254).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte))
+        && !text.starts_with('-');
     if is_address {
         Ok(text.to_owned())
     } else {

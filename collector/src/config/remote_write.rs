@@ -135,8 +135,8 @@ fn credentials(Value { section, reporter, .. }: Value<'_, '_, '_>) -> Option<Cre
 /// `NAME=VALUE`
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_valid = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_name);
+    let is_valid = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_valid || value.is_empty() || value.chars().any(char::is_control) {
         return Err(format!(
             "invalid label `{text}`: expected NAME=VALUE, with a name of letters, digits and _"

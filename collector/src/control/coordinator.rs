@@ -125,14 +125,13 @@ impl Coordinator {
         let _busy = self.begin(uid)?;
         let job = outcome.job_id.clone();
         let (reply, stored) = oneshot::channel();
-        let busy = |_| {
+        self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(|_full| {
             Refusal::new(
                 "busy",
                 None,
                 "too many final states are waiting to be stored; try again in a moment",
             )
-        };
-        self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(busy)?;
+        })?;
         match timeout(limits::OUTCOME_TIMEOUT, stored).await {
             Ok(Ok(StoredOutcome::Stored)) => Ok(()),
             Ok(Ok(StoredOutcome::SeveralClusters(clusters))) => {

@@ -54,8 +54,9 @@ pub(super) async fn gather(
 
 /// Some node that can answer has not.
 fn is_incomplete(targets: &[Target], answers: &Gathering, is_stored: bool) -> bool {
-    let awaited = |target: &Target| target.own.is_some() || is_stored && target.is_reachable();
-    targets.iter().zip(answers).any(|(target, answer)| answer.is_none() && awaited(target))
+    targets.iter().zip(answers).any(|(target, answer)| {
+        answer.is_none() && (target.own.is_some() || is_stored && target.is_reachable())
+    })
 }
 
 async fn take_stored(

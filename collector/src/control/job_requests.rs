@@ -90,8 +90,7 @@ impl JobRequests {
 
     async fn stored_nodes(&self, job: &Identifier) -> Vec<StoredJobNode> {
         let now = self.clock.now().since_start;
-        let are_others = |seen: Duration| now.saturating_sub(seen) < limits::SESSION_TIMEOUT;
-        if !self.lock().others_seen.is_some_and(are_others) {
+        if self.lock().others_seen.is_none_or(|seen| now.saturating_sub(seen) >= limits::SESSION_TIMEOUT) {
             return Vec::new();
         }
         self.store.job_nodes(job.to_string()).await.unwrap_or_else(|| {
@@ -237,8 +236,7 @@ impl JobRequests {
     fn catch_up_connected(self: &Arc<Self>, job: &Identifier, asked: &[Target]) {
         let asked: HashSet<SessionId> =
             asked.iter().filter_map(|target| Some(target.own.as_ref()?.session)).collect();
-        let is_new = |node: &JobNode| !asked.contains(&node.session);
-        for node in self.directory.nodes_of(job).into_iter().filter(is_new) {
+        for node in self.directory.nodes_of(job).into_iter().filter(|node| !asked.contains(&node.session)) {
             self.catch_up(job, node);
         }
     }
@@ -288,11 +286,14 @@ pub(super) fn answer_row(node: &JobNode, answer: Option<String>, is_final: bool)
 /// Final answers of this collector's agents. Their texts are not needed in the store. An agent that answered
 /// through another collector meanwhile has the same session.
 fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow> {
-    let row = |(target, answer): (&Target, &Option<Value>)| {
-        let is_given = answer.as_ref().is_some_and(is_final);
-        target.own.as_ref().filter(|_| is_given).map(|own| answer_row(own, None, true))
-    };
-    targets.iter().zip(answers).filter_map(row).collect()
+    targets
+        .iter()
+        .zip(answers)
+        .filter_map(|(target, answer)| {
+            let is_given = answer.as_ref().is_some_and(is_final);
+            target.own.as_ref().filter(|_| is_given).map(|own| answer_row(own, None, true))
+        })
+        .collect()
 }
 
 /// Time until which a request stays stored, once all answers that came in time are known; none if that does

@@ -45,16 +45,17 @@ impl Unmunge {
             command.arg("--socket").arg(socket);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let away = |error: io::Error| {
-            warn!(%error, path = %self.program.display(), "cannot run unmunge");
-            Refusal::new("munge", None, "the collector cannot check credentials; contact the administrator")
-        };
-        let child = command.spawn().map_err(away)?;
+        let child = command.spawn().map_err(|error| self.cannot_run(&error))?;
         match timeout(limits::UNMUNGE_TIMEOUT, run(child, credential)).await {
-            Err(_) => Err(away(io::ErrorKind::TimedOut.into())),
-            Ok(Err(error)) => Err(away(error)),
+            Err(_) => Err(self.cannot_run(&io::ErrorKind::TimedOut.into())),
+            Ok(Err(error)) => Err(self.cannot_run(&error)),
             Ok(Ok(output)) => interpret(output),
         }
+    }
+
+    fn cannot_run(&self, error: &io::Error) -> Refusal {
+        warn!(%error, path = %self.program.display(), "cannot run unmunge");
+        Refusal::new("munge", None, "the collector cannot check credentials; contact the administrator")
     }
 }
 
@@ -158,13 +159,14 @@ mod tests {
         }
     }
 
+    fn refused(status: Option<i32>) -> Refusal {
+        let output =
+            Output { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), error: b"no \x1b[m".to_vec() };
+        interpret(output).unwrap_err()
+    }
+
     #[test]
     fn an_exit_status_is_a_reason() {
-        let refused = |status| {
-            let output =
-                Output { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), error: b"no \x1b[m".to_vec() };
-            interpret(output).unwrap_err()
-        };
         for (status, code) in [(15, "expired"), (16, "rewound"), (17, "replayed"), (6, "credential")] {
             assert_eq!(refused(Some(status)).code, code);
         }

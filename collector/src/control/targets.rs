@@ -77,8 +77,10 @@ mod tests {
 
     /// Tells for each node whether this collector asks it, and whether another does.
     fn ways(targets: &[Target]) -> Vec<(&str, bool, bool)> {
-        let way = |target: &Target| (target.own.is_some(), target.other.is_some());
-        targets.iter().map(|target| (target.node.as_str(), way(target).0, way(target).1)).collect()
+        targets
+            .iter()
+            .map(|target| (target.node.as_str(), target.own.is_some(), target.other.is_some()))
+            .collect()
     }
 
     #[test]
@@ -103,16 +105,16 @@ mod tests {
         assert_eq!(targets(8, vec![own("a", 1)], stored, "this"), [], "of another user");
     }
 
+    fn target(node: &str, is_reachable: bool) -> Target {
+        Target { node: node.to_owned(), own: is_reachable.then(|| own(node, 1)), other: None }
+    }
+
+    fn chosen(targets: &[Target]) -> Vec<String> {
+        one_reachable(targets).iter().map(|target| target.node.clone()).collect()
+    }
+
     #[test]
     fn one_node_that_can_answer_is_chosen() {
-        let target = |node: &str, is_reachable: bool| Target {
-            node: node.to_owned(),
-            own: is_reachable.then(|| own(node, 1)),
-            other: None,
-        };
-        let chosen = |targets: &[Target]| {
-            one_reachable(targets).iter().map(|target| target.node.clone()).collect::<Vec<_>>()
-        };
         assert_eq!(chosen(&[target("a", false), target("b", true), target("c", true)]), ["b"]);
         assert_eq!(chosen(&[target("a", false), target("b", false)]), ["a"]);
         assert_eq!(chosen(&[]), [""; 0]);

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
-    SessionDescriptor, SessionId, ShapeDescriptor, ShapeId,
+    Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SessionDescriptor,
+    SessionId, ShapeDescriptor, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Block;
@@ -126,10 +126,13 @@ impl Dictionary {
         }
         let new = match entry {
             Entry::Session(descriptor) => self.add_session(id, descriptor)?,
-            Entry::Metric(id, descriptor) => {
-                let share = |descriptor| shared.metrics.share(descriptor);
-                learn(&mut self.metrics, id.0, descriptor, |known, new| **known == *new, share)?
-            }
+            Entry::Metric(id, descriptor) => learn(
+                &mut self.metrics,
+                id.0,
+                descriptor,
+                |known, new| **known == *new,
+                |descriptor| shared.metrics.share(descriptor),
+            )?,
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
             Entry::Series(id, descriptor) => self.add_series(id.0, descriptor, shared)?,
             Entry::Shape(id, descriptor) => self.add_shape(id, descriptor)?,
@@ -160,20 +163,18 @@ impl Dictionary {
     }
 
     fn add_shape(&mut self, id: ShapeId, descriptor: ShapeDescriptor) -> Result<bool, Fault> {
-        let known = |id: &SeriesId| self.series.get(id.0).cloned().ok_or(Fault::Unknown("series"));
-        let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let columns = descriptor
+            .series
+            .iter()
+            .map(|id| self.series.get(id.0).cloned().ok_or(Fault::Unknown("series")))
+            .collect::<Result<Vec<_>, _>>()?;
         let job_of = |series: &Arc<SeriesRecord>| series.job.as_ref().map(|job| job.handle);
         let job = columns.first().and_then(job_of);
         if columns.iter().any(|series| job_of(series) != job) {
             return Err(Fault::Contradiction("inconsistent frame: a shape contains series of several jobs"));
         }
         let line = self.line(job, descriptor.source)?;
-        let same = |a: &Shape, b: &Shape| {
-            Arc::ptr_eq(&a.line, &b.line)
-                && a.columns.len() == b.columns.len()
-                && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
-        };
-        learn(&mut self.shapes, id.0, Shape { line, columns }, same, |new| new)
+        learn(&mut self.shapes, id.0, Shape { line, columns }, is_same_shape, |new| new)
     }
 
     /// Line of the ledger of one source.
@@ -230,17 +231,7 @@ impl Dictionary {
         let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
         let (metric, labels) = (Arc::clone(metric), shared.labels.share(descriptor.labels));
         let series = SeriesRecord { session, metric, job, labels, id: StoreId::none() };
-        let same_job = |a: &Option<Arc<JobRecord>>, b: &Option<Arc<JobRecord>>| match (a, b) {
-            (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        let same = |known: &Arc<SeriesRecord>, new: &SeriesRecord| {
-            Arc::ptr_eq(&known.metric, &new.metric)
-                && same_job(&known.job, &new.job)
-                && known.labels == new.labels
-        };
-        learn(&mut self.series, id, series, same, Arc::new)
+        learn(&mut self.series, id, series, is_same_series, Arc::new)
     }
 
     pub(super) fn metric(&self, id: MetricId) -> Result<&Arc<MetricDescriptor>, Fault> {
@@ -283,6 +274,21 @@ impl Dictionary {
         }
         self.bytes = self.bytes.saturating_sub(freed);
     }
+}
+
+fn is_same_shape(known: &Shape, new: &Shape) -> bool {
+    Arc::ptr_eq(&known.line, &new.line)
+        && known.columns.len() == new.columns.len()
+        && known.columns.iter().zip(&new.columns).all(|(known, new)| Arc::ptr_eq(known, new))
+}
+
+fn is_same_series(known: &Arc<SeriesRecord>, new: &SeriesRecord) -> bool {
+    let has_same_job = match (&known.job, &new.job) {
+        (None, None) => true,
+        (Some(known), Some(new)) => Arc::ptr_eq(known, new),
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    has_same_job && Arc::ptr_eq(&known.metric, &new.metric) && known.labels == new.labels
 }
 
 /// An owner may be missing in one of the entries.

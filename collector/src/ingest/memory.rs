@@ -6,6 +6,7 @@ use polymeter_service::clock::Now;
 use super::session::SessionState;
 use super::sessions::Ingest;
 use crate::limits;
+use crate::session_messages::Peer;
 
 impl Ingest {
     /// Removes a session with a frame that cannot be stored. It restarts after its last stored frame.
@@ -25,12 +26,11 @@ impl Ingest {
     }
 
     pub fn forget_silent_unproven(&mut self, now: Now) {
-        let is_silent = |state: &SessionState| {
+        let silent = self.sessions.iter().filter(|(_, state)| {
             state.is_unproven()
                 && now.since_start.saturating_sub(state.last_message) >= limits::UNPROVEN_SILENCE
-        };
-        let silent: Vec<_> =
-            self.sessions.iter().filter(|(_, state)| is_silent(state)).map(|(session, _)| *session).collect();
+        });
+        let silent: Vec<_> = silent.map(|(session, _)| *session).collect();
         silent.into_iter().for_each(|session| self.forget(session));
         if self.sessions.len() < self.sessions.capacity() / 4 {
             self.sessions.shrink_to_fit();
@@ -79,13 +79,14 @@ impl Ingest {
         if bytes <= limits::SESSION_DICTIONARY_BYTES / limits::SESSIONS_PER_PEER {
             return;
         }
-        let of_peer = |ingest: &Self| {
-            let own = ingest.sessions.values().filter(|state| state.peer == peer);
-            own.map(|state| state.dictionary.bytes()).sum::<usize>()
-        };
-        while of_peer(self) > limits::SESSION_DICTIONARY_BYTES
+        while self.dictionary_bytes_of(&peer) > limits::SESSION_DICTIONARY_BYTES
             && self.forget_most_silent(|state| state.peer == peer && state.last_message != last_message)
         {
         }
+    }
+
+    fn dictionary_bytes_of(&self, peer: &Peer) -> usize {
+        let own = self.sessions.values().filter(|state| state.peer == *peer);
+        own.map(|state| state.dictionary.bytes()).sum()
     }
 }

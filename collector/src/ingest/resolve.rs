@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Event;
-use polymeter_proto::series::JobHandle;
 use polymeter_proto::wire::frame::{Block, Frame};
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
 
@@ -32,8 +31,7 @@ impl Dictionary {
         frame.blocks = known;
         // The next tally repeats this one.
         frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
-        let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
-        frame.events.retain(|event| is_known(event.job()));
+        frame.events.retain(|event| event.job().is_none_or(|job| self.jobs.contains_key(&job)));
         let mut losses = self.reject_unknown_stacks(frame);
         losses.extend(unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)));
         losses

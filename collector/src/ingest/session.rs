@@ -105,8 +105,11 @@ impl SessionState {
         match learnt.and_then(|()| self.dictionary.check(&frame)) {
             Ok(()) => {}
             Err(Fault::Contradiction(fault)) if self.dictionary.session().is_ok() => {
-                let loss = |block| self.dictionary.loss(block, LossReason::Contradiction, now.wall_us);
-                losses = frame.blocks.iter().map(loss).collect();
+                losses = frame
+                    .blocks
+                    .iter()
+                    .map(|block| self.dictionary.loss(block, LossReason::Contradiction, now.wall_us))
+                    .collect();
                 for interval in &frame.stacks {
                     losses.push(self.dictionary.loss_of_stacks(interval, LossReason::Contradiction));
                 }
@@ -215,19 +218,22 @@ impl SessionState {
         now_us: i64,
     ) -> Result<Vec<LossRecord>, Fault> {
         let reason = skipped.reason;
-        let loss = |Lost { job, source, samples }| {
-            let line = match self.dictionary.line(job, source) {
-                Err(_) if gives_up => None,
-                line => Some(line?),
-            };
-            Ok(LossRecord { line, samples, reason, span_us: skipped.span_us })
-        };
         // An agent that knows the samples of acknowledged frames states their number.
         if reason.is_uncounted() && skipped.lost.is_empty() {
             let span_us = (now_us, now_us);
             return Ok(vec![LossRecord { line: None, samples: 0, reason, span_us }]);
         }
-        skipped.lost.into_iter().map(loss).collect()
+        skipped
+            .lost
+            .into_iter()
+            .map(|Lost { job, source, samples }| {
+                let line = match self.dictionary.line(job, source) {
+                    Err(_) if gives_up => None,
+                    line => Some(line?),
+                };
+                Ok(LossRecord { line, samples, reason, span_us: skipped.span_us })
+            })
+            .collect()
     }
 
     fn advance(&mut self, sequence: u64) {

@@ -26,18 +26,15 @@ impl StackTable {
         let name = descriptor.name.map(|name| name.as_str().to_owned());
         let module = descriptor.module.map(|module| module.as_str().to_owned());
         let function = FunctionRecord::new(job, name, module);
-        let same = |known: &Arc<FunctionRecord>, new: &FunctionRecord| {
-            Arc::ptr_eq(&known.job, &new.job) && known.name == new.name && known.module == new.module
-        };
-        learn(&mut self.functions, id, function, same, Arc::new)
+        learn(&mut self.functions, id, function, is_same_function, Arc::new)
     }
 
     /// Returns true if it was unknown before.
     pub(super) fn add_stack(&mut self, id: u32, descriptor: StackDescriptor) -> Result<bool, Fault> {
         let function =
             self.functions.get(descriptor.function.0).cloned().ok_or(Fault::Unknown("function"))?;
-        let known = |id: u32| self.stacks.get(id).cloned().ok_or(Fault::Unknown("stack"));
-        let parent = descriptor.parent.map(|parent| known(parent.0)).transpose()?;
+        let parent = descriptor.parent.map(|parent| self.stacks.get(parent.0).cloned());
+        let parent = parent.map(|known| known.ok_or(Fault::Unknown("stack"))).transpose()?;
         let stack = StackRecord::new(parent, function).ok_or(Fault::Contradiction(
             "inconsistent dictionary: a call stack has functions of several jobs, or too many",
         ))?;
@@ -69,4 +66,8 @@ impl StackTable {
         }
         Err(Fault::Contradiction("inconsistent frame: an interval has call stacks of another job"))
     }
+}
+
+fn is_same_function(known: &Arc<FunctionRecord>, new: &FunctionRecord) -> bool {
+    Arc::ptr_eq(&known.job, &new.job) && known.name == new.name && known.module == new.module
 }

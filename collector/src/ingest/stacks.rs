@@ -58,8 +58,11 @@ impl Dictionary {
         let mut samples: BTreeMap<(u32, i64), StackSamples> = BTreeMap::new();
         for count in &interval.counts {
             let stack = self.stacks.of(count, &job)?;
-            let new = || StackSamples { process: count.process, stack: Arc::clone(stack), count: 0 };
-            let known = samples.entry((count.process, stack.id())).or_insert_with(new);
+            let known = samples.entry((count.process, stack.id())).or_insert_with(|| StackSamples {
+                process: count.process,
+                stack: Arc::clone(stack),
+                count: 0,
+            });
             known.count = known.count.saturating_add(count.count);
         }
         Ok(StackBlock {

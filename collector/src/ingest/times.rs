@@ -107,9 +107,9 @@ pub(super) fn loss(samples: &SampleBlock, reason: LossReason) -> LossRecord {
 }
 
 fn keep(samples: &SampleBlock, kept: &[bool]) -> SampleBlock {
-    let keep = |value: (&u64, &bool)| value.1.then_some(*value.0);
     let columns = samples.values.chunks_exact(kept.len().max(1));
-    let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
+    let values = columns.flat_map(|column| column.iter().zip(kept).filter(|(_, kept)| **kept));
+    let values = values.map(|(value, _)| *value).collect();
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
     let (line, series) = (Arc::clone(&samples.line), samples.series.clone());

@@ -45,8 +45,10 @@ fn place_of(job: &JobRecord, supplied: Supplied) -> Place {
 }
 
 fn supplied(series: &SeriesRecord) -> Option<(&Arc<JobRecord>, Supplied)> {
-    let is_of = |of: &&Supplied| series.metric.name.as_str().starts_with(of.begin);
-    series.job.as_ref().zip(SUPPLIED.iter().find(is_of).copied())
+    series
+        .job
+        .as_ref()
+        .zip(SUPPLIED.iter().find(|of| series.metric.name.as_str().starts_with(of.begin)).copied())
 }
 
 impl UserSeries {

@@ -135,9 +135,10 @@ impl Runner {
     /// Cancels the statements of reports that take too long; when the collector stops, of all.
     fn cancel_late(&self, is_stopping: bool) {
         let now = self.context.clock.now().since_start;
-        let is_late = |running: &&Running| now.saturating_sub(running.began) > limits::JOB_END_REPORT_TIMEOUT;
-        for running in self.running.values().filter(|running| is_stopping || is_late(running)) {
-            running.cancel.cancel();
+        for running in self.running.values() {
+            if is_stopping || now.saturating_sub(running.began) > limits::JOB_END_REPORT_TIMEOUT {
+                running.cancel.cancel();
+            }
         }
     }
 

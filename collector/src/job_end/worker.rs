@@ -99,17 +99,13 @@ impl Context {
             timeout: self.config.timeout,
         };
         let job = input.job_id.as_str();
-        let failed = |problem: &str, errors: &[u8]| {
-            self.counters.count(RunResult::Failed);
-            self.log.command_failed(job, problem, errors);
-        };
         match invocation.run(self.clock, &self.shutdown) {
             Ok(Ended { end: End::Exited(status), .. }) if status.success() => {
                 self.counters.count(RunResult::Succeeded);
                 debug!(job, "the command of [job_end] ended");
             }
             Ok(Ended { end: End::Exited(status), errors }) => {
-                failed(&format!("it ended with {status}"), &errors)
+                self.failed(job, &format!("it ended with {status}"), &errors);
             }
             Ok(Ended { end: End::TimedOut, errors }) => {
                 self.counters.count(RunResult::TimedOut);
@@ -117,8 +113,15 @@ impl Context {
                 self.log.command_failed(job, &problem, &errors);
             }
             Ok(Ended { end: End::Stopped, .. }) => return Next::Release,
-            Err(error) => failed(&format!("{}: {error}", self.config.program.display()), &[]),
+            Err(error) => {
+                self.failed(job, &format!("{}: {error}", self.config.program.display()), &[]);
+            }
         }
         Next::Finish
+    }
+
+    fn failed(&self, job: &str, problem: &str, errors: &[u8]) {
+        self.counters.count(RunResult::Failed);
+        self.log.command_failed(job, problem, errors);
     }
 }

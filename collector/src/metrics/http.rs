@@ -138,13 +138,14 @@ mod tests {
         answer.split_once("\r\n").map(|(line, _)| line.to_owned()).unwrap_or_default()
     }
 
+    fn body(request: &str) -> String {
+        let answer = String::from_utf8(metrics_answer(request.as_bytes())).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
     #[test]
     fn serves_three_pages() {
-        let body = |request: &str| {
-            let answer = String::from_utf8(metrics_answer(request.as_bytes())).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-            answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-        };
         for target in ["/metrics", "/metrics?x=1"] {
             let page = body(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
             assert!(page.starts_with("# HELP ") && page.ends_with("# EOF\n"), "{page}");

@@ -153,9 +153,9 @@ fn filled<'a>(line: &str, value: impl Fn(&str) -> Option<&'a str>) -> Option<Str
 
 /// None for a name that may be something else to a mail server.
 pub(super) fn address(user: &str, domain: Option<&str>) -> Option<String> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let is_name =
-        (1..=64).contains(&user.len()) && user.bytes().all(is_part) && !user.starts_with(['-', '.']);
+    let is_name = (1..=64).contains(&user.len())
+        && user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && !user.starts_with(['-', '.']);
     is_name.then(|| domain.map_or_else(|| user.to_owned(), |domain| format!("{user}@{domain}")))
 }
 

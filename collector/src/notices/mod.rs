@@ -121,8 +121,9 @@ impl Notices {
             warn!(%fault, "file of rules of notices ignored");
         }
         let mut facts = Facts::of(report);
-        let is_used = |name: &String| name == OF_OWNER;
-        if report.ended && rules.rules().iter().any(|rule| rule.when.names().iter().any(is_used)) {
+        if report.ended
+            && rules.rules().iter().any(|rule| rule.when.names().iter().any(|name| name == OF_OWNER))
+        {
             facts.set(OF_OWNER, self.wasted(reader, job)?.map(Value::Number));
         }
         let findings = rules.findings(&facts);
@@ -192,8 +193,9 @@ impl Notices {
 
     pub(crate) fn retry(&self, store: &StoreUrl) -> Result<(), StoreError> {
         let now = self.clock.now().since_start;
-        let is_due = || self.waiting.borrow().front().is_some_and(|sent| sent.retry_at <= now);
-        while is_due() && self.shutdown.requested_at().is_none() {
+        while self.waiting.borrow().front().is_some_and(|sent| sent.retry_at <= now)
+            && self.shutdown.requested_at().is_none()
+        {
             let Some(mut sent) = self.waiting.borrow_mut().pop_front() else { break };
             for (action, result) in sent.results.iter_mut().filter(|(_, result)| result.is_err()) {
                 *result = self.delivery().send(*action, &sent.message, sent.to.as_deref());

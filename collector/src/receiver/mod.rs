@@ -212,8 +212,11 @@ impl Receiver {
                 }
             },
         };
-        let several = || refusal(RefusalKind::Undecodable, "the message has several parts");
-        Some((peer, if single { Ok(payload) } else { several() }))
+        if single {
+            Some((peer, Ok(payload)))
+        } else {
+            Some((peer, refusal(RefusalKind::Undecodable, "the message has several parts")))
+        }
     }
 
     /// The same for all messages of the session.

@@ -111,8 +111,8 @@ impl Table {
     }
 
     fn access(&self, uid: u32) -> Access {
-        let roles = || [&self.administrators, &self.support].into_iter().chain(self.managers.values());
-        let groups = if roles().any(|role| !role.groups.is_empty()) { groups_of(uid) } else { Vec::new() };
+        let mut roles = [&self.administrators, &self.support].into_iter().chain(self.managers.values());
+        let groups = if roles.any(|role| !role.groups.is_empty()) { groups_of(uid) } else { Vec::new() };
         if uid == ROOT || self.administrators.has(uid, &groups) {
             return Access::All;
         }

@@ -16,8 +16,11 @@ use crate::session_messages::Outgoing;
 impl Writer {
     /// None if no frames are gathered.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
-        let waited = || self.clock.now().since_start.saturating_sub(self.gathered.since);
-        (!self.gathered.frames.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
+        if self.gathered.frames.is_empty() {
+            return None;
+        }
+        let waited = self.clock.now().since_start.saturating_sub(self.gathered.since);
+        Some(self.commit_interval().saturating_sub(waited))
     }
 
     /// How long frames wait for others. It is shorter while a client watches live values, which it gets after

@@ -174,12 +174,12 @@ impl Writer {
 mod tests {
     use super::*;
 
+    fn at(wall_s: i64, elapsed_s: u64) -> Now {
+        Now { wall_us: wall_s * 1_000_000, since_start: Duration::from_secs(elapsed_s) }
+    }
+
     #[test]
     fn a_clock_that_is_set_ahead_is_noticed_and_elapsed_time_is_not() {
-        let at = |wall_s: i64, elapsed_s| Now {
-            wall_us: wall_s * 1_000_000,
-            since_start: Duration::from_secs(elapsed_s),
-        };
         assert_eq!(stepped_us(at(1000, 5), at(1030, 35)), 0);
         assert_eq!(stepped_us(at(1000, 5), at(1030 + 8_640_000, 35)), 8_640_000 * 1_000_000);
         assert!(stepped_us(at(1000, 5), at(900, 35)) < 0, "set back");

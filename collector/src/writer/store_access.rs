@@ -46,8 +46,10 @@ impl Writer {
         loop {
             self.links.metrics.store_calls.begin();
             let result = self.attempt(&operation);
-            let has_answered = |error: &StoreError| error.is_refusal() || error.is_loss();
-            self.links.metrics.store_calls.end(result.as_ref().err().is_none_or(has_answered));
+            self.links
+                .metrics
+                .store_calls
+                .end(result.as_ref().err().is_none_or(|error| error.is_refusal() || error.is_loss()));
             let error = match result {
                 Ok(value) => {
                     self.links.metrics.store_up.set(1);

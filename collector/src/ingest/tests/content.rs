@@ -53,14 +53,16 @@ fn ids_that_are_never_announced_become_a_loss() {
 }
 
 fn interval(stacks: &[u32]) -> StackInterval {
-    let count = |stack: &u32| StackCount { process: 1, stack: StackId(*stack), count: 5 };
     StackInterval {
         metric: MetricId(1),
         job: JobHandle(1),
         begin_us: NOW_US,
         end_us: NOW_US + 1_000_000,
         period: Period::SECOND,
-        counts: stacks.iter().map(count).collect(),
+        counts: stacks
+            .iter()
+            .map(|stack| StackCount { process: 1, stack: StackId(*stack), count: 5 })
+            .collect(),
         lost: 2,
         throttled: 0,
         cut: 0,
@@ -68,14 +70,15 @@ fn interval(stacks: &[u32]) -> StackInterval {
     }
 }
 
+fn entry_of_stack(id: u32, parent: Option<u32>) -> Entry {
+    let parent = parent.map(StackId);
+    Entry::Stack(StackId(id), StackDescriptor { parent, function: FunctionId(4) })
+}
+
 /// Entries of a function of job 1 and of two stacks. In the second one the function called itself.
 fn entries_of_stacks() -> Vec<Entry> {
     let function = FunctionDescriptor { job: JobHandle(1), name: FunctionName::escaped(b"f"), module: None };
-    let stack = |id, parent: Option<u32>| {
-        let parent = parent.map(StackId);
-        Entry::Stack(StackId(id), StackDescriptor { parent, function: FunctionId(4) })
-    };
-    vec![Entry::Function(FunctionId(4), function), stack(1, None), stack(2, Some(1))]
+    vec![Entry::Function(FunctionId(4), function), entry_of_stack(1, None), entry_of_stack(2, Some(1))]
 }
 
 #[test]
@@ -146,12 +149,13 @@ fn contradictions_are_a_loss_and_the_session_continues() {
     accepted(ingest.frame(&peer(), frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]), at(0)));
 }
 
+fn mark(job: Option<JobHandle>) -> Event {
+    let name = "phase".try_into().unwrap();
+    Event::Mark(Mark { at_us: NOW_US, job, name, kind: MarkKind::Instant, by: None })
+}
+
 /// Marks of the node, and of a job whose handle no dictionary has.
 fn marks(of_node: u64, of_unknown_job: u64) -> Vec<Event> {
-    let mark = |job| {
-        let name = "phase".try_into().unwrap();
-        Event::Mark(Mark { at_us: NOW_US, job, name, kind: MarkKind::Instant, by: None })
-    };
     let of_node = (0..of_node).map(|_| mark(None));
     of_node.chain((0..of_unknown_job).map(|_| mark(Some(JobHandle(99))))).collect()
 }
@@ -223,11 +227,12 @@ fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
     assert!(first.iter().all(|accepted| accepted.losses.is_empty()));
     let again = (1..=3).map(|number| user_shape(number, 2, number + max - 2));
     let second = of_session(8, again.chain([shape(9, Some(2))]).collect());
-    let lost = |accepted: &Accepted| {
-        accepted.losses.iter().map(|loss| (loss.samples, loss.reason)).collect::<Vec<_>>()
-    };
     let of_users = vec![(1, LossReason::UserSeries)];
-    assert_eq!(second.iter().map(lost).collect::<Vec<_>>(), [vec![], vec![], of_users, vec![]]);
+    let lost: Vec<Vec<_>> = second
+        .iter()
+        .map(|accepted| accepted.losses.iter().map(|loss| (loss.samples, loss.reason)).collect())
+        .collect();
+    assert_eq!(lost, [vec![], vec![], of_users, vec![]]);
     assert_eq!(
         second.iter().map(Accepted::rows).collect::<Vec<_>>(),
         [1, 1, 0, 1],
@@ -235,25 +240,26 @@ fn the_series_of_users_are_bounded_for_each_job_over_sessions() {
     );
 }
 
+fn column_of_region(number: usize) -> Column {
+    let label = ("region".to_owned(), number.to_string());
+    let name = MetricName::new("region.time").unwrap();
+    Column {
+        series: SeriesId(u32::try_from(number).unwrap()),
+        metric: (MetricId(1), MetricDescriptor { name, ..super::metric() }),
+        labels: Labels::new(vec![label]).unwrap(),
+    }
+}
+
 #[test]
 fn the_series_of_regions_have_a_bound_of_their_own() {
     const COLUMNS: usize = 4096;
-    let of_region = |number: usize| {
-        let label = ("region".to_owned(), number.to_string());
-        let name = MetricName::new("region.time").unwrap();
-        Column {
-            series: SeriesId(u32::try_from(number).unwrap()),
-            metric: (MetricId(1), MetricDescriptor { name, ..super::metric() }),
-            labels: Labels::new(vec![label]).unwrap(),
-        }
-    };
     let (mut ingest, mut bound) = (Ingest::default(), UserSeries::default());
     let mut announced = Announced::default();
     assert!(ingest.open(SESSION, &peer(), 0, at(0)));
     let mut lost = Vec::new();
     for number in 0..limits::REGION_SERIES_OF_JOB / COLUMNS + 1 {
         let mut shape = (*shape(u32::try_from(number).unwrap(), Some(1))).clone();
-        shape.columns = (number * COLUMNS..(number + 1) * COLUMNS).map(of_region).collect();
+        shape.columns = (number * COLUMNS..(number + 1) * COLUMNS).map(column_of_region).collect();
         let frame = frame(number as u64 + 1, &Arc::new(shape), &[NOW_US], &mut announced, &[]);
         let mut accepted = accepted(ingest.frame(&peer(), frame, at(0)));
         bound.enforce(&mut accepted);

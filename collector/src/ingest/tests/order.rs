@@ -48,8 +48,8 @@ fn requests_a_gap_once_a_second() {
 #[test]
 fn requests_unknown_ids_and_then_accepts_the_frame() {
     let (mut ingest, announced, frames) = opened(1, 3);
-    let ask = |verdict| matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { session: SESSION }));
-    assert!(ask(ingest.frame(&peer(), frames[1].clone(), at(0))));
+    let verdict = ingest.frame(&peer(), frames[1].clone(), at(0));
+    assert!(matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { session: SESSION })));
     assert!(matches!(ingest.frame(&peer(), frames[2].clone(), at(1)), Verdict::Nothing));
     let dictionary = ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
     assert!(matches!(ingest.message(&peer(), dictionary.clone(), at(2)), Verdict::Nothing));
@@ -59,13 +59,14 @@ fn requests_unknown_ids_and_then_accepts_the_frame() {
     accepted(ingest.frame(&peer(), frames[2].clone(), at(5)));
 }
 
+fn skipped(first: u64, last: u64, reason: SkipReason) -> ToCollector {
+    let lost = vec![Lost { job: None, source: source(), samples: 5 }];
+    ToCollector::Skipped { session: SESSION, first, last, reason, span_us: (1, 2), lost }
+}
+
 #[test]
 fn skipped_frames_advance_the_session() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
-    let skipped = |first, last, reason| {
-        let lost = vec![Lost { job: None, source: source(), samples: 5 }];
-        ToCollector::Skipped { session: SESSION, first, last, reason, span_us: (1, 2), lost }
-    };
     // Before the session entry there is no node for which a loss could be counted.
     assert!(matches!(
         ingest.message(&peer(), skipped(1, 2, SkipReason::OutboxFull), at(0)),

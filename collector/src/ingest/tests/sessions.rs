@@ -82,10 +82,10 @@ fn a_key_of_one_node_cannot_send_data_of_another() {
     let (mut ingest, mut announced) = (Ingest::default(), Announced::default());
     let frames: Vec<_> =
         (1..=2).map(|sequence| frame(sequence, &shape(1, None), &[NOW_US], &mut announced, &[])).collect();
-    let dictionary = || ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
+    let dictionary = ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
     assert!(ingest.open(SESSION, &own("n2"), 0, at(0)));
     assert!(is_refused(ingest.frame(&own("n2"), frames[0].clone(), at(0))));
-    assert!(is_refused(ingest.message(&own("n2"), dictionary(), at(0))));
+    assert!(is_refused(ingest.message(&own("n2"), dictionary, at(0))));
     // The node itself is accepted, and the refused messages have left no state.
     assert!(matches!(ingest.frame(&own("n1"), frames[0].clone(), at(0)), Verdict::Accepted(_)));
     assert!(is_refused(ingest.frame(&own("n2"), frames[1].clone(), at(0))), "the session is another's");

@@ -69,14 +69,15 @@ impl Scope {
     /// Last times of the series that are sent, in milliseconds since the epoch; none for one that is not in
     /// the spool.
     fn last_times(&self, table: &SeriesTable) -> Vec<(&SeriesRow, Option<i64>)> {
-        let last_ms = |row: &SeriesRow| {
-            self.identified(row, |series| {
+        let last_times = self.series.iter().filter_map(|row| {
+            let last_ms = self.identified(row, |series| {
                 let is_sent = table.selection.has(series);
                 is_sent
                     .then(|| table.times().get(&hash(&table.selection.encode(series, Part::Last))).copied())
-            })
-        };
-        self.series.iter().filter_map(|row| Some((row, last_ms(row)??))).collect()
+            });
+            Some((row, last_ms??))
+        });
+        last_times.collect()
     }
 }
 
@@ -140,15 +141,16 @@ impl Missing {
 fn spans_ns(series: &[(&SeriesRow, Option<i64>)], newest_ms: i64) -> Vec<(Range<i64>, IdRanges)> {
     // The node may be behind the others, or its clock.
     let newest_ms = series.iter().filter_map(|(_, last_ms)| *last_ms).max().unwrap_or(newest_ms);
-    let is_slow = |last_ms: &Option<i64>| last_ms.is_some_and(|last_ms| last_ms < newest_ms - SLOW_MS);
-    let (slow, others): (Vec<_>, Vec<_>) = series.iter().partition(|(_, last_ms)| is_slow(last_ms));
-    let span_ns = |of: &[(&SeriesRow, Option<i64>)]| {
-        let begin_ms = of.iter().filter_map(|(_, last_ms)| *last_ms).min().unwrap_or(newest_ms - GAP_MS);
-        let begin_ms = begin_ms.max(newest_ms - ACTIVE_MS);
-        let ids: IdRanges = of.iter().map(|(row, _)| row.series_id).collect();
-        (begin_ms.saturating_mul(MS_NS)..(newest_ms + GAP_MS).saturating_mul(MS_NS), ids)
-    };
-    [slow, others].iter().filter(|of| !of.is_empty()).map(|of| span_ns(of)).collect()
+    let (slow, others): (Vec<_>, Vec<_>) =
+        series.iter().partition(|(_, last_ms)| last_ms.is_some_and(|last_ms| last_ms < newest_ms - SLOW_MS));
+    [slow, others].iter().filter(|of| !of.is_empty()).map(|of| span_ns(of, newest_ms)).collect()
+}
+
+fn span_ns(series: &[(&SeriesRow, Option<i64>)], newest_ms: i64) -> (Range<i64>, IdRanges) {
+    let begin_ms = series.iter().filter_map(|(_, last_ms)| *last_ms).min().unwrap_or(newest_ms - GAP_MS);
+    let begin_ms = begin_ms.max(newest_ms - ACTIVE_MS);
+    let ids = series.iter().map(|(row, _)| row.series_id).collect();
+    (begin_ms.saturating_mul(MS_NS)..(newest_ms + GAP_MS).saturating_mul(MS_NS), ids)
 }
 
 /// Series of the nodes and jobs that were active since a time.

@@ -143,13 +143,11 @@ impl FromStr for ReceiverUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let uri: Option<Uri> = text.parse().ok();
-        let is_complete = |uri: &Uri| {
+        let uri = uri.filter(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
-        };
-        let Some(uri) = uri.filter(is_complete) else {
-            return Err("invalid URL: expected http://HOST:PORT/PATH or https://HOST:PORT/PATH".to_owned());
-        };
+        });
+        let uri = uri.ok_or("invalid URL: expected http://HOST:PORT/PATH or https://HOST:PORT/PATH")?;
         // The text is not repeated, since it has a password.
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("the URL has credentials; use `username` and `password_file`".to_owned());
@@ -203,9 +201,8 @@ impl FromStr for Header {
         let invalid = || "invalid header: expected \"NAME: VALUE\"".to_owned();
         let (name, value) = text.split_once(':').ok_or_else(invalid)?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
-        let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
         if name.is_empty()
-            || !name.bytes().all(is_token)
+            || !name.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c))
             || !value.bytes().all(|c| c == b' ' || c.is_ascii_graphic())
         {
             return Err(invalid());

@@ -153,17 +153,16 @@ impl Connection {
         headers.insert("content-type", HeaderValue::from_static(version.content_type()));
         headers.insert("x-prometheus-remote-write-version", HeaderValue::from_static(version.header()));
         let response = open.sender.send_request(request).await?;
-        let header = |name: &str| {
-            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-        };
+        let headers = response.headers();
         let answer = Answer {
             status: response.status().as_u16(),
-            retry_after: header("retry-after"),
-            written: header("x-prometheus-remote-write-samples-written")
+            retry_after: header(headers, "retry-after").map(str::to_owned),
+            written: header(headers, "x-prometheus-remote-write-samples-written")
                 .and_then(|value| value.trim().parse().ok()),
             text: String::new(),
         };
-        open.is_closing = header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        open.is_closing =
+            header(headers, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         let text = match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
             Ok(body) => {
                 self.open = Some(open);
@@ -176,6 +175,10 @@ impl Connection {
         };
         Ok(Answer { text: String::from_utf8_lossy(&text).trim().to_owned(), ..answer })
     }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 async fn connect(config: &RemoteWriteConfig) -> Result<Open, NoAnswer> {
@@ -209,25 +212,31 @@ async fn handshake(
     Ok(sender)
 }
 
+fn add_header(headers: &mut HeaderMap, name: &str, value: &str, is_secret: bool) -> Result<(), NoAnswer> {
+    let name =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| NoAnswer("invalid header".to_owned()))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_invalid| {
+        // Without the value, which may be a secret.
+        NoAnswer(format!("the value of the header `{name}` has invalid characters"))
+    })?;
+    value.set_sensitive(is_secret);
+    headers.insert(name, value);
+    Ok(())
+}
+
 /// Common to all requests of a connection. Reads the files with secrets.
 fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
     let mut headers = HeaderMap::new();
-    let mut add = |name: &str, value: &str, is_secret: bool| {
-        let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| NoAnswer("invalid header".to_owned()))?;
-        let mut value = HeaderValue::from_str(value).map_err(|_invalid| {
-            // Without the value, which may be a secret.
-            NoAnswer(format!("the value of the header `{name}` has invalid characters"))
-        })?;
-        value.set_sensitive(is_secret);
-        headers.insert(name, value);
-        Ok::<_, NoAnswer>(())
-    };
-    add("host", config.url.authority(), false)?;
-    add("content-encoding", "snappy", false)?;
-    add("user-agent", concat!("polymeter-collector/", env!("CARGO_PKG_VERSION")), false)?;
+    add_header(&mut headers, "host", config.url.authority(), false)?;
+    add_header(&mut headers, "content-encoding", "snappy", false)?;
+    add_header(
+        &mut headers,
+        "user-agent",
+        concat!("polymeter-collector/", env!("CARGO_PKG_VERSION")),
+        false,
+    )?;
     for Header(name, value) in &config.headers {
-        add(name, value, false)?;
+        add_header(&mut headers, name, value, false)?;
     }
     if let Some(path) = &config.headers_file {
         for line in
@@ -236,17 +245,22 @@ fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
             let Header(name, value) = line
                 .parse()
                 .map_err(|reason| NoAnswer(format!("cannot use {}: {reason}", path.display())))?;
-            add(&name, &value, true)?;
+            add_header(&mut headers, &name, &value, true)?;
         }
     }
     match &config.credentials {
         Some(Credentials::Basic { username, password_file }) => {
             let password = secret(password_file)?;
             let pair = STANDARD.encode(format!("{username}:{}", password.trim_end_matches(['\r', '\n'])));
-            add("authorization", &format!("Basic {pair}"), true)?;
+            add_header(&mut headers, "authorization", &format!("Basic {pair}"), true)?;
         }
         Some(Credentials::Bearer { token_file }) => {
-            add("authorization", &format!("Bearer {}", secret(token_file)?.trim()), true)?;
+            add_header(
+                &mut headers,
+                "authorization",
+                &format!("Bearer {}", secret(token_file)?.trim()),
+                true,
+            )?;
         }
         None => {}
     }

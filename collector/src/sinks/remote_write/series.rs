@@ -223,11 +223,12 @@ impl SeriesTable {
 
     /// Entries with an open window that began before `ms`.
     pub(super) fn open_windows(&self, before_ms: i64) -> Vec<Place> {
-        let is_open = |entry: &Entry| {
-            entry.windows.as_ref().is_some_and(|windows| windows.open.is_some_and(|open| open.ms < before_ms))
-        };
         let entries = self.entries.iter().enumerate();
-        entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_open)).map(|(place, _)| place).collect()
+        let open = entries.filter(|(_, entry)| {
+            let windows = entry.as_ref().and_then(|entry| entry.windows.as_ref());
+            windows.and_then(|windows| windows.open).is_some_and(|open| open.ms < before_ms)
+        });
+        open.map(|(place, _)| place).collect()
     }
 
     /// Forgets records and series that were not offered for `idle_min` minutes, except for the last times.

@@ -64,10 +64,10 @@ fn a_spool_belongs_to_one_collector_and_shards_may_change() {
     // The same samples again, and new ones.
     let mut again = TestSession::new(2, &["a", "b", "c", "d"]);
     accept(&mut sink, again.frame(times(BEGIN_MS, 40)));
-    let is_sent = |contents: &Contents| {
-        ["a", "b", "c", "d"].iter().all(|device| times_of(contents, device).len() == 40)
-    };
-    fixture.drive(&mut sink, |contents| is_sent(contents).then_some(()));
+    fixture.drive(&mut sink, |contents| {
+        let is_sent = ["a", "b", "c", "d"].iter().all(|device| times_of(contents, device).len() == 40);
+        is_sent.then_some(())
+    });
     assert_eq!(fixture.counters.dropped(DropReason::Refused), 0);
     assert_eq!(
         fixture.counters.dropped(DropReason::OutOfOrder)
@@ -93,11 +93,10 @@ fn what_a_killed_receiver_forgot_is_sent_again() {
         for round in 0..3_i64 {
             accept(&mut sink, session.frame(times(BEGIN_MS + round * 100, 100)));
             let count = usize::try_from(round + 1).unwrap() * 100;
-            let has_all = |contents: &Contents| {
+            fixture.drive(&mut sink, |contents| {
                 let is_complete = ["a", "b"].iter().all(|device| times_of(contents, device).len() == count);
                 is_complete.then_some(())
-            };
-            fixture.drive(&mut sink, has_all);
+            });
             fixture.drive_until(&mut sink, |counters| counters.pending.get() == 0);
             fixture.receiver.restart();
         }

@@ -10,14 +10,15 @@ use crate::sinks::remote_write::config::{Protocol, RemoteWriteConfig};
 use crate::sinks::remote_write::request::STALE;
 use crate::sinks::testing::TestSession;
 
+fn is_ended(contents: &Contents, device: &str) -> bool {
+    contents.samples.iter().any(|(name, samples)| {
+        name.iter().any(|(_, value)| value == device)
+            && samples.last().is_some_and(|(_, bits)| *bits == STALE)
+    })
+}
+
 #[test]
 fn series_end_with_their_job_their_metric_and_their_agent() {
-    let is_ended = |contents: &Contents, device: &str| {
-        contents.samples.iter().any(|(name, samples)| {
-            name.iter().any(|(_, value)| value == device)
-                && samples.last().is_some_and(|(_, bits)| *bits == STALE)
-        })
-    };
     let ends: [fn(&TestSession, &mut polymeter_store::accepted::Accepted); 3] = [
         |session, frame| frame.job_ends.push((Arc::clone(&session.job), BEGIN_MS * 1000)),
         |_, frame| frame.session_end_us = Some(BEGIN_MS * 1000),
@@ -76,14 +77,15 @@ fn facts_of_a_job_become_labels_when_they_are_known() {
     frame.job_details.push((Arc::clone(&session.job), details));
     accept(&mut sink, frame);
     let found = fixture.drive(&mut sink, |contents| {
-        let is_facts = |name: &receiver::Name| name.iter().any(|(_, value)| value == "polymeter_job_info");
-        let facts: Vec<_> = contents.samples.iter().filter(|(name, _)| is_facts(name)).collect();
+        let samples = contents.samples.iter();
+        let facts: Vec<_> =
+            samples.filter(|(name, _)| name.iter().any(|(_, value)| value == "polymeter_job_info")).collect();
         let has_end = facts.iter().any(|(_, samples)| samples.last().is_some_and(|(_, bits)| *bits == STALE));
         let owned = facts.iter().map(|(name, samples)| ((*name).clone(), (*samples).clone()));
         (facts.len() == 2 && has_end).then(|| owned.collect::<Vec<_>>())
     });
-    let with = |name: &str| found.iter().find(|(labels, _)| labels.iter().any(|(n, _)| n == name)).unwrap();
-    let value = |name: &str| with("account").0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let (with, _) = found.iter().find(|(labels, _)| labels.iter().any(|(n, _)| n == "account")).unwrap();
+    let value = |name: &str| with.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     assert_eq!(
         (value("account"), value("partition"), value("name")),
         (Some("acc"), Some("q"), Some("my \"job\""))
@@ -92,20 +94,21 @@ fn facts_of_a_job_become_labels_when_they_are_known() {
     assert_eq!(without.1.last().unwrap().1, STALE, "the series with fewer facts has ended");
 }
 
+fn values(contents: &Contents, suffix: &str) -> Vec<(i64, f64)> {
+    let name = contents
+        .samples
+        .keys()
+        .find(|name| name.iter().any(|(_, v)| *v == format!("polymeter_cpu_usage_{suffix}")));
+    let samples = name.and_then(|name| contents.samples.get(name)).cloned().unwrap_or_default();
+    samples.into_iter().map(|(ms, bits)| (ms - BEGIN_MS, f64::from_bits(bits))).collect()
+}
+
 #[test]
 fn periods_below_a_millisecond_become_windows() {
     let fixture = Fixture::new(Receiver::start([], Reply::V1), Protocol::V1);
     let mut sink = fixture.sink();
     let times_us = (0..100).map(|at| BEGIN_MS * 1000 + at * 100).collect();
     accept(&mut sink, TestSession::new(1, &["a"]).frame(times_us));
-    let values = |contents: &Contents, suffix: &str| -> Vec<(i64, f64)> {
-        let is = |name: &&Vec<(String, String)>| {
-            name.iter().any(|(_, v)| *v == format!("polymeter_cpu_usage_{suffix}"))
-        };
-        let name = contents.samples.keys().find(is);
-        let samples = name.and_then(|name| contents.samples.get(name)).cloned().unwrap_or_default();
-        samples.into_iter().map(|(ms, bits)| (ms - BEGIN_MS, f64::from_bits(bits))).collect()
-    };
     fixture.drive(&mut sink, |contents| (values(contents, "max").len() == 10).then_some(()));
     fixture.receiver.wait_for(|contents| {
         let expected =
@@ -115,6 +118,11 @@ fn periods_below_a_millisecond_become_windows() {
         assert_eq!(values(contents, "max"), expected(|ms| ms * 10 + 9));
         Some(())
     });
+}
+
+fn find_usage(contents: &Contents) -> Option<receiver::Name> {
+    let mut names = contents.samples.keys();
+    names.find(|name| name.iter().any(|(_, value)| value == "polymeter_cpu_usage_total")).cloned()
 }
 
 #[test]
@@ -132,16 +140,12 @@ fn only_selected_series_are_sent_with_the_configured_labels() {
         fixture.config.labels = vec![("site".to_owned(), "here".to_owned())];
         let mut sink = fixture.sink();
         accept(&mut sink, TestSession::new(1, &["a"]).frame(times(BEGIN_MS, 3)));
-        let find = |contents: &Contents| {
-            let mut names = contents.samples.keys();
-            names.find(|name| name.iter().any(|(_, value)| value == "polymeter_cpu_usage_total")).cloned()
-        };
         if is_sent {
-            let name = fixture.drive(&mut sink, find);
+            let name = fixture.drive(&mut sink, find_usage);
             assert_eq!(name.last(), Some(&("site".to_owned(), "here".to_owned())));
         } else {
             drop(sink);
-            assert_eq!(fixture.receiver.wait_for(|contents| Some(find(contents))), None);
+            assert_eq!(fixture.receiver.wait_for(|contents| Some(find_usage(contents))), None);
         }
     }
 }
