@@ -1,4 +1,4 @@
-//! The directory of connected agents and their jobs, in which control finds the nodes of a job.
+//! Directory of connected agents and their jobs, in which control finds the nodes of a job.
 //!
 //! The writers update it with the reports of agents. For each node the newest session counts, since a
 //! restarted agent may still send samples of its previous session.

@@ -1,4 +1,4 @@
-//! The release of memory to the kernel.
+//! Releases memory to the kernel.
 
 /// Returns free memory of the allocator to the kernel. glibc keeps the heaps of small allocations; after a
 /// flood of dictionaries they would be most of the process.

@@ -1,4 +1,4 @@
-//! The HTTP API of this collector: its links to the other parts.
+//! HTTP API of this collector: its links to the other parts.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The detection of a backlog: a writer has not found its queue empty for some time, so that whatever else
+//! Detects a backlog: a writer has not found its queue empty for some time, so that whatever else
 //! uses the processors and the database delays samples.
 
 use std::sync::Arc;

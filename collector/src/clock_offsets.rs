@@ -1,4 +1,4 @@
-//! The offsets of the agents' clocks, which control measures and the HTTP API reports.
+//! Offsets of the agents' clocks, which control measures and the HTTP API reports.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

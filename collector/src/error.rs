@@ -1,4 +1,4 @@
-//! The errors of starting and stopping a collector.
+//! Errors of starting and stopping a collector.
 
 use std::net::SocketAddr;
 

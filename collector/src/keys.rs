@@ -1,4 +1,4 @@
-//! The key files of encrypted connections.
+//! Key files of encrypted connections.
 
 use std::path::PathBuf;
 

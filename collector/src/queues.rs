@@ -1,4 +1,4 @@
-//! The bounded queues between the receiver and the writers.
+//! Bounded queues between the receiver and the writers.
 //!
 //! The receiver never waits for a writer: a full queue rejects the message, and wakes the receiver when it
 //! has room again. A writer may wait for the receiver, which always empties its queue.
@@ -27,7 +27,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: FairQueue,
-    /// Waits for room.
+    /// The sender found no room, and is woken when there is some.
     sender_waits: bool,
     closed: bool,
 }

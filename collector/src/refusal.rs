@@ -2,7 +2,7 @@
 
 use polymeter_proto::wire::DecodeError;
 
-/// Counted in the metrics by this reason.
+/// Reason of a refusal, by which the metrics count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
     Undecodable,

@@ -1,4 +1,4 @@
-//! The messages between the collector's threads, and the peers that they concern.
+//! Messages between the collector's threads, and the peers that they concern.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The settings that can change at runtime.
+//! Settings that can change at runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! The request to shut down, and interruptible waiting.
+//! Request to shut down, and interruptible waiting.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The places of connections whose clients have sent no request yet. Their number is bounded: where no place
+//! Places of connections whose clients have sent no request yet. Their number is bounded: where no place
 //! is free, a new connection takes that of the oldest one of the address that has the most.
 
 use std::cmp::Reverse;

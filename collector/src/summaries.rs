@@ -1,4 +1,4 @@
-//! The thread that gathers the report of each job that has ended, and stores its figures. If notices are
+//! Thread that gathers the report of each job that has ended, and stores its figures. If notices are
 //! configured, their rules are applied to these reports, and from time to time to those of running jobs.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The authorised keys, and the user ids of connections that use them.
+//! Authorised keys, and the user ids of connections that use them.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError, RwLock};

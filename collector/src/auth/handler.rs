@@ -1,4 +1,4 @@
-//! The thread that answers libzmq's authentication requests.
+//! Thread that answers libzmq's authentication requests.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The directory of authorised keys: a file `NODE.pub` for each agent.
+//! Directory of authorised keys: a file `NODE.pub` for each agent.
 //!
 //! A changed directory takes effect for the next connection. A file that is edited in place, which does not
 //! change its directory, takes effect after at most [`limits::KEYS_REREAD_INTERVAL`].

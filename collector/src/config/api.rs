@@ -1,4 +1,4 @@
-//! The section `[api]`: the HTTP API.
+//! Section `[api]`: the HTTP API.
 
 use std::path::PathBuf;
 use std::str::FromStr;

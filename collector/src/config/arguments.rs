@@ -1,4 +1,4 @@
-//! The command line of `polymeter-collector`, and its combination with the file.
+//! Command line of `polymeter-collector`, and its combination with the file.
 
 use std::path::{Path, PathBuf};
 

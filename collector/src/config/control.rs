@@ -1,4 +1,4 @@
-//! The keys of control: the endpoints for users, and their authentication.
+//! Keys of control: the endpoints for users, and their authentication.
 
 use std::path::PathBuf;
 
@@ -44,11 +44,6 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
         _ if path.is_absolute() => Ok(Some(path)),
         _ => Err(format!("expected an absolute path or \"off\", found `{text}`")),
     }
-}
-
-pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
 }
 
 pub(super) fn user_name(text: &str) -> Result<String, String> {

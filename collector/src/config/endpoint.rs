@@ -1,4 +1,4 @@
-//! The endpoint for agents.
+//! Endpoint for agents.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The configuration file.
+//! Configuration file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The section `[job_end]`: the command at the end of each job.
+//! Section `[job_end]`: the command at the end of each job.
 
 use std::path::PathBuf;
 

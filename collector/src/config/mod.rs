@@ -1,4 +1,4 @@
-//! The collector's configuration: the command line, the file `collector.toml`, and their combination.
+//! Configuration of the collector: the command line, the file `collector.toml`, and their combination.
 //!
 //! All faults are found before anything is opened, and reported together.
 

@@ -1,4 +1,4 @@
-//! The configuration: its values, their defaults, and the keys that set them.
+//! Configuration: its values, their defaults, and the keys that set them.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use polymeter_service::{keys, log};
 use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
-use super::value_parsers::coarse_duration;
+use super::value_parsers::{absolute, coarse_duration};
 use super::{api, control, job_end, notices, remote_write, retention, security};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
@@ -211,7 +211,7 @@ keys! {
     "managers": Texts, Example(r#"["physics|carol,@physics-pi"]"#), AT_ONCE
         => roles.managers = value.list(str::parse);
     "managers_file": Text("path"), Example("/etc/polymeter/managers"), AT_ONCE
-        => roles.managers_file = value.parse(control::absolute).map(Some);
+        => roles.managers_file = value.parse(absolute).map(Some);
 
     /// The number of connections that write in parallel. SQLite always has one.
     "writers": Integer(1, WRITERS_MAX), Set("2") => writers = value.integer();

@@ -1,4 +1,4 @@
-//! The section `[notices]`: messages to persons about running and ended jobs.
+//! Section `[notices]`: messages to persons about running and ended jobs.
 
 use polymeter_service::keys;
 use polymeter_service::keys::Kind::{Flag, Text, Texts};

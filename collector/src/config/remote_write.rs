@@ -1,4 +1,4 @@
-//! The section `[remote_write]`: the receiver of samples, and the selection.
+//! Section `[remote_write]`: the receiver of samples, and the selection.
 
 use std::path::PathBuf;
 

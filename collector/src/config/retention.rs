@@ -1,4 +1,4 @@
-//! The section `[retention]`: the time for which samples and rollups are kept.
+//! Section `[retention]`: the time for which samples and rollups are kept.
 
 use polymeter_service::keys;
 use polymeter_service::keys::Kind::Text;

@@ -1,4 +1,4 @@
-//! The keys of encryption, and the check that other machines can connect without it only if the configuration
+//! Keys of encryption, and the check that other machines can connect without it only if the configuration
 //! permits it.
 
 use polymeter_proto::endpoint;

@@ -1,4 +1,4 @@
-//! The measurement of the agents' clocks: now and then each agent is asked for its time.
+//! Measures the agents' clocks: now and then each agent is asked for its time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The limits of connections to one listener, in total and per user.
+//! Limits of connections to one listener, in total and per user.
 
 use std::collections::HashMap;
 use std::io;

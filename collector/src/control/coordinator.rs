@@ -1,4 +1,4 @@
-//! The entry to control: executes the requests of users, and limits those of each user.
+//! Entry to control: executes the requests of users, and limits those of each user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The requests that other collectors took: they are found in the store, and forwarded to the agents of this
+//! Requests that other collectors took: they are found in the store, and forwarded to the agents of this
 //! collector.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The answers of all nodes of a job: those of this collector's agents, and those that other collectors
+//! Answers of all nodes of a job: those of this collector's agents, and those that other collectors
 //! store.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The execution of requests about whole jobs on all their nodes, also on those of other collectors.
+//! Executes requests about whole jobs on all their nodes, also on those of other collectors.
 //!
 //! ```text
 //! user -> ask -> store -> agents of this collector -----> answers -> user

@@ -1,4 +1,4 @@
-//! The parts of the collector that the coordinator uses.
+//! Parts of the collector that the coordinator uses.
 
 use super::node_outcome::OutcomeSender;
 use crate::agents::AgentDirectory;

@@ -1,4 +1,4 @@
-//! The authentication of a user on another machine by munged.
+//! Authenticates a user of another machine by munged.
 //!
 //! The `unmunge` command is used instead of libmunge: no foreign code runs in this process, and a user's
 //! request can wait the few milliseconds of a process. The command gets the credential on its standard input,

@@ -1,4 +1,4 @@
-//! The listener for other machines: TCP, with a MUNGE credential for each request.
+//! Listener for other machines: TCP, with a MUNGE credential for each request.
 //!
 //! The collector begins with a nonce. The request is the payload of a MUNGE credential, after a fixed text
 //! and the nonce, so that a credential is not accepted if it was made for another purpose or collector, or

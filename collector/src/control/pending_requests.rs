@@ -1,4 +1,4 @@
-//! The rules for requests with a lasting effect, which agents that connect later still receive. Pure: no I/O
+//! Rules for requests with a lasting effect, which agents that connect later still receive. Pure: no I/O
 //! and no clock.
 //!
 //! Requests are idempotent: an agent that receives one twice grants the same lease again, with the same end.

@@ -1,4 +1,4 @@
-//! The permission of users to control jobs.
+//! Permission of users to control jobs.
 
 use polymeter_proto::control::Refusal;
 use polymeter_proto::series::Identifier;

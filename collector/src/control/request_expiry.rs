@@ -1,4 +1,4 @@
-//! The periodic work of control: this collector's sign of life, requests of other collectors, and requests
+//! Periodic work of control: this collector's sign of life, requests of other collectors, and requests
 //! that are not stored yet.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The collector's access to the stored requests, which it shares with the other collectors of the store.
+//! Access to the stored requests, which all collectors of a store share.
 
 use std::io;
 

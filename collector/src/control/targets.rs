@@ -1,4 +1,4 @@
-//! The nodes of a job with the ways to their agents: a connection to this collector, or another collector.
+//! Nodes of a job with the ways to their agents: a connection to this collector, or another collector.
 //! Pure.
 
 use std::collections::BTreeMap;

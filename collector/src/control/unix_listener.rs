@@ -1,4 +1,4 @@
-//! The listener for this machine: a Unix socket, whose clients the kernel identifies.
+//! Listener for this machine: a Unix socket, whose clients the kernel identifies.
 
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;

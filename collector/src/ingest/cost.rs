@@ -1,4 +1,4 @@
-//! The approximate memory of dictionary entries.
+//! Approximate memory of dictionary entries.
 
 use polymeter_proto::series::{Identifier, JobDescriptor, Labels};
 use polymeter_proto::stacks::FunctionName;

@@ -1,4 +1,4 @@
-//! The dictionary of one session: the records that its ids represent.
+//! Dictionary of one session: the records that its ids represent.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};

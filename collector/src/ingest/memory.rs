@@ -1,4 +1,4 @@
-//! The memory bounds of sessions, and the eviction that enforces them.
+//! Memory bounds of sessions, and the eviction that enforces them.
 
 use polymeter_proto::series::SessionId;
 use polymeter_service::clock::Now;

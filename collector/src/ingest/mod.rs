@@ -1,4 +1,4 @@
-//! The rules for accepting frames: each once, in order, and with known ids. Pure: no I/O and no clock.
+//! Rules for accepting frames: each once, in order, and with known ids. Pure: no I/O and no clock.
 //!
 //! The state of a session is a cache. It begins after the last stored frame, and its dictionary can be
 //! requested again. Any session can be removed when all its accepted frames are committed.

@@ -1,4 +1,4 @@
-//! The replacement of a frame's ids by the records of a dictionary.
+//! Replaces a frame's ids by the records of a dictionary.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The state of one session: the order of its frames, and pending requests to its agent.
+//! State of one session: the order of its frames, and pending requests to its agent.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The sessions of one writer.
+//! Sessions of one writer.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The functions and stacks of the dictionary of one session.
+//! Functions and stacks of the dictionary of one session.
 
 use std::sync::Arc;
 

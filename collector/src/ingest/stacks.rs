@@ -1,4 +1,4 @@
-//! The samples of call stacks of frames, whose ids are replaced by records.
+//! Samples of call stacks of frames, whose ids are replaced by records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The accepted times of samples, and the treatment of others: a node's clock may be skewed.
+//! Accepted times of samples, and the treatment of others: a node's clock may be skewed.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it
+//! Bound of the series that users supply for a job. An agent has a bound of its own, and forgets what it
 //! has counted when it ends; each series and each name is a row of the store that stays. What the store has
 //! of a job is read when its users' series are first met, so that the bound holds over the ends of
 //! collectors.
@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, JobDescriptor, Labels};
-use polymeter_store::accepted::{Accepted, JobRecord, LossReason, SampleBlock, SeriesRecord};
+use polymeter_store::accepted::{Accepted, JobRecord, LossReason, SeriesRecord};
 
 use super::times::loss;
 use crate::limits;
@@ -86,17 +86,13 @@ impl UserSeries {
     pub(crate) fn enforce(&mut self, accepted: &mut Accepted) {
         let mut refused = Vec::new();
         accepted.samples.retain(|samples| {
-            let is_admitted = self.admits_all(samples);
+            let is_admitted = samples.series.iter().all(|series| self.admits(series));
             if !is_admitted {
                 refused.push(loss(samples, LossReason::UserSeries));
             }
             is_admitted
         });
         refused.into_iter().for_each(|loss| accepted.add_loss(loss));
-    }
-
-    fn admits_all(&mut self, samples: &SampleBlock) -> bool {
-        samples.series.iter().all(|series| self.admits(series))
     }
 
     fn admits(&mut self, series: &SeriesRecord) -> bool {

@@ -1,4 +1,4 @@
-//! The verdict on a message from an agent.
+//! Verdict on a message from an agent.
 
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::accepted::Accepted;

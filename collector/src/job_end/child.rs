@@ -69,7 +69,8 @@ impl Invocation<'_> {
             }
             streams.serve();
         };
-        streams.read_rest();
+        // Others may still have the pipe open: what it holds is read.
+        while streams.read() {}
         // The group may have ended already, except for the process, which is not reaped yet.
         kill_process_group(pid, Signal::KILL).ok();
         let status = child.wait()?;
@@ -149,11 +150,6 @@ impl<'a> Streams<'a> {
                 false
             }
         }
-    }
-
-    /// Reads what the pipe holds. Others may still have it open.
-    fn read_rest(&mut self) {
-        while self.read() {}
     }
 }
 

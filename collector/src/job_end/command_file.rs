@@ -1,4 +1,4 @@
-//! The check of the command's file: who can change it can run commands as the collector.
+//! Checks the command's file: who can change it can run commands as the collector.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The report of a job that has ended.
+//! Report of a job that has ended.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The log of problems with the command, with a limited rate.
+//! Log of problems with the command, with a limited rate.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

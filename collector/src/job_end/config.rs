@@ -1,4 +1,4 @@
-//! The settings of the command.
+//! Settings of the command.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

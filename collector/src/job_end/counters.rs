@@ -1,4 +1,4 @@
-//! The metrics of the command.
+//! Metrics of the command.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -1,4 +1,4 @@
-//! The thread that takes ends from the queue, and starts a worker for each.
+//! Thread that takes ends from the queue, and starts a worker for each.
 
 use std::collections::HashMap;
 use std::io;

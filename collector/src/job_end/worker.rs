@@ -1,4 +1,4 @@
-//! The work for one end: the report, and the command.
+//! Work for one end: the report, and the command.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The collector's own metrics, and the server of `/metrics`.
+//! Metrics of the collector itself, and the server of `/metrics`.
 //!
 //! To add a metric: create it from `prometheus_client`, keep a clone where it is counted, and call
 //! [`Metrics::register`].

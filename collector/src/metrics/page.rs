@@ -1,4 +1,4 @@
-//! The registered metrics and their exposition.
+//! Registered metrics and their exposition.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -95,7 +95,7 @@ impl Metrics {
 
     /// The collector can store samples: the store answers all writers.
     pub(super) fn is_ready(&self) -> bool {
-        self.writers.store_answers()
+        self.writers.store_calls.answer()
     }
 
     /// OpenMetrics text, version 1.0.0.

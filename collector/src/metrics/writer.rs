@@ -1,4 +1,4 @@
-//! The metrics of the writers.
+//! Metrics of the writers.
 
 use polymeter_store::accepted::LossReason;
 use prometheus_client::metrics::counter::Counter;
@@ -64,7 +64,7 @@ pub(super) struct WriterFamilies {
     lost_events: Counter,
     store_failures: Counter,
     store_up: Family<WriterLabel, Gauge>,
-    store_calls: AllStoreCalls,
+    pub(super) store_calls: AllStoreCalls,
     sessions: Family<WriterLabel, Gauge>,
     queue_messages: Family<WriterLabel, Gauge>,
     queue_bytes: Family<WriterLabel, Gauge>,
@@ -140,10 +140,6 @@ impl WriterFamilies {
             Unit::Seconds,
             self.commit_duration.clone(),
         );
-    }
-
-    pub(super) fn store_answers(&self) -> bool {
-        self.store_calls.answer()
     }
 
     pub(super) fn writer(&self, number: usize) -> WriterMetrics {

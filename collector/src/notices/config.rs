@@ -1,4 +1,4 @@
-//! The settings of notices.
+//! Settings of notices.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The actions: mail, a request to a server, a command.
+//! Actions: mail, a request to a server, a command.
 
 use std::path::Path;
 use std::time::Duration;

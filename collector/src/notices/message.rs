@@ -1,4 +1,4 @@
-//! The text of a notice, and its forms for mail, programs and servers. Pure.
+//! Text of a notice, and its forms for mail, programs and servers. Pure.
 //!
 //! The names in it are those that users chose: nothing of them reaches a shell, and no line break reaches the
 //! header of a mail.

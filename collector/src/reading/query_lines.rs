@@ -1,4 +1,4 @@
-//! The lines of a client, with limits on length and time.
+//! Lines of a client, with limits on length and time.
 
 use std::io::{self, ErrorKind, Read};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The thread of a session.
+//! Thread of a session.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The connection of a client, with blocking input and output.
+//! Connection of a client, with blocking input and output.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

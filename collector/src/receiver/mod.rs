@@ -1,4 +1,4 @@
-//! The receiver: the only thread that owns the socket. It distributes messages, sends answers, and waits
+//! Receiver: the only thread that owns the socket. It distributes messages, sends answers, and waits
 //! neither for the store nor for an agent.
 //!
 //! While a writer's queue is full it does not read: ZeroMQ's queues fill, then the connections, and the data

@@ -1,4 +1,4 @@
-//! The managers of accounts: entries of the configuration, and a file in the form of `sacctmgr`.
+//! Managers of accounts: entries of the configuration, and a file in the form of `sacctmgr`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The roles of users: administrators, support staff, and managers of accounts. Everyone else reads own jobs.
+//! Roles of users: administrators, support staff, and managers of accounts. Everyone else reads own jobs.
 
 mod managers;
 

@@ -1,4 +1,4 @@
-//! The live values of the HTTP API. Rows are offered only while a client of the API watches a job.
+//! Live values of the HTTP API. Rows are offered only while a client of the API watches a job.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The kinds of sinks, which the scheme of a URL selects.
+//! Kinds of sinks, which the scheme of a URL selects.
 
 use std::fmt;
 use std::str::FromStr;

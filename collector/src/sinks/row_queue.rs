@@ -1,4 +1,4 @@
-//! The queue and the thread of one sink.
+//! Queue and thread of one sink.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The interface of a sink.
+//! Interface of a sink.
 
 use std::time::Duration;
 

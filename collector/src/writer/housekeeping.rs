@@ -1,4 +1,4 @@
-//! The periodic work of a writer: silent sessions, outcomes of jobs, memory, and the time of the next task.
+//! Periodic work of a writer: silent sessions, outcomes of jobs, memory, and the time of the next task.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The messages of agents: decoding and execution.
+//! Messages of agents: decoding and execution.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};

@@ -1,4 +1,4 @@
-//! The state of a writer, and its loop.
+//! State of a writer, and its loop.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The totals of the writers.
+//! Totals of the writers.
 
 use polymeter_store::accepted::{LossReason, Losses};
 

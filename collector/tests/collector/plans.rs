@@ -1,4 +1,4 @@
-//! The plans of a reader's statements: none touches partitions or chunks outside the time of a job, or reads
+//! Plans of a reader's statements: none touches partitions or chunks outside the time of a job, or reads
 //! a whole table.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The plans of the statements that remove old rows from PostgreSQL: none reads a large table as a whole. The
+//! Plans of the statements that remove old rows from PostgreSQL: none reads a large table as a whole. The
 //! server records the plan of each statement as it runs. The plans of SQLite are tested in
 //! `store/src/sqlite/removal_tests.rs`.
 

@@ -1,4 +1,4 @@
-//! The texts of `polymeter-collector`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
+//! Texts of `polymeter-collector`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
 
 use std::fs;
 use std::io::{Read, Seek};

@@ -1,4 +1,4 @@
-//! The settings of remote_write.
+//! Settings of remote_write.
 
 use std::fmt;
 use std::path::PathBuf;

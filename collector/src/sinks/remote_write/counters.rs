@@ -1,4 +1,4 @@
-//! The metrics of the sink.
+//! Metrics of the sink.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! The connection to the receiver: HTTP/1.1, persistent, with or without TLS.
+//! Connection to the receiver: HTTP/1.1, persistent, with or without TLS.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The facts of jobs, for `polymeter_job_info`: from the frames, and from the store for jobs that began
+//! Facts of jobs, for `polymeter_job_info`: from the frames, and from the store for jobs that began
 //! before the collector.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The names of metrics and labels in the data model of OpenMetrics.
+//! Names of metrics and labels in the data model of OpenMetrics.
 //!
 //! `cpu.usage`, a counter of nanoseconds, becomes `polymeter_cpu_usage_seconds_total`: the unit is a suffix,
 //! and so is `_total` of a counter. Nanoseconds become seconds, the base unit; all other values are those of

@@ -1,4 +1,4 @@
-//! The sink: rows become batches, and batches requests in the spools of the shards.
+//! Sink: rows become batches, and batches requests in the spools of the shards.
 
 use std::collections::HashSet;
 use std::fs::File;

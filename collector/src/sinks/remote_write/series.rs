@@ -1,4 +1,4 @@
-//! The series that are sent: their selection, encoded labels and last times.
+//! Series that are sent: their selection, encoded labels and last times.
 
 use std::collections::HashMap;
 use std::sync::Arc;

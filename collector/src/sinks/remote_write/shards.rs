@@ -1,4 +1,4 @@
-//! The batches of the shards, and the directory of their spools.
+//! Batches of the shards, and the directory of their spools.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

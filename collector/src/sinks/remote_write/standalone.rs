@@ -1,4 +1,4 @@
-//! The sink without a collector, to measure it.
+//! Sink without a collector, to measure it.
 
 use std::fmt;
 

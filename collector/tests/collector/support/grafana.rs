@@ -1,4 +1,4 @@
-//! The substitutions that Grafana makes in the SQL of a dashboard before it runs it: variables with the
+//! Substitutions that Grafana makes in the SQL of a dashboard before it runs it: variables with the
 //! format `sqlstring`, `$__interval`, and the macros of its PostgreSQL data source
 //! (pkg/tsdb/grafana-postgresql-datasource/macros.go).
 

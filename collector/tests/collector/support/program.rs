@@ -1,4 +1,4 @@
-//! The program `polymeter-collector` as a child process.
+//! Program `polymeter-collector` as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! The messages of both versions, with the fields that are sent.
+//! Messages of both versions, with the fields that are sent.
 
 use bytes::Bytes;
 use prost::Message;

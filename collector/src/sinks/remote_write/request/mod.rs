@@ -1,4 +1,4 @@
-//! The bodies of requests: `prometheus.WriteRequest` of remote_write 1.0, and
+//! Bodies of requests: `prometheus.WriteRequest` of remote_write 1.0, and
 //! `io.prometheus.write.v2.Request` of 2.0.
 //!
 //! Requests are built and spooled as 1.0. A receiver of 2.0 gets the same series with a table of symbols, in

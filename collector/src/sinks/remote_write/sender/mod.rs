@@ -1,4 +1,4 @@
-//! The thread that sends: a task for each shard, with a connection of its own.
+//! Thread that sends: a task for each shard, with a connection of its own.
 //!
 //! A request is repeated after 5xx, 429, and without an answer. After another refusal it is halved, since a
 //! receiver refuses a whole request for one bad sample, until the bad samples are found or the attempts are

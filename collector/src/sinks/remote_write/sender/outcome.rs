@@ -1,4 +1,4 @@
-//! The meaning of a receiver's answers: pure.
+//! Meaning of a receiver's answers: pure.
 
 use std::time::Duration;
 

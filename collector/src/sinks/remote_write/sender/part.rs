@@ -1,4 +1,4 @@
-//! The bodies of requests and of their parts.
+//! Bodies of requests and of their parts.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! The state that all shards share: the version of the protocol, counters, and the log.
+//! State that all shards share: the version of the protocol, counters, and the log.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The task of a shard: it sends the requests of a spool, one after the other.
+//! Task of a shard: it sends the requests of a spool, one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The thread in which the shards run.
+//! Thread in which the shards run.
 
 use std::io;
 use std::sync::Arc;

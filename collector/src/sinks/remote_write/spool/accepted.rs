@@ -1,4 +1,4 @@
-//! The requests that a receiver accepted lately, and forgets if it is killed: pure.
+//! Requests that a receiver accepted lately, and forgets if it is killed: pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;

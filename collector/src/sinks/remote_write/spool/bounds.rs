@@ -1,4 +1,4 @@
-//! The bounds of a spool, its extent, and its losses.
+//! Bounds of a spool, its extent, and its losses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The spool of a shard: a queue of requests in files, which outlives the process.
+//! Spool of a shard: a queue of requests in files, which outlives the process.
 //!
 //! Requests are appended to the newest file, and sent from the oldest one on. The position of the next one is
 //! stored after each request that was sent. A file is removed when all of its requests were sent, except for

@@ -1,4 +1,4 @@
-//! The disk spool of requests.
+//! Disk spool of requests.
 
 mod accepted;
 mod bounds;

@@ -1,4 +1,4 @@
-//! The state of a spool: requests are appended to the newest file, or wait in memory while the disk refuses
+//! State of a spool: requests are appended to the newest file, or wait in memory while the disk refuses
 //! them, and are taken from the oldest one on.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The contents of the records of a spool: pure.
+//! Contents of the records of a spool: pure.
 //!
 //! | bytes | part |
 //! | --- | --- |

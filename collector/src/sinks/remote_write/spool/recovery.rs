@@ -1,4 +1,4 @@
-//! The opening of a spool: what an earlier process left is checked, and its end found.
+//! Opens a spool: checks what an earlier process left, and finds its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
