@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use polymeter_proto::units;
+use polymeter_service::clock;
 
 use polymeter_store::StoreError;
 use polymeter_store::reader::{BucketRow, JobNodeRow, JobRow, Read, Rollup, SeriesRow, SeriesScope};
@@ -12,7 +13,6 @@ use polymeter_store::reader::{BucketRow, JobNodeRow, JobRow, Read, Rollup, Serie
 use crate::cumulative::Cumulative;
 use crate::derived;
 use crate::energy::{self, NodeCounters};
-use crate::gather::end_or_now_ns;
 use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
 use crate::traffic;
@@ -71,7 +71,7 @@ fn values(
     job: &JobRow,
     rows: &[SeriesRow],
 ) -> Result<BTreeMap<i64, Values>, StoreError> {
-    let end_ns = end_or_now_ns(job);
+    let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
     let span_ns = job.started_ns.saturating_sub(MARGIN_NS)..end_ns.saturating_add(MARGIN_NS);
     let left = reader.finest_rollup(job)?;
     let rollup = left.into_iter().chain(rollup(&span_ns, rows.len())).max_by_key(|rollup| rollup.length_ns());

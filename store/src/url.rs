@@ -8,8 +8,7 @@ use std::sync::Arc;
 use crate::backend::{
     AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
 };
-use crate::reader::Reader;
-use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
+use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgres, schema_check, sqlite};
 
 /// Parser of a backend for URLs: returns none for a URL of another backend.
 type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
@@ -86,7 +85,7 @@ impl StoreUrl {
 
     /// Connects to administer a store that has the schema of this program.
     pub(crate) fn open_current_version(&self) -> Result<AdministrationSession, StoreError> {
-        drop(Reader::open(self)?);
+        schema_check::check(&mut *self.open_to_read()?.connection, || self.without_tables())?;
         self.open_to_administer()
     }
 

@@ -112,7 +112,8 @@ fn samples_are_added_up_and_stored_once(environment: &mut TestEnvironment) {
     let mut paths = environment.lines(path);
     paths.sort_unstable();
     assert_eq!(paths, ["main;[a.out]", "main;walk;walk;walk"]);
-    let ledger = environment.number("SELECT CAST(sum(stored) AS bigint) FROM ledger WHERE source = 'stacks'");
+    let ledger =
+        environment.number("SELECT CAST(sum(stored) AS bigint) FROM ledger_balance WHERE source = 'stacks'");
     assert_eq!(ledger, 91 * 14);
 }
 

@@ -1,5 +1,6 @@
 //! Files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -7,6 +8,12 @@ use super::kernel_text::{self, TEXT_BYTES, too_large};
 use super::process_accounts::{Amounts, IoAmounts, Process};
 
 pub(super) const TICK_NS: u64 = 10_000_000;
+
+/// Threads of a process; none if it has ended.
+pub(super) fn threads(proc: &Path, pid: u32) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
 
 /// Values of a variable in an environment, proc_pid_environ(5), which may have it several times.
 pub(super) fn variables<'a>(environment: &'a [u8], name: &str) -> impl Iterator<Item = &'a str> {

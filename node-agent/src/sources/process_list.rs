@@ -64,12 +64,6 @@ fn walk(proc: &Path, root: Option<u32>, known: &BTreeMap<u32, u64>) -> BTreeMap<
     found
 }
 
-/// Threads of a process; none if it has ended.
-pub(super) fn threads(proc: &Path, pid: u32) -> impl Iterator<Item = u32> + use<> {
-    let entries = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
 pub(super) fn children(directory: &Path) -> Vec<u32> {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| kernel_text::text(&thread.path().join("children")).ok());

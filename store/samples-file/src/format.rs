@@ -13,6 +13,7 @@ pub enum Format {
     Parquet,
     /// Comma-separated values with a head line.
     Csv,
+    /// A JSON object on each line.
     Jsonl,
 }
 

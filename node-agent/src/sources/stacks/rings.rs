@@ -16,7 +16,8 @@ use polymeter_service::clock;
 
 use super::records::{DEPTH, Form, Record, Timed, parse};
 use super::registers;
-use crate::sources::process_list::{ProcessList, threads};
+use crate::sources::process_files::threads;
+use crate::sources::process_list::ProcessList;
 
 /// Room for the records of one CPU; with the head of the ring as much as an ordinary user may lock by default
 /// (`kernel.perf_event_mlock_kb`).
