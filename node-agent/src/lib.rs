@@ -3,8 +3,9 @@
 //!
 //! The stages, in the order of the data flow: [`sources`] read and parse, [`lanes`] read them at their
 //! deadlines and fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged. Beside
-//! them the supervisor applies the decisions of state machines: the tracked jobs (life cycle), and the period
-//! of each of their metrics (admission, by the [`plan`]). [`Agent`] joins them all.
+//! them the `supervisor` applies the decisions of state machines: `lifecycle` finds the jobs that `targets`
+//! tracks, and `admission` decides on their [`plan`], the period of each metric. Requests of users come in
+//! through [`control`]. [`Agent`] joins them all.
 
 mod admission;
 mod agent;
@@ -25,7 +26,6 @@ pub mod keys;
 pub mod lanes;
 mod lifecycle;
 mod mutex;
-
 pub mod plan;
 pub mod principal;
 pub mod request;

@@ -1,6 +1,7 @@
-//! The supervisor: one loop that calls the state machines of [`crate::admission`] and [`crate::lifecycle`]
-//! with the results of I/O, and applies their effects. Requests of users read top to bottom in [`requests`].
-//! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
+//! The supervisor: [`run`] is its loop. The [`dispatcher`] calls the state machines of [`crate::admission`]
+//! and [`crate::lifecycle`] with the results of I/O, and applies their effects at the [`edge`]. Requests of
+//! users read top to bottom in [`requests`]. Everything slow happens here, so that the sampler never waits
+//! for a file to open or a perf event to close.
 
 mod calibrator;
 mod clock_watch;

@@ -1,4 +1,4 @@
-//! The collector's part of the control protocol: requests about whole jobs, their answers, and the signed
+//! The collector's part of the control language: requests about whole jobs, their answers, and the signed
 //! form in which they arrive over TCP.
 
 use std::collections::BTreeMap;

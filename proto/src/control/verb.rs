@@ -61,7 +61,7 @@ impl Remote {
     }
 }
 
-/// Request of the control protocol: a struct whose fields are those of the JSON object, without `verb`.
+/// A request of the control language: a struct whose fields are those of the JSON object, without `verb`.
 pub trait Verb: Serialize + DeserializeOwned {
     const NAME: &'static str;
     const HELP: &'static str;

@@ -1,4 +1,4 @@
-//! A line of the control protocol, as it is forwarded by a collector.
+//! A line of the control language, as it is forwarded by a collector.
 
 use serde::{Deserialize, Serialize};
 

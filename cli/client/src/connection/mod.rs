@@ -1,4 +1,4 @@
-//! Client side of the control protocol: requests to this node's agent, and through the collector to all
+//! Client side of the control language: requests to this node's agent, and through the collector to all
 //! nodes of a job.
 
 pub mod agent;
