@@ -13,7 +13,7 @@ const NO_DAEMONS: &str = "this build contains no agent and no collector";
 const NO_STORES: &str = "this build has no store access";
 
 /// Commands of the full program alone: the name, the action, and why it is not possible here.
-const LEFT_OUT: [(&str, &str, &str); 16] = [
+const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("run", "run the command", NO_DAEMONS),
     ("report", "report", NO_STORES),
     ("bundle", "make or verify a bundle", NO_STORES),
