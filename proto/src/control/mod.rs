@@ -1,4 +1,4 @@
-//! The control language: requests and answers as lines of JSON, shared by the agent's control socket, the
+//! Control language: requests and answers as lines of JSON, shared by the agent's control socket, the
 //! collector and the `polymeter` command. No I/O.
 //!
 //! Each file of `verbs/` declares one verb: its name, its fields, its answers, the principals that may use

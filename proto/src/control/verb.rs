@@ -61,7 +61,7 @@ impl Remote {
     }
 }
 
-/// A request of the control language: a struct whose fields are those of the JSON object, without `verb`.
+/// Request of the control language: a struct whose fields are those of the JSON object, without `verb`.
 pub trait Verb: Serialize + DeserializeOwned {
     const NAME: &'static str;
     const HELP: &'static str;

@@ -21,7 +21,7 @@ impl Verb for StatusRequest {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// The version of the control language.
+    /// Version of the control language.
     pub version: u32,
     pub agent_version: String,
     pub session: String,
