@@ -13,7 +13,7 @@ use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgre
 /// Parser of a backend for URLs: returns none for a URL of another backend.
 type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
 
-/// All backends. A new one is a directory and a line here.
+/// A new backend is a directory and a line here.
 const BACKENDS: &[ParseUrl] = &[sqlite::parse_url, postgres::parse_url];
 
 /// URL of a store: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.

@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use polymeter_store::accepted::{Accepted, SeriesRecord};
 
-/// A path that is not absolute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the path is not absolute")]
 pub struct RelativePath;
 
-/// A best-effort output of committed rows. It runs on its own thread, and may wait.
-///
-/// An implementation must not panic: release builds abort on a panic, which stops the collector. An error
-/// costs only the rows of the call.
+/// Best-effort output of committed rows, which runs on its own thread, and may wait. It must not panic:
+/// release builds abort on a panic, which stops the collector. An error costs only the rows of the call.
 pub(crate) trait Sink: Send {
     /// Rows are not offered again after an error.
     fn accept(&mut self, rows: &AcceptedRows) -> Result<(), SinkError>;

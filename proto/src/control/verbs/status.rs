@@ -21,7 +21,6 @@ impl Verb for StatusRequest {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// Version of the control language.
     pub version: u32,
     pub agent_version: String,
     pub session: String,
