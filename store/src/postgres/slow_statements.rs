@@ -1,4 +1,5 @@
-//! Statements that the server does not answer for long: the log says what they wait for, and on whom.
+//! Statements that the server does not answer for long: the log says what they wait for, and on whom. A
+//! frozen collector in their way that has begun a COPY is disconnected: the server waits for its rows for ever.
 
 use std::fmt;
 use std::future::Future;
@@ -29,6 +30,17 @@ const WAITS: &str = "SELECT coalesce(wait_event_type || ': ' || wait_event, 'its
           FROM pg_stat_activity AS other WHERE other.pid = ANY (pg_blocking_pids(own.pid)))
      FROM pg_stat_activity AS own WHERE pid = $1";
 
+/// Ends the connections of COPYs that block connection `$1` and are in a state of `$2`. Returns the state of
+/// each COPY of the same user that does so and waits for its client, and whether it was ended.
+const END_COPIES: &str =
+    "SELECT state, CASE WHEN state = ANY ($2) THEN pg_terminate_backend(pid) ELSE false END
+     FROM (SELECT other.pid, format('process %s of user %s: COPY since %s, %s bytes', other.pid, other.usename,
+                                    other.query_start, copy.bytes_processed) AS state
+           FROM pg_stat_activity AS own
+           JOIN pg_stat_activity AS other ON other.usesysid = own.usesysid
+           JOIN pg_stat_progress_copy AS copy ON copy.pid = other.pid
+           WHERE own.pid = $1 AND other.pid = ANY (pg_blocking_pids($1)) AND other.wait_event = 'ClientRead') AS copies";
+
 pub(super) struct Watched {
     settings: Settings,
     pid: i32,
@@ -53,6 +65,7 @@ impl Watched {
     pub(super) async fn follow<T>(&self, statement: &str, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let (mut waited, mut pause) = (Duration::ZERO, FIRST);
+        let mut copies = Vec::new();
         loop {
             let answered = timeout(pause, &mut answer).await;
             if let Ok(answered) = answered {
@@ -64,6 +77,7 @@ impl Watched {
             waited += pause;
             pause = waited.min(LONGEST);
             self.report(statement, waited).await;
+            copies = self.end_frozen_copies(&copies).await;
         }
     }
 
@@ -91,6 +105,30 @@ impl Watched {
             %statement,
             "cannot use the database meanwhile"
         );
+    }
+
+    /// Ends the COPYs that block the connection and are in the same state as `before`. Returns the states of
+    /// the others.
+    async fn end_frozen_copies(&self, before: &[String]) -> Vec<String> {
+        let copies = timeout(QUESTION, self.end_copies(before)).await.map(Result::unwrap_or_default);
+        let (ended, others): (Vec<_>, Vec<_>) =
+            copies.unwrap_or_default().into_iter().partition(|(_, is_ended)| *is_ended);
+        for (copy, _) in ended {
+            warn!(
+                error = "it has sent nothing since the report before: its collector is frozen",
+                remedy = "stop that collector, or let it continue: it repeats what was not committed",
+                %copy,
+                "cannot wait for another collector any longer, and ended its connection"
+            );
+        }
+        others.into_iter().map(|(copy, _)| copy).collect()
+    }
+
+    async fn end_copies(&self, before: &[String]) -> Result<Vec<(String, bool)>, StoreError> {
+        let client = connect(&self.settings, Access::Write).await?;
+        let rows = client.query(END_COPIES, &[&self.pid, &before]).await;
+        let rows = rows.context("end the connection of a frozen collector")?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// Returns the event for which the connection waits, and who blocks it; none if it is gone.

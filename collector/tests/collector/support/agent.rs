@@ -49,14 +49,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(context: &zmq::Context, endpoint: &str, node: &str, session: u64) -> Self {
-        let socket = context.socket(zmq::DEALER).unwrap();
-        socket.set_linger(0).unwrap();
-        // A collector that has ended takes no messages: the test fails instead of waiting.
-        socket.set_sndtimeo(SEND_TIMEOUT_MS).unwrap();
-        socket.set_reconnect_ivl(20).unwrap();
-        socket.connect(endpoint).unwrap();
         Self {
-            socket,
+            socket: connect(context, endpoint),
             session: SessionId(session),
             descriptor: SessionDescriptor {
                 node: node.try_into().unwrap(),
@@ -75,6 +69,11 @@ impl Agent {
 
     pub(crate) fn to(context: &zmq::Context, collector: &Collector, node: &str, session: u64) -> Self {
         Self::new(context, collector.endpoint(), node, session)
+    }
+
+    /// Leaves its collector for another one of the same store.
+    pub(crate) fn move_to(&mut self, context: &zmq::Context, endpoint: &str) {
+        self.socket = connect(context, endpoint);
     }
 
     /// Returns the number of the frame.
@@ -232,6 +231,16 @@ impl Agent {
             }
         }
     }
+}
+
+fn connect(context: &zmq::Context, endpoint: &str) -> zmq::Socket {
+    let socket = context.socket(zmq::DEALER).unwrap();
+    socket.set_linger(0).unwrap();
+    // A collector that has ended takes no messages: the test fails instead of waiting.
+    socket.set_sndtimeo(SEND_TIMEOUT_MS).unwrap();
+    socket.set_reconnect_ivl(20).unwrap();
+    socket.connect(endpoint).unwrap();
+    socket
 }
 
 pub(crate) fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
