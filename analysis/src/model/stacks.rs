@@ -16,6 +16,8 @@ pub struct StackReport {
     pub without_symbol_percent: f64,
     /// Samples that did not arrive at the agent.
     pub lost: u64,
+    /// Last readings that were given up. How many samples they would have had is unknown.
+    pub unread: u64,
     /// How often the kernel slowed the sampling.
     pub throttled: u64,
     /// Samples without their outermost functions.

@@ -205,8 +205,19 @@ impl ActiveSource {
     }
 
     /// True if its thread must read it once more before it is closed.
-    pub(super) fn has_last_read(&self) -> bool {
+    fn has_last_read(&self) -> bool {
         matches!(&self.source, Source::Threaded(source) if source.has_last_read())
+    }
+
+    pub(super) fn request_last_read(&mut self, finished: &Finished) {
+        if self.has_last_read() && self.slow.read_now(self.planned, clock::monotonic_ns()) {
+            self.request_read(finished);
+        }
+    }
+
+    /// True if its last read has not finished, so that nobody knows what it took since the one before.
+    pub(super) fn is_unread(&self) -> bool {
+        self.has_last_read() && self.slow.is_busy()
     }
 
     /// Takes the call stacks of its last read, with the shape of the metric that they belong to.

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use polymeter_proto::batch::{Batch, Job};
+use polymeter_proto::catalogue::unread_source;
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
-use polymeter_proto::series::JobHandle;
+use polymeter_proto::series::{Identifier, JobHandle};
 use rustix::io::Errno;
 use rustix::thread::Pid;
 use tokio::sync::oneshot;
@@ -116,6 +117,14 @@ pub struct SourceReport {
 impl SourceReport {
     pub(super) fn of(source: &ActiveSource, last: bool) -> Self {
         Self { key: Arc::clone(&source.key), tally: source.tally, cost: source.cost, last }
+    }
+
+    /// Returns the report of a last reading of the source that was given up.
+    pub(super) fn unread(&self) -> Option<Self> {
+        let name = Identifier::escaped(unread_source(self.key.name.as_str()).as_bytes())?;
+        let key = Arc::new(SourceKey { job: self.key.job.clone(), name });
+        let tally = Tally { due: 1, missed: 1, ..Tally::default() };
+        Some(Self { key, tally, cost: ReadCost::default(), last: true })
     }
 }
 

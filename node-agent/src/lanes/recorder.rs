@@ -99,8 +99,14 @@ impl Recorder {
         }
     }
 
+    /// Makes the last report of a source. A last reading that was given up is missed under a name of its own.
     pub(super) fn report_end(&mut self, source: &ActiveSource) {
-        self.current.reports.push(SourceReport::of(source, true));
+        let report = SourceReport::of(source, true);
+        if let Some(unread) = source.is_unread().then(|| report.unread()).flatten() {
+            self.current.sum.add(&unread.tally);
+            self.current.reports.push(unread);
+        }
+        self.current.reports.push(report);
     }
 
     pub(super) fn is_full_of_events(&self) -> bool {

@@ -45,6 +45,12 @@ pub fn stacks_source(metric: &str) -> &'static str {
         .unwrap_or(STACKS_KIND)
 }
 
+/// Name under which the ledger counts the last readings of a source of call stacks that were given up: how many
+/// samples they would have had is unknown.
+pub fn unread_source(source: &str) -> String {
+    format!("{source}.unread")
+}
+
 pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
 }

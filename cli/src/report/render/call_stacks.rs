@@ -88,6 +88,7 @@ pub(super) mod tests {
             processes: 2,
             without_symbol_percent: 2.5,
             lost: 3,
+            unread: 2,
             throttled: 1,
             cut: 7,
             activities: vec![ActivityReport {

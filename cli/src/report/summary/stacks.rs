@@ -22,6 +22,10 @@ pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
     if report.lost > 0 {
         remarks.push(format!("{} lost", units::counted(report.lost, "sample")));
     }
+    if report.unread > 0 {
+        let readings = units::counted(report.unread, "last reading");
+        remarks.push(format!("{readings} given up: how many samples are missing is unknown"));
+    }
     if report.throttled > 0 {
         let times = units::counted(report.throttled, "time");
         remarks.push(format!("the kernel slowed the sampling {times}: it took too long"));

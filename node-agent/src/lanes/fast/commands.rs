@@ -84,9 +84,7 @@ impl Sampler {
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         self.slow.forget(id);
         let Some(mut source) = self.sources.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        if source.has_last_read() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
-            source.request_read(&self.recorder.channels.finished);
-        }
+        source.request_last_read(&self.recorder.channels.finished);
         if let Some(source) = self.slow.close_later(id, source) {
             self.removed(id, source);
         }

@@ -217,6 +217,9 @@ impl Sampler {
     }
 
     fn end(&mut self) {
+        for source in self.sources.iter_mut().flatten() {
+            source.request_last_read(&self.recorder.channels.finished);
+        }
         self.end_slow_reads();
         for source in self.sources.iter().flatten() {
             self.recorder.report_end(source);

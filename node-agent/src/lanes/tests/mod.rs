@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use self::support::{
     FailingSource, Gate, LackingSource, Running, UnreliableSource, active, counting, group, is_hung,
-    is_recovered, job, slot, slow,
+    is_recovered, job, slot, slow, slow_with_last_read,
 };
 use super::*;
 use crate::clock;
@@ -174,6 +174,51 @@ fn is_last_reading_before_the_end() -> bool {
         assert!(received.rows["slow"][0] <= received.job_ended_us.unwrap());
     }
     is_within
+}
+
+const MISSED: Tally = Tally { due: 1, missed: 1, taken: 0, late: 0, absent: 0, dropped: 0 };
+
+/// Starts a source that is read once more before it is closed, and has it read once.
+fn start_with_last_read(gate: &Arc<Gate>) -> Running {
+    let mut running = Running::start();
+    running.add(active(0, "stacks", Some(&job()), slow_with_last_read(gate), "1h"));
+    running.command(Command::ReadNow(vec![SourceId(0)]));
+    gate.wait_until_begun(1);
+    while running.received.rows("stacks") == 0 {
+        running.flush();
+    }
+    running
+}
+
+#[test]
+fn a_last_reading_that_is_given_up_is_counted() {
+    let gate = Arc::new(Gate::default());
+    let mut running = start_with_last_read(&gate);
+    gate.set_closed(true);
+    running.command(Command::Remove(SourceId(0)));
+    let event = Event::JobEnded { job: job().handle, at_us: 0 };
+    running.command(Command::RecordEvent(Box::new(EventRecord { job: Some(job()), event })));
+    running.until("the end of the job", |received| received.job_ended_us.is_some());
+    let received = running.stop();
+    assert_eq!(received.ended, ["stacks.unread", "stacks"]);
+    assert_eq!(received.tally("stacks.unread"), MISSED);
+    assert_eq!(received.tally("stacks"), Tally { due: 2, taken: 1, ..MISSED });
+    gate.set_closed(false);
+}
+
+#[test]
+fn the_end_of_the_agent_reads_last_or_counts_it() {
+    for is_closed in [false, true] {
+        let gate = Arc::new(Gate::default());
+        let running = start_with_last_read(&gate);
+        gate.set_closed(is_closed);
+        let received = running.stop();
+        gate.set_closed(false);
+        let (taken, unread) = (received.tally("stacks").taken, received.tally("stacks.unread"));
+        // On a busy machine it may be given up, too.
+        assert!((taken, unread) == (1, MISSED) || (!is_closed && (taken, unread) == (2, Tally::default())));
+        assert_eq!(received.tally("stacks").due, 2);
+    }
 }
 
 #[test]

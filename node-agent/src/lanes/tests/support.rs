@@ -84,6 +84,7 @@ struct CountingSource {
     slots: Vec<Slot>,
     gate: Arc<Gate>,
     reads: u64,
+    has_last_read: bool,
 }
 
 impl CustomSource for CountingSource {
@@ -97,6 +98,10 @@ impl CustomSource for CountingSource {
         reading.set(0, self.reads);
         Outcome::Read
     }
+
+    fn has_last_read(&self) -> bool {
+        self.has_last_read
+    }
 }
 
 pub(super) fn slot() -> Slot {
@@ -104,7 +109,7 @@ pub(super) fn slot() -> Slot {
 }
 
 pub(super) fn counting(gate: &Arc<Gate>) -> Box<dyn CustomSource> {
-    Box::new(CountingSource { slots: vec![slot()], gate: Arc::clone(gate), reads: 0 })
+    Box::new(CountingSource { slots: vec![slot()], gate: Arc::clone(gate), reads: 0, has_last_read: false })
 }
 
 /// A source whose reads fail for a reason that may be temporary.
@@ -165,6 +170,13 @@ impl CustomSource for UnreliableSource {
 
 pub(super) fn slow(gate: &Arc<Gate>) -> Source {
     Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
+}
+
+/// A source of the slow lane that is read once more before it is closed.
+pub(super) fn slow_with_last_read(gate: &Arc<Gate>) -> Source {
+    let (slots, gate) = (vec![slot()], Arc::clone(gate));
+    let source = CountingSource { slots, gate, reads: 0, has_last_read: true };
+    Source::Threaded(ThreadedSource::start("test", Box::new(source)).unwrap())
 }
 
 pub(super) fn job() -> Arc<Job> {
