@@ -73,10 +73,12 @@ fn a_collector_that_is_frozen_in_a_copy_loses_its_connection() {
     wait_until("the COPY waits", || environment.number(waiting) == 1);
     frozen.signal(Signal::STOP);
     environment.number(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)' AND pid <> pg_backend_pid()",
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE query LIKE '%pg_sleep(600)' AND pid <> pg_backend_pid()",
     );
     holder.wait().unwrap();
-    let begun = "SELECT count(*) FROM pg_stat_progress_copy JOIN pg_stat_activity USING (pid) WHERE wait_event = 'ClientRead'";
+    let begun = "SELECT count(*) FROM pg_stat_progress_copy JOIN pg_stat_activity USING (pid)
+         WHERE wait_event = 'ClientRead'";
     wait_until("the COPY has begun", || environment.number(begun) == 1);
     agent.move_to(&context, &other.endpoint);
     agent.wait_until_acknowledged();

@@ -45,8 +45,8 @@ pub fn stacks_source(metric: &str) -> &'static str {
         .unwrap_or(STACKS_KIND)
 }
 
-/// Name under which the ledger counts the last readings of a source of call stacks that were given up: how many
-/// samples they would have had is unknown.
+/// Name under which the ledger counts the last readings of a source of call stacks that were given up. The
+/// number of samples that they would have had is unknown.
 pub fn unread_source(source: &str) -> String {
     format!("{source}.unread")
 }

@@ -1,5 +1,6 @@
 //! Statements that the server does not answer for long: the log says what they wait for, and on whom. A
-//! frozen collector in their way that has begun a COPY is disconnected: the server waits for its rows for ever.
+//! collector that is frozen in a COPY and in their way is disconnected: the server waits for its rows for
+//! ever.
 
 use std::fmt;
 use std::future::Future;
@@ -34,12 +35,14 @@ const WAITS: &str = "SELECT coalesce(wait_event_type || ': ' || wait_event, 'its
 /// each COPY of the same user that does so and waits for its client, and whether it was ended.
 const END_COPIES: &str =
     "SELECT state, CASE WHEN state = ANY ($2) THEN pg_terminate_backend(pid) ELSE false END
-     FROM (SELECT other.pid, format('process %s of user %s: COPY since %s, %s bytes', other.pid, other.usename,
-                                    other.query_start, copy.bytes_processed) AS state
+     FROM (SELECT other.pid,
+                  format('process %s of user %s: COPY since %s, %s bytes',
+                         other.pid, other.usename, other.query_start, copy.bytes_processed) AS state
            FROM pg_stat_activity AS own
            JOIN pg_stat_activity AS other ON other.usesysid = own.usesysid
            JOIN pg_stat_progress_copy AS copy ON copy.pid = other.pid
-           WHERE own.pid = $1 AND other.pid = ANY (pg_blocking_pids($1)) AND other.wait_event = 'ClientRead') AS copies";
+           WHERE own.pid = $1 AND other.pid = ANY (pg_blocking_pids($1))
+               AND other.wait_event = 'ClientRead') AS copies";
 
 pub(super) struct Watched {
     settings: Settings,
