@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::calendar::PointInTime;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
+use crate::output::layout::shortened;
 use crate::output::table::{elapsed, figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::cannot_read;
@@ -84,6 +85,9 @@ struct StoredJobs {
 
 /// Listed without `--limit`.
 const LIMIT: u32 = 100;
+
+/// Columns of a command, which may have thousands of characters: the JSON form has all of it.
+const COMMAND_COLUMNS: usize = 60;
 
 #[derive(Debug, Serialize)]
 struct StoredJob<'a> {
@@ -163,7 +167,8 @@ fn print_stored(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
 
 /// Name of a job, else the command of a run.
 fn name(job: &JobRow) -> Option<String> {
-    job.name.clone().or_else(|| job.run.as_ref()?.command_line())
+    let command = || job.run.as_ref()?.command_line();
+    job.name.clone().or_else(|| command().map(|command| shortened(&command, COMMAND_COLUMNS)))
 }
 
 /// Final state with the exit status or signal, unless that says no more.
@@ -287,6 +292,19 @@ mod tests {
         assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
         assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
         assert_eq!(value["elapsed_s"], json!(93_784.0));
+    }
+
+    #[test]
+    fn a_long_command_makes_no_other_row_wider() {
+        let command = |words: &[&str]| json!({"run": {"command": words}});
+        let script = "x".repeat(2_000);
+        let jobs = [job("1", 60, command(&["sh", "-c", &script])), job("2", 60, command(&["true"]))];
+        let text = text(&jobs, Visible::All, None, None);
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width < 2 * COMMAND_COLUMNS), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
+        let begin = format!("1    sh -c {}…  ", "x".repeat(COMMAND_COLUMNS - 7));
+        assert!(text.contains(&begin) && text.contains("\n2    true  "), "{text}");
     }
 
     #[test]
