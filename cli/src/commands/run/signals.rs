@@ -11,10 +11,17 @@ use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::totals::{self, Before};
 
-/// Signals whose dispositions this process changes. True for those that were ignored when it started, as with
-/// nohup.
+/// Signals that are passed on to the command.
+const FORWARDED: [Signal; 6] =
+    [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+
+/// Effects of signals on this process when it started.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dispositions([(libc::c_int, bool); 8]);
+pub(crate) struct Dispositions {
+    /// Signals whose dispositions this process changes. True for those that were ignored, as with nohup.
+    ignored: [(libc::c_int, bool); 8],
+    blocked: libc::sigset_t,
+}
 
 impl Dispositions {
     pub(super) fn read() -> Self {
@@ -28,7 +35,7 @@ impl Dispositions {
             Signal::XFSZ,
             Signal::CHILD,
         ];
-        Self(signals.map(|signal| {
+        let ignored = signals.map(|signal| {
             #[expect(unsafe_code, reason = "no safe crate reads a disposition")]
             // SAFETY: `sigaction` is plain data, for which all zeros is valid.
             let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -36,15 +43,51 @@ impl Dispositions {
             // SAFETY: without a new disposition the kernel only writes the current one to the given place.
             let result = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), &raw mut now) };
             (signal.as_raw(), result == 0 && now.sa_sigaction == libc::SIG_IGN)
-        }))
+        });
+        Self { ignored, blocked: change_mask(libc::SIG_BLOCK, &no_signals()) }
     }
 
-    /// Restores the dispositions. A held command would ignore Ctrl-C otherwise.
+    /// Restores the dispositions, since a held command would ignore Ctrl-C otherwise, and the mask. Between
+    /// fork and exec, too.
     pub(super) fn restore(&self) {
-        for (signal, ignored) in self.0 {
+        for (signal, ignored) in self.ignored {
             set_ignored(signal, ignored);
         }
+        change_mask(libc::SIG_SETMASK, &self.blocked);
     }
+}
+
+fn no_signals() -> libc::sigset_t {
+    #[expect(unsafe_code, reason = "no safe crate makes a set of signals")]
+    // SAFETY: `sigset_t` is plain data, and on Linux all zeros are the empty set.
+    unsafe {
+        std::mem::zeroed()
+    }
+}
+
+/// Changes the signals that the calling thread blocks, and returns those before. Between fork and exec, too.
+fn change_mask(how: libc::c_int, signals: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = no_signals();
+    #[expect(unsafe_code, reason = "no safe crate changes a mask of signals")]
+    // SAFETY: both sets are valid for the call.
+    unsafe {
+        libc::pthread_sigmask(how, signals, &raw mut before);
+    }
+    before
+}
+
+/// Lets the forwarded signals reach this process even if its parent blocked them: the command may wait for
+/// them or unblock them.
+fn unblock_forwarded() {
+    let mut signals = no_signals();
+    for signal in FORWARDED {
+        #[expect(unsafe_code, reason = "no safe crate makes a set of signals")]
+        // SAFETY: the set is valid, and the number is that of a signal.
+        unsafe {
+            libc::sigaddset(&raw mut signals, signal.as_raw());
+        }
+    }
+    change_mask(libc::SIG_UNBLOCK, &signals);
 }
 
 /// Lets a write beyond the limit of file sizes fail, which would end this process without a word.
@@ -88,6 +131,7 @@ impl CaughtSignals {
         let (user_1, user_2) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
         drop(signal(SignalKind::from_raw(file_size::SIGNAL))?);
         drop(guard);
+        unblock_forwarded();
         Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
     }
 
