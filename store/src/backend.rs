@@ -237,6 +237,9 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// Waits until no other connection adds requests, and blocks others until the end of the transaction.
     fn lock_requests(&mut self) -> Result<(), DatabaseError>;
 
+    /// Lets this connection alone see the jobs of sessions that have been silent since `cutoff_us` as ended.
+    fn see_silent_as_ended(&mut self, cutoff_us: i64) -> Result<(), DatabaseError>;
+
     /// Checks that the database is still the one that was opened; for a reader, that its tables are readable.
     fn check(&mut self) -> Result<(), StoreError>;
 

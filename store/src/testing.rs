@@ -109,6 +109,10 @@ impl Connection for Observed<'_> {
         self.connection.lock_requests()
     }
 
+    fn see_silent_as_ended(&mut self, cutoff_us: i64) -> Result<(), DatabaseError> {
+        self.connection.see_silent_as_ended(cutoff_us)
+    }
+
     fn check(&mut self) -> Result<(), StoreError> {
         self.connection.check()
     }

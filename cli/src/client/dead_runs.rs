@@ -19,26 +19,33 @@ const SILENCE: Duration = Duration::from_secs(75);
 
 const JOBS_MAX: u32 = 100;
 
-/// Ends the killed runs of a file. A store with other running jobs belongs to a collector, and is left alone.
-/// Without the right to write, or if the file is busy, the runs stay as they are.
-pub(crate) fn end_killed(store: &StoreUrl) {
-    if store.file().is_some() {
-        try_end(store).ok();
-    }
-}
-
-fn try_end(store: &StoreUrl) -> Result<(), StoreError> {
-    /// Time until which the samples of the ended sessions count as lost: none.
-    const LOST_UNTIL_US: i64 = 0;
-    let running = JobFilter { is_ended: Some(false), limit: JOBS_MAX, ..JobFilter::default() };
-    let running = Reader::open(store)?.jobs(&running)?;
-    if running.is_empty() || !running.iter().all(|job| process(&job.job_id).is_some()) {
-        return Ok(());
-    }
+/// Opens a store to read it. The killed runs of a file are ended in it, or for this reader alone where
+/// nothing can be written: the disk is full, the user may not write, or the file is busy.
+pub(crate) fn open(store: &StoreUrl) -> Result<Reader, StoreError> {
+    let mut reader = Reader::open(store)?;
+    let Some(running) = store.file().and_then(|_| running_runs(&mut reader)) else { return Ok(reader) };
     let silence = if running.iter().all(is_gone) { SILENCE_WITHOUT_PROCESS } else { SILENCE };
     let silence_us = i64::try_from(silence.as_micros()).unwrap_or(i64::MAX);
     let cutoff_us = clock::realtime_us().saturating_sub(silence_us);
-    // Agent and run end together: there is no time for which samples may be missing.
+    // A live run on a full disk is silent, too.
+    if end(store, cutoff_us).is_err() && !running.iter().any(is_alive) {
+        reader.see_silent_as_ended(cutoff_us)?;
+    }
+    Ok(reader)
+}
+
+/// None if there are no running jobs, or others than runs: those belong to a collector, which ends them.
+fn running_runs(reader: &mut Reader) -> Option<Vec<JobRow>> {
+    let running = JobFilter { is_ended: Some(false), limit: JOBS_MAX, ..JobFilter::default() };
+    let running = reader.jobs(&running).ok()?;
+    let are_runs = running.iter().all(|job| process(&job.job_id).is_some());
+    (are_runs && !running.is_empty()).then_some(running)
+}
+
+fn end(store: &StoreUrl, cutoff_us: i64) -> Result<(), StoreError> {
+    /// Time until which the samples of the ended sessions count as lost: none, since agent and run end
+    /// together.
+    const LOST_UNTIL_US: i64 = 0;
     Store::open(store, &OpenOptions::default())?.end_silent(cutoff_us, LOST_UNTIL_US)?;
     Ok(())
 }
@@ -52,9 +59,19 @@ fn process(job_id: &str) -> Option<u32> {
 
 /// True for a run on this machine whose process does not exist any more.
 fn is_gone(job: &JobRow) -> bool {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    job.nodes == [host]
-        && process(&job.job_id).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    is_local(job) && !has_process(job)
+}
+
+fn is_alive(job: &JobRow) -> bool {
+    is_local(job) && has_process(job)
+}
+
+fn is_local(job: &JobRow) -> bool {
+    job.nodes == [rustix::system::uname().nodename().to_string_lossy().into_owned()]
+}
+
+fn has_process(job: &JobRow) -> bool {
+    process(&job.job_id).is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use polymeter_client::connection::collector::Collector;
 use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::control::ReadAccess;
 use polymeter_service::clock;
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::{Read, Reader};
+use polymeter_store::reader::Read;
+use polymeter_store::{StoreError, StoreUrl};
 
-use super::dead_runs::end_killed;
+use super::dead_runs;
 use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
 use crate::store_failure::cannot_read;
@@ -109,8 +109,7 @@ impl Source {
     }
 
     pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
-        end_killed(store);
-        let reader = Reader::open(store).map_err(cannot_read)?;
+        let reader = dead_runs::open(store).map_err(cannot_read)?;
         // A user with read access to a file can read all of it. A database may hide the jobs of others.
         let sees_all = rustix::process::geteuid().is_root() || store.file().is_some();
         let visible = if sees_all { Visible::All } else { Visible::Own };
@@ -127,13 +126,19 @@ impl Source {
     fn of_run(store: &StoreUrl, job: &str) -> Result<Self, Failure> {
         let mut source = Self::of_store(store)?;
         for _ in 0..FIRST_SAMPLES_TRIES {
-            if source.reader.last_job(Some(job)).map_err(cannot_read)?.is_some() {
+            if source.has_samples(job).map_err(cannot_read)? {
                 break;
             }
             clock::sleep(FIRST_SAMPLES_PAUSE);
             source = Self::of_store(store)?;
         }
         Ok(source)
+    }
+
+    /// The record of a run is stored before its samples.
+    fn has_samples(&mut self, job: &str) -> Result<bool, StoreError> {
+        let Some(job) = self.reader.last_job(Some(job))? else { return Ok(false) };
+        Ok(!self.reader.job_metrics(job.job_key, None)?.is_empty())
     }
 
     pub(crate) fn of_collector(collector: &Collector) -> Result<Self, Failure> {

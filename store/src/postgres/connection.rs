@@ -199,6 +199,11 @@ impl Connection for PostgresConnection {
         Ok(())
     }
 
+    fn see_silent_as_ended(&mut self, _: i64) -> Result<(), DatabaseError> {
+        // A collector ends them.
+        Ok(())
+    }
+
     fn check(&mut self) -> Result<(), StoreError> {
         if self.table.is_some() {
             // The server guarantees the durability of commits.

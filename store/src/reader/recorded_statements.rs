@@ -67,6 +67,15 @@ impl Reader {
         Ok(Self { connection, cancel, plans: None })
     }
 
+    /// Lets this reader of a file see the jobs of sessions that have been silent since `cutoff_us`, in
+    /// microseconds since the epoch, as ended. Nothing is stored. In a database a collector ends them.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn see_silent_as_ended(&mut self, cutoff_us: i64) -> Result<(), StoreError> {
+        self.connection.see_silent_as_ended(cutoff_us).context(READING)
+    }
+
     /// Returns the means to cancel its statements from another thread.
     pub fn canceller(&self) -> ReadCancel {
         self.cancel.clone()

@@ -10,6 +10,7 @@ use rusqlite::{CachedStatement, OpenFlags, params_from_iter};
 use super::diagnosis::explain;
 use super::files::{self, StoreFiles};
 use super::migrations::migrate;
+use super::silent_jobs;
 use super::statement::{self, DIALECT};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
@@ -166,6 +167,10 @@ impl Connection for SqliteConnection {
     fn lock_requests(&mut self) -> Result<(), DatabaseError> {
         // A transaction locks the whole file.
         Ok(())
+    }
+
+    fn see_silent_as_ended(&mut self, cutoff_us: i64) -> Result<(), DatabaseError> {
+        Ok(silent_jobs::see_as_ended(&self.connection, cutoff_us)?)
     }
 
     fn check(&mut self) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ mod read_only;
 mod removal_tests;
 mod retention;
 mod rollups;
+mod silent_jobs;
 mod statement;
 
 use std::fmt;
