@@ -50,6 +50,12 @@ impl Admission {
         leases.chain(releases).min()
     }
 
+    /// True if an agent that begins anew ends nothing before its time: no job is tracked, and neither a lease
+    /// nor a release of the node runs.
+    pub(crate) fn may_begin_anew(targets: &Targets) -> bool {
+        targets.job_count() == 0 && Self::next_expiry_ns(targets).is_none()
+    }
+
     pub(crate) fn calibrate(&mut self, times: ExerciseTimes) {
         self.pricing.calibration.add(times);
     }

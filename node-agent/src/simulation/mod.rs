@@ -41,3 +41,10 @@ fn invariants_hold_in_every_sequence_of_events() {
         }
     }
 }
+
+#[test]
+fn setting_the_wall_clock_neither_ends_nor_prolongs_a_lease() {
+    for step_s in [-7_200, 7_200] {
+        Scenario::new(Random::new(1)).check_lease_at_step(step_s);
+    }
+}

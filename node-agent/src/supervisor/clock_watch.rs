@@ -1,5 +1,5 @@
 //! Steps of the wall clock. An agent dates by the clock of its start, so that no time of a job goes back; it
-//! follows a step between jobs.
+//! follows a step between jobs and leases.
 
 use polymeter_proto::units;
 use tracing::warn;
@@ -18,7 +18,7 @@ pub(super) struct ClockWatch {
 
 impl ClockWatch {
     /// True if the agent must begin anew, because the wall clock was set, and is `ahead_ns` of the time by
-    /// which the agent dates. It waits until it `is_free`: no job runs, and no sample waits.
+    /// which the agent dates. It waits until it `is_free`: no job or lease runs, and no sample waits.
     pub(super) fn must_begin_anew(&mut self, ahead_ns: i64, is_free: bool) -> bool {
         let before_ns = std::mem::replace(&mut self.ahead_ns, ahead_ns);
         let was_set = |ahead_ns: i64| ahead_ns.unsigned_abs() >= STEP_NS;
@@ -31,7 +31,7 @@ impl ClockWatch {
         }
         if !is_free && !std::mem::replace(&mut self.has_warned, true) {
             warn!(
-                "the clock of this node was set {} by {}: samples are dated by the clock before until no job runs",
+                "the clock of this node was set {} by {}: samples are dated by the clock before until no job and no lease runs",
                 if ahead_ns < 0 { "back" } else { "forward" },
                 units::duration(ahead_ns.unsigned_abs())
             );

@@ -269,7 +269,7 @@ impl Supervisor {
     /// True if the wall clock was set, and the agent can begin anew with it.
     fn must_begin_anew(&mut self) -> bool {
         let has_sent_all = self.core.edge.shared.counters.outbox_bytes.load(Relaxed) == 0;
-        let is_free = self.core.targets.job_count() == 0 && has_sent_all;
+        let is_free = has_sent_all && Admission::may_begin_anew(&self.core.targets);
         self.clock_watch.must_begin_anew(clock::ahead_ns(), is_free)
     }
 

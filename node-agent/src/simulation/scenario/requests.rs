@@ -10,7 +10,8 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::job_events::sluid;
-use super::{METRICS, PERIODS, ROOT, Scenario, USERS, done};
+use super::{METRICS, PERIODS, ROOT, SECOND_NS, Scenario, USERS, done};
+use crate::admission::Admission;
 use crate::config::Limits;
 use crate::lifecycle::Registration;
 use crate::plan::{Layer, Plan};
@@ -54,6 +55,24 @@ impl Scenario {
             self.check_budgets(&key, granted);
         }
         self.check_refusal(&result);
+    }
+
+    /// Sets the wall clock while a lease of the node runs, by seconds that may be negative: it ends at its
+    /// time, and until then the agent does not begin anew.
+    pub(in crate::simulation) fn check_lease_at_step(&mut self, step_s: i64) {
+        let metrics = vec![("node.load1".parse().unwrap(), Period::SECOND)];
+        let duration_us = Some(60_000_000);
+        let request =
+            LeaseRequest { principal: ROOT, job_id: None, level: None, metrics, since_us: None, duration_us };
+        assert!(Admission::may_begin_anew(&self.core.targets));
+        assert!(done(self.core.set(request)).is_ok());
+        self.core.edge.now.realtime_us += step_s * 1_000_000;
+        for (seconds, is_over) in [(59, false), (2, true)] {
+            self.pass(seconds * SECOND_NS);
+            let node = self.core.targets.get(&None).unwrap();
+            assert_eq!(node.plan.leases.is_empty(), is_over, "{step_s} s");
+            assert_eq!(Admission::may_begin_anew(&self.core.targets), is_over, "{step_s} s");
+        }
     }
 
     fn predicted_percent(&self, key: &TargetKey, plan: &Plan) -> f64 {
