@@ -62,7 +62,8 @@ pub enum Command {
     Confirm(oneshot::Sender<()>),
     /// Hand on the samples so far, and all tallies.
     Flush,
-    /// Hand on the samples so far for watchers, and the tallies when they are due.
+    /// Hand on the samples so far for watchers, or the record of a new job, and the tallies when they are
+    /// due.
     FlushForWatch,
     Stop,
 }

@@ -44,6 +44,8 @@ pub(crate) enum LifecycleEffect {
     /// record the end, dated in microseconds since the epoch.
     End(Identifier, Box<TrackedTarget>, i64),
     Record(EventRecord),
+    /// Send what was recorded so far at once.
+    SendRecords,
     ReportLeftOut(usize, Descriptors),
     LogInfo(String),
     LogWarning(String),

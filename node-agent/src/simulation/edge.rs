@@ -368,11 +368,11 @@ impl Edge for SimulatedEdge {
                 self.last_read = Some(job);
             }
             Command::RecordEvent(record) => self.record(*record),
+            Command::FlushForWatch => {}
             Command::Add(..)
             | Command::RecordUserValues(_)
             | Command::Confirm(_)
             | Command::Flush
-            | Command::FlushForWatch
             | Command::Stop => panic!("unexpected {command:?}"),
         }
     }

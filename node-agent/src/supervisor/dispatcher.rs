@@ -110,6 +110,7 @@ impl<E: Edge> Dispatcher<E> {
                 self.record(EventRecord { job: Some(job), event }).await;
             }
             LifecycleEffect::Record(record) => self.record(record).await,
+            LifecycleEffect::SendRecords => self.edge.command(Command::FlushForWatch).await,
             LifecycleEffect::ReportLeftOut(jobs, descriptors) => self.edge.count_left_out(jobs, descriptors),
             LifecycleEffect::LogInfo(message) => info!("{message}"),
             LifecycleEffect::LogWarning(message) => warn!("{message}"),

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
@@ -61,6 +62,16 @@ use unstored_end::CommandEnd;
 const ENDPOINT: &str = "inproc://polymeter-run";
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Longest wait for the record of the run in its file, before the command begins: no slow disk delays it
+/// longer.
+const RECORD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Between two looks for it.
+const RECORD_PAUSE: Duration = Duration::from_millis(1);
+
+/// The agent sends every second: a few frames together, for which one commit is enough.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArguments {
@@ -178,7 +189,7 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 
 fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector, Failure> {
     let mut config = polymeter_collector::CollectorConfig::new(ENDPOINT, store.clone());
-    config.commit_interval = Duration::from_millis(200);
+    config.commit_interval = COMMIT_INTERVAL;
     // Earlier runs in the file are kept.
     config.retention = None;
     Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
@@ -229,6 +240,7 @@ fn run_sampled(
     signals: CaughtSignals,
 ) -> Result<CommandOutcome, Failure> {
     let (job_id, has_cgroup) = (job.job_id.clone(), !job.cgroups.is_empty());
+    let acknowledged = agent.counters().frames_acknowledged.load(Relaxed);
     agent.register(job).map_err(|error| cannot_sample(&error))?;
     let mut notes = requests::without_effect(&arguments.requested(), &agent.view(), has_cgroup);
     if !arguments.json {
@@ -239,6 +251,9 @@ fn run_sampled(
     let cpus =
         online_cpus(Path::new("/")).ok().map(|cpus| (CPUS, Unit::Count, units::to_f64(cpus.len() as u64)));
     push(agent, &job_id, cpus).map_err(|error| cannot_sample(&error))?;
+    if arguments.output.is_some() {
+        wait_for_record(agent, acknowledged);
+    }
     let before = Before::read(held.pid());
     // The program begins when all its sources are open, so that no part of it is missed.
     let child = match held.release() {
@@ -258,6 +273,17 @@ fn run_sampled(
     let end = CommandEnd { at_us: clock::realtime_us(), facts: facts.clone(), totals };
     agent.end(job_id, facts);
     Ok(CommandOutcome { status: totals::status_code(status), end, notes })
+}
+
+/// Waits until the run is stored, even if this process is killed from then on. The agent sends the record of
+/// a job before it opens its sources; the collector had acknowledged `before` frames until then.
+fn wait_for_record(agent: &Agent, before: u64) {
+    let began_ns = clock::monotonic_ns();
+    while agent.counters().frames_acknowledged.load(Relaxed) <= before
+        && Duration::from_nanos(clock::monotonic_ns().saturating_sub(began_ns)) < RECORD_TIMEOUT
+    {
+        clock::sleep(RECORD_PAUSE);
+    }
 }
 
 fn push(

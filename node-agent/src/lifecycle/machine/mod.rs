@@ -178,11 +178,15 @@ impl Lifecycle {
         };
         let plan = Plan { registration: spec.sampling, ..self.standing.clone() };
         let job_id = descriptor.job_id.clone();
-        self.track(targets, descriptor, target, plan, None, out);
+        let mut opening = Effects::new();
+        self.track(targets, descriptor, target, plan, None, &mut opening);
         if let Some(job) = targets.job(&job_id).and_then(|target| target.job.clone()) {
             submissions::record_details(Arc::clone(&job), spec.details, out);
             submissions::record_facts_of(job, spec.facts, false, out);
+            // The job is on record while its sources are being opened.
+            out.push(LifecycleEffect::SendRecords);
         }
+        out.append(&mut opening);
         Ok(())
     }
 
