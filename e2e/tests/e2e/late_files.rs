@@ -5,10 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
-use polymeter_e2e::{TestEnvironment, tests, wait_until};
+use polymeter_e2e::{TestEnvironment, program, tests, text, wait_until};
 use serde_json::{Value, json};
 
-tests![files_that_appear_later_are_sampled, a_file_that_is_unreadable_for_a_while_is_sampled_again,];
+tests![
+    files_that_appear_later_are_sampled,
+    a_file_that_is_unreadable_for_a_while_is_sampled_again,
+    lines_that_no_rule_takes_are_logged_once,
+];
 
 /// A hierarchy of version 2 with a job whose directory has one file.
 const FILES: [(&str, &str); 4] = [
@@ -114,4 +118,25 @@ fn a_file_that_is_unreadable_for_a_while_is_sampled_again() {
     let log = machine.end();
     let lines = log.lines().filter(|line| line.contains("cannot sample memory.current of job 1"));
     assert_eq!(lines.count(), 1, "{log}");
+}
+
+fn lines_that_no_rule_takes_are_logged_once() {
+    const KNOWN: &str = "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n";
+    let machine = Machine::start();
+    machine.write("io.stat", KNOWN);
+    wait_until("the file is read", || machine.reads("v2/io.stat") > 2);
+    assert_eq!(machine.agent.count("unknown_lines"), 0);
+    machine.write("io.stat", &format!("{KNOWN}rbytes=7 wbytes=8\n8:0 rbytes=9\n"));
+    wait_until("the lines are counted", || machine.agent.count("unknown_lines") == 2);
+    let mut status = program("polymeter");
+    let shown = status.args(["status", "--socket"]).arg(&machine.agent.socket).output().unwrap();
+    assert!(text(&shown.stdout).contains("2 lines of kernel files are not known"), "{shown:?}");
+    // The file is opened anew with each change: its lines are those of the same source.
+    machine.write("io.stat", &format!("{KNOWN}rbytes=7 wbytes=8\n"));
+    wait_until("the lines are counted again", || machine.agent.count("unknown_lines") == 1);
+    let log = machine.end();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("are not known")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("2 lines of v2/io.stat of job 1"), "{log}");
+    assert!(lines[0].contains("as the line `rbytes=7 wbytes=8`"), "{log}");
 }

@@ -22,11 +22,14 @@ tests![
     scripts_of_an_ordinary_user_mark_and_push,
     a_command_that_does_not_start_is_on_record,
     a_killed_run_has_ended,
+    a_run_that_is_killed_at_once_is_on_record,
     a_request_without_effect_is_reported,
     a_short_command_has_no_share_of_a_core,
     a_parent_that_ignores_its_children_costs_no_status,
+    a_command_has_the_signal_mask_of_its_parent,
     files_keep_their_names,
     a_full_disk_hides_no_end,
+    a_disk_that_stays_full_hides_no_end,
     an_interrupted_creation_leaves_an_empty_store,
     few_descriptors_and_small_files_are_named,
     another_user_reads_why_the_run_is_out_of_reach,
@@ -336,6 +339,25 @@ fn a_killed_run_has_ended() {
     }
 }
 
+/// The command kills the runner before it does anything else.
+fn a_run_that_is_killed_at_once_is_on_record() {
+    require(&[Need::Root]);
+    let directory = shared_directory();
+    for (place, runner) in Runner::both().into_iter().enumerate() {
+        let store = directory.path().join(format!("{place}.db"));
+        let url = format!("sqlite:{}", store.display());
+        wait_until("a run is on record", || {
+            let output = runner.run(&["-o", store.to_str().unwrap()], "kill -KILL $PPID");
+            assert!(!output.status.success());
+            let of_state = |state| listed_jobs(&runner, &url, state);
+            let listed = of_state("--running") + &of_state("--ended");
+            listed.contains("kill -KILL $PPID") && listed.contains("\"started\"")
+        });
+        // Removes the cgroups of killed runs.
+        assert!(runner.run(&[], "true").status.success());
+    }
+}
+
 fn listed_jobs(runner: &Runner, url: &str, which: &str) -> String {
     let mut command = runner.command("polymeter");
     text(&command.args(["jobs", which, "--json", "--store", url]).output().unwrap().stdout)
@@ -386,6 +408,27 @@ fn a_parent_that_ignores_its_children_costs_no_status() {
         let ignored = text(&run_ignoring_children(&runner, &["grep", "SigIgn", "/proc/self/status"]).stdout);
         let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
         assert_eq!(mask >> 16 & 1, 1, "SIGCHLD: {ignored}");
+    }
+}
+
+/// A signal that the parent blocks is blocked for the command, and still passed on to it.
+fn a_command_has_the_signal_mask_of_its_parent() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let shown = |command: &[&str]| {
+            let mut env = runner.command("env");
+            env.args(["--block-signal=USR1,WINCH"]).args(command);
+            let output = env.output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        let mask = ["grep", "SigBlk", "/proc/self/status"];
+        let alone = shown(&mask);
+        assert!(alone.contains("8000200"), "{alone}");
+        assert_eq!(shown(&[&["polymeter", "run", "--"], &mask[..]].concat()), alone);
+        let script = "kill -USR1 $PPID; for i in $(seq 200); do grep -q 'ShdPnd.*200$' /proc/$$/status && \
+                      echo pending && break; sleep 0.1; done";
+        assert_eq!(shown(&["polymeter", "run", "--", "bash", "-c", script]), "pending\n");
     }
 }
 
@@ -447,6 +490,26 @@ fn a_full_disk_hides_no_end() {
     assert!(seconds("wall time").is_some_and(|wall_s: f64| wall_s >= 1.7), "{stdout}");
     assert!(seconds("CPU time").is_some_and(|cpu_s: f64| cpu_s >= 0.25), "{stdout}");
     assert!(stderr.contains("database or disk is full"), "{stderr}");
+}
+
+/// The runner cannot store the end, and no reader can later: it is shown as that of a killed run.
+fn a_disk_that_stays_full_hides_no_end() {
+    require(&[Need::Root]);
+    let stored = "until polymeter report > /dev/null 2>&1; do sleep 0.2; done";
+    let fill = "head -c 10M /dev/zero > fill 2> /dev/null; e2e-workload 'burn 300'";
+    let run = format!("polymeter run -o s.db --every 5ms --report ../report -- sh -c \"{stored}; {fill}\"");
+    let ended = "until polymeter report --store sqlite:s.db 2> /dev/null | grep ^ENDED; do sleep 0.2; done";
+    let pages = "polymeter report --store sqlite:s.db --html ../page.html && grep -c RUNNING ../page.html";
+    let jobs = "polymeter jobs --store sqlite:s.db";
+    let script = format!(
+        "{run}; timeout 60 sh -c '{ended}'; {pages}; {jobs} --ended | sed 's/^/ended: /'; {jobs} --running; df -k . | tail -n 1"
+    );
+    let output = on_small_disk(1_600, &script);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("\nENDED, lost contact with"), "{stdout} {stderr}");
+    assert!(stdout.contains("ended: run-") && stdout.contains(" lost "), "{stdout} {stderr}");
+    assert!(stdout.contains("\n0\n") && stdout.contains("no job runs"), "{stdout} {stderr}");
+    assert!(stdout.contains("100%"), "{stdout} {stderr}");
 }
 
 fn an_interrupted_creation_leaves_an_empty_store() {
