@@ -20,6 +20,9 @@ const SUGGESTIONS: usize = 3;
 /// In a refusal.
 const LISTED: usize = 10;
 
+/// In a refusal without a wanted id.
+const LISTED_JOBS: u32 = 5;
+
 /// Tasks of an array with their runs.
 const NAMED: u32 = 10_000;
 
@@ -53,14 +56,49 @@ impl Chosen {
 /// the job in which the command runs, else the last job of the user.
 pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
     match choose_any(source, wanted)? {
-        Chosen::Job(chosen) => {
-            if let Some(note) = &chosen.note {
-                terminal::print_error(&format!("polymeter: note: {note}\n"));
-            }
-            Ok(*chosen)
-        }
+        Chosen::Job(chosen) => Ok(noted(*chosen)),
         Chosen::Array { id, jobs } => Err(names_one_of(&id, &jobs)),
     }
+}
+
+/// Prints the note.
+fn noted(chosen: ChosenJob) -> ChosenJob {
+    if let Some(note) = &chosen.note {
+        terminal::print_error(&format!("polymeter: note: {note}\n"));
+    }
+    chosen
+}
+
+/// As [`choose`], but if no id is wanted, takes no job by its time: that in which the command runs, else the
+/// only job of the source.
+pub(crate) fn choose_only(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
+    if wanted.is_some() {
+        return choose(source, wanted);
+    }
+    if let Some((_, Some(job))) = job_of_command(source).map_err(cannot_read)? {
+        return Ok(ChosenJob { job, step: None, note: None });
+    }
+    let mut jobs = Vec::new();
+    // Most stores with several jobs show this at once.
+    for limit in [LISTED_JOBS, NAMED] {
+        let filter = JobFilter { limit, ..JobFilter::default() };
+        jobs = source.reader.jobs(&filter).map_err(cannot_read)?;
+        let Some(last) = jobs.first() else { return Err(no_job(source)) };
+        if !jobs.iter().all(|job| are_of_one_job(job, last)) {
+            break;
+        }
+        if u32::try_from(jobs.len()).is_ok_and(|listed| listed < limit) {
+            let first_first: Vec<JobRow> = jobs.iter().rev().cloned().collect();
+            let note = note_on_runs(last, &first_first);
+            return Ok(noted(ChosenJob { job: last.clone(), step: None, note }));
+        }
+    }
+    jobs.truncate(LISTED);
+    let ids = printable_name(&ids_of_tasks(&jobs).join(", ")).into_owned();
+    Err(Failure::Failed(format!(
+        "cannot choose a job: {} contains several; name one, such as {ids}; `polymeter jobs --ended` lists them",
+        source.place()
+    )))
 }
 
 /// One of the tasks must be named.
@@ -76,25 +114,34 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
 
 /// Without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
-    let of_scheduler = if wanted.is_none() { source.of_run.clone().or_else(scheduler_job) } else { None };
-    if let Some(id) = &of_scheduler
-        // The job in which the command runs, even if an array has its id, too.
-        && let Some(job) = source.reader.last_job(Some(id)).map_err(cannot_read)?
-    {
-        return Ok(Chosen::job(job, None, None));
-    }
+    let of_command = if wanted.is_none() { job_of_command(source).map_err(cannot_read)? } else { None };
+    let of_scheduler = match of_command {
+        // Even if an array has its id, too.
+        Some((_, Some(job))) => return Ok(Chosen::job(job, None, None)),
+        Some((id, None)) => Some(id),
+        None => None,
+    };
     let Some(wanted) = wanted.or(of_scheduler.as_deref()) else {
         let last = last_job(source).map_err(cannot_read)?;
-        return last.map(|job| Chosen::job(job, None, None)).ok_or_else(|| {
-            let of_user = if source.visible == Visible::Own { " of yours" } else { "" };
-            Failure::Failed(format!("cannot choose a job: {} contains none{of_user}", source.place()))
-        });
+        return last.map(|job| Chosen::job(job, None, None)).ok_or_else(|| no_job(source));
     };
     match find(source.reader.as_mut(), wanted).map_err(cannot_read)? {
         Found::Chosen(chosen) => Ok(chosen),
         Found::Several(jobs) => Err(several(wanted, &jobs)),
         Found::None => Err(unknown(source, wanted).map_err(cannot_read)?),
     }
+}
+
+/// Finds the job in which the command runs: its id, and its row if it is stored.
+fn job_of_command(source: &mut Source) -> Result<Option<(String, Option<JobRow>)>, StoreError> {
+    let Some(id) = source.of_run.clone().or_else(scheduler_job) else { return Ok(None) };
+    let job = source.reader.last_job(Some(&id))?;
+    Ok(Some((id, job)))
+}
+
+fn no_job(source: &Source) -> Failure {
+    let of_user = if source.visible == Visible::Own { " of yours" } else { "" };
+    Failure::Failed(format!("cannot choose a job: {} contains none{of_user}", source.place()))
 }
 
 /// Finds the user's job that started last. Root, and a user without a job in a store that shows all jobs,

@@ -209,6 +209,7 @@ fn assert_stacks(bundled: &Bundled) {
     let against = text(&flame_output(bundled, &["--against", &bundled.job_id, "--process", "42"]));
     assert!(against.contains("+0.0 %"), "{against}");
     assert_exported_stacks(bundled);
+    assert_job_may_be_omitted(bundled, &tree);
     for (arguments, status, message) in [
         (&["--process", "43"][..], 1, "has no call stacks of stacks.cpu in this part"),
         (&["--from", "+1h"], 1, "has no call stacks"),
@@ -223,6 +224,39 @@ fn assert_stacks(bundled: &Bundled) {
         let stderr = text(&output.stderr);
         assert!(output.status.code() == Some(status) && stderr.contains(message), "{arguments:?}: {stderr}");
     }
+}
+
+/// The only job of a store, several runs of it, and several jobs.
+fn assert_job_may_be_omitted(bundled: &Bundled, tree: &str) {
+    fs::copy(bundled.path("run.db"), bundled.path("jobs.db")).unwrap();
+    let store = format!("sqlite:{}", bundled.path("jobs.db").display());
+    let flame = |of_scheduler: Option<&str>| {
+        let mut command = program("polymeter");
+        for name in ["SLURM_JOB_ID", "OAR_JOB_ID"] {
+            command.env_remove(name);
+        }
+        command.envs(of_scheduler.map(|id| ("SLURM_JOB_ID", id)));
+        command.args(["flame", "--store", &store]).output().unwrap()
+    };
+    let copy_job = |changes: &str| {
+        let sql = format!(
+            "CREATE TEMP TABLE copy AS SELECT * FROM job ORDER BY job_key LIMIT 1; UPDATE copy SET {changes};
+             INSERT INTO job SELECT * FROM copy;"
+        );
+        rusqlite::Connection::open(bundled.path("jobs.db")).unwrap().execute_batch(&sql).unwrap();
+    };
+    assert_eq!(text(&flame(None).stdout), tree);
+    copy_job("job_key = 101, started = started - 1000000");
+    let of_last_run = flame(None);
+    assert_eq!(text(&of_last_run.stdout), tree);
+    assert!(text(&of_last_run.stderr).contains("ran 2 times, and this is run 2"), "{of_last_run:?}");
+    copy_job("job_key = 102, job_id = 'other', started = started + 1000000");
+    let several = flame(None);
+    let message = text(&several.stderr);
+    assert_eq!(several.status.code(), Some(1), "{message}");
+    assert!(message.contains("the store contains several; name one, such as "), "{message}");
+    assert!(message.contains(&bundled.job_id) && message.contains("other"), "{message}");
+    assert_eq!(text(&flame(Some(&bundled.job_id)).stdout), tree);
 }
 
 fn flame_output(bundled: &Bundled, more: &[&str]) -> Vec<u8> {

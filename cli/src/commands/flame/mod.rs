@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::new_file::{NewFile, cannot_write};
 use crate::output::printable::printable_name;
 use crate::output::terminal;
-use crate::report::choice::{ChosenJob, choose};
+use crate::report::choice::{ChosenJob, choose_only};
 use crate::report::html;
 use crate::report::summary::{stack_activities, stack_remarks, stack_sums};
 use crate::store_failure::cannot_read;
@@ -61,8 +61,10 @@ const THREADS: usize = 200;
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlameArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1; of several jobs with the same id the last.
+    /// Default: the job of the `polymeter run` around the command, else SLURM_JOB_ID or OAR_JOB_ID, else the
+    /// store's only job.
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
-    job: String,
+    job: Option<String>,
 
     #[command(flatten)]
     source: ReadSource,
@@ -143,13 +145,14 @@ impl FlameArguments {
 
 pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
     let format = arguments.format()?;
-    let mut source = arguments.source.open_for(Some(&arguments.job))?;
-    let (job, profile) = read(arguments, &mut source, &arguments.job)?;
+    let wanted = arguments.job.as_deref();
+    let mut source = arguments.source.open_for(wanted)?;
+    let (job, profile) = read(arguments, &mut source, wanted)?;
     if arguments.json {
         return terminal::print_json(&summary(&profile));
     }
     let before = match &arguments.against {
-        Some(other) => Some(read(arguments, &mut source, other)?),
+        Some(other) => Some(read(arguments, &mut source, Some(other))?),
         None => None,
     };
     let tree = profile.tree();
@@ -157,8 +160,12 @@ pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
     write(arguments, &encoded(format, arguments, &job, &profile, &tree, difference.as_ref()))
 }
 
-fn read(arguments: &FlameArguments, source: &mut Source, wanted: &str) -> Result<(JobRow, Profile), Failure> {
-    let ChosenJob { job, step, .. } = choose(source, Some(wanted))?;
+fn read(
+    arguments: &FlameArguments,
+    source: &mut Source,
+    wanted: Option<&str>,
+) -> Result<(JobRow, Profile), Failure> {
+    let ChosenJob { job, step, .. } = choose_only(source, wanted)?;
     let job_id = printable_name(&job.job_id).into_owned();
     if step.is_some() {
         return Err(Failure::Usage(format!("cannot show a step: name the job, {job_id}")));

@@ -181,6 +181,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         files: READING_FILES,
         examples: &[
             ("polymeter flame 4242", "The functions below their callers, with their shares of the time."),
+            ("polymeter flame --store sqlite:run.db", "Those of the only job of a file."),
             ("polymeter flame 4242 --phase solve -o flame.html", "A flame graph of a phase, as a page."),
             ("polymeter flame 4242 --from +60s --to +120s", "The second minute of the job."),
             (
