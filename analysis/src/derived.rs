@@ -66,6 +66,8 @@ struct Counters(Vec<Counter>);
 #[derive(Debug)]
 struct Counter {
     count: Cumulative,
+    /// From the count to the input.
+    factor: f64,
     times: Option<(Cumulative, Cumulative)>,
 }
 
@@ -83,7 +85,7 @@ impl Counters {
 
 impl Counter {
     fn increase(&self, span_ns: &Range<i64>) -> Option<f64> {
-        let increase = self.count.within(span_ns);
+        let increase = self.count.within(span_ns) * self.factor;
         match self.counted(span_ns) {
             Some(share) if share <= 0.0 => None,
             Some(share) if share < WHOLE => Some(increase / share),
@@ -307,12 +309,11 @@ fn of_node_series(
     node: &str,
     series: &[&SeriesReport],
 ) -> Option<Result<Computable, DerivedReport>> {
-    let sampled = |metric: &str| counters(metric, series);
     let mut best: Option<(usize, &'static Formula, Vec<&'static str>)> = None;
     for formula in derived.formulas {
         let metrics = formula.inputs.iter().filter_map(metric_of);
         let (known, lacking): (Vec<&str>, Vec<&str>) =
-            metrics.partition(|metric| !sampled(metric).0.is_empty());
+            metrics.partition(|metric| series.iter().any(|series| is_counted(metric, series)));
         if !known.is_empty() && best.as_ref().is_none_or(|(most, ..)| known.len() > *most) {
             best = Some((known.len(), formula, lacking));
         }
@@ -329,8 +330,12 @@ fn of_node_series(
     if !lacking.is_empty() {
         return Some(Err(unknown(format!("not sampled: {}", lacking.join(", ")))));
     }
-    let inputs: Vec<(&'static str, Counters)> =
-        formula.inputs.iter().filter_map(|input| Some((input.name, sampled(metric_of(input)?)))).collect();
+    let mut inputs = Vec::new();
+    for input in formula.inputs {
+        if let Some(metric) = metric_of(input) {
+            inputs.push((input.name, counters(metric, input.quantity, series)));
+        }
+    }
     let computable = computable(derived, derived.name.to_owned(), node, formula, inputs);
     Some(computable.ok_or_else(|| unknown("its inputs were not sampled at the same time".to_owned())))
 }
@@ -370,20 +375,22 @@ fn cumulative(series: &SeriesReport) -> Cumulative {
     cumulative
 }
 
-/// Leaves out series of steps and of devices that contain others.
-fn counters(metric: &str, series: &[&SeriesReport]) -> Counters {
-    Counters(
-        series
-            .iter()
-            .filter(|series| {
-                series.metric == metric && !series.is_of_step && !series.is_contained && series.samples > 1
-            })
-            .map(|counted| Counter {
-                count: cumulative(counted),
-                times: group_times(metric, counted, series),
-            })
-            .collect(),
-    )
+/// Returns the counters of a metric that is the input `quantity`.
+fn counters(metric: &str, quantity: Quantity, series: &[&SeriesReport]) -> Counters {
+    let mut counters = Counters::default();
+    for counted in series.iter().filter(|series| is_counted(metric, series)) {
+        counters.0.push(Counter {
+            count: cumulative(counted),
+            factor: quantity.factor(&counted.unit),
+            times: group_times(metric, counted, series),
+        });
+    }
+    counters
+}
+
+/// Returns true for a series of the metric that counts: not of a step, nor of a device that contains others.
+fn is_counted(metric: &str, series: &SeriesReport) -> bool {
+    series.metric == metric && !series.is_of_step && !series.is_contained && series.samples > 1
 }
 
 /// Times of the group in which an event was counted; none if they are not known.
@@ -429,14 +436,15 @@ fn of_pushed(derived: &'static Derived, report: &Report, instance: &str) -> Opti
     let mut energy = Counters::default();
     for node in &report.nodes {
         let parts = &report.node_energy.get(node)?.parts;
-        energy.0.extend(parts.iter().map(|(_, count)| Counter { count: count.clone(), times: None }));
+        let counter = |count: &Cumulative| Counter { count: count.clone(), factor: 1.0, times: None };
+        energy.0.extend(parts.iter().map(|(_, count)| counter(count)));
     }
     let mut inputs = Vec::new();
     for input in formula.inputs {
         let counters = match input.quantity {
             Quantity::Energy => std::mem::take(&mut energy),
-            Quantity::Pushed => counters(&name, &work),
-            Quantity::Metric(_) => return None,
+            Quantity::Pushed => counters(&name, input.quantity, &work),
+            Quantity::Metric(_) | Quantity::Lines(_) => return None,
         };
         inputs.push((input.name, counters));
     }

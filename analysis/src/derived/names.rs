@@ -1,6 +1,6 @@
 //! Names in the expressions of formulas, and the metrics that they stand for. Pure.
 
-use polymeter_proto::catalogue::derived::{Formula, Input, Quantity};
+use polymeter_proto::catalogue::derived::{Formula, Input};
 
 use crate::expression::{Scope, Type};
 
@@ -24,8 +24,5 @@ impl Scope for Names {
 
 /// Metric that an input is the increase of; none for other quantities.
 pub(super) fn metric_of(input: &'static Input) -> Option<&'static str> {
-    match input.quantity {
-        Quantity::Metric(metric) => Some(metric),
-        Quantity::Energy | Quantity::Pushed => None,
-    }
+    input.quantity.metric()
 }

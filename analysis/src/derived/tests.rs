@@ -142,6 +142,14 @@ fn the_memory_bandwidth_is_the_sum_over_the_sockets() {
     // The scale that the kernel states for the event, 6.103515625e-5 MiB, is 64 bytes.
     let bytes = 408.0 * 6.103_515_625e-5 * 1_048_576.0;
     assert!(near(derived_of(&report, "node.dram.bandwidth").value, bytes / 4.0));
+    // An agent that has applied the scale stores bytes.
+    let mut series = Vec::new();
+    for (event, lines) in [("read", 400.0), ("write", 8.0)] {
+        let mut of_event = memory_commands(event, "cpu=0", lines * 6.103_515_625e-5 * 1_048_576.0);
+        of_event.unit = "bytes".to_owned();
+        series.push(of_event);
+    }
+    assert!(near(derived_of(&with_derived(series), "node.dram.bandwidth").value, bytes / 4.0));
 }
 
 #[test]

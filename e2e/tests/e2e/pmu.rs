@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 tests![
     derived_metrics_are_computed_from_what_they_open,
+    events_are_stored_in_the_unit_that_the_kernel_states,
     released_counters_are_closed_at_once_and_opened_again,
     counters_that_are_released_at_submission_are_never_opened,
 ];
@@ -28,11 +29,20 @@ const WRITES: &str = "node.pmu.amd_umc.umc_cas_cmd.wr";
 
 /// PMUs of an AMD machine, where `type` 1 is that of software events: 2 are page faults, 3 are context
 /// switches.
-const PMUS: [(&str, &str); 9] = [
+const PMUS: [(&str, &str); 18] = [
     ("cpu/type", "1\n"),
     ("cpu/format/event", "config:0-7,32-35\n"),
     ("cpu/format/umask", "config:8-15\n"),
     ("cpu/events/fp_ret_sse_avx_ops.all", "event=0x2\n"),
+    ("cpu/events/faults", "event=0x2\n"),
+    ("cpu/events/energy", "event=0x2\n"),
+    ("cpu/events/energy.scale", "2.3283064365386962890625e-10\n"),
+    ("cpu/events/energy.unit", "Joules\n"),
+    ("cpu/events/malformed", "event=0x2\n"),
+    ("cpu/events/malformed.scale", "fast\n"),
+    ("amd_umc_0/events/read-lines", "event=0x2\n"),
+    ("amd_umc_0/events/read-lines.scale", "6.103515625e-5\n"),
+    ("amd_umc_0/events/read-lines.unit", "MiB\n"),
     ("amd_umc_0/type", "1\n"),
     ("amd_umc_0/cpumask", "0\n"),
     ("amd_umc_0/format/event", "config:0-7\n"),
@@ -202,6 +212,57 @@ fn derived_metrics_are_computed_from_what_they_open() {
     let percent = 100.0 * of_part("flop_per_s") / attainable;
     assert!((of_part("roof_percent") / percent - 1.0).abs() < 1e-9, "{percent}, not {whole}");
     assert_eq!(report["roofline"]["left_out"], json!([]));
+}
+
+/// Values by the time, and unit of the only series of a metric.
+fn values_of(env: &TestEnvironment, of: SeriesScope<'_>, metric: &str) -> (BTreeMap<i64, f64>, String) {
+    let rows = env.reader().series(of).unwrap();
+    let unit = rows.into_iter().find(|row| row.metric == metric).map(|row| row.unit).unwrap_or_default();
+    let samples = stored::samples(&mut env.reader(), of);
+    let found = samples.into_iter().find(|((name, _), _)| name == metric);
+    (found.map(|(_, series)| series.points.into_iter().collect()).unwrap_or_default(), unit)
+}
+
+fn events_are_stored_in_the_unit_that_the_kernel_states() {
+    require(&NEEDS);
+    let mut machine = Machine::start();
+    let [faults, energy, lines] = ["perf.event.faults", "perf.event.energy", "node.pmu.amd_umc.read_lines"];
+    let granted = machine.set(&json!({faults: "20ms", energy: "20ms"}), Some("1"));
+    assert_eq!(granted["metrics"][energy], "20ms", "{granted}");
+    let of_node = machine.set(&json!({READS: "20ms", lines: "20ms"}), None);
+    assert_eq!(of_node["metrics"][lines], "20ms", "{of_node}");
+    let refused = machine.set(&json!({"perf.event.malformed": "20ms"}), Some("1")).to_string();
+    assert!(refused.contains("malformed.scale: `fast` is not a decimal number"), "{refused}");
+    wait_until("the events are counted", || {
+        machine.workload.execute("touch 1");
+        machine.points(energy).len() > 20
+    });
+    let job = stored::job(&mut machine.env.reader(), "1").unwrap();
+    let node = job.nodes[0].clone();
+    let of_node = SeriesScope::Node(&node);
+    wait_until("those of the node are stored", || values_of(&machine.env, of_node, lines).0.len() > 20);
+    let (of_job, env) = (SeriesScope::Job(job.job_key), &machine.env);
+    for (of, counts, scaled, unit, per_count) in
+        [(of_job, faults, energy, "joules", 1.0 / 4_294_967_296.0), (of_node, READS, lines, "bytes", 64.0)]
+    {
+        let (counts, of_counts) = values_of(env, of, counts);
+        let (values, of_values) = values_of(env, of, scaled);
+        assert_eq!((of_counts.as_str(), of_values.as_str()), ("count", unit), "{scaled}");
+        // Both are of one group, whose events are read together.
+        let pairs: Vec<(f64, f64)> =
+            values.iter().filter_map(|(time, value)| Some((*counts.get(time)?, *value))).collect();
+        assert!(pairs.len() > 10, "{scaled}: {counts:?} {values:?}");
+        let last = pairs.last().unwrap();
+        assert!(last.0 > pairs[0].0, "{scaled}: {pairs:?}");
+        // The events of a group are enabled one after the other, so that some counts are missed at first.
+        for (count, value) in &pairs {
+            let expected = (count - pairs[0].0) * per_count;
+            let found = value - pairs[0].1;
+            assert!((found - expected).abs() <= 1e-9 * expected, "{scaled}: {found}, not {expected}");
+        }
+    }
+    machine.agent.daemon.terminate();
+    machine.collector.terminate();
 }
 
 fn released_counters_are_closed_at_once_and_opened_again() {

@@ -83,7 +83,7 @@ fn computed(derived: &Derived, machine: Machine, all: &BTreeMap<String, Availabi
         let name = match input.quantity {
             Quantity::Energy => "the energy of the job",
             Quantity::Pushed => "the user's metric of this name",
-            Quantity::Metric(name) => name,
+            Quantity::Metric(name) | Quantity::Lines(name) => name,
         };
         match all.get(name) {
             Some(Availability::No(reason)) => return Availability::No(format!("it needs {name}: {reason}")),

@@ -50,7 +50,7 @@ fn open_released(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         request.wanted.iter().cloned().partition(Definition::is_of_hardware);
     let mut number = host.first_perf_group;
     for group in groups(&hardware) {
-        let events = ReleasedEvents::new(&group, labels);
+        let events = ReleasedEvents::new(&group, &EventPlaces::of(host.mounts), labels);
         opening.push(format!("{RELEASED}{number}"), Source::Custom(Box::new(events)));
         number += 1;
     }

@@ -18,10 +18,7 @@ impl Derived {
     /// Returns the names of the metrics that any machine needs to compute it.
     pub fn inputs_of_all(&self) -> impl Iterator<Item = &'static str> {
         let inputs = self.formulas.iter().flat_map(|formula| formula.inputs);
-        inputs.filter_map(|input| match input.quantity {
-            Quantity::Metric(name) => Some(name),
-            Quantity::Energy | Quantity::Pushed => None,
-        })
+        inputs.filter_map(|input| input.quantity.metric())
     }
 
     pub fn may_use(&self, name: &str) -> bool {
@@ -35,17 +32,14 @@ impl Derived {
             return self.sampled_inputs(machine).any(|input| input.is_of_hardware());
         }
         let mut inputs = self.formula(machine).into_iter().flat_map(|formula| formula.inputs);
-        inputs.any(|input| matches!(input.quantity, Quantity::Metric(metric) if metric == name))
+        inputs.any(|input| input.quantity.metric() == Some(name))
     }
 }
 
 impl Input {
     /// Returns the metric that is sampled for it; none for a quantity that needs no metric of its own.
     pub fn definition(&self) -> Option<Definition> {
-        match self.quantity {
-            Quantity::Metric(name) => lookup::find(name),
-            Quantity::Energy | Quantity::Pushed => None,
-        }
+        self.quantity.metric().and_then(lookup::find)
     }
 }
 
@@ -98,8 +92,7 @@ mod tests {
                 let inputs: BTreeSet<_> = formula.inputs.iter().map(|input| input.name).collect();
                 assert_eq!(inputs.len(), formula.inputs.len(), "{}", derived.name);
                 for input in formula.inputs {
-                    let is_known =
-                        input.definition().is_some() || !matches!(input.quantity, Quantity::Metric(_));
+                    let is_known = input.definition().is_some() || input.quantity.metric().is_none();
                     assert!(is_known, "{}: {:?} is no metric", derived.name, input.quantity);
                 }
             }

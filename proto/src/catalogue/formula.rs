@@ -2,6 +2,7 @@
 
 use super::metric::Scope;
 use crate::name::{MetricName, Selector};
+use crate::series::Unit;
 
 #[derive(Debug)]
 pub struct Derived {
@@ -33,10 +34,30 @@ pub struct Input {
 pub enum Quantity {
     /// Increase of a counter, summed over its series.
     Metric(&'static str),
+    /// Bytes of a counter of cache lines, which the kernel scales to bytes on some machines.
+    Lines(&'static str),
     /// Energy of the job, in joules.
     Energy,
     /// Growth of the user's own metric that the family's `*` stands for.
     Pushed,
+}
+
+const LINE_BYTES: f64 = 64.0;
+
+impl Quantity {
+    /// Metric that is sampled for it; none for a quantity that needs no metric of its own.
+    pub const fn metric(self) -> Option<&'static str> {
+        match self {
+            Self::Metric(name) | Self::Lines(name) => Some(name),
+            Self::Energy | Self::Pushed => None,
+        }
+    }
+
+    /// Factor from the increase of its metric, which is stored in `unit`, to the input.
+    pub fn factor(self, unit: &str) -> f64 {
+        let is_lines = matches!(self, Self::Lines(_)) && unit != Unit::Bytes.as_str();
+        if is_lines { LINE_BYTES } else { 1.0 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

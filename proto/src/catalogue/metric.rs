@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::origin::Origin;
 use super::perf_event::{self, PerfEvent};
+use super::tables;
 use crate::name::MetricName;
 use crate::period::Period;
 use crate::series::{Kind, MetricDescriptor, Number, Unit};
@@ -137,9 +138,11 @@ impl Metric {
     }
 }
 
-/// Wanted metric: one of the catalogue, or one instance of a family.
-#[derive(Clone, PartialEq, Eq)]
+/// Wanted metric: one of the catalogue, or one instance of a family. Two with the same name are equal, in
+/// whatever unit they are measured.
+#[derive(Clone)]
 pub struct Definition {
+    /// That of the catalogue, or its twin in another unit: [`Definition::measured_in`].
     pub metric: &'static Metric,
     /// Text that the family's `*` stands for. None for a plain metric, and for a whole family.
     pub instance: Option<Box<str>>,
@@ -149,6 +152,13 @@ impl Definition {
     /// Selects a plain metric, or a whole family.
     pub const fn of(metric: &'static Metric) -> Self {
         Self { metric, instance: None }
+    }
+
+    /// Named perf event whose values are doubles of a unit. Others stay as they are.
+    pub fn measured_in(self, unit: Unit) -> Self {
+        let is_same = |metric: &&Metric| metric.name == self.metric.name && metric.unit == unit;
+        let metric = tables::SCALED_EVENTS.iter().find(is_same).unwrap_or(self.metric);
+        Self { metric, ..self }
     }
 
     /// Returns true for a family without a chosen instance, which stands for all instances of the machine.
@@ -193,6 +203,14 @@ impl Definition {
         })
     }
 }
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.metric.name == other.metric.name && self.instance == other.instance
+    }
+}
+
+impl Eq for Definition {}
 
 impl fmt::Debug for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

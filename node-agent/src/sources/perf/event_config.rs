@@ -2,20 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::catalogue::Definition;
+
+use super::event_scale::EventScale;
 use crate::cgroups::Mounts;
 
-/// An event by its numbers in the kernel: `type` and the three configs of `perf_event_attr`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Event by its numbers in the kernel, `type` and the three configs of `perf_event_attr`, and the scale of its
+/// counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Config {
     pub(crate) kind: u32,
     pub(crate) config: u64,
     pub(crate) config1: u64,
     pub(crate) config2: u64,
+    /// None if its values are counts.
+    pub(crate) scale: Option<EventScale>,
 }
 
 impl Config {
     pub(super) const fn of(kind: u32, config: u64) -> Self {
-        Self { kind, config, config1: 0, config2: 0 }
+        Self { kind, config, config1: 0, config2: 0, scale: None }
+    }
+
+    pub(super) fn measured(&self, definition: &Definition) -> Definition {
+        let definition = definition.clone();
+        match self.scale {
+            Some(scale) => definition.measured_in(scale.unit),
+            None => definition,
+        }
+    }
+
+    /// Bits of the value for a count.
+    pub(super) fn bits(&self, count: u64) -> u64 {
+        self.scale.map_or(count, |scale| scale.bits(count))
     }
 }
 

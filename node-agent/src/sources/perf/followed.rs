@@ -20,7 +20,7 @@ use super::families::{Families, Listed, Opening};
 use super::fork_log::ForkLog;
 use super::forks::Forks;
 use super::open::{Group, Opener, PerfTarget};
-use super::values::{GROUP_WORDS, add, slots};
+use super::values::{GROUP_WORDS, add, set, slots};
 use crate::sources::cgroup_processes::{PROCESSES_MAX, listed};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kernel_text;
@@ -64,7 +64,7 @@ pub(crate) struct FollowedSource {
     #[expect(clippy::vec_box, reason = "boxes travel to the supervisor and back without allocation")]
     members: Vec<Box<Member>>,
     slots: Vec<Slot>,
-    events: usize,
+    configs: Vec<Config>,
     gone: Vec<u64>,
     sums: Vec<u64>,
     exchange: Arc<Exchange>,
@@ -110,7 +110,7 @@ impl FollowedSource {
                 opener.probe(config, &[]).map(|()| config).map_err(|error| meaning(&error))
             });
             match probed {
-                Ok(config) => events.push((definition.clone(), config)),
+                Ok(config) => events.push((config.measured(definition), config)),
                 Err(reason) => unavailable.push(Unavailable::for_good(definition.clone(), reason)),
             }
         }
@@ -129,7 +129,7 @@ impl FollowedSource {
         let mut source = Self {
             members: Vec::with_capacity(MEMBERS_MAX),
             slots: slots(&definitions, opener.user_only, target_labels),
-            events: definitions.len(),
+            configs: events.iter().map(|(_, config)| *config).collect(),
             gone: vec![0; words],
             sums: vec![0; words],
             exchange: Arc::clone(&exchange),
@@ -190,11 +190,7 @@ impl CustomSource for FollowedSource {
         for member in &self.members {
             member.add_to(&mut self.sums);
         }
-        let values = self.sums.iter().skip(GROUP_WORDS).take(self.events);
-        let times = self.sums.iter().skip(1).take(2);
-        for (slot, sum) in (0..).zip(values.chain(times)).take(self.slots.len()) {
-            reading.set(slot, *sum);
-        }
+        set(&self.sums, &self.configs, 0..self.slots.len(), reading);
         Outcome::Read
     }
 

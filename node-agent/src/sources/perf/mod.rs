@@ -4,6 +4,7 @@
 
 mod cpu_model;
 mod event_config;
+mod event_scale;
 mod event_table;
 mod events;
 mod families;
@@ -17,7 +18,6 @@ mod units;
 mod values;
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use polymeter_proto::catalogue::Definition;
@@ -26,9 +26,10 @@ use rustix::io::Errno;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::{Slot, Unavailable};
+use event_config::Config;
 use events::config;
 use open::{Group, Opener};
-use values::{GROUP_WORDS, add, slots};
+use values::{GROUP_WORDS, add, set, slots};
 
 pub(crate) use cpu_model::machine;
 pub use event_config::EventPlaces;
@@ -46,7 +47,7 @@ pub(crate) use units::{by_pmu, open as open_units};
 pub struct PerfSource {
     groups: Vec<Group>,
     slots: Vec<Slot>,
-    events: usize,
+    configs: Vec<Config>,
     /// Slots of each CPU, if each has series of its own.
     slots_per_cpu: Option<usize>,
     buffer: Vec<u8>,
@@ -68,7 +69,7 @@ impl PerfSource {
         let mut configured = Vec::new();
         for definition in wanted {
             match config(definition, places) {
-                Ok(config) => configured.push((definition.clone(), config)),
+                Ok(config) => configured.push((config.measured(definition), config)),
                 Err(error) => unavailable.push(Unavailable::for_good(definition.clone(), error.to_string())),
             }
         }
@@ -80,7 +81,7 @@ impl PerfSource {
                 .map_err(|error| format!("{}: {error}", path.display())),
         };
         let opened = opener.and_then(|mut opener| {
-            configured.retain(|(definition, config)| match opener.probe(*config, cpus) {
+            configured.retain(|(definition, config): &(Definition, Config)| match opener.probe(*config, cpus) {
                 Ok(()) => true,
                 Err(error) => {
                     unavailable.push(Unavailable::for_good(definition.clone(), meaning(&error)));
@@ -90,18 +91,14 @@ impl PerfSource {
             let groups = opener.open_all(&configured, cpus).map_err(|error| meaning(&error))?;
             Ok((groups, opener.user_only))
         });
-        let definitions: Vec<_> = configured.into_iter().map(|(definition, _)| definition).collect();
         match opened {
-            Ok((groups, user_only)) if !groups.is_empty() && !definitions.is_empty() => {
-                (Some(Self::new(groups, &definitions, user_only, target_labels)), unavailable)
+            Ok((groups, user_only)) if !groups.is_empty() && !configured.is_empty() => {
+                (Some(Self::new(groups, configured, user_only, target_labels)), unavailable)
             }
             Ok(_) => (None, unavailable),
             Err(reason) => {
-                unavailable.extend(
-                    definitions
-                        .into_iter()
-                        .map(|definition| Unavailable::for_good(definition, reason.clone())),
-                );
+                let missing = |(definition, _)| Unavailable::for_good(definition, reason.clone());
+                unavailable.extend(configured.into_iter().map(missing));
                 (None, unavailable)
             }
         }
@@ -109,25 +106,26 @@ impl PerfSource {
 
     fn new(
         groups: Vec<Group>,
-        definitions: &[Definition],
+        events: Vec<(Definition, Config)>,
         user_only: bool,
         target_labels: &[(String, String)],
     ) -> Self {
+        let (definitions, configs): (Vec<Definition>, Vec<Config>) = events.into_iter().unzip();
         let is_per_cpu = definitions.iter().any(|definition| definition.metric.is_per_cpu);
         let cpus = groups.iter().filter(|_| is_per_cpu).filter_map(|group| group.cpu);
         let by_cpu = cpus.map(|cpu| {
             let cpu = ("cpu".to_owned(), cpu.to_string());
             let labels: Vec<_> = target_labels.iter().cloned().chain([cpu]).collect();
-            slots(definitions, user_only, &labels)
+            slots(&definitions, user_only, &labels)
         });
         let by_cpu: Vec<Vec<Slot>> = by_cpu.collect();
         let slots_per_cpu = by_cpu.first().map(Vec::len);
         let slots = match slots_per_cpu {
             Some(_) => by_cpu.into_iter().flatten().collect(),
-            None => slots(definitions, user_only, target_labels),
+            None => slots(&definitions, user_only, target_labels),
         };
-        let (events, words) = (definitions.len(), GROUP_WORDS + definitions.len());
-        Self { groups, slots, events, slots_per_cpu, buffer: vec![0; words * 8], sums: vec![0; words] }
+        let words = GROUP_WORDS + configs.len();
+        Self { groups, slots, configs, slots_per_cpu, buffer: vec![0; words * 8], sums: vec![0; words] }
     }
 
     /// Reads all groups, and sums them unless each CPU has series. Does not allocate.
@@ -151,16 +149,16 @@ impl PerfSource {
                 let places = if event == 0 { &places[..] } else { &places[..1] };
                 places.iter().zip(words).for_each(|(place, word)| add(&mut self.sums, *place, word));
             } else {
-                let words = words.take(GROUP_WORDS + self.events);
+                let words = words.take(GROUP_WORDS + self.configs.len());
                 words.enumerate().for_each(|(place, word)| add(&mut self.sums, place, word));
             }
             if let Some(slots) = self.slots_per_cpu {
-                set(&self.sums, number * slots..(number + 1) * slots, reading);
+                set(&self.sums, &self.configs, number * slots..(number + 1) * slots, reading);
                 self.sums.fill(0);
             }
         }
         if self.slots_per_cpu.is_none() {
-            set(&self.sums, 0..self.slots.len(), reading);
+            set(&self.sums, &self.configs, 0..self.slots.len(), reading);
         }
         Outcome::Read
     }
@@ -171,14 +169,6 @@ impl PerfSource {
 
     pub fn descriptors(&self) -> usize {
         self.groups.iter().map(|group| 1 + group._members.len()).sum()
-    }
-}
-
-/// Sets the values of a group, and its times where they have slots.
-fn set(sums: &[u64], slots: Range<usize>, reading: &mut Reading) {
-    let values = sums.iter().skip(GROUP_WORDS).chain(sums.iter().skip(1).take(2));
-    for (slot, sum) in slots.zip(values) {
-        reading.set(u32::try_from(slot).unwrap_or(u32::MAX), *sum);
     }
 }
 

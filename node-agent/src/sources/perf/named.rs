@@ -8,8 +8,11 @@ use std::io;
 use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::series::Unit;
+
 use super::cpu_model::CpuModel;
 use super::event_config::{Config, EventPlaces};
+use super::event_scale::{self, EventScale};
 use super::event_table;
 use crate::sources::cpu_list;
 use crate::sources::kernel_text::{self, FileError};
@@ -35,6 +38,12 @@ pub(crate) enum NoEvent {
     Cpus { path: PathBuf, text: String },
     #[error("{}: `{text}` is not a range of bits of config, config1 or config2", path.display())]
     Format { path: PathBuf, text: String },
+    #[error("{}: `{text}` is not a decimal number from 1e-30 to 1e30", path.display())]
+    Scale { path: PathBuf, text: String },
+    #[error("{}: `{text}` is not the name of a unit", path.display())]
+    Unit { path: PathBuf, text: String },
+    #[error("the units of PMU {pmu} have different scales for the event `{name}`")]
+    Scales { pmu: String, name: String },
     #[error("{origin}: `{term}`: {error}")]
     Term { origin: String, term: String, error: BadTerm },
     #[error("{} has no PMU of the CPU; virtual machines often lack one", .0.display())]
@@ -108,6 +117,11 @@ pub(crate) fn unit_events(places: &EventPlaces, instance: &str) -> Result<Vec<Un
         let config = pmu.event(places, name)?;
         events.push(UnitEvent { config, cpus: pmu.cpus.unwrap_or_else(|| vec![0]) });
     }
+    let mut scales = events.iter().map(|event| event.config.scale);
+    let first = scales.next();
+    if scales.any(|scale| Some(scale) != first) {
+        return Err(NoEvent::Scales { pmu: wanted.to_owned(), name: name.to_owned() });
+    }
     Ok(events)
 }
 
@@ -152,7 +166,8 @@ impl Pmu {
         if let Some(file) = listed.iter().find(|file| !is_attribute(file) && normalized(file) == name) {
             let path = events.join(file);
             let text = kernel_text::text(&path).map_err(FileError::of(&path)).map_err(NoEvent::File)?;
-            return self.config(text.trim(), &path.display().to_string());
+            let config = self.config(text.trim(), &path.display().to_string())?;
+            return Ok(Config { scale: scale_of(&events, file)?, ..config });
         }
         let cpu = CpuModel::read(&places.proc);
         let code = event_table::code(&cpu, &self.name, name);
@@ -191,13 +206,10 @@ impl Pmu {
             return Ok(None);
         }
         let path = self.directory.join("format").join(field);
-        match kernel_text::text(&path) {
-            Ok(text) => match Place::parse(text.trim()) {
-                Some(place) => Ok(Some(place)),
-                None => Err(NoEvent::Format { path, text: shown(&text) }),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(NoEvent::File(FileError { path, error })),
+        let Some(text) = optional_text(&path)? else { return Ok(None) };
+        match Place::parse(text.trim()) {
+            Some(place) => Ok(Some(place)),
+            None => Err(NoEvent::Format { path, text: shown(&text) }),
         }
     }
 
@@ -214,13 +226,32 @@ impl Pmu {
 
 fn cpus_of(directory: &Path) -> Result<Option<Vec<usize>>, NoEvent> {
     let path = directory.join("cpumask");
-    let text = match kernel_text::text(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(NoEvent::File(FileError { path, error })),
-    };
+    let Some(text) = optional_text(&path)? else { return Ok(None) };
     let cpus = cpu_list::parse(text.trim()).filter(|cpus| !cpus.is_empty());
     cpus.map(Some).ok_or_else(|| NoEvent::Cpus { path, text: shown(&text) })
+}
+
+/// None if the values of the event are counts.
+fn scale_of(events: &Path, event: &str) -> Result<Option<EventScale>, NoEvent> {
+    let (mut scale, mut unit) = (1.0, (Unit::Count, 1.0));
+    let path = events.join(format!("{event}.scale"));
+    if let Some(text) = optional_text(&path)? {
+        scale = event_scale::scale(text.trim()).ok_or_else(|| NoEvent::Scale { path, text: shown(&text) })?;
+    }
+    let path = events.join(format!("{event}.unit"));
+    if let Some(text) = optional_text(&path)? {
+        unit = event_scale::unit(text.trim()).ok_or_else(|| NoEvent::Unit { path, text: shown(&text) })?;
+    }
+    Ok(EventScale::of(scale, unit))
+}
+
+/// None if there is no such file.
+fn optional_text(path: &Path) -> Result<Option<String>, NoEvent> {
+    match kernel_text::text(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(NoEvent::File(FileError { path: path.to_owned(), error })),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,6 +355,7 @@ fn optional_entries(directory: &Path) -> Result<Vec<String>, NoEvent> {
 
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    event_scale::check(&text);
     let (format, value) = text.split_once('\n').unwrap_or((&text, "0"));
     let Some(place) = Place::parse(format) else { return };
     let (Ok(value), mut config) = (number(value), Config::default()) else { return };

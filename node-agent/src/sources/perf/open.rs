@@ -107,7 +107,7 @@ impl Opener<'_> {
         cpu: Option<usize>,
         leader: Option<&mut Counter>,
     ) -> io::Result<Counter> {
-        let Config { kind, config, config1, config2 } = config;
+        let Config { kind, config, config1, config2, .. } = config;
         let mut builder = Builder::new(Raw::new(config).config1(config1).config2(config2));
         builder.attrs_mut().type_ = kind;
         let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;

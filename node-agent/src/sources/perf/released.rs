@@ -3,6 +3,8 @@
 
 use polymeter_proto::catalogue::Definition;
 
+use super::event_config::EventPlaces;
+use super::events::config;
 use super::values::slots;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
@@ -17,8 +19,17 @@ pub(crate) struct ReleasedEvents {
 }
 
 impl ReleasedEvents {
-    pub(crate) fn new(definitions: &[Definition], target_labels: &[(String, String)]) -> Self {
-        Self { slots: slots(definitions, false, target_labels) }
+    pub(crate) fn new(
+        definitions: &[Definition],
+        places: &EventPlaces,
+        target_labels: &[(String, String)],
+    ) -> Self {
+        let mut measured = Vec::new();
+        for definition in definitions {
+            let config = config(definition, places);
+            measured.push(config.map_or_else(|_unknown| definition.clone(), |config| config.measured(definition)));
+        }
+        Self { slots: slots(&measured, false, target_labels) }
     }
 }
 

@@ -23,15 +23,17 @@ pub(crate) fn open(
     room: usize,
 ) -> (Vec<PerfSource>, Vec<Unavailable>) {
     let mut unavailable = Vec::new();
-    let mut definitions = Vec::new();
+    let mut counted: Vec<(Definition, Config)> = Vec::new();
     let mut by_cpu: BTreeMap<usize, Units> = BTreeMap::new();
     for definition in wanted {
         match countable(definition, places) {
             Ok(events) => {
+                // All units have the same scale.
+                let first = events.first().map(|(_, config)| (config.measured(definition), *config));
+                counted.extend(first);
                 for (cpu, config) in events {
                     by_cpu.entry(cpu).or_default().entry(config.kind).or_default().push(config);
                 }
-                definitions.push(definition.clone());
             }
             Err(reason) => unavailable.push(Unavailable::for_good(definition.clone(), reason)),
         }
@@ -41,7 +43,7 @@ pub(crate) fn open(
         let reason =
             format!("it needs {needed} descriptors and {room} are left; raise perf_fd_limit or LimitNOFILE");
         unavailable
-            .extend(definitions.into_iter().map(|missing| Unavailable::for_good(missing, reason.clone())));
+            .extend(counted.into_iter().map(|(missing, _)| Unavailable::for_good(missing, reason.clone())));
         return (Vec::new(), unavailable);
     }
     let mut sources = Vec::new();
@@ -49,13 +51,14 @@ pub(crate) fn open(
         match groups(&units, cpu) {
             Ok(groups) => {
                 let labels = [("cpu".to_owned(), cpu.to_string())];
-                sources.push(PerfSource::new(groups, &definitions, false, &labels));
+                sources.push(PerfSource::new(groups, counted.clone(), false, &labels));
             }
             Err(error) => {
                 let reason = format!("CPU {cpu}: {}", meaning(&error));
-                let missing =
-                    |definition: &Definition| Unavailable::for_good(definition.clone(), reason.clone());
-                unavailable.extend(definitions.iter().map(missing));
+                let missing = |(definition, _): &(Definition, Config)| {
+                    Unavailable::for_good(definition.clone(), reason.clone())
+                };
+                unavailable.extend(counted.iter().map(missing));
             }
         }
     }

@@ -1,10 +1,14 @@
 //! Values of a group of events, and their meaning.
 
+use std::ops::Range;
+
 use polymeter_proto::catalogue::derived::times_of;
 use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::limits;
 use polymeter_proto::series::Labels;
 
+use super::event_config::Config;
+use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
 /// Name of a group of hardware events: the names of all, or of the first if they are too long for a label;
@@ -52,4 +56,14 @@ pub(super) fn slots(
         }
     }
     slots
+}
+
+/// Sets the values of events, whose sums follow those of the group, and its times where they have slots. Does
+/// not allocate.
+pub(super) fn set(sums: &[u64], configs: &[Config], slots: Range<usize>, reading: &mut Reading) {
+    let values = sums.iter().skip(GROUP_WORDS).zip(configs).map(|(sum, config)| config.bits(*sum));
+    let times = sums.iter().skip(1).take(2).copied();
+    for (slot, bits) in slots.zip(values.chain(times)) {
+        reading.set(u32::try_from(slot).unwrap_or(u32::MAX), bits);
+    }
 }

@@ -13,6 +13,10 @@ const fn of(name: &'static str, metric: &'static str) -> Input {
     Input { name, quantity: Quantity::Metric(metric) }
 }
 
+const fn lines_of(name: &'static str, metric: &'static str) -> Input {
+    Input { name, quantity: Quantity::Lines(metric) }
+}
+
 const INTEL_FLOPS: Formula = Formula {
     machine: Machine::Intel,
     inputs: &[
@@ -90,18 +94,18 @@ pub(crate) static DERIVED: &[Derived] = &[
             Formula {
                 machine: Machine::Intel,
                 inputs: &[
-                    of("reads", "node.pmu.uncore_imc.cas_count_read"),
-                    of("writes", "node.pmu.uncore_imc.cas_count_write"),
+                    lines_of("reads", "node.pmu.uncore_imc.cas_count_read"),
+                    lines_of("writes", "node.pmu.uncore_imc.cas_count_write"),
                 ],
-                expression: "64 * (reads + writes) / seconds",
+                expression: "(reads + writes) / seconds",
             },
             Formula {
                 machine: Machine::Amd,
                 inputs: &[
-                    of("reads", "node.pmu.amd_umc.umc_cas_cmd.rd"),
-                    of("writes", "node.pmu.amd_umc.umc_cas_cmd.wr"),
+                    lines_of("reads", "node.pmu.amd_umc.umc_cas_cmd.rd"),
+                    lines_of("writes", "node.pmu.amd_umc.umc_cas_cmd.wr"),
                 ],
-                expression: "64 * (reads + writes) / seconds",
+                expression: "(reads + writes) / seconds",
             },
         ],
     },

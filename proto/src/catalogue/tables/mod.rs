@@ -38,6 +38,7 @@ mod stacks;
 
 use super::metric::Metric;
 pub(crate) use derived::DERIVED;
+pub(crate) use perf::SCALED as SCALED_EVENTS;
 
 /// All tables, in the order of the documentation.
 pub(crate) static ALL: &[&[Metric]] = &[

@@ -7,7 +7,7 @@
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
 use crate::catalogue::perf_event::PerfEvent;
-use crate::series::Unit::{Count, Cycles, Nanoseconds};
+use crate::series::Unit::{self, Bytes, Count, Cycles, Joules, Nanoseconds};
 
 const fn cache(cache: u64, op: u64, result: u64) -> Origin {
     Origin::Perf(PerfEvent::Cache(cache | op << 8 | result << 16))
@@ -20,6 +20,39 @@ const fn software(config: u64) -> Origin {
 const fn hardware(config: u64) -> Origin {
     Origin::Perf(PerfEvent::Hardware(config))
 }
+
+const fn named(unit: Unit) -> Metric {
+    Metric::counter(
+        "perf.event.*",
+        unit,
+        &[Origin::Perf(PerfEvent::Named)],
+        "The event of the CPU's own counters with this name, as the kernel or a table of CPU models has it; in bytes, \
+         joules or nanoseconds where the kernel states such a unit.",
+    )
+}
+
+const fn of_units(unit: Unit) -> Metric {
+    Metric::counter(
+        "node.pmu.*",
+        unit,
+        &[Origin::Perf(PerfEvent::Unit)],
+        "The event <PMU>.<name> of all units of a PMU outside of the cores, such as the memory controllers; in bytes, \
+         joules or nanoseconds where the kernel states such a unit.",
+    )
+    .of_node()
+}
+
+/// Named events that the kernel scales to a unit.
+pub(crate) static SCALED: [Metric; 8] = [
+    named(Bytes).float(),
+    named(Joules).float(),
+    named(Nanoseconds).float(),
+    named(Count).float(),
+    of_units(Bytes).float(),
+    of_units(Joules).float(),
+    of_units(Nanoseconds).float(),
+    of_units(Count).float(),
+];
 
 /// perf events with a series for each CPU. Their names have a prefix of their own, so that `perf.*` does not
 /// stand for them.
@@ -71,13 +104,7 @@ pub(crate) static PER_CPU: &[Metric] = &[
 
 /// Events of PMUs outside of the cores, which count for the whole node.
 pub(crate) static NODE: &[Metric] = &[
-    Metric::counter(
-        "node.pmu.*",
-        Count,
-        &[Origin::Perf(PerfEvent::Unit)],
-        "The event <PMU>.<name> of all units of a PMU outside of the cores, such as the memory controllers.",
-    )
-    .of_node(),
+    of_units(Count),
     Metric::counter(
         "node.pmu_time.enabled",
         Nanoseconds,
@@ -379,12 +406,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[Origin::Perf(PerfEvent::Raw)],
         "The raw event of this CPU with the config r<hexadecimal>.",
     ),
-    Metric::counter(
-        "perf.event.*",
-        Count,
-        &[Origin::Perf(PerfEvent::Named)],
-        "The event of the CPU's own counters with this name, as the kernel or a table of CPU models has it.",
-    ),
+    named(Count),
     Metric::counter(
         "perf.tracepoint.*",
         Count,

@@ -33,6 +33,7 @@ fn derived_text(derived: &[&Derived]) -> String {
 fn input_text(input: &Input, quote: &str) -> String {
     let name = match input.quantity {
         Quantity::Metric(name) => format!("{quote}{name}{quote}"),
+        Quantity::Lines(name) => format!("the bytes of {quote}{name}{quote}, 64 for each count"),
         Quantity::Energy => "the energy of the job".to_owned(),
         Quantity::Pushed => format!("{quote}user.*{quote} of this name"),
     };

@@ -96,7 +96,7 @@ fn machine(lay_out: fn(&Path)) -> (tempfile::TempDir, EventPlaces) {
 }
 
 const fn core(kind: u32, config: u64, config1: u64) -> Config {
-    Config { kind, config, config1, config2: 0 }
+    Config { kind, config, config1, config2: 0, scale: None }
 }
 
 #[test]
@@ -125,6 +125,9 @@ fn units_are_counted_on_the_cpus_that_they_name() {
     let kinds: Vec<u32> = events.iter().map(|event| event.config.kind).collect();
     assert_eq!(kinds, (70..78).collect::<Vec<_>>());
     assert!(events.iter().all(|event| event.config.config == 0xcf05 && event.cpus == [0, 56]));
+    let bytes = Some(EventScale { unit: Unit::Bytes, per_count: 64.0 });
+    assert!(events.iter().all(|event| event.config.scale == bytes));
+    assert_eq!(unit_events(&places, "uncore_imc.cas_count_write").unwrap()[0].config.scale, None);
     let (_tree, places) = machine(zen_4);
     let events = unit_events(&places, "amd_umc.umc_cas_cmd.wr").unwrap();
     let found: Vec<_> =
@@ -164,6 +167,10 @@ fn malformed_files_are_errors() {
         ("cpu/events/e", "event=1,weird=2\n", "`weird=2`: the PMU has no such field"),
         ("cpu/events/e", "../type=1\n", "`../type=1`: the PMU has no such field"),
         ("cpu/events/e", "event=18446744073709551616\n", "number too large"),
+        ("cpu/events/e.scale", "fast\n", "events/e.scale: `fast` is not a decimal number from 1e-30 to 1e30"),
+        ("cpu/events/e.scale", "\n", "`` is not a decimal number"),
+        ("cpu/events/e.scale", "-2\n", "`-2` is not a decimal number"),
+        ("cpu/events/e.unit", "Mi B\n", "events/e.unit: `Mi B` is not the name of a unit"),
         ("cpu/format/event", "config9:0-7\n", "is not a range of bits of config, config1 or config2"),
         ("cpu/format/event", "config:7-0\n", "is not a range of bits"),
         ("cpu/format/event", "config:0-64\n", "is not a range of bits"),
@@ -180,6 +187,25 @@ fn malformed_files_are_errors() {
         let error = core_event(&places, "e").unwrap_err().to_string();
         assert!(error.contains(message), "{file} {text:?}: {error}");
     }
+}
+
+#[test]
+fn counts_have_the_scale_and_the_unit_that_the_kernel_states() {
+    let (tree, places) = machine(sapphire_rapids);
+    let scale = |name: &str| core_event(&places, name).unwrap().scale;
+    assert_eq!(scale("branch_misses"), None);
+    pmus(tree.path(), &[("cpu/events/branch-misses.scale", "2.3283064365386962890625e-10\n")]);
+    let stated = |unit| Some(EventScale { unit, per_count: 1.0 / 4_294_967_296.0 });
+    assert_eq!(scale("branch_misses"), stated(Unit::Count), "a missing unit");
+    pmus(tree.path(), &[("cpu/events/branch-misses.unit", "Joules\n")]);
+    assert_eq!(scale("branch_misses"), stated(Unit::Joules));
+    pmus(tree.path(), &[("cpu/events/mem-loads.unit", "Joules\n")]);
+    assert_eq!(scale("mem_loads"), Some(EventScale { unit: Unit::Joules, per_count: 1.0 }), "no scale");
+    pmus(tree.path(), &[("cpu/events/mem-loads.unit", "Furlongs\n")]);
+    assert_eq!(scale("mem_loads"), None, "another unit");
+    pmus(tree.path(), &[("uncore_imc_3/events/cas_count_read.scale", "1\n")]);
+    let differ = unit_events(&places, "uncore_imc.cas_count_read").unwrap_err().to_string();
+    assert!(differ.contains("different scales for the event `cas_count_read`"), "{differ}");
 }
 
 #[test]
