@@ -246,11 +246,11 @@ fn assert_job_may_be_omitted(bundled: &Bundled, tree: &str) {
         rusqlite::Connection::open(bundled.path("jobs.db")).unwrap().execute_batch(&sql).unwrap();
     };
     assert_eq!(text(&flame(None).stdout), tree);
-    copy_job("job_key = 101, started = started - 1000000");
+    copy_job("job_key = 101, started = started - 1000000000");
     let of_last_run = flame(None);
     assert_eq!(text(&of_last_run.stdout), tree);
     assert!(text(&of_last_run.stderr).contains("ran 2 times, and this is run 2"), "{of_last_run:?}");
-    copy_job("job_key = 102, job_id = 'other', started = started + 1000000");
+    copy_job("job_key = 102, job_id = 'other', started = started + 1000000000");
     let several = flame(None);
     let message = text(&several.stderr);
     assert_eq!(several.status.code(), Some(1), "{message}");

@@ -17,6 +17,7 @@ tests![
     an_export_selects_metrics_and_nodes,
     an_export_leaves_other_files_alone,
     data_frame_libraries_read_an_export,
+    derived_metrics_are_exported_with_their_unit,
     an_export_is_imported_into_another_store,
     an_interrupted_import_continues,
     a_sample_of_a_node_is_imported_once,
@@ -78,6 +79,28 @@ impl Stored {
         }
         samples.sort_unstable();
         samples
+    }
+
+    /// Adds counters of the job with values every 50 ms from its start.
+    fn add_counters<const N: usize>(&self, counters: &[(&str, [f64; N])]) {
+        let mut rows = "INSERT INTO series_shape VALUES (1000, 'counters');
+             INSERT INTO series_block SELECT next_id, 1000, job_key, node, job_id
+             FROM series_counter, job_node JOIN job USING (job_key);"
+            .to_owned();
+        for (position, (metric, values)) in counters.iter().enumerate() {
+            rows += &format!(
+                "INSERT OR IGNORE INTO metric VALUES ('{metric}', 'count', 'counter');
+                 INSERT INTO series_shape_member VALUES (1000, {position}, '{metric}', '{{}}', NULL);
+                 UPDATE series_counter SET next_id = next_id + 1;"
+            );
+            for (number, value) in values.iter().enumerate() {
+                rows += &format!(
+                    "INSERT INTO samples SELECT started + {number} * 50000000, series_id, {value}
+                     FROM series JOIN job USING (job_key) WHERE metric = '{metric}';"
+                );
+            }
+        }
+        rusqlite::Connection::open(self.path("run.db")).unwrap().execute_batch(&rows).unwrap();
     }
 
     fn entries(&self) -> Vec<String> {
@@ -239,6 +262,63 @@ fn data_frame_libraries_read_an_export() {
             "{library}: {printed}"
         );
     }
+}
+
+/// The name of a derived metric, its unit, labels and values by time in the lines of a CSV file.
+fn derived_of_csv(csv: &str) -> Vec<(String, String, String, String, f64)> {
+    let mut rows = Vec::new();
+    for line in csv.lines().skip(1).filter(|line| line.contains("derived")) {
+        let fields: Vec<&str> = line.splitn(6, ',').collect();
+        let (labels, value) = fields[5].rsplit_once(',').unwrap();
+        let labels = labels.trim_matches('"').replace("\"\"", "\"");
+        let word = |field: usize| fields[field].to_owned();
+        rows.push((word(0), word(3), word(4), labels, value.parse().unwrap()));
+    }
+    rows
+}
+
+fn derived_metrics_are_exported_with_their_unit() {
+    let stored = Stored::make();
+    let unknown = stored.export(&["--derived", "-o", "none.csv"]);
+    assert!(text(&unknown.stderr).contains("no derived metric is known"), "{}", text(&unknown.stderr));
+    let cycles = [0.0, 100.0, 150.0, 400.0, 410.0];
+    let instructions = [7.0, 57.0, 207.0, 207.0, 237.0];
+    stored.add_counters(&[("perf.cpu_cycles", cycles), ("perf.instructions", instructions)]);
+    let refused = stored.export(&["--metric", "perf.ipc", "-o", "refused.csv"]);
+    let message = text(&refused.stderr);
+    assert!(message.contains("add --derived, or export perf.cpu_cycles, perf.instructions"), "{message}");
+
+    let only = stored.export(&["--derived", "--metric", "perf.ipc", "-o", "ipc.csv"]);
+    assert!(only.status.success(), "{}", text(&only.stderr));
+    let csv = fs::read_to_string(stored.path("ipc.csv")).unwrap();
+    let found = derived_of_csv(&csv);
+    let expected: Vec<f64> = cycles
+        .windows(2)
+        .zip(instructions.windows(2))
+        .map(|(cycles, instructions)| (instructions[1] - instructions[0]) / (cycles[1] - cycles[0]))
+        .collect();
+    assert_eq!(csv.lines().count(), 1 + expected.len(), "{csv}");
+    for ((_, metric, unit, labels, value), expected) in found.iter().zip(&expected) {
+        assert_eq!(
+            (metric.as_str(), unit.as_str(), labels.as_str()),
+            ("perf.ipc", "instructions/cycle", "{\"derived\":\"true\"}")
+        );
+        assert!((value - expected).abs() < 1e-9, "{value}, not {expected}");
+    }
+    assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "{found:?}");
+
+    let with_all = json_of(stored.command(&["--derived", "--json", "-o", "all.parquet"]));
+    let without = json_of(stored.command(&["--json", "-o", "samples.parquet"]));
+    let more = with_all["samples"].as_u64().unwrap() - without["samples"].as_u64().unwrap();
+    assert_eq!(more, expected.len() as u64);
+    let mut of_parquet = samples_of_parquet(&stored.path("all.parquet"));
+    of_parquet.retain(|(metric, _)| metric == "perf.ipc");
+    let of_csv: Vec<u64> = found.iter().map(|(.., value)| value.to_bits()).collect();
+    assert_eq!(of_parquet.into_iter().map(|(_, bits)| bits).collect::<Vec<_>>(), of_csv);
+    // An import has what was sampled.
+    json_of(stored.import(&["all.parquet"], "new.db"));
+    assert_eq!(stored.series("new.db").iter().filter(|series| series.contains("perf.ipc")).count(), 0);
+    assert_eq!(Some(stored.number("new.db", "SELECT count(*) FROM samples")), without["samples"].as_i64());
 }
 
 /// Members of a report that follow from the plan and from the ledger.

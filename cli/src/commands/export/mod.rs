@@ -1,5 +1,6 @@
 //! `polymeter export`: writes the samples of a job into one file.
 
+mod derived;
 mod output;
 mod stacks;
 
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::gather::in_series;
 use polymeter_client::completion::metrics;
-use polymeter_proto::catalogue::derived;
+use polymeter_analysis::model::SeriesReport;
+use polymeter_proto::catalogue::derived::find as find_derived;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{Labels, Processors};
 use polymeter_proto::suggest::nearest;
@@ -64,9 +66,14 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     with_nodes: bool,
 
+    /// Also export derived metrics, such as perf.ipc, whose inputs were sampled: the values that the report has,
+    /// at most 1200 of each series, with the label derived=true. `polymeter store import` leaves them out.
+    #[arg(long)]
+    derived: bool,
+
     /// Export the samples of call stacks instead: a row for each second, process and stack, whose value is
     /// the number of samples, and whose labels have the process, the period and the names of the functions.
-    #[arg(long, conflicts_with = "with_nodes")]
+    #[arg(long, conflicts_with_all = ["with_nodes", "derived"])]
     stacks: bool,
 
     /// Print JSON: the file, its format, the number of samples; of call stacks, that of rows.
@@ -86,10 +93,13 @@ impl ExportArguments {
     }
 
     fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
-        let has_metric =
-            self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));
         let has_step = step.is_none_or(|step| row.labels.get("step") == Some(step));
-        has_metric && has_step && (self.nodes.is_empty() || self.nodes.contains(&row.node))
+        has_step && self.names(&row.metric, &row.node)
+    }
+
+    fn names(&self, metric: &str, node: &String) -> bool {
+        let has_metric = self.metrics.is_empty() || self.metrics.iter().any(|wanted| wanted.matches(metric));
+        has_metric && (self.nodes.is_empty() || self.nodes.contains(node))
     }
 }
 
@@ -109,10 +119,11 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     }
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
+    let derived = if arguments.derived { derived_series(arguments, reader, &chosen)? } else { Vec::new() };
     let stored = if arguments.stacks {
         stacks::check(arguments.stacks_wanted(), reader, &chosen)?
     } else {
-        check_chosen(arguments, reader, &chosen)?;
+        check_chosen(arguments, reader, &chosen, &derived)?;
         in_series(&reader.ledger(job.job_key).map_err(cannot_read)?)
     };
     let mut output =
@@ -125,7 +136,8 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
             if arguments.stacks {
                 stacks::fill(arguments.stacks_wanted(), reader, job, encoder, &progress)
             } else {
-                fill(arguments, reader, &chosen, encoder, &progress)
+                fill(arguments, reader, &chosen, encoder, &progress)?;
+                derived::fill(&derived, job, encoder)
             }
         })
     });
@@ -143,6 +155,22 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     print(arguments, job, &output, samples)
 }
 
+/// Those that the arguments select. Without any, a note says so.
+fn derived_series(
+    arguments: &ExportArguments,
+    reader: &mut dyn Read,
+    chosen: &ChosenJob,
+) -> Result<Vec<SeriesReport>, Failure> {
+    let mut series = derived::series(reader, chosen)?;
+    series.retain(|series| arguments.names(&series.metric, &series.node));
+    if series.is_empty() {
+        terminal::print_error(
+            "polymeter: note: no derived metric is known; `polymeter report --show all` says why\n",
+        );
+    }
+    Ok(series)
+}
+
 fn no_series(job: &JobRow, what: &str, similar: Option<&str>, all: &str) -> Failure {
     let remedy = similar.map_or_else(|| all.to_owned(), |similar| format!("did you mean `{similar}`?"));
     let (job_id, remedy) = (printable_name(&job.job_id), printable(&remedy));
@@ -154,6 +182,7 @@ fn check_chosen(
     arguments: &ExportArguments,
     reader: &mut dyn Read,
     ChosenJob { job, step, .. }: &ChosenJob,
+    derived: &[SeriesReport],
 ) -> Result<(), Failure> {
     if arguments.metrics.is_empty() && arguments.nodes.is_empty() {
         return Ok(());
@@ -163,7 +192,11 @@ fn check_chosen(
     for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
         rows.extend(reader.series(SeriesScope::Node(node)).map_err(cannot_read)?);
     }
-    let has_series = |metric: &Selector| rows.iter().any(|row| metric.matches(&row.metric));
+    let has_series = |metric: &Selector| {
+        let mut derived = derived.iter();
+        rows.iter().any(|row| metric.matches(&row.metric))
+            || derived.any(|series| metric.matches(&series.metric))
+    };
     let has_any = arguments.metrics.iter().any(has_series);
     for metric in &arguments.metrics {
         // Of several patterns some may be those of other jobs.
@@ -172,8 +205,10 @@ fn check_chosen(
             if let Some(inputs) = inputs_of(metric, names.clone()) {
                 let remedy = if inputs.is_empty() {
                     "none of these was sampled".to_owned()
+                } else if arguments.derived {
+                    "`polymeter report --show all` says why it is unknown".to_owned()
                 } else {
-                    format!("export {inputs}; `polymeter report --show series` has its values")
+                    format!("add --derived, or export {inputs}")
                 };
                 return Err(Failure::Failed(format!(
                     "cannot export {metric}: it is computed from other metrics; {remedy}"
@@ -194,7 +229,7 @@ fn check_chosen(
 
 /// Those of the names that are inputs of the derived metric that is selected; none for another metric.
 fn inputs_of<'a>(metric: &Selector, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let derived = derived::find(metric.as_str())?;
+    let derived = find_derived(metric.as_str())?;
     let inputs: BTreeSet<&str> = derived.inputs_of_all().collect();
     let sampled: BTreeSet<&str> = names.filter(|name| inputs.contains(name)).collect();
     Some(sampled.into_iter().collect::<Vec<_>>().join(", "))

@@ -171,6 +171,10 @@ pub const SUPPLEMENTS: &[Supplement] = &[
                 "polymeter export 4242 --metric 'cpu.*' -o job.parquet",
                 "Some metrics, for pandas, polars or DuckDB.",
             ),
+            (
+                "polymeter export 4242 --derived --metric perf.ipc -o ipc.csv",
+                "Instructions per cycle, computed from their counters.",
+            ),
             ("polymeter export 4242 --format csv -o -", "All metrics as CSV on the standard output."),
         ],
     },

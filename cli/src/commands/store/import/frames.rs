@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::catalogue;
+use polymeter_proto::catalogue::{self, derived};
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::run::Run;
@@ -179,6 +179,10 @@ impl Frames {
         self.sequence += 1;
         let mut frames: BTreeMap<String, Accepted> = BTreeMap::new();
         for (texts, samples) in rows.series() {
+            // Readers compute them from the others.
+            if derived::find(&texts.metric).is_some() {
+                continue;
+            }
             let series = self.series(texts)?;
             let (sequence, received_us) = (self.sequence, self.received_us);
             let node = self.node(&texts.node)?;
