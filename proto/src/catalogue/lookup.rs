@@ -3,6 +3,7 @@
 use super::metric::{Definition, Metric};
 use super::tables;
 use crate::name::{MetricName, Selector};
+use crate::series::Unit;
 
 /// Returns all metrics, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -19,6 +20,13 @@ pub fn find(name: &str) -> Option<Definition> {
         let instance = name.strip_prefix(metric.family_prefix()?)?;
         metric.has_instance(instance).then(|| Definition { metric, instance: Some(instance.into()) })
     })
+}
+
+/// A named perf event whose values are doubles of a unit. Other metrics stay as they are.
+pub fn measured_in(definition: Definition, unit: Unit) -> Definition {
+    let mut scaled = tables::SCALED_EVENTS.iter();
+    let found = scaled.find(|metric| metric.name == definition.metric.name && metric.unit == unit);
+    Definition { metric: found.unwrap_or(definition.metric), ..definition }
 }
 
 /// Returns the metrics that a selector matches. A wildcard selects whole families; a plain name may be an

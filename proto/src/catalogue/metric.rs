@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::origin::Origin;
 use super::perf_event::{self, PerfEvent};
-use super::tables;
 use crate::name::MetricName;
 use crate::period::Period;
 use crate::series::{Kind, MetricDescriptor, Number, Unit};
@@ -142,7 +141,7 @@ impl Metric {
 /// whatever unit they are measured.
 #[derive(Clone)]
 pub struct Definition {
-    /// That of the catalogue, or its twin in another unit: [`Definition::measured_in`].
+    /// That of the catalogue, or its twin in another unit: [`super::measured_in`].
     pub metric: &'static Metric,
     /// Text that the family's `*` stands for. None for a plain metric, and for a whole family.
     pub instance: Option<Box<str>>,
@@ -152,13 +151,6 @@ impl Definition {
     /// Selects a plain metric, or a whole family.
     pub const fn of(metric: &'static Metric) -> Self {
         Self { metric, instance: None }
-    }
-
-    /// Named perf event whose values are doubles of a unit. Others stay as they are.
-    pub fn measured_in(self, unit: Unit) -> Self {
-        let is_same = |metric: &&Metric| metric.name == self.metric.name && metric.unit == unit;
-        let metric = tables::SCALED_EVENTS.iter().find(is_same).unwrap_or(self.metric);
-        Self { metric, ..self }
     }
 
     /// Returns true for a family without a chosen instance, which stands for all instances of the machine.

@@ -16,7 +16,7 @@ mod text_file;
 use crate::name::Selector;
 use crate::suggest;
 
-pub use lookup::{all, find, select};
+pub use lookup::{all, find, measured_in, select};
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{
     BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND, SourceField,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{self, Definition};
 
 use super::event_scale::EventScale;
 use crate::cgroups::Mounts;
@@ -27,7 +27,7 @@ impl Config {
     pub(super) fn measured(&self, definition: &Definition) -> Definition {
         let definition = definition.clone();
         match self.scale {
-            Some(scale) => definition.measured_in(scale.unit),
+            Some(scale) => catalogue::measured_in(definition, scale.unit),
             None => definition,
         }
     }
