@@ -22,7 +22,8 @@ pub(super) fn series(
 ) -> Result<Vec<SeriesReport>, Failure> {
     if step.is_some() {
         let job_id = printable_name(&job.job_id);
-        let message = format!("cannot export derived metrics of a step: they are the job's; name it, {job_id}");
+        let message =
+            format!("cannot export derived metrics of a step: they are the job's; name it, {job_id}");
         return Err(Failure::Usage(message));
     }
     let mut series = gather(reader, job, None).map_err(cannot_read)?.series;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::gather::in_series;
-use polymeter_client::completion::metrics;
 use polymeter_analysis::model::SeriesReport;
+use polymeter_client::completion::metrics;
 use polymeter_proto::catalogue::derived::find as find_derived;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{Labels, Processors};

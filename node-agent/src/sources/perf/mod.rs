@@ -81,11 +81,13 @@ impl PerfSource {
                 .map_err(|error| format!("{}: {error}", path.display())),
         };
         let opened = opener.and_then(|mut opener| {
-            configured.retain(|(definition, config): &(Definition, Config)| match opener.probe(*config, cpus) {
-                Ok(()) => true,
-                Err(error) => {
-                    unavailable.push(Unavailable::for_good(definition.clone(), meaning(&error)));
-                    false
+            configured.retain(|(definition, config): &(Definition, Config)| {
+                match opener.probe(*config, cpus) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        unavailable.push(Unavailable::for_good(definition.clone(), meaning(&error)));
+                        false
+                    }
                 }
             });
             let groups = opener.open_all(&configured, cpus).map_err(|error| meaning(&error))?;

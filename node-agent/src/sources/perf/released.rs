@@ -27,7 +27,9 @@ impl ReleasedEvents {
         let mut measured = Vec::new();
         for definition in definitions {
             let config = config(definition, places);
-            measured.push(config.map_or_else(|_unknown| definition.clone(), |config| config.measured(definition)));
+            measured.push(
+                config.map_or_else(|_unknown| definition.clone(), |config| config.measured(definition)),
+            );
         }
         Self { slots: slots(&measured, false, target_labels) }
     }
