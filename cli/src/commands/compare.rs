@@ -12,7 +12,7 @@ use polymeter_proto::units::{self, counted};
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
-use crate::output::layout::width;
+use crate::output::layout::{width, wrapped_lines};
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::report::choice::choose;
@@ -116,7 +116,8 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
         rows.extend(shown.iter().map(|row| cells(row, differences(row))));
         rows
     };
-    let mut text = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
+    let jobs = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
+    let mut text = wrapped_lines(&jobs, limit);
     if shown.is_empty() {
         text.push_str("No difference shown.\n");
     } else {
@@ -129,12 +130,14 @@ fn text(comparison: &Comparison, all: bool, limit: Option<usize>) -> String {
     if hidden > 0 {
         let of_phases = if has_phases { ", of phases and of the whole jobs" } else { "" };
         let metrics = counted(hidden, "metric");
-        text.push_str(&format!("\n{metrics}{of_phases} without a shown difference, which --all lists\n"));
+        let line = format!("\n{metrics}{of_phases} without a shown difference, which --all lists\n");
+        text.push_str(&wrapped_lines(&line, limit));
     }
     if comparison.basis == Basis::PartsOfJobs {
-        text.push_str(
+        text.push_str(&wrapped_lines(
             "note: single jobs; the intervals cover variation within the jobs, not between repetitions\n",
-        );
+            limit,
+        ));
     }
     text
 }

@@ -17,7 +17,7 @@ use crate::calendar::PointInTime;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
 use crate::output::layout::shortened;
-use crate::output::table::{elapsed, figure, head, table_within};
+use crate::output::table::{elapsed, figure, head, table_shortening};
 use crate::output::terminal;
 use crate::store_failure::cannot_read;
 
@@ -245,7 +245,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
             figure(until_ns, |until_ns| elapsed((until_ns - job.started_ns) / 1000)),
         ]);
     }
-    table_within(&rows, limit)
+    table_shortening(&rows, limit, &["NAME", "QUEUE"])
 }
 
 fn minute(time_ns: i64) -> String {
@@ -292,6 +292,20 @@ mod tests {
         assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
         assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
         assert_eq!(value["elapsed_s"], json!(93_784.0));
+    }
+
+    /// What one types or compares is whole beside long names.
+    #[test]
+    fn long_names_leave_ids_and_times_whole() {
+        for name in ["n".repeat(200), "平均場近似".repeat(40)] {
+            let more = json!({"name": name, "owner": "zoe", "state": "COMPLETED"});
+            let jobs = [job("run-22942-1795823786", 3_600, more)];
+            let text = text(&jobs, Visible::All, Some(80), None);
+            assert!(text.lines().all(|line| crate::output::layout::width(line) <= 80), "{text}");
+            for whole in ["run-22942-1795823786", "11-22 15:30", "01:00:00", "COMPLETED", "…"] {
+                assert!(text.contains(whole), "{whole}: {text}");
+            }
+        }
     }
 
     #[test]

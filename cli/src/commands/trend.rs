@@ -11,6 +11,7 @@ use crate::calendar::PointInTime;
 use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
+use crate::output::layout::wrapped_lines;
 use crate::output::printable::printable_name;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
@@ -91,8 +92,9 @@ fn text(of: &Trend, quantities: &[&Quantity], limit: Option<usize>) -> String {
         text.push_str(&format!(", {} to {}", minute(first.started_us), minute(last.started_us)));
     }
     text.push('\n');
+    text = wrapped_lines(&text, limit);
     for change in of.changes.iter().rev().take(CHANGES_MAX) {
-        text.push_str(&change_text(change));
+        text.push_str(&wrapped_lines(&change_text(change), limit));
     }
     let hidden = of.changes.len().saturating_sub(CHANGES_MAX);
     if hidden > 0 {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::calendar::{DAY_US, PointInTime};
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
+use crate::output::layout::wrapped_lines;
 use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::cannot_read;
@@ -201,9 +202,10 @@ fn text(by: By, rows: &[UsageRow], visible: Visible, limit: Option<usize>) -> St
     let unknown: u64 = rows.iter().map(|row| row.unknown).sum();
     if unknown > 0 {
         let all: u64 = rows.iter().map(|row| row.jobs).sum();
-        text.push_str(&format!(
+        let note = format!(
             "{unknown} of {all} jobs count in no core-hours: their cores or CPU time are not known, or not yet\n"
-        ));
+        );
+        text.push_str(&wrapped_lines(&note, limit));
     }
     text
 }

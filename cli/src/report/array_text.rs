@@ -4,6 +4,7 @@ use polymeter_analysis::array::{ArrayReport, ArrayTask};
 use polymeter_proto::units;
 
 use super::summary;
+use crate::output::layout::wrapped_lines;
 use crate::output::printable::printable;
 use crate::output::table::{figure, head, table_within};
 
@@ -18,6 +19,7 @@ pub(crate) fn array_text(array: &ArrayReport, limit: Option<usize>) -> String {
         units::counted(array.tasks.len() as u64, "job"),
         printable(&states.join(", "))
     );
+    text = wrapped_lines(&text, limit);
     if let Some(elapsed) = array.elapsed_s {
         let [min, mean, max] = [elapsed.min, elapsed.mean, elapsed.max].map(units::elapsed);
         text.push_str(&format!("elapsed    {min} to {max}, mean {mean}\n"));

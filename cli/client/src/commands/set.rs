@@ -14,6 +14,7 @@ use crate::control_view::plan::{cost_text, targets_text};
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
 use crate::job_choice::LevelChoice;
+use crate::output::layout::wrapped_lines;
 use crate::output::table::table;
 use crate::output::{terminal, units};
 
@@ -82,10 +83,9 @@ pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     }
     terminal::print(&table(&rows(metrics, reasons)))?;
     let (cost, remaining) = (cost_text(cost), units::remaining(clock::realtime_us(), *until_us));
-    terminal::print(&format!("all sampling of the job costs {cost}; ends in {remaining}\n"))?;
-    if let Some(targets) = targets_text(granted) {
-        terminal::print(&format!("{targets}\n"))?;
-    }
+    let mut text = format!("all sampling of the job costs {cost}; ends in {remaining}\n");
+    text.extend(targets_text(granted).map(|targets| targets + "\n"));
+    terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))?;
     // A pattern may select unavailable metrics without a message.
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
         terminal::print_error(&format!("polymeter: {metric} is not available: {reason}\n"));

@@ -3,6 +3,7 @@
 use polymeter_proto::control::{LeaseAnswer, PlanLine, PmuReleaseAnswer, PredictedCost, RefusedLine};
 use polymeter_proto::step_level::StepLevel;
 
+use crate::output::layout::wrapped_lines;
 use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
@@ -33,11 +34,11 @@ pub(crate) fn plan_text(
     let mut text = table_within(&rows, limit);
     for (line, reason) in plan.iter().filter_map(|line| Some((line, line.reason.as_ref()?))) {
         let level = line.level.map_or_else(String::new, |level| format!(" of {}", level_name(Some(level))));
-        text.push_str(&format!("{}{level}: {reason}\n", line.metric));
+        text.push_str(&wrapped_lines(&format!("{}{level}: {reason}\n", line.metric), limit));
     }
     for RefusedLine { request, period, reason } in refused {
         let period = period.as_ref().map_or_else(String::new, |period| format!("={period}"));
-        text.push_str(&format!("refused request {request}{period}: {reason}\n"));
+        text.push_str(&wrapped_lines(&format!("refused request {request}{period}: {reason}\n"), limit));
     }
     text
 }

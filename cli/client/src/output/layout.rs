@@ -2,6 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::printable::printable;
+
 /// Takes one column.
 const ELLIPSIS: char = '…';
 
@@ -82,6 +84,22 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// Wraps the lines of a text to at most `limit` columns. Those that continue a line have its indentation.
+pub fn wrapped_lines(text: &str, limit: Option<usize>) -> String {
+    let Some(limit) = limit else { return text.to_owned() };
+    let mut lines = String::new();
+    for line in text.lines() {
+        let safe = printable(line);
+        let content = safe.trim_start_matches(' ');
+        let indent = safe.len() - content.len();
+        let room = limit.saturating_sub(indent).max(1);
+        for part in wrapped(content, room) {
+            lines.push_str(&format!("{:indent$}{}\n", "", part.trim_end()));
+        }
+    }
+    lines
+}
+
 /// Breaks a word into parts of at most `columns`. A character that takes more is left out.
 fn pieces(word: &str, columns: usize) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -111,6 +129,14 @@ mod tests {
         assert_eq!((left_aligned("平", 4), right_aligned("平", 4)), ("平  ".to_owned(), "  平".to_owned()));
         assert_eq!(wrapped("平 平 平", 5), ["平 平", "平"]);
         assert_eq!(wrapped("平平平", 4), ["平平", "平"]);
+    }
+
+    #[test]
+    fn lines_of_a_text_are_wrapped_each() {
+        let text = "short\n\n  an indented line\n";
+        assert_eq!(wrapped_lines(text, Some(12)), "short\n\n  an\n  indented\n  line\n");
+        assert_eq!(wrapped_lines(text, None), text);
+        assert_eq!(wrapped_lines("a\u{202e}b c", Some(11)), "a\\u{202e}b\nc\n");
     }
 
     #[test]

@@ -23,6 +23,12 @@ const UNKNOWN: &str = "-";
 /// `limit` on the whole width, first columns without a known value are left out, then the last column is
 /// wrapped, then the widest cells are shortened.
 pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
+    table_shortening(rows, limit, &[])
+}
+
+/// Like [`table_within`]. Where room is short, the columns with these heads are shortened before the others
+/// are.
+pub fn table_shortening(rows: &[Vec<String>], limit: Option<usize>, heads: &[&str]) -> String {
     let mut rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell).into_owned()).collect()).collect();
     let mut widths = widths_of(&rows);
@@ -32,7 +38,11 @@ pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
             widths = widths_of(&rows);
         }
         let gaps = with_gaps(&widths) - widths.iter().sum::<usize>();
-        narrow(&mut widths, limit.saturating_sub(gaps));
+        let limit = limit.saturating_sub(gaps);
+        let head = rows.first().into_iter().flatten();
+        let chosen: Vec<bool> = head.map(|head| heads.contains(&head.as_str())).collect();
+        narrow_widest(&mut widths, limit, |column| chosen.get(column) == Some(&true));
+        narrow(&mut widths, limit);
     }
     rows.iter().map(|row| table_row(row, &widths)).collect()
 }
@@ -81,15 +91,23 @@ pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
     rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
 }
 
+fn excess(widths: &[usize], limit: usize) -> usize {
+    widths.iter().sum::<usize>().saturating_sub(limit)
+}
+
 /// Narrows columns until they are at most `limit` together, or cannot be narrower.
 fn narrow(widths: &mut [usize], limit: usize) {
-    let excess = |widths: &[usize]| widths.iter().sum::<usize>().saturating_sub(limit);
     if let Some(last) = widths.last().copied() {
-        let narrowed = last.saturating_sub(excess(widths)).max(TEXT_MIN.min(last));
+        let narrowed = last.saturating_sub(excess(widths, limit)).max(TEXT_MIN.min(last));
         widths.iter_mut().next_back().into_iter().for_each(|last| *last = narrowed);
     }
-    while excess(widths) > 0 {
-        let widest = widths.iter_mut().max_by_key(|width| **width);
+    narrow_widest(widths, limit, |_| true);
+}
+
+fn narrow_widest(widths: &mut [usize], limit: usize, is_chosen: impl Fn(usize) -> bool) {
+    while excess(widths, limit) > 0 {
+        let chosen = widths.iter_mut().enumerate().filter(|(column, _)| is_chosen(*column));
+        let widest = chosen.map(|(_, width)| width).max_by_key(|width| **width);
         let Some(widest) = widest.filter(|width| **width > CELL_MIN) else { return };
         *widest -= 1;
     }
@@ -159,6 +177,22 @@ mod tests {
         }
         assert_eq!(table_within(&[], Some(10)), "");
         assert_eq!(table_within(&[vec![]], Some(10)), "\n");
+    }
+
+    #[test]
+    fn chosen_columns_are_shortened_before_the_others() {
+        let rows = [
+            head(["JOB", "NAME", "QUEUE"]),
+            head(["run-1234567-1795823786", "a long name of a job", "long"]),
+        ];
+        assert_eq!(
+            table_shortening(&rows, Some(40), &["NAME"]),
+            "JOB                     NAME       QUEUE\nrun-1234567-1795823786  a long n…  long\n"
+        );
+        for limit in 24..60 {
+            let text = table_shortening(&rows, Some(limit), &["NAME"]);
+            assert!(text.lines().all(|line| width(line) <= limit), "{limit}: {text}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use self::time_in_job::TimeInJob;
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
+use crate::output::layout::wrapped_lines;
 use crate::output::new_file::{NewFile, cannot_write};
 use crate::output::printable::printable_name;
 use crate::output::terminal;
@@ -298,13 +299,14 @@ fn text(
 ) -> String {
     let limit = terminal::width_limit(&std::io::stdout()).filter(|_| arguments.file().is_none());
     let report: StackReport = summary(profile);
-    let mut text = format!("{}\n{}\n", title(job, difference.map(|(other, _)| other)), stack_sums(&report));
+    let mut head = format!("{}\n{}\n", title(job, difference.map(|(other, _)| other)), stack_sums(&report));
     if let Some(activities) = stack_activities(&report) {
-        text.push_str(&format!("activities: {activities}\n"));
+        head.push_str(&format!("activities: {activities}\n"));
     }
     for remark in stack_remarks(&report) {
-        text.push_str(&format!("({remark})\n"));
+        head.push_str(&format!("({remark})\n"));
     }
+    let mut text = wrapped_lines(&head, limit);
     text.push('\n');
     match difference {
         None => text.push_str(&tree_text::tree(tree, limit.unwrap_or(COLUMNS))),

@@ -12,6 +12,7 @@ use polymeter_store::StoreUrl;
 use tempfile::TempDir;
 
 use crate::failure::Failure;
+use crate::output::layout::width;
 use crate::output::terminal;
 use crate::report::render::LABEL;
 
@@ -76,15 +77,51 @@ impl SampleFile {
         Ok(Self { path: directory.path().join("run.db"), temporary: Some(directory) })
     }
 
-    pub(super) fn note(&self, store: &StoreUrl, job_id: &str) -> String {
+    /// Says where the samples are, and has a command that shows them. In a terminal its words fit a line
+    /// where they can; they are not cut.
+    pub(super) fn note(&self, store: &StoreUrl, job_id: &str, limit: Option<usize>) -> String {
         if self.temporary.is_some() {
             return format!("  {:<LABEL$}not kept; keep them with -o FILE\n", "samples");
         }
         let path = escape(self.path.as_os_str().as_encoded_bytes());
         let store = shell_word(&escape(store.to_string().as_bytes()));
-        format!(
-            "  {:<LABEL$}{path}; show them with `polymeter report --store {store} {job_id}`\n",
-            "samples in"
-        )
+        let mut command = format!("polymeter report {job_id} --store {store}");
+        let before = INDENT + LABEL;
+        if limit.is_some_and(|limit| before + width(&command) > limit) {
+            command = format!("polymeter report {job_id} \\\n{:before$}--store {store}", "");
+        }
+        format!("  {:<LABEL$}{path}\n  {:<LABEL$}{command}\n", "samples in", "show them with")
+    }
+}
+
+/// Blanks before the labels.
+const INDENT: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(path: &str, limit: Option<usize>) -> String {
+        let file = SampleFile { path: PathBuf::from(path), temporary: None };
+        file.note(&format!("sqlite:{path}").parse().unwrap(), "run-1234567-1795747710", limit)
+    }
+
+    #[test]
+    fn the_command_that_shows_the_samples_is_whole() {
+        assert_eq!(
+            note("a.db", Some(80)),
+            "  samples in        a.db\n  \
+             show them with    polymeter report run-1234567-1795747710 --store sqlite:a.db\n"
+        );
+        let long = "/scratch/zoe/experiments/2026-11/run.db";
+        assert_eq!(
+            note(long, Some(80)),
+            format!(
+                "  samples in        {long}\n  \
+                 show them with    polymeter report run-1234567-1795747710 \\\n{:20}--store sqlite:{long}\n",
+                ""
+            )
+        );
+        assert!(note(long, None).ends_with(&format!("1795747710 --store sqlite:{long}\n")));
     }
 }

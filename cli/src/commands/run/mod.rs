@@ -174,9 +174,10 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             .push("some samples could not be stored before the end; the report may be incomplete".to_owned());
     }
     notes.extend(outcome.notes.iter().cloned());
-    let report = report(arguments, &store, (&job_id, &outcome.end), notes, destination.width_limit());
+    let limit = destination.width_limit();
+    let report = report(arguments, &store, (&job_id, &outcome.end), notes, limit);
     let written = report.and_then(|report| {
-        let note = if arguments.json { String::new() } else { samples.note(&store, job_id.as_str()) };
+        let note = if arguments.json { String::new() } else { samples.note(&store, job_id.as_str(), limit) };
         destination.write(&(report + &note), arguments.json)
     });
     match written {
