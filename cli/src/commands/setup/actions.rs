@@ -91,6 +91,9 @@ impl Plan {
             self.closing.push(format!(
                 "To start the service now and with the machine: systemctl enable --now {unit}"
             ));
+            if self.has_changes() {
+                self.closing.push(format!("If it runs already: systemctl restart {unit}"));
+            }
         }
     }
 
@@ -99,10 +102,10 @@ impl Plan {
             |step: &Step| format!("  {} {}\n", if step.is_done { "[done]" } else { "[    ]" }, step.text);
         let mut text: String = self.steps.iter().map(line).collect();
         for (path, lines) in &self.differences {
-            text.push_str(&format!("  [left] {} was changed by hand:\n", path.display()));
+            text.push_str(&format!("  [left] {} has other settings:\n", path.display()));
             text.extend(lines.iter().map(|line| format!("           {line}\n")));
         }
-        if !self.has_changes() {
+        if !self.has_changes() && self.differences.is_empty() {
             text.push_str("nothing to do\n");
         }
         text

@@ -12,8 +12,9 @@ const LOCAL: &str = "/usr/local/";
 /// Key, behind the section's name and a dot if it is in one, and value as TOML.
 pub(super) type Setting = (&'static str, String);
 
-/// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A
-/// file that was changed by hand is compared instead.
+/// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. In a
+/// file that has other settings than the example and is like it otherwise, as after an earlier setup, keys
+/// get values that are not set or the example's own. Any other file is compared instead.
 pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Setting]) -> Result<(), Failure> {
     let path = PathBuf::from(path);
     let list: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -24,20 +25,68 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
         Err(error) => return Err(Failure::Failed(format!("cannot read {}: {error}", path.display()))),
     };
     let without_prefix = |text: &str| text.replace(LOCAL, "/usr/");
-    let is_ours = existing.as_deref().is_none_or(|text| without_prefix(text) == without_prefix(example));
-    let base = existing.as_deref().filter(|_| is_ours).unwrap_or(example).to_owned();
-    let wanted = settings.iter().fold(base.clone(), |text, (key, value)| with(&text, key, value));
-    let differences =
-        existing.filter(|_| !is_ours).map(|existing| compare(&path, &existing, settings)).transpose()?;
-    match differences {
-        Some(lines) if !lines.is_empty() => plan.differences.push((path, lines)),
-        // An existing file that has all the settings is done; so is an example that needs none.
-        found => {
-            let is_done = found.is_some() || (path.exists() && wanted == base);
-            plan.steps.push(Step { text, is_done, change: Change::File { path, text: wanted } });
+    let (mut base, mut different) = (example.to_owned(), Vec::new());
+    if let Some(existing) = existing {
+        let is_packaged = without_prefix(&existing) == without_prefix(example);
+        different = if is_packaged { Vec::new() } else { compare(&path, &existing, settings)? };
+        if !different.is_empty() && has_settings_only(&without_prefix(&existing), &without_prefix(example)) {
+            let usual = table(&path, example)?;
+            different.retain(|one| one.found.is_some() && one.found.as_ref() != value_of(&usual, one.key));
+        }
+        base = existing;
+    }
+    if !different.is_empty() {
+        plan.differences.push((path, different.iter().map(Different::line).collect()));
+        return Ok(());
+    }
+    let set: Vec<&Setting> = match path.exists() {
+        true => {
+            let found = table(&path, &base)?;
+            settings.iter().filter(|(key, value)| value_of(&found, key) != parsed(value).as_ref()).collect()
+        }
+        false => settings.iter().collect(),
+    };
+    let wanted = set.iter().fold(base.clone(), |text, (key, value)| with(&text, key, value));
+    let is_done = path.exists() && wanted == base;
+    plan.steps.push(Step { text, is_done, change: Change::File { path, text: wanted } });
+    Ok(())
+}
+
+fn table(path: &Path, text: &str) -> Result<toml::Table, Failure> {
+    text.parse().map_err(|error| {
+        Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()))
+    })
+}
+
+fn value_of<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
+    match key.split_once('.') {
+        Some((section, key)) => table.get(section)?.get(key),
+        None => table.get(key),
+    }
+}
+
+/// Value of a setting.
+fn parsed(toml: &str) -> Option<toml::Value> {
+    format!("x = {toml}").parse::<toml::Table>().ok()?.remove("x")
+}
+
+/// True for the example with other values of some keys, each in its place.
+fn has_settings_only(text: &str, example: &str) -> bool {
+    let (Ok(found), Ok(usual)) = (text.parse::<toml::Table>(), example.parse::<toml::Table>()) else {
+        return false;
+    };
+    let mut rebuilt = example.to_owned();
+    for (name, value) in &found {
+        let section = value.as_table().into_iter().flatten();
+        let keys = section.map(|(key, value)| (format!("{name}.{key}"), value));
+        let own = (!value.is_table()).then(|| (name.clone(), value));
+        for (key, value) in keys.chain(own) {
+            if value_of(&usual, &key) != Some(value) {
+                rebuilt = with(&rebuilt, &key, &json(value));
+            }
         }
     }
-    Ok(())
+    rebuilt == text
 }
 
 fn uncommented(line: &str) -> &str {
@@ -73,24 +122,31 @@ fn with(example: &str, key: &str, value: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A line for each setting that the file does not have.
-fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>, Failure> {
-    let invalid =
-        |error| Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()));
-    let table: toml::Table = text.parse().map_err(invalid)?;
+/// A setting that a file does not have.
+struct Different<'a> {
+    key: &'a str,
+    wanted: &'a str,
+    found: Option<toml::Value>,
+}
+
+impl Different<'_> {
+    fn line(&self) -> String {
+        let found = self
+            .found
+            .as_ref()
+            .map_or_else(|| "is not set".to_owned(), |value| format!("is {}", json(value)));
+        format!("`{}` {found}, this command would set {}", self.key, self.wanted)
+    }
+}
+
+fn compare<'a>(path: &Path, text: &str, settings: &'a [Setting]) -> Result<Vec<Different<'a>>, Failure> {
+    let table = table(path, text)?;
     let mut different = Vec::new();
     for (key, wanted) in settings {
-        let found = match key.split_once('.') {
-            Some((section, key)) => table.get(section).and_then(|section| section.get(key)),
-            None => table.get(*key),
-        };
-        let expected =
-            format!("x = {wanted}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
-        if found == expected.as_ref() {
-            continue;
+        let found = value_of(&table, key);
+        if found != parsed(wanted).as_ref() {
+            different.push(Different { key, wanted, found: found.cloned() });
         }
-        let found = found.map_or_else(|| "is not set".to_owned(), |value| format!("is {}", json(value)));
-        different.push(format!("`{key}` {found}, this command would set {wanted}"));
     }
     Ok(different)
 }
@@ -161,6 +217,43 @@ mod tests {
                 assert!(plan.differences.is_empty() && plan.has_changes(), "{installed}");
             }
         }
+    }
+
+    /// An administrator who repeats the command with one more option.
+    #[test]
+    fn a_setup_is_completed_by_a_later_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let example = include_str!("../../../../deploy/collector.toml");
+        let run = |settings: &[Setting]| {
+            let mut plan = Plan::default();
+            add(&mut plan, path.to_str().unwrap(), example, settings).unwrap();
+            plan.steps.iter().filter(|step| !step.is_done).for_each(|step| step.execute().unwrap());
+            plan
+        };
+        let first = [("listen", quoted("tcp://127.0.0.1:7717")), ("auth", quoted("munge"))];
+        let keys =
+            [("listen", quoted("tcp://0.0.0.0:7717")), ("key", quoted("/k")), ("auth", quoted("munge"))];
+        let pages = [("listen", quoted("tcp://0.0.0.0:7717")), ("api.listen", quoted("/s"))];
+        for settings in [&first[..], &keys, &pages] {
+            let plan = run(settings);
+            assert!(plan.has_changes() && plan.differences.is_empty(), "{settings:?}: {plan:?}");
+            assert!(!run(settings).has_changes());
+        }
+        let table: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+        for (key, value) in keys.iter().chain(&pages) {
+            assert_eq!(value_of(&table, key), parsed(value).as_ref(), "{key}");
+        }
+        // The default of this command does not undo what another one has set.
+        let before = fs::read_to_string(&path).unwrap();
+        let left = run(&first);
+        assert_eq!(
+            left.differences[0].1,
+            ["`listen` is \"tcp://0.0.0.0:7717\", this command would set \"tcp://127.0.0.1:7717\""]
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        fs::write(&path, before.replacen("# ", "# My own words. ", 1)).unwrap();
+        assert_eq!(run(&[("metrics_listen", quoted("x"))]).differences.len(), 1, "a file of someone else");
     }
 
     #[test]
