@@ -120,6 +120,7 @@ fn a_store_survives_the_way_through_a_database() {
     assert_eq!((rows("job"), rows("samples_quarantine"), rows("rollup_1h")), (3, 1, 2), "{copied:?}");
     assert!(tables.contains(&"samples") && copied.ledger_stored > 0, "{copied:?}");
     assert_eq!(rows("samples"), u64::try_from(copied.ledger_stored).unwrap() + 2);
+    assert_eq!(copied.in_call_stacks, 3);
     // The database has the same relations for readers.
     let mut readers = [&source.url(), &database.url()].map(|url| Reader::open(url).unwrap());
     let jobs =

@@ -34,6 +34,8 @@ pub struct Copied {
     /// Samples that are stored by the ledger. Retention, and samples in quarantine, make a difference to the
     /// rows of `samples`.
     pub ledger_stored: i64,
+    /// Those of them that are in call stacks, and have no rows in `samples`.
+    pub in_call_stacks: i64,
     /// Form of the target, for messages.
     pub target: String,
 }
@@ -86,9 +88,11 @@ pub fn copy(
     copying.compare()?;
     let Copying { mut target, tables, .. } = copying;
     let ledger_stored = stored(&mut *target)?;
+    let in_call_stacks = "SELECT CAST(coalesce(sum(samples), 0) AS bigint) FROM stack_interval";
+    let in_call_stacks = target.select_one(in_call_stacks, &[]).context(ACTION)?;
     target.commit().context(ACTION)?;
     target.check_committed()?;
-    Ok(Copied { tables, ledger_stored, target: mode.to_owned() })
+    Ok(Copied { tables, ledger_stored, in_call_stacks, target: mode.to_owned() })
 }
 
 fn unusable(cause: &str) -> StoreError {
@@ -96,7 +100,7 @@ fn unusable(cause: &str) -> StoreError {
 }
 
 fn check_empty(target: &mut dyn Connection) -> Result<(), StoreError> {
-    for table in ["node", "session", "job", "series_block", "samples"] {
+    for table in ["node", "session", "job", "series_block", "samples", "notice_opt_out"] {
         let count = format!("SELECT count(*) FROM (SELECT 1 AS one FROM {table} LIMIT 1) AS first_row");
         let count: i64 = target.select_one(&count, &[]).context(ACTION)?;
         if count > 0 {

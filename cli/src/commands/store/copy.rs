@@ -7,6 +7,7 @@ use polymeter_store::{Copied, StoreUrl, copy};
 use serde_json::{Map, json};
 
 use crate::failure::Failure;
+use crate::output::layout::wrapped_lines;
 use crate::output::{terminal, units};
 use crate::store_failure::store_failure;
 
@@ -40,14 +41,14 @@ pub(super) fn execute(arguments: &CopyArguments) -> Result<(), Failure> {
     if shows_progress {
         terminal::print_error("\r\x1b[K");
     }
-    let Copied { tables, ledger_stored, target } =
+    let Copied { tables, ledger_stored, in_call_stacks, target } =
         copied.map_err(|error| store_failure("cannot copy the store", &error))?;
     let seconds = clock.now().since_start.saturating_sub(begun).as_secs_f64();
     if arguments.json {
         let rows: Map<_, _> = tables.iter().map(|(table, rows)| ((*table).to_owned(), json!(rows))).collect();
         let answer = json!({
             "from": arguments.from.to_string(), "to": arguments.to.to_string(), "target": target,
-            "rows": rows, "ledger_stored": ledger_stored, "seconds": seconds,
+            "rows": rows, "ledger_stored": ledger_stored, "in_call_stacks": in_call_stacks, "seconds": seconds,
         });
         return terminal::print_json(&answer);
     }
@@ -60,13 +61,49 @@ pub(super) fn execute(arguments: &CopyArguments) -> Result<(), Failure> {
         units::counted(samples, "sample"),
         units::counted(all, "row"),
     );
-    let difference = ledger_stored - i64::try_from(samples).unwrap_or(i64::MAX);
-    text.push_str(&match difference {
-        0 => "the ledger has the same number of stored samples\n".to_owned(),
-        _ => format!(
-            "the ledger has {ledger_stored} stored samples: as in the source, {difference} of them are not in the table, since retention or `polymeter store prune` removed them\n"
-        ),
-    });
+    text.push_str(&of_ledger(ledger_stored, i64::try_from(samples).unwrap_or(i64::MAX), in_call_stacks));
     text.push_str("Next: name the new store in collector.toml, and start the collector\n");
-    terminal::print(&text)
+    terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))
+}
+
+/// Says where the samples are that are stored by the ledger.
+fn of_ledger(stored: i64, in_table: i64, in_call_stacks: i64) -> String {
+    let removed = stored.saturating_sub(in_table).saturating_sub(in_call_stacks);
+    let mut text =
+        format!("the ledger has {stored} stored samples, as in the source: {in_table} in the table");
+    if in_call_stacks > 0 {
+        text.push_str(&format!(", {in_call_stacks} in call stacks"));
+    }
+    match removed {
+        0 => {}
+        1.. => text.push_str(&format!(", {removed} that retention or `polymeter store prune` removed")),
+        _ => text.push_str(&format!(", {} of them written by other means", removed.saturating_neg())),
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stored_sample_of_the_ledger_is_accounted_for() {
+        for (stored, in_table, in_call_stacks, expected) in [
+            (5, 5, 0, "5 in the table"),
+            (28_215, 27_748, 467, "27748 in the table, 467 in call stacks"),
+            (
+                9,
+                2,
+                3,
+                "2 in the table, 3 in call stacks, 4 that retention or `polymeter store prune` removed",
+            ),
+            (5, 7, 0, "7 in the table, 2 of them written by other means"),
+        ] {
+            assert_eq!(
+                of_ledger(stored, in_table, in_call_stacks),
+                format!("the ledger has {stored} stored samples, as in the source: {expected}\n")
+            );
+        }
+    }
 }
