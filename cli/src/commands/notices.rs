@@ -71,7 +71,20 @@ fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
         )
     })?;
     let rule = Some(rule.to_owned()).filter(|rule| rule != ALL);
-    collector.send(&NoticesRequest { rule, off: arguments.off.is_some() }.to_line())
+    let request = NoticesRequest { rule, off: arguments.off.is_some() };
+    collector.send(&request.to_line())?;
+    terminal::print(&recorded(&request))
+}
+
+fn recorded(request: &NoticesRequest) -> String {
+    match (&request.rule, request.off) {
+        (None, true) => "you get no more notices; to get them again: polymeter notices --on\n".to_owned(),
+        (None, false) => "you get the notices of all rules\n".to_owned(),
+        (Some(rule), true) => {
+            format!("you get no more notices of {rule}; to get them again: polymeter notices --on {rule}\n")
+        }
+        (Some(rule), false) => format!("you get notices of {rule}, unless you want none at all (--off)\n"),
+    }
 }
 
 fn notice(row: &NoticeRow) -> Notice<'_> {
@@ -129,6 +142,10 @@ mod tests {
             row(3600, "idle-gpu", Some("mail: sent; webhook: the server answered with the status 500")),
             row(0, "memory-near-limit", None),
         ];
+        let choice =
+            |rule: Option<&str>, off| recorded(&NoticesRequest { rule: rule.map(str::to_owned), off });
+        assert!(choice(Some("idle-gpu"), true).contains("no more notices of idle-gpu;"));
+        assert!(choice(None, true).contains("no more notices;") && choice(None, false).contains("all rules"));
         snapshot::check("notices", &text(&rows, Visible::All, Some(80)));
         assert_eq!(text(&[], Visible::Own, None), "no notices about your jobs\n");
     }
