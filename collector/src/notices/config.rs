@@ -37,6 +37,8 @@ pub struct NoticesConfig {
     pub interval: Duration,
     /// Delay after which actions that failed are repeated, once.
     pub retry_after: Duration,
+    /// Maximum time of an action.
+    pub timeout: Duration,
     /// Program that takes a mail on its standard input, and the recipients from its header.
     pub sendmail: PathBuf,
     pub from: String,
@@ -60,6 +62,7 @@ impl Default for NoticesConfig {
             rules: Path::new(DIRECTORY).to_owned(),
             interval: Duration::from_secs(600),
             retry_after: Duration::from_secs(60),
+            timeout: Duration::from_secs(30),
             sendmail: Path::new("/usr/sbin/sendmail").to_owned(),
             from: "polymeter".to_owned(),
             domain: None,

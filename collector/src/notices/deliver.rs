@@ -1,12 +1,11 @@
 //! Actions: mail, a request to a server, a command.
 
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::HeaderValue;
-use hyper::{Method, Request};
+use hyper::header::{HeaderValue, LOCATION};
+use hyper::{Method, Request, StatusCode};
 use polymeter_service::clock::Clock;
 use polymeter_service::printable::printable;
 use rustix::process::geteuid;
@@ -16,8 +15,6 @@ use super::message::Message;
 use crate::job_end::{End, Invocation, command_fault};
 use crate::shutdown::Shutdown;
 use crate::sinks::remote_write::{NoAnswer, ReceiverUrl, connect_to};
-
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Cut from the standard error of a program.
 const ERROR_CHARS: usize = 200;
@@ -59,7 +56,8 @@ impl Delivery<'_> {
         if let Some(fault) = command_fault(program, Some(geteuid().as_raw())) {
             return Err(fault);
         }
-        let invocation = Invocation { program, arguments, variables, input, timeout: TIMEOUT };
+        let timeout = self.config.timeout;
+        let invocation = Invocation { program, arguments, variables, input, timeout };
         let ended = invocation
             .run(self.clock, self.shutdown)
             .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
@@ -67,7 +65,7 @@ impl Delivery<'_> {
         match ended.end {
             End::Exited(status) if status.success() => Ok(()),
             End::Exited(status) => Err(format!("{} ended with {status}: {errors}", program.display())),
-            End::TimedOut => Err(format!("{} was killed after {TIMEOUT:?}", program.display())),
+            End::TimedOut => Err(format!("{} was killed after {timeout:?}", program.display())),
             End::Stopped => Err("interrupted, since the collector stopped".to_owned()),
         }
     }
@@ -77,18 +75,37 @@ impl Delivery<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let request = post(url, self.config.webhook_ca_file.as_deref(), message.json());
-        let sent = runtime.block_on(async { tokio::time::timeout(TIMEOUT, request).await });
+        let timeout = self.config.timeout;
+        let sent = runtime.block_on(async { tokio::time::timeout(timeout, request).await });
         match sent {
-            Ok(Ok(status)) if (200..300).contains(&status) => Ok(()),
-            Ok(Ok(status)) => Err(format!("the server answered with the status {status}")),
+            Ok(Ok(answer)) if answer.status.is_success() => Ok(()),
+            Ok(Ok(answer)) => Err(answer.fault()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_elapsed) => Err(format!("no answer within {TIMEOUT:?}")),
+            Err(_elapsed) => Err(format!("no answer within {timeout:?}")),
         }
     }
 }
 
-/// Returns the status of the answer.
-async fn post(url: &ReceiverUrl, ca_file: Option<&Path>, body: Vec<u8>) -> Result<u16, NoAnswer> {
+struct ServerAnswer {
+    status: StatusCode,
+    /// Where a redirect leads.
+    location: Option<String>,
+}
+
+impl ServerAnswer {
+    fn fault(&self) -> String {
+        let status = self.status.as_u16();
+        match &self.location {
+            Some(location) if self.status.is_redirection() => format!(
+                "the server answered with the status {status}, which leads to {}; name that in `webhook`",
+                printable(location, ERROR_CHARS)
+            ),
+            _ => format!("the server answered with the status {status}"),
+        }
+    }
+}
+
+async fn post(url: &ReceiverUrl, ca_file: Option<&Path>, body: Vec<u8>) -> Result<ServerAnswer, NoAnswer> {
     let mut sender = connect_to(url, ca_file).await?;
     sender.ready().await?;
     let mut request = Request::new(Full::new(Bytes::from(body)));
@@ -101,5 +118,8 @@ async fn post(url: &ReceiverUrl, ca_file: Option<&Path>, body: Vec<u8>) -> Resul
     request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
     let agent = concat!("polymeter-collector/", env!("CARGO_PKG_VERSION"));
     request.headers_mut().insert("user-agent", HeaderValue::from_static(agent));
-    Ok(sender.send_request(request).await?.status().as_u16())
+    let answer = sender.send_request(request).await?;
+    let location = answer.headers().get(LOCATION);
+    let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned());
+    Ok(ServerAnswer { status: answer.status(), location })
 }

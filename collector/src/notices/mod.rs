@@ -12,7 +12,7 @@ mod deliver;
 mod message;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +52,9 @@ pub(crate) struct Notices {
     shutdown: Shutdown,
     sent: Family<Label, Counter>,
     waiting: RefCell<VecDeque<Sent>>,
+    /// Actions that took too long, by name, each with the time of the next try. Without it, a server that
+    /// does not answer would delay the summaries of all jobs.
+    paused: RefCell<BTreeMap<&'static str, Duration>>,
 }
 
 struct Sent {
@@ -99,7 +102,14 @@ impl Notices {
             drop(sent.get_or_create(&[("result", result)]));
         }
         metrics.register("notices", "Notices to persons, by result", sent.clone());
-        Self { config: config.clone(), clock, shutdown: shutdown.clone(), sent, waiting: RefCell::default() }
+        Self {
+            config: config.clone(),
+            clock,
+            shutdown: shutdown.clone(),
+            sent,
+            waiting: RefCell::default(),
+            paused: RefCell::default(),
+        }
     }
 
     /// Time between two examinations of a running job.
@@ -176,12 +186,13 @@ impl Notices {
             self.count("dry_run");
             return table.finish(number, "dry run: not sent");
         }
-        let retry_at = self.clock.now().since_start + self.config.retry_after;
+        let retry_at = Duration::ZERO;
         let mut sent = Sent { number, message: message.clone(), to, results: Vec::new(), retry_at };
         for action in &self.config.actions {
-            let result = self.delivery().send(*action, &sent.message, sent.to.as_deref());
+            let result = self.execute(*action, &sent.message, sent.to.as_deref());
             sent.results.push((*action, result));
         }
+        sent.retry_at = self.clock.now().since_start + self.config.retry_after;
         table.finish(number, &sent.text("once"))?;
         if sent.has_failed() && self.waiting.borrow().len() < WAITING_MAX {
             self.waiting.borrow_mut().push_back(sent);
@@ -198,7 +209,7 @@ impl Notices {
         {
             let Some(mut sent) = self.waiting.borrow_mut().pop_front() else { break };
             for (action, result) in sent.results.iter_mut().filter(|(_, result)| result.is_err()) {
-                *result = self.delivery().send(*action, &sent.message, sent.to.as_deref());
+                *result = self.execute(*action, &sent.message, sent.to.as_deref());
             }
             NoticeTable::open(store)?.finish(sent.number, &sent.text("twice"))?;
             self.report(&sent, "twice");
@@ -206,8 +217,18 @@ impl Notices {
         Ok(())
     }
 
-    const fn delivery(&self) -> Delivery<'_> {
-        Delivery { config: &self.config, clock: self.clock, shutdown: &self.shutdown }
+    fn execute(&self, action: Action, message: &Message, to: Option<&str>) -> Result<(), String> {
+        let begin = self.clock.now().since_start;
+        if self.paused.borrow().get(action.name()).is_some_and(|until| begin < *until) {
+            return Err("not tried: that for another notice took too long".to_owned());
+        }
+        let delivery = Delivery { config: &self.config, clock: self.clock, shutdown: &self.shutdown };
+        let result = delivery.send(action, message, to);
+        let end = self.clock.now().since_start;
+        if end.saturating_sub(begin) >= self.config.timeout {
+            self.paused.borrow_mut().insert(action.name(), end + self.config.retry_after);
+        }
+        result
     }
 
     fn count(&self, result: &'static str) {

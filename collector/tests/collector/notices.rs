@@ -23,6 +23,8 @@ scenarios! {
     notices_are_sent_once_by_each_action,
     a_dry_run_and_a_user_who_wants_none_send_nothing,
     what_failed_is_repeated_once,
+    what_hangs_is_not_tried_for_each_notice,
+    a_redirect_is_named,
 }
 
 /// Name with which a user attacks the header of a mail, a shell and a terminal.
@@ -132,6 +134,10 @@ pub(crate) fn notices(environment: &TestEnvironment) -> Vec<NoticeRow> {
 
 /// Answers each request with the status 204, and passes on its body.
 fn serve() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
+    serve_with("HTTP/1.1 204 No Content\r\n\r\n")
+}
+
+fn serve_with(answer: &'static str) -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, bodies) = std::sync::mpsc::sync_channel(16);
@@ -153,7 +159,7 @@ fn serve() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
                 }
                 assert!(count > 0, "the request is cut off: {text}");
             };
-            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
             if sender.send(body).is_err() {
                 return;
             }
@@ -277,4 +283,40 @@ fn what_failed_is_repeated_once(environment: &mut TestEnvironment) {
     assert_eq!(results, rows.map(|(rule, result)| (rule.to_owned(), result.to_owned())));
     assert_eq!(site.text("arguments").lines().count(), 4, "two mails, each twice");
     assert_eq!(site.text("json").lines().count(), 2, "what was sent is not repeated");
+}
+
+/// Results of the notices about two jobs, each after its first try.
+fn results(environment: &mut TestEnvironment, config: &CollectorConfig) -> Vec<String> {
+    let collector = Collector::start(config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    run_jobs(&mut agent, 1);
+    wait_until("both notices were tried", || {
+        notices(environment).iter().filter(|row| row.result.is_some()).count() == 2
+    });
+    collector.stop().unwrap();
+    notices(environment).into_iter().filter_map(|row| row.result).collect()
+}
+
+fn what_hangs_is_not_tried_for_each_notice(environment: &mut TestEnvironment) {
+    let site = Site::new();
+    fs::write(site.path("notify"), "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    let mut config = site.config(environment, &[Action::Command], None);
+    let notices = config.notices.as_mut().unwrap();
+    (notices.timeout, notices.retry_after) = (Duration::from_millis(50), Duration::from_secs(3600));
+    let mut results = results(environment, &config);
+    results.sort();
+    let killed = format!("command: failed once: {} was killed after 50ms", site.path("notify").display());
+    assert_eq!(
+        results,
+        [killed.as_str(), "command: failed once: not tried: that for another notice took too long"]
+    );
+}
+
+fn a_redirect_is_named(environment: &mut TestEnvironment) {
+    let (site, (address, _bodies)) =
+        (Site::new(), serve_with("HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n"));
+    let mut config = site.config(environment, &[Action::Webhook], Some(address));
+    config.notices.as_mut().unwrap().retry_after = Duration::from_secs(3600);
+    let expected = "webhook: failed once: the server answered with the status 302, which leads to /other; name that in `webhook`";
+    assert_eq!(results(environment, &config), [expected, expected]);
 }

@@ -9,6 +9,7 @@ use polymeter_e2e::{Need, TestEnvironment, require, tests};
 tests![
     setup_makes_what_the_daemons_need_once,
     setup_leaves_files_that_were_changed,
+    pages_answer_after_a_setup_in_two_steps,
     setup_creates_role_and_database,
 ];
 
@@ -94,6 +95,40 @@ fn setup_leaves_files_that_were_changed() {
         written.contains("\ncollector = \"tcp://head:7717\"\n") && written.contains("[baseline]"),
         "{written}"
     );
+}
+
+/// An administrator who adds `--api` later.
+fn pages_answer_after_a_setup_in_two_steps() {
+    require(&NEEDS);
+    let machine = InstalledMachine::new();
+    let words = ["collector", "--keys", "--scheduler-user", "slurm", "--yes"];
+    setup(&machine, &words, 0);
+    let with_pages = [&words[..], &["--api"]].concat();
+    let added = setup(&machine, &with_pages, 0);
+    assert!(added.contains("done\n") && added.contains("systemctl restart polymeter-collector"), "{added}");
+    let before = files(&machine);
+    let again = setup(&machine, &with_pages, 0);
+    assert!(again.contains("nothing to do"), "{again}");
+    // Without --keys, it would listen to this machine only.
+    let left = setup(&machine, &["collector", "--yes"], 1);
+    assert!(
+        left.contains("`listen` is \"tcp://0.0.0.0:7717\"") && left.contains("cannot complete"),
+        "{left}"
+    );
+    assert_eq!(files(&machine), before);
+    let collector = machine.start("polymeter-collector", "");
+    polymeter_e2e::wait_until("the pages are served", || collector.log().contains("serving the HTTP API"));
+    let socket = "/run/polymeter/api.sock";
+    assert_eq!(machine.shell(&format!("stat -c '%u %a' {socket}")), format!("{SERVICE_UID} 666\n"));
+    let ask = format!(
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('{socket}')
+s.sendall(b'GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n')
+print(b''.join(iter(lambda: s.recv(65536), b'')).decode())"
+    );
+    let page =
+        machine.shell(&format!("setpriv --reuid 65534 --regid 65534 --clear-groups python3 -c \"{ask}\""));
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<html"), "{page}");
+    collector.terminate();
 }
 
 fn setup_creates_role_and_database() {

@@ -192,8 +192,7 @@ impl Copying<'_> {
             for rollup in &ROLLUPS {
                 let columns = rollup.columns(self.is_file);
                 let table = Table { name: rollup.name, columns, has_identity: false };
-                let rows =
-                    self.numbers(&table, rollup.view, &format!("WHERE time < {cut}"), Some(rollup))?;
+                let rows = self.numbers(&table, rollup.view, &format!("WHERE time < {cut}"), Some(rollup))?;
                 self.tables.push((rollup.name, rows));
             }
             let state = if self.is_file {
