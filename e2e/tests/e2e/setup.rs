@@ -125,8 +125,8 @@ fn pages_answer_after_a_setup_in_two_steps() {
 s.sendall(b'GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n')
 print(b''.join(iter(lambda: s.recv(65536), b'')).decode())"
     );
-    let page =
-        machine.shell(&format!("setpriv --reuid 65534 --regid 65534 --clear-groups python3 -c \"{ask}\""));
+    let page = machine
+        .shell(&format!("setpriv --reuid 65534 --regid 65534 --clear-groups /usr/bin/python3 -c \"{ask}\""));
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("<html"), "{page}");
     collector.terminate();
 }
