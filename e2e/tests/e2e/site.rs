@@ -300,6 +300,14 @@ fn pages_suit_narrow_and_dark_windows() {
         }
         let overflow = browser.eval("document.documentElement.scrollWidth - innerWidth");
         assert!(overflow.as_i64() <= Some(0), "{page} is {overflow} px too wide");
+        // As of a job on many nodes: the names of the facts are not broken.
+        browser.eval(
+            "document.querySelectorAll('.facts dd').forEach((value) => value.append(' node0001'.repeat(40)))",
+        );
+        let broken = "[...document.querySelectorAll('.facts dt')].filter((term) => { \
+             const text = document.createRange(); text.selectNodeContents(term); \
+             return text.getClientRects().length > 1; }).length";
+        assert_eq!(browser.eval(broken), 0, "{page}");
         // Landmarks and names for readers without pictures.
         for (selector, wanted) in [("main", 1), ("h1", 1), ("nav[aria-label]", 1), ("a.skip", 1)] {
             assert_eq!(
