@@ -48,8 +48,10 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
 pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
     let intervals = buckets.iter().map(|bucket| {
         let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
-        let held =
-            Interval::of((bucket.time_ns, bucket.mean), until_ns.saturating_sub(bucket.time_ns.max(begin_ns)));
+        let held = Interval::of(
+            (bucket.time_ns, bucket.mean),
+            until_ns.saturating_sub(bucket.time_ns.max(begin_ns)),
+        );
         Interval { min: bucket.min, max: bucket.max, ..held }
     });
     Curve::of_intervals(intervals)

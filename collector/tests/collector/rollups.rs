@@ -96,8 +96,9 @@ fn time_column(environment: &TestEnvironment) -> &'static str {
 
 fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucket> {
     let time = time_column(environment);
-    let query =
-        format!("SELECT series_id, {time}, count, min, max, sum, parts, first, last, increase FROM {relation}");
+    let query = format!(
+        "SELECT series_id, {time}, count, min, max, sum, parts, first, last, increase FROM {relation}"
+    );
     let rows: Vec<[f64; 10]> = rows(environment, &query);
     let number = rows.len();
     let buckets: BTreeMap<Key, Bucket> = rows
@@ -268,7 +269,8 @@ fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i6
             assert_eq!(surplus, [0, 0], "{view}; {function}");
         }
     }
-    let of_parts = "SELECT series_id, time, max(max) AS max, sum(mean * parts) AS sum, sum(parts) AS parts FROM (
+    let of_parts =
+        "SELECT series_id, time, max(max) AS max, sum(mean * parts) AS sum, sum(parts) AS parts FROM (
              SELECT series_id, time, max(max) AS max, sum(sum) / sum(weight) AS mean, max(parts) AS parts
              FROM polymeter_minute_part GROUP BY series_id, time, part
          ) AS part GROUP BY series_id, time";

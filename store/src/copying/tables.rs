@@ -296,7 +296,11 @@ pub(super) struct RollupTable {
 
 impl RollupTable {
     pub(super) const fn columns(&self, is_file: bool) -> &'static [Column] {
-        if is_file { self.columns_of_file } else { self.columns_of_file.split_at(self.columns_of_file.len() - 2).0 }
+        if is_file {
+            self.columns_of_file
+        } else {
+            self.columns_of_file.split_at(self.columns_of_file.len() - 2).0
+        }
     }
 }
 

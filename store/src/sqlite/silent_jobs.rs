@@ -47,7 +47,8 @@ mod tests {
                         (4, 'n1', 5000, 6000, 'silent', 3), (5, 'n1', 35000, NULL, 'silent', 4);";
         Connection::open(&path).unwrap().execute_batch(insert).unwrap();
         let ends = |connection: &Connection| -> Vec<(i64, Option<i64>, Option<i64>)> {
-            let select = "SELECT job_key, ended, (SELECT sum(lost) FROM job_node WHERE job_node.job_key = job.job_key)
+            let select =
+                "SELECT job_key, ended, (SELECT sum(lost) FROM job_node WHERE job_node.job_key = job.job_key)
                           FROM job ORDER BY job_key";
             let mut statement = connection.prepare(select).unwrap();
             let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
@@ -58,7 +59,8 @@ mod tests {
         let reader = read_only::open(&path).unwrap();
         assert_eq!(ends(&reader), stored);
         see_as_ended(&reader, SILENT).unwrap();
-        let seen = [(1, Some(30_000), 1), (2, None, 0), (3, None, 1), (4, Some(6_000), 0), (5, Some(35_000), 1)];
+        let seen =
+            [(1, Some(30_000), 1), (2, None, 0), (3, None, 1), (4, Some(6_000), 0), (5, Some(35_000), 1)];
         assert_eq!(ends(&reader), seen.map(|(job, ended, lost)| (job, ended, Some(lost))));
         assert_eq!(ends(&read_only::open(&path).unwrap()), stored);
         assert!(reader.execute("UPDATE main.job SET ended = 1", ()).is_err());
