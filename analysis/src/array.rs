@@ -18,7 +18,7 @@ const READ: usize = 200;
 pub struct ArrayReport {
     pub schema_version: u32,
     pub array: String,
-    /// In the order of their numbers; of several runs of a task the last.
+    /// Sorted by their numbers; of several runs of a task the last.
     pub tasks: Vec<ArrayTask>,
     pub states: BTreeMap<String, usize>,
     /// Spread over the tasks that have ended.
@@ -42,9 +42,9 @@ pub struct ArrayTask {
     /// Final state, `running`, or `ended` if it is not known.
     pub state: String,
     pub started_us: i64,
-    /// Since the epoch; none while it runs.
+    /// Microseconds since the epoch; none while it runs.
     pub ended_us: Option<i64>,
-    /// From the start to the end, or to now.
+    /// Seconds from the start to the end, or to now.
     pub elapsed_s: f64,
     pub cores: Option<i64>,
     pub cpu_s: Option<f64>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::{NodeReport, SeriesReport, StepReport, TaskReport};
 use crate::resources;
 
-/// In the order of `nodes`.
+/// Listed in the order of `nodes`.
 pub(crate) fn nodes(
     nodes: &[String],
     lost: &[String],

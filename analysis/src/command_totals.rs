@@ -130,8 +130,8 @@ fn is_of_cgroup(metric: &str) -> bool {
     ["cpu.", "memory.", "pids."].iter().any(|prefix| metric.starts_with(prefix))
 }
 
-/// Whether one CPU time clearly exceeds another one of the same processes: by more than rounding, and than
-/// the time before the command entered its cgroup.
+/// Tells whether one CPU time clearly exceeds another one of the same processes: by more than rounding, and
+/// than the time before the command entered its cgroup.
 fn exceeds(one_s: f64, other_s: f64) -> bool {
     const ROUNDING: f64 = 1.05;
     const BEFORE_ENTRY_S: f64 = 0.05;

@@ -24,13 +24,13 @@ use crate::statistics::Estimate;
 /// The time of a single job is divided into at most so many parts.
 const PARTS_MAX: usize = 20;
 
-/// Beside the names of metrics: the time from begin to end.
+/// Row beside those of metrics: the time from begin to end.
 const ELAPSED: &str = "elapsed";
 
-/// Beside the names of metrics: on all nodes of a job.
+/// Row beside those of metrics: the sum over all nodes of a job.
 const CPU_TIME: &str = "cpu_time";
 
-/// Beside the names of metrics: on all nodes of a job.
+/// Row beside those of metrics: the sum over all nodes of a job.
 const ENERGY: &str = "energy";
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,8 +57,8 @@ pub enum Basis {
 pub struct Difference {
     /// None for the whole job.
     pub phase: Option<String>,
-    /// With its labels; `elapsed` for the time from begin to end, `cpu_time` and `energy` for those on all
-    /// nodes.
+    /// Name with its labels; `elapsed` for the time from begin to end, `cpu_time` and `energy` for those on
+    /// all nodes.
     pub metric: String,
     pub unit: String,
     /// Mean of the first side; none if it is unknown.

@@ -87,7 +87,7 @@ impl Cumulative {
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
-    /// From the first point to the last; none without two of them.
+    /// Time from the first point to the last; none without two of them.
     pub(crate) fn span_ns(&self) -> Option<Range<i64>> {
         let (first, last) = self.points.first().zip(self.points.last())?;
         (first.0 < last.0).then_some(first.0..last.0)

@@ -59,7 +59,7 @@ impl Interval {
 /// The last one holds like the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
-    /// At most two points, whose time is not known yet.
+    /// Waits with at most two points, whose time is not known yet.
     waiting: VecDeque<(i64, f64)>,
     spacings: Spacings,
     /// How long the last point holds.

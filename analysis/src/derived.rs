@@ -66,7 +66,7 @@ struct Counters(Vec<Counter>);
 #[derive(Debug)]
 struct Counter {
     count: Cumulative,
-    /// From the count to the input.
+    /// Factor from the count to the input.
     factor: f64,
     times: Option<(Cumulative, Cumulative)>,
 }

@@ -11,7 +11,7 @@ use crate::curve::{GAP_SPACINGS, Holding, Interval, Spacings};
 /// Values of a series in one part of the time: those of a gauge, or the rates of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// Since the epoch.
+    /// Nanoseconds since the epoch.
     pub time_ns: i64,
     /// Samples; 0 if an earlier value holds, or a later one ends an increase.
     pub count: u64,
@@ -23,7 +23,7 @@ pub struct Part {
 /// Increase of a counter between two samples, in the unit of its rate times seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Increase {
-    /// Between the samples, more than 0.
+    /// Time between the samples, more than 0.
     pub seconds: f64,
     pub value: f64,
 }
@@ -31,7 +31,7 @@ pub struct Increase {
 /// Computes the increases of a counter from its samples, which arrive in the order of their times.
 #[derive(Debug)]
 pub struct Increases {
-    /// From the increase per second to the unit of the rate.
+    /// Factor from the increase per second to the unit of the rate.
     factor: f64,
     /// Shortest time over which the rate is meaningful.
     window_ns: i64,
@@ -134,7 +134,7 @@ impl Extent {
 pub struct Downsampler {
     span_ns: Range<i64>,
     width_ns: i64,
-    /// From the increase per second to the unit of the rate; none for a gauge.
+    /// Factor from the increase per second to the unit of the rate; none for a gauge.
     rate_factor: Option<f64>,
     holding: Holding,
     increases: Increases,

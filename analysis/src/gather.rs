@@ -168,7 +168,7 @@ fn elapsed_ns(job: &JobRow) -> i64 {
     end_or_now_ns(job).saturating_sub(job.started_ns)
 }
 
-/// In the order of `rows`; none for a series without samples.
+/// Listed in the order of `rows`; none for a series without samples.
 fn summaries(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -329,7 +329,7 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
     LossReport { node, source, samples, reason, first_s, last_s, first_us, last_us }
 }
 
-/// For each quantity, the first metric of a list that was sampled counts.
+/// Takes, for each quantity, the first metric of a list that was sampled.
 fn usage(series: &[SeriesReport]) -> Usage {
     let of_job: Vec<&SeriesReport> = series.iter().filter(|series| !series.is_of_step).collect();
     let growth = |names: &[&str]| resources::first_growth(&of_job, names);

@@ -25,7 +25,7 @@ pub(crate) struct Limit {
 
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
-    /// By node, and whether it is the number of the hardware.
+    /// Number by node, and whether it is that of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
     rows: Vec<CpusRow>,
     nodes: usize,

@@ -38,7 +38,7 @@ struct Node<'a> {
     gpu_total_memory: BTreeMap<&'a str, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     gpu_used_memory: BTreeMap<&'a str, u64>,
-    /// In percent.
+    /// Percent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     gpu_utilization: BTreeMap<&'a str, f64>,
 }

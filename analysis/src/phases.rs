@@ -18,14 +18,14 @@ pub struct PhaseTotals {
     /// Phases with begin and end, on all nodes.
     pub count: u64,
     pub duration_s: f64,
-    /// On the phases' nodes, for phases for which it is known.
+    /// Sum over the phases' nodes; none where it is not known.
     pub cpu_s: Option<f64>,
     /// Cores in use, for phases for which they are known.
     pub cores_mean: Option<f64>,
     /// Peak of anonymous memory on a node.
     pub memory_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
-    /// On the phases' nodes, for phases for which it is known.
+    /// Sum over the phases' nodes; none where it is not known.
     pub energy_joules: Option<f64>,
 }
 

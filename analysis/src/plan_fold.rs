@@ -19,7 +19,7 @@ pub struct FoldedChange {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoldedChanges {
-    /// In the order of their first changes.
+    /// Sorted by their first changes.
     pub lines: Vec<FoldedChange>,
     /// Changes without a line.
     pub left_out: u64,

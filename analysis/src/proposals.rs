@@ -34,12 +34,12 @@ pub struct Request {
     /// Queue or partition.
     pub queue: Option<String>,
     pub nodes: Option<f64>,
-    /// On all nodes.
+    /// Sum over all nodes.
     pub cores: Option<f64>,
     pub time_limit_s: Option<f64>,
-    /// On each node.
+    /// Amount on each node.
     pub memory_bytes: Option<f64>,
-    /// On all nodes.
+    /// Sum over all nodes.
     pub gpus: Option<f64>,
 }
 
@@ -110,7 +110,7 @@ fn family(name: &str) -> String {
         .to_owned()
 }
 
-/// Whether two values may be the same, as far as they are known.
+/// Tells whether two values may be the same, as far as they are known.
 fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
@@ -172,7 +172,7 @@ fn end(job: &JobRow) -> End {
     }
 }
 
-/// Whether the job did its work, and what it used is known.
+/// Tells whether the job did its work, and what it used is known.
 pub fn has_finished(job: &JobRow) -> bool {
     end(job) == End::Finished && job.usage.is_some()
 }

@@ -74,8 +74,8 @@ impl Bound {
         window.increase > self.rate * (window.length_s() + self.accuracy_s)
     }
 
-    /// Whether successive windows exceed the rate by more than any lag of a counter explains, as when a job
-    /// uses more cores than the scheduler assigned.
+    /// Tells whether successive windows exceed the rate by more than any lag of a counter explains, as when a
+    /// job uses more cores than the scheduler assigned.
     fn is_refuted(&self, windows: &[Window]) -> bool {
         let mut excess = 0.0_f64;
         windows.iter().any(|window| {

@@ -53,7 +53,7 @@ struct InProcess {
     threads: f64,
 }
 
-/// By node and process, and by rank.
+/// Grouped by node and process, and by rank.
 #[derive(Debug, Default)]
 struct Sums<'a> {
     processes: BTreeMap<(&'a str, &'a str), InProcess>,

@@ -15,7 +15,7 @@ const INTERVALS_MIN: u64 = 20;
 /// Intervals of all series, which are read in a tenth of a second.
 const INTERVALS_MAX: u64 = 100_000;
 
-/// If all series have more intervals, the coarsest rollup is read.
+/// Intervals of all series beyond which the coarsest rollup is read.
 const ALL_INTERVALS_MAX: u64 = 500_000;
 
 /// Metrics besides CPU time whose course over time a report needs, for the balance between nodes and between

@@ -14,12 +14,12 @@ const RUNS: u32 = 100;
 
 const LISTED: usize = 5;
 
-/// Whether two rows with the same id are runs of one job, rather than jobs of two clusters or users.
+/// Tells whether two rows with the same id are runs of one job, rather than jobs of two clusters or users.
 pub fn are_of_one_job(one: &JobRow, other: &JobRow) -> bool {
     one.job_id == other.job_id && are_of_one_owner(one, other)
 }
 
-/// Whether two jobs may be of one cluster and user, as far as that is known.
+/// Tells whether two jobs may be of one cluster and user, as far as that is known.
 pub fn are_of_one_owner(one: &JobRow, other: &JobRow) -> bool {
     fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_none() || other.is_none() || one == other
@@ -45,7 +45,7 @@ pub fn selector(job: &JobRow) -> String {
     format!("{KEY}{} ({cluster}started {}{state})", job.job_key, second(job.started_ns / 1000))
 }
 
-/// In UTC, to the second.
+/// Text in UTC, to the second.
 fn second(time_us: i64) -> String {
     let text = rfc3339(time_us);
     format!("{} UTC", text.get(..19).unwrap_or(&text).replace('T', " "))

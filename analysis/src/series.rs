@@ -14,7 +14,7 @@ use crate::rates;
 use crate::{buckets, history};
 use polymeter_proto::units;
 
-/// Whether a series belongs to a step of the job or to a task of a step.
+/// Tells whether a series belongs to a step of the job or to a task of a step.
 pub(crate) fn is_of_step(row: &SeriesRow) -> bool {
     level(row).is_some()
 }

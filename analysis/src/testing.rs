@@ -7,7 +7,7 @@ use crate::breakdown;
 use crate::curve::Curve;
 use crate::model::{Report, SeriesReport, Submission};
 
-/// Since the epoch.
+/// Seconds since the epoch.
 pub(crate) const START_S: i64 = 1_000_000;
 
 const PERIOD_S: i64 = 60;
@@ -16,7 +16,7 @@ const PERIOD_S: i64 = 60;
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// From -1 to 1.
+    /// Number from -1 to 1.
     pub(crate) fn noise(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,7 +60,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
     }
 }
 
-/// From the start of a job on.
+/// Points from the start of a job on.
 fn points(values: &[f64]) -> Vec<(i64, f64)> {
     (0..)
         .map(|number: i64| (START_S + number * PERIOD_S) * 1_000_000_000)

@@ -34,9 +34,9 @@ pub struct Choice {
     pub name: String,
     /// Owner, by name or numeric id; none for the owner of the run that started last.
     pub user: Option<String>,
-    /// Since the epoch. Runs that ended before it are left out.
+    /// Nanoseconds since the epoch. Runs that ended before it are left out.
     pub since_ns: Option<i64>,
-    /// Since the epoch. Runs that started after it are left out.
+    /// Nanoseconds since the epoch. Runs that started after it are left out.
     pub until_ns: Option<i64>,
 }
 
@@ -50,9 +50,9 @@ pub struct Trend {
     pub uid: Option<i64>,
     /// Runs that did not finish, or have no figures yet.
     pub left_out: usize,
-    /// In the order of time.
+    /// Sorted by time.
     pub changes: Vec<Change>,
-    /// In the order of their starts, without those that are left out.
+    /// Sorted by their starts, without those that are left out.
     pub runs: Vec<Run>,
 }
 
@@ -60,7 +60,7 @@ pub struct Trend {
 pub struct Run {
     pub key: i64,
     pub job: String,
-    /// Since the epoch.
+    /// Microseconds since the epoch.
     pub started_us: i64,
     #[serde(flatten)]
     pub figures: Figures,
@@ -69,7 +69,7 @@ pub struct Run {
 /// What a run used; none where that is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// From the start to the end.
+    /// Seconds from the start to the end.
     pub elapsed_s: Option<f64>,
     pub cpu_s: Option<f64>,
     pub cores_used: Option<f64>,
@@ -111,9 +111,9 @@ pub const QUANTITIES: [Quantity; 6] = [
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     pub key: i64,
-    /// As the scheduler prints it.
+    /// Id as the scheduler prints it.
     pub job: String,
-    /// Since the epoch.
+    /// Microseconds since the epoch.
     pub started_us: i64,
     /// Quantities that changed, the most important first.
     pub levels: Vec<Level>,

@@ -24,7 +24,7 @@ impl Listen {
         }
     }
 
-    /// Whether other machines can reach the address.
+    /// Tells whether other machines can reach the address.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
     }

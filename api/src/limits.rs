@@ -17,10 +17,10 @@ pub(crate) const RESERVED_STREAMS: usize = 8;
 /// Reads at a time that administrators have beyond those for all.
 pub(crate) const RESERVED_READS: usize = 1;
 
-/// For each user of the Unix socket that is no proxy, so that no user excludes others.
+/// Places of each user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
 
-/// For the answer to a refused connection.
+/// Time for the answer to a refused connection.
 pub(crate) const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Age up to which the answer to `/ready` is used again, so that load balancers do not load the store.
@@ -51,7 +51,7 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks of one answer that wait for the client. While there are as many, the store is not read.
 pub(crate) const CHUNKS: usize = 4;
 
-/// Without progress for this time, a client that does not read its answer is disconnected.
+/// Time without progress after which a client that does not read its answer is disconnected.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const READER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,10 +105,10 @@ pub(crate) const TOKEN_AGE_NS: u64 = 5_000_000_000;
 /// Accepted tokens that are remembered. The one that was looked up first is forgotten first.
 pub(crate) const KNOWN_TOKENS: usize = 4096;
 
-/// For a look-up or a change of tokens.
+/// Time for a look-up or a change of tokens.
 pub(crate) const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two records of a token's use, so that requests do not write to the store.
+/// Pause between two records of a token's use, so that requests do not write to the store.
 pub(crate) const TOKEN_USE_INTERVAL_US: i64 = 10 * 60 * 1_000_000;
 
 pub(crate) const TOKENS_PER_USER: usize = 32;
@@ -127,7 +127,7 @@ pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Niceness of the API's threads: ingest comes first.
 pub(crate) const NICENESS: i32 = 5;
 
-/// For an answer of the coordinator, which itself waits for agents.
+/// Time for an answer of the coordinator, which itself waits for agents.
 pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) const TEXT_CHARACTERS: usize = 256;
@@ -203,7 +203,7 @@ pub(crate) const EVENT_POINTS: usize = 1000;
 /// Series that one event describes: their labels have some KiB each at most.
 pub(crate) const EVENT_SERIES: usize = 100;
 
-/// After this time the client connects again, and its rights are checked anew.
+/// Time after which the client connects again, and its rights are checked anew.
 pub(crate) const STREAM_SECONDS: i64 = 600;
 
 /// How often a stream reads whether its job has ended, whether the user may still see it, and whether its
@@ -214,7 +214,7 @@ const STREAM_REFRESH: Duration = Duration::from_secs(30);
 /// (page/assets/site/live.js).
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// For the last values of a job that has ended, which may still be on their way from the writers.
+/// Time for the last values of a job that has ended, which may still be on their way from the writers.
 pub(crate) const STREAM_DRAIN: Duration = Duration::from_secs(1);
 
 /// Longest pause of a stream whose user has read too much.
@@ -234,7 +234,7 @@ pub(crate) const LATEST_US: i64 = 253_402_300_799_999_999;
 pub struct ApiLimits {
     /// Connections to the store, each with a thread.
     pub readers: usize,
-    /// For reading one answer, whose statement is cancelled then.
+    /// Time for reading one answer, whose statement is cancelled then.
     pub query_timeout: Duration,
     pub user_requests: usize,
     /// Mean over some seconds, of one user.

@@ -15,7 +15,7 @@ use crate::own_metrics::ApiMetrics;
 #[derive(Debug)]
 pub struct ControlRequest {
     pub uid: u32,
-    /// In the form of the control socket.
+    /// Request in the form of the control socket.
     pub line: Vec<u8>,
     pub reply: oneshot::Sender<CollectorAnswer>,
 }
@@ -27,7 +27,7 @@ pub struct ClockOffset {
     pub offset_us: i64,
     /// Largest error of the offset: half of the time between the request and the answer.
     pub error_us: i64,
-    /// By the collector's clock, since the epoch.
+    /// Time by the collector's clock, since the epoch.
     pub measured_us: i64,
 }
 

@@ -13,7 +13,7 @@ type RequestLabels = [(&'static str, &'static str); 2];
 /// Copies share their values.
 #[derive(Debug, Clone)]
 pub struct ApiMetrics {
-    /// By resource and by the class of the status, such as `4xx`.
+    /// Grouped by resource and by the class of the status, such as `4xx`.
     pub requests: Family<RequestLabels, Counter>,
     /// Seconds from a request to the end of its answer.
     pub duration: Histogram,

@@ -13,7 +13,7 @@ use crate::table::to_f64;
 
 const PATIENCE_S: u64 = 600;
 
-/// Without an acknowledgement for this time, an agent sends its frames again.
+/// Time without an acknowledgement after which an agent sends its frames again.
 const AGAIN_MS: i64 = 10_000;
 
 /// Sends all frames of an agent and waits for their acknowledgement. Fails if the collector refuses a frame.
@@ -65,7 +65,7 @@ pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> R
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Taken {
     pub samples: u64,
-    /// From the first send to the last acknowledgement.
+    /// Time from the first send to the last acknowledgement.
     pub seconds: f64,
     /// CPU time of the collector in that time.
     pub collector_cpu_s: f64,

@@ -43,7 +43,7 @@ pub(crate) enum PointInTime {
 }
 
 impl PointInTime {
-    /// In nanoseconds since the epoch.
+    /// Nanoseconds since the epoch.
     pub(crate) const fn time_ns(self, now_us: i64) -> i64 {
         let time_us = match self {
             Self::At(time_us) => time_us,

@@ -64,7 +64,8 @@ mod tests {
                 tokio::task::yield_now().await;
                 tasks.push(task);
             }
-            // The first one had its request and takes no place. The others in the order in which they gave way.
+            // The first one had its request and takes no place. The others in the order in which they gave
+            // way.
             tokio::task::yield_now().await;
             let open: Vec<usize> = (0..tasks.len()).filter(|number| !tasks[*number].is_finished()).collect();
             assert_eq!(open, [2, 4, 6, 7, 8]);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// Name of the program in Debian's package.
 const PROGRAM: &str = "chromium";
 
-/// After this time without an answer, the browser is considered hung.
+/// Time without an answer after which the browser is considered hung.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// How many messages may wait.

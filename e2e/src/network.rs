@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// From now on packets are dropped without an error.
+    /// Drops packets without an error from now on.
     pub fn cut(&self) {
         self.near.ip(&["link", "set", "link0", "down"]).unwrap();
     }

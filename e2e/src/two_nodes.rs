@@ -157,7 +157,8 @@ impl TwoNodes {
         self.nodes.iter().all(|node| node.is(metric, period, cause))
     }
 
-    /// When each node changed the period of a metric to `period_us`, in microseconds since the epoch.
+    /// Returns the time at which each node changed the period of a metric to `period_us`, in microseconds
+    /// since the epoch.
     pub fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

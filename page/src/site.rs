@@ -12,13 +12,13 @@ use crate::bundle;
 /// File that a server sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Without the first slash; empty for the overview.
+    /// Path without the first slash; empty for the overview.
     pub path: String,
     pub media_type: &'static str,
     pub body: String,
     /// Value of the header `ETag`.
     pub etag: String,
-    /// Whether the contents of this path never change.
+    /// True if the contents of this path never change.
     pub is_immutable: bool,
 }
 

@@ -32,7 +32,7 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl Period {
-    /// Below this, reading takes most of the time.
+    /// Shortest period: below it, reading takes most of the time.
     pub const MIN: Self = Self { micros: 100 };
     pub const MAX: Self = Self { micros: 86_400_000_000 };
     /// Default period of a baseline.

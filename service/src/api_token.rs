@@ -76,7 +76,7 @@ pub fn is_digest(text: &str) -> bool {
     is_digits(text, 32)
 }
 
-/// As a client presents it.
+/// Token as a client presents it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
     /// Not secret.

@@ -73,7 +73,7 @@ pub fn ahead_ns() -> i64 {
     if wall_ns < steady_ns { -difference_ns } else { difference_ns }
 }
 
-/// Whether the wall clock was set since this process began to date by it.
+/// Tells whether the wall clock was set since this process began to date by it.
 pub fn was_set() -> bool {
     ahead_ns().unsigned_abs() >= STEP_NS
 }
@@ -114,7 +114,7 @@ pub fn sleep(duration: Duration) {
 /// Both clocks, read at once: wall-clock time for dates, monotonic time for durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Since the epoch.
+    /// Microseconds since the epoch.
     pub wall_us: i64,
     /// Never decreases.
     pub since_start: Duration,

@@ -24,9 +24,9 @@ pub struct Doc {
     /// Lines of the comment in the example, each with a leading space; none if the text of the setting before
     /// covers this one, too.
     pub text: &'static [&'static str],
-    /// At least one.
+    /// Keys, at least one.
     pub keys: &'static [Key],
-    /// Whether a running program takes over another value when it reloads the configuration; a section does
+    /// True if a running program takes over another value when it reloads the configuration; a section does
     /// so as a whole.
     pub changes_at_once: bool,
 }

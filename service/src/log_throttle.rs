@@ -23,7 +23,7 @@ impl<K: Hash + Eq> LogThrottle<K> {
         Self { interval, messages_max, logged_at, window_start, window_messages: 0 }
     }
 
-    /// Whether a message about `key` may be logged at `now`, a time since any fixed instant.
+    /// Tells whether a message about `key` may be logged at `now`, a time since any fixed instant.
     pub fn allows<Q>(&mut self, key: &Q, now: Duration) -> bool
     where
         K: Borrow<Q>,

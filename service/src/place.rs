@@ -1,6 +1,6 @@
-//! Files in the directories of a service: made with the owner of the directory that they are made in. An agent
-//! that root starts for a job so leaves spools and locks that the service, which has a user of its own, can
-//! use.
+//! Files in the directories of a service: made with the owner of the directory that they are made in. An
+//! agent that root starts for a job so leaves spools and locks that the service, which has a user of its own,
+//! can use.
 //!
 //! That user may put anything in the place of a file, so no link of another user is followed.
 

@@ -57,7 +57,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> Option<String>) -> Cow<'_, str> 
     Cow::Owned(safe)
 }
 
-/// Whether a character controls a terminal or the direction of text, ends a line, or is invisible.
+/// Tells whether a character controls a terminal or the direction of text, ends a line, or is invisible.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -21,7 +21,7 @@ const TIMED: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType:
 /// Condition that the end `old` was noticed before `$1`, and is not claimed at `$2`.
 const IS_DUE: &str = "old.noticed <= $1 AND (old.claimed_until IS NULL OR old.claimed_until <= $2)";
 
-/// Whether a writer adds the ends of jobs.
+/// True if a writer adds the ends of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndQueue {
     On,
@@ -32,7 +32,7 @@ pub(crate) enum EndQueue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedEnd {
     pub job_key: i64,
-    /// When the end was stored, in microseconds since the epoch.
+    /// Time at which the end was stored, in microseconds since the epoch.
     noticed_us: i64,
 }
 

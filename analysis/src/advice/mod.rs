@@ -82,7 +82,7 @@ impl Advice {
         Self { rules: set.rules(), scheduler: set.scheduler }
     }
 
-    /// In the order of the files.
+    /// Listed in the order of the files.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

@@ -13,7 +13,7 @@ pub struct Rule {
     /// None if the findings are not about a single resource.
     pub resource: Option<Resource>,
     pub severity: Severity,
-    /// As it was written.
+    /// Text as it was written.
     pub condition: String,
     pub when: Expression,
     /// Used by the condition and the texts, by name.
@@ -31,7 +31,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether the rule would have a finding if the job were not too short for it.
+    /// Tells whether the rule would have a finding if the job were not too short for it.
     pub(super) fn is_withheld(&self, facts: &Facts) -> bool {
         !self.is_long(facts) && self.holds(facts)
     }

@@ -173,7 +173,7 @@ fn memory(bytes: f64) -> Option<String> {
         .then(|| if mib > 4096.0 { format!("{:.0}G", (mib / 1024.0).ceil()) } else { format!("{mib:.0}M") })
 }
 
-/// As schedulers read it, rounded up to a minute.
+/// Text as schedulers read it, rounded up to a minute.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a century")]
 fn time(seconds: f64) -> Option<String> {
     const CENTURY_MIN: f64 = 100.0 * 366.0 * 24.0 * 60.0;

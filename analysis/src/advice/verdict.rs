@@ -23,7 +23,7 @@ pub(super) fn verdict(report: &Report, facts: &Facts) -> Verdict {
     Verdict { state, used, things, text: parts.join(" - ") }
 }
 
-/// Whether the job requested GPUs of which no sample is there: its cores are not judged.
+/// Tells whether the job requested GPUs of which no sample is there: its cores are not judged.
 fn lacks_gpus(report: &Report) -> bool {
     let has_requested = report.submission.gpus.is_some_and(|gpus| gpus > 0) && !report.submission.is_run();
     has_requested && !report.series.iter().any(|series| series.metric.starts_with("gpu."))

@@ -6,7 +6,7 @@ use crate::curve::{Curve, GAP_SPACINGS, Interval};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Since the epoch.
+    /// Nanoseconds since the epoch.
     pub(super) begin_ns: i64,
     pub(super) end_ns: i64,
 }

@@ -41,7 +41,7 @@ pub struct Chart {
     pub over_nodes: Option<Spread>,
     pub over_time: Option<Spread>,
     pub lines: Lines,
-    /// By node and time; none for one node.
+    /// Grouped by node and time; none for one node.
     pub heat: Option<Heat>,
 }
 
@@ -92,7 +92,7 @@ pub struct Band {
     pub end_s: f64,
 }
 
-/// In seconds since the start.
+/// Seconds since the start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MarkedTime {
     pub name: String,

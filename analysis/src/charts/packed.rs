@@ -25,7 +25,7 @@ pub struct PackedCharts<'a> {
     pub marks: &'a [MarkedTime],
 }
 
-/// Where a list of values begins, how many there are, and by what they are multiplied.
+/// Begin and number of a list of values, and their factor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Values {
     pub at: usize,

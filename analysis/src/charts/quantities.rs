@@ -17,7 +17,7 @@ pub struct Main {
 }
 
 impl Main {
-    /// As pages and requests have it.
+    /// Id in pages and requests.
     pub const fn id(&self) -> &'static str {
         self.id
     }
@@ -56,7 +56,7 @@ const fn just(title: &'static str, metric: &'static str) -> Choice {
     Choice { title, metric, plus: &[], minus: &[] }
 }
 
-/// In the order in which they are shown.
+/// Listed in the order in which they are shown.
 pub const MAIN: &[Main] = &[
     Main {
         id: "cores",
@@ -203,7 +203,7 @@ impl Quantity<'_> {
     }
 }
 
-/// By the position of their node.
+/// Grouped by the position of their node.
 type ByMetric<'a> = BTreeMap<&'a str, Vec<(usize, &'a SeriesReport)>>;
 
 /// Important quantities, then all other metrics by name.

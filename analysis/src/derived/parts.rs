@@ -138,7 +138,7 @@ fn counted(metric: &str, series: &[Rates], time_ns: i64) -> Option<f64> {
     enabled.filter(|enabled| *enabled > 0.0).zip(running).map(|(enabled, running)| running / enabled)
 }
 
-/// Whether a metric of jobs needs nothing but their series.
+/// Tells whether a metric of jobs needs nothing but their series.
 fn is_of_series(derived: &Derived) -> bool {
     let mut inputs = derived.formulas.iter().flat_map(|formula| formula.inputs);
     derived.scope == Scope::Job && inputs.all(|input| metric_of(input).is_some())

@@ -17,7 +17,7 @@ use crate::phases::joined;
 const OPERATIONS: &str = "perf.flops";
 const BANDWIDTH: &str = "node.dram.bandwidth";
 
-/// With this share of a node's cores a job has all of them: sites reserve some for the system.
+/// Share of a node's cores with which a job has all of them: sites reserve some for the system.
 const ALL_CORES: f64 = 0.9;
 
 struct Measured<'a> {
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// For a job whose nodes have roofs.
+    /// Computes it for a job whose nodes have roofs.
     fn roofline(
         series: Vec<crate::model::SeriesReport>,
         rows: &[JobNodeRow],

@@ -40,7 +40,7 @@ impl Expression {
         evaluate::evaluate(&self.root, lookup)
     }
 
-    /// Whether the expression is a condition that is known to be true.
+    /// Tells whether the expression is a condition that is known to be true.
     pub fn is_true(&self, lookup: &dyn Lookup) -> bool {
         self.evaluate(lookup) == Some(Value::Truth(true))
     }

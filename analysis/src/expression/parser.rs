@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 50;
 
 const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
 
-/// With the number of their arguments.
+/// Names, functions and numbers of their arguments.
 const FUNCTIONS: [(&str, Function, usize); 4] = [
     ("min", Function::Min, 2),
     ("max", Function::Max, 2),

@@ -60,7 +60,7 @@ impl Statistic {
 pub trait Scope {
     /// None if the name is not known.
     fn type_of(&self, name: &str) -> Option<Type>;
-    /// For suggestions.
+    /// Names for suggestions.
     fn names(&self) -> Vec<&str>;
 }
 
@@ -74,7 +74,7 @@ pub trait Lookup {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ExpressionError {
-    /// In the text, in bytes.
+    /// Offset in the text, in bytes.
     pub position: usize,
     pub message: String,
 }

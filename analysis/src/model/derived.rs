@@ -7,7 +7,7 @@ pub struct DerivedReport {
     pub metric: String,
     pub node: String,
     pub unit: &'static str,
-    /// Over all of the time in which its inputs were sampled.
+    /// Mean over all of the time in which its inputs were sampled.
     pub value: Option<f64>,
     /// Share of the time for which the hardware counted an input, if several groups of events shared its
     /// counters; the counts are scaled by it.

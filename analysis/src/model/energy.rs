@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::cumulative::Cumulative;
 
-/// On all nodes where it is known.
+/// Sum over all nodes where it is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Energy {
     pub joules: f64,
-    /// Over the time of the job.
+    /// Mean over the time of the job.
     pub watts_mean: Option<f64>,
     /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was
     /// measured.

@@ -7,10 +7,10 @@ use serde::Serialize;
 pub struct Phase {
     pub name: String,
     pub node: String,
-    /// After the start of the job; none if only the end was marked.
+    /// Seconds after the start of the job; none if only the end was marked.
     pub begin_s: Option<f64>,
     pub begin_us: Option<i64>,
-    /// After the start of the job; none if only the begin was marked.
+    /// Seconds after the start of the job; none if only the begin was marked.
     pub end_s: Option<f64>,
     pub end_us: Option<i64>,
     pub actor: Option<String>,
@@ -21,7 +21,7 @@ pub struct Phase {
 pub struct MarkedInstant {
     pub name: String,
     pub node: String,
-    /// After the start of the job.
+    /// Seconds after the start of the job.
     pub at_s: f64,
     pub at_us: i64,
     pub actor: Option<String>,
@@ -29,7 +29,7 @@ pub struct MarkedInstant {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PlanChange {
-    /// After the start of the job.
+    /// Seconds after the start of the job.
     pub at_s: f64,
     pub at_us: i64,
     pub node: String,
@@ -54,8 +54,8 @@ pub struct PlanChange {
 }
 
 impl PlanChange {
-    /// Whether it happens to each job: sampling begins with the baseline or the submission's request, and
-    /// ends with the job.
+    /// Tells whether it happens to each job: sampling begins with the baseline or the submission's request,
+    /// and ends with the job.
     pub fn is_usual(&self) -> bool {
         let begins = self.old.is_none() && matches!(self.cause.as_str(), "baseline" | "registration");
         begins || self.cause == "job_end"
@@ -82,7 +82,7 @@ pub struct LossReport {
     /// 0 for the reason `unknown`: how many samples a lost agent took is not known.
     pub samples: u64,
     pub reason: String,
-    /// Since the start of the job.
+    /// Seconds since the start of the job.
     pub first_s: f64,
     pub last_s: f64,
     pub first_us: i64,
@@ -97,12 +97,12 @@ impl LossReport {
     /// Reason of an interval about which nothing is known.
     pub const UNKNOWN: &str = "unknown";
 
-    /// In words.
+    /// Cause in words.
     pub fn cause(&self) -> &str {
         if self.is_gap() { "no contact with the agent" } else { &self.reason }
     }
 
-    /// Whether nothing is known about its interval.
+    /// Tells whether nothing is known about its interval.
     pub fn is_gap(&self) -> bool {
         self.reason == Self::UNKNOWN
     }

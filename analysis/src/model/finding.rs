@@ -79,7 +79,7 @@ pub struct Finding {
     /// None if the finding is not about one.
     pub resource: Option<Resource>,
     pub sentence: String,
-    /// As text.
+    /// Text of the evidence.
     pub evidence: String,
     /// Numeric facts and thresholds of the condition and the evidence.
     pub figures: BTreeMap<String, f64>,

@@ -49,9 +49,9 @@ pub struct Report {
     pub started_us: i64,
     /// None while the job runs.
     pub ended_us: Option<i64>,
-    /// From the start to the end, or to the last sample of a running job.
+    /// Seconds from the start to the end, or to the last sample of a running job.
     pub wall_s: f64,
-    /// On all nodes.
+    /// True if it ended on all nodes.
     pub ended: bool,
     /// Their agent was lost: the end of the job there is unknown.
     pub lost_nodes: Vec<String>,
@@ -62,11 +62,11 @@ pub struct Report {
     pub used: Usage,
     /// None if no counter of it was sampled.
     pub energy: Option<Energy>,
-    /// Over time, by node.
+    /// Course over time, by node.
     #[serde(skip)]
     pub node_energy: BTreeMap<String, NodeEnergy>,
-    /// With networks and file systems, on the nodes that the job had alone; none where no counter of it was
-    /// sampled.
+    /// Traffic with networks and file systems, on the nodes that the job had alone; none where no counter of
+    /// it was sampled.
     pub traffic: Vec<Traffic>,
     pub findings: Vec<Finding>,
     /// Shortest time of a job from which on a rule would have a finding for which this job is too short; none
@@ -75,7 +75,7 @@ pub struct Report {
     /// Scheduler for whose directives the site asked.
     #[serde(skip)]
     pub scheduler: Option<Scheduler>,
-    /// In the order of `nodes`.
+    /// Listed in the order of `nodes`.
     pub by_node: Vec<NodeReport>,
     /// Sorted by name.
     pub steps: Vec<StepReport>,
@@ -85,7 +85,7 @@ pub struct Report {
     /// from samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollup_s: Option<f64>,
-    /// In the order of the store.
+    /// Listed in the order of the store.
     pub series: Vec<SeriesReport>,
     /// Those of which at least one input was sampled, sorted by name and node.
     pub derived: Vec<DerivedReport>,
@@ -106,7 +106,7 @@ pub struct Report {
     pub marks: Vec<MarkedInstant>,
     pub plan_changes: Vec<PlanChange>,
     pub refused_requests: Vec<RefusedRequest>,
-    /// Where the time went, by metric of call stacks; empty without samples.
+    /// Functions that took the time, by metric of call stacks; empty without samples.
     pub call_stacks: Vec<StackReport>,
     /// Those with the most time of their own first; empty without instrumented programs.
     pub regions: Vec<RegionReport>,
@@ -114,7 +114,7 @@ pub struct Report {
     pub measuring: Option<MeasuringCost>,
     /// First one first; empty if the job ran once.
     pub runs: Vec<RunReport>,
-    /// On the origin of the numbers.
+    /// Remarks on the origin of the numbers.
     pub notes: Vec<String>,
 }
 
@@ -125,14 +125,14 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Submission {
     pub name: Option<String>,
-    /// As the scheduler displays it, such as `4009_1` for a task of an array.
+    /// Id as the scheduler displays it, such as `4009_1` for a task of an array.
     pub display_id: Option<String>,
     pub cluster: Option<String>,
     /// Account or project that the job is charged to.
     pub account: Option<String>,
     /// Queue or partition.
     pub queue: Option<String>,
-    /// On all nodes.
+    /// Sum over all nodes.
     pub cores: Option<u64>,
     pub gpus: Option<u64>,
     pub time_limit_s: Option<u64>,
@@ -147,7 +147,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Whether it is a command of `polymeter run`, whose resources are those of the machine.
+    /// Tells whether it is a command of `polymeter run`, whose resources are those of the machine.
     pub const fn is_run(&self) -> bool {
         self.run.is_some()
     }
@@ -166,7 +166,7 @@ pub struct RunReport {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// In the scheduler's terms.
+    /// State in the scheduler's terms.
     pub state: Option<String>,
     pub exit_code: Option<i64>,
     pub exit_signal: Option<i64>,
@@ -180,20 +180,20 @@ impl Outcome {
     /// core dump.
     pub const SIGNAL_OUT_OF_MEMORY: i64 = 125;
 
-    /// Whether a final state says why the job ended: the exit status and the signal that come with it, such
-    /// as 15 with `TIMEOUT`, add nothing.
+    /// Tells whether a final state says why the job ended: the exit status and the signal that come with it,
+    /// such as 15 with `TIMEOUT`, add nothing.
     pub fn is_cause(state: &str) -> bool {
         let causes = ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"];
         state == Self::OUT_OF_MEMORY || causes.contains(&state)
     }
 
-    /// Whether only Slurm reports this state or signal.
+    /// Tells whether only Slurm reports this state or signal.
     fn is_of_slurm(&self) -> bool {
         const STATES: [&str; 4] = ["BOOT_FAIL", "DEADLINE", "NODE_FAIL", "REVOKED"];
         self.is_out_of_memory() || self.state.as_deref().is_some_and(|state| STATES.contains(&state))
     }
 
-    /// Whether the scheduler reported that the job ran out of memory.
+    /// Tells whether the scheduler reported that the job ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         self.state.as_deref() == Some(Self::OUT_OF_MEMORY)
             || self.exit_signal == Some(Self::SIGNAL_OUT_OF_MEMORY)
@@ -208,7 +208,7 @@ pub struct SourceReport {
     pub tally: Tally,
     /// Lost with frames that the agent dropped.
     pub skipped: u64,
-    /// By the collector.
+    /// Samples that the collector rejected.
     pub rejected: u64,
     pub quarantined: u64,
     pub stored: u64,
@@ -216,7 +216,7 @@ pub struct SourceReport {
 }
 
 impl SourceReport {
-    /// In the order of [`SourceReport::counts`].
+    /// Listed in the order of [`SourceReport::counts`].
     pub const COUNTS: [&'static str; 11] = [
         "due",
         "taken",
@@ -266,7 +266,7 @@ pub struct Usage {
 
 #[derive(Debug, Serialize)]
 pub struct MeasuringCost {
-    /// On all nodes that report it.
+    /// Sum over all nodes that report it.
     pub cpu_s: f64,
     /// Percent of one core over the job's wall time, the mean of these nodes; none for a job that is shorter
     /// than [`MeasuringCost::SHARE_FROM_S`], of which the cost of the start would be most.

@@ -49,7 +49,7 @@ pub struct Resources {
     pub memory_kind: Option<MemoryKind>,
     /// Peak of the page cache without shared memory.
     pub cache_bytes: Option<f64>,
-    /// With page cache and kernel memory.
+    /// Peak with page cache and kernel memory.
     pub cgroup_peak_bytes: Option<f64>,
     /// Hard limit of the cgroup when the most was used; of several nodes the lowest.
     pub memory_limit_bytes: Option<f64>,

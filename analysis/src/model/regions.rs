@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Over all processes of the job.
+/// Sums over all processes of the job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RegionReport {
     pub region: String,

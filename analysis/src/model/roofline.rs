@@ -11,7 +11,7 @@ pub struct Roofline {
     pub single_flop_per_s: Option<f64>,
     /// Whole job, and then its phases, those with the most time first.
     pub parts: Vec<RooflinePart>,
-    /// By reason.
+    /// Grouped by reason.
     pub left_out: Vec<LeftOutNodes>,
 }
 
@@ -20,7 +20,7 @@ pub struct RooflinePart {
     /// None for the whole job.
     pub phase: Option<String>,
     pub nodes: u64,
-    /// For which the figures are known, summed over the nodes.
+    /// Time for which the figures are known, summed over the nodes.
     pub time_s: f64,
     pub flop_per_s: f64,
     pub bytes_per_s: f64,

@@ -33,7 +33,7 @@ pub struct SeriesReport {
     /// True if it was not sampled, but computed from others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_derived: bool,
-    /// For a derived metric, the times for which it was computed.
+    /// Number of samples; of a derived metric, the times for which it was computed.
     pub samples: u64,
     /// Last one in force.
     pub period: Option<String>,

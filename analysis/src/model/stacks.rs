@@ -10,7 +10,7 @@ pub struct StackReport {
     /// All samples stand for this time.
     pub time_s: f64,
     pub samples: u64,
-    /// Between two samples of a CPU; the longest one if it changed.
+    /// Period: CPU time between two samples; the longest one if it changed.
     pub period_s: f64,
     pub processes: usize,
     pub without_symbol_percent: f64,
@@ -29,11 +29,11 @@ pub struct StackReport {
     pub imbalance: Option<FunctionImbalance>,
     /// Those with the most time of their own, then those with the most time in all.
     pub functions: Vec<FunctionReport>,
-    /// With samples, the one that took longest first.
+    /// Phases with samples, the one that took longest first.
     pub phases: Vec<StackPart>,
-    /// With samples, the one with the most time first.
+    /// Nodes with samples, the one with the most time first.
     pub nodes: Vec<StackPart>,
-    /// With much of the time, the one with the most first.
+    /// Processes with much of the time, the one with the most first.
     pub by_process: Vec<StackPart>,
 }
 
@@ -70,11 +70,11 @@ pub struct FunctionReport {
     pub function: String,
     /// Base name of its file, `[kernel]` or `[jit]`; empty if unknown.
     pub module: String,
-    /// In the function itself.
+    /// Time in the function itself.
     pub self_s: f64,
     /// Share of all samples.
     pub self_percent: f64,
-    /// With what it called.
+    /// Time with what it called.
     pub total_s: f64,
     pub total_percent: f64,
     /// Spread of the time in the function itself; none for a single process.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// With a network or a kind of file system, on the nodes that the job had alone.
+/// Traffic with a network or a kind of file system, on the nodes that the job had alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Traffic {
     /// `infiniband`, `slingshot`, `lustre`, `nfs`, `gpfs` or `beegfs`.

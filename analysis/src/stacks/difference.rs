@@ -15,7 +15,7 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FunctionChange {
     pub own: Change,
-    /// With what the function called.
+    /// Change with what the function called.
     pub total: Change,
 }
 
@@ -23,7 +23,7 @@ pub struct FunctionChange {
 pub struct Difference {
     /// Stacks of both trees, with the sums of their samples.
     pub tree: Tree,
-    /// For each node of the tree, the samples in the function and in what it called.
+    /// Samples of each node of the tree, in the function and in what it called.
     pub changes: Vec<Change>,
     pub total: Change,
     pub functions: BTreeMap<Function, FunctionChange>,

@@ -16,7 +16,7 @@ const CATEGORY: u32 = 0;
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
     pub node: &'a str,
-    /// On the node; none for processes that are not told apart.
+    /// Id on the node; none for processes that are not told apart.
     pub process: Option<u32>,
     pub tree: &'a Tree,
 }

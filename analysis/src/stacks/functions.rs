@@ -8,7 +8,7 @@ use super::tree::{Node, Tree, Weight};
 pub struct FunctionTime<'a> {
     pub function: &'a Function,
     pub own: Weight,
-    /// In the function and in what it called. A sample counts once, however often the function is on its
+    /// Time in the function and in what it called. A sample counts once, however often the function is on its
     /// stack.
     pub total: Weight,
 }

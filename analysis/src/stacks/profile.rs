@@ -19,7 +19,7 @@ pub const WAIT: &str = "stacks.wait";
 /// Pairs of a process and a stack: about 50 MiB. The processes of others on a node count as one.
 const PAIRS_MAX: usize = 500_000;
 
-/// In nanoseconds since the epoch, each with its node, or none for all.
+/// Nanoseconds since the epoch, each with its node, or none for all.
 pub type Spans = Vec<(Option<String>, Range<i64>)>;
 
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ pub struct Choice {
 /// Node and id of a process; none for all that are not told apart.
 pub type ProcessId = (String, Option<u32>);
 
-/// By node and process id.
+/// Grouped by node and process id.
 pub type Ranks = BTreeMap<(String, u32), u32>;
 
 /// Reads the ranks of the processes of a job, as far as they are known.
@@ -60,7 +60,7 @@ pub struct Profile {
     /// Sums over the intervals, of all processes on the nodes.
     pub intervals: StackIntervalRow,
     pub metrics: Vec<String>,
-    /// As far as the caller knows them.
+    /// Ranks as far as the caller knows them.
     pub ranks: Ranks,
     stacks: Stacks,
     by_process: BTreeMap<ProcessId, HashMap<i64, Weight>>,
@@ -161,7 +161,7 @@ impl Profile {
     }
 }
 
-/// In the order of their ids, so that the same samples give the same tree.
+/// Sorted by their ids, so that the same samples give the same tree.
 fn sorted(stacks: &HashMap<i64, Weight>) -> Vec<(i64, Weight)> {
     let mut sorted: Vec<(i64, Weight)> =
         stacks.iter().map(|(stack_id, weight)| (*stack_id, *weight)).collect();

@@ -43,7 +43,7 @@ pub struct Node {
     /// Place of the caller in [`Tree::nodes`], which is smaller; none for an outermost function.
     pub parent: Option<usize>,
     pub own: Weight,
-    /// In the function and in what it called.
+    /// Time in the function and in what it called.
     pub total: Weight,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Authenticator {
     /// Numeric ids of the proxies that are users of this machine.
     proxy_uids: Vec<u32>,
     user_header: HeaderName,
-    /// Whether other machines can connect. If so, only proxies may do so.
+    /// True if other machines can connect. If so, only proxies may do so.
     is_remote: bool,
     administrators: KnownAdministrators,
     tokens: TokenService,
@@ -90,7 +90,8 @@ impl Authenticator {
         }
     }
 
-    /// Whether the peer may connect at all: where other machines can, only proxies and this machine may.
+    /// Tells whether the peer may connect at all: where other machines can, only proxies and this machine
+    /// may.
     pub(crate) fn may_connect(&self, peer: Peer) -> bool {
         match peer {
             Peer::Unix(_) => true,

@@ -54,7 +54,7 @@ impl Failures {
         if state.all.try_take(1.0, now_ns) { problem } else { many() }
     }
 
-    /// Whether the client has had few failures, so that its unknown tokens are looked up at once.
+    /// Tells whether the client has had few failures, so that its unknown tokens are looked up at once.
     pub(crate) fn are_few(&self, peer: Peer) -> bool {
         let now_ns = clock::monotonic_ns();
         self.state().by_peer.get(&peer).is_none_or(|failures| failures.tokens(now_ns) >= 1.0)

@@ -81,7 +81,7 @@ struct Requests {
     served: AtomicBool,
 }
 
-/// In progress, until it is dropped.
+/// Request in progress, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Activity);
 
@@ -96,7 +96,7 @@ impl Activity {
         self.0.running.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether there was a request.
+    /// Tells whether there was a request.
     pub(crate) fn has_served(&self) -> bool {
         self.0.served.load(Ordering::Relaxed)
     }

@@ -35,7 +35,7 @@ struct Use {
     bytes: TokenBucket,
 }
 
-/// For one request or live stream, returned on drop.
+/// Permit for one request or live stream, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     quota: Arc<Quota>,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
     status: StatusCode,
-    /// For programs. The detail is one sentence about this occurrence.
+    /// Text for programs. The detail is one sentence about this occurrence.
     code: String,
     detail: String,
     /// Further members: the parameter at fault, or what would be granted.
@@ -137,7 +137,7 @@ pub(crate) fn as_page(mut response: Response, accept: &str, path: &str) -> Respo
     response
 }
 
-/// By the coordinator or an agent.
+/// Refusal by the coordinator or an agent.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code.as_str() {

@@ -46,7 +46,7 @@ pub(crate) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
     rate_of(&row.metric, &row.unit, &row.kind)
 }
 
-/// As [`rate`], of a metric.
+/// Does what [`rate`] does, for a metric.
 pub(crate) fn rate_of(metric: &str, unit: &str, kind: &str) -> Option<(&'static str, f64)> {
     (kind == "counter").then(|| units::rate_unit(metric, unit))
 }

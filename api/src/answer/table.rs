@@ -15,11 +15,11 @@ pub(crate) enum Type {
     Number,
     Text,
     Boolean,
-    /// In CSV, separated by spaces.
+    /// List; in CSV, separated by spaces.
     Texts,
     /// An object of texts; in CSV, JSON.
     Labels,
-    /// In CSV, JSON.
+    /// Object; in CSV, JSON.
     Run,
 }
 

@@ -22,7 +22,7 @@ use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
 const MINUS: Parameter =
     Parameter::query("minus", Kind::Selectors, "Metrics that are subtracted: names or globs.");
 
-/// In place of metrics.
+/// Parameter in place of metrics.
 const QUANTITY: Parameter = Parameter::query(
     "quantity",
     Kind::Text,

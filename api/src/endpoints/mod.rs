@@ -28,7 +28,7 @@ mod waste;
 
 use crate::request::Endpoint;
 
-/// In the order of the OpenAPI document.
+/// Listed in the order of the OpenAPI document.
 pub(crate) static ALL: &[&Endpoint] = &[
     &nodes::WHOAMI,
     &jobs::JOBS,

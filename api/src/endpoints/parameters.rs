@@ -37,7 +37,7 @@ pub(super) const OF: Parameter = Parameter::query(
 
 pub(super) const NODE_NAME: Parameter = Parameter::path("name", Kind::Text, "The name of the node.");
 
-/// As Kwollect names the parameter.
+/// Name that Kwollect gives the parameter.
 pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
 
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");

@@ -28,7 +28,7 @@ const FEW_NODES: usize = 64;
 /// Default time of a request about a node.
 pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// By default the time of the job, or the last hour of a node.
+/// Default: the time of the job, or the last hour of a node.
 pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Range<i64>, Failure> {
     let now_ns = now_ns();
     let ended_ns = job.and_then(|job| job.ended_ns);
@@ -46,7 +46,7 @@ pub(super) fn width_ns(span_ns: &Range<i64>, points: i64) -> i64 {
     (span_ns.end.saturating_sub(span_ns.start).saturating_add(points - 1) / points.max(1)).max(1000)
 }
 
-/// Whether a job has so few samples that they are read at once.
+/// Tells whether a job has so few samples that they are read at once.
 pub(super) fn has_few_samples(reader: &mut dyn Read, job: &JobRow) -> Result<bool, Failure> {
     if job.nodes.len() > FEW_NODES {
         return Ok(false);

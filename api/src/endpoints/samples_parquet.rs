@@ -10,7 +10,7 @@ use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
 
 use crate::answer::{Chunks, Failure, Problem, micros};
 
-/// In a row group, which is held in memory: 2 MB.
+/// Size of a row group, which is held in memory: 2 MB.
 const ROWS: usize = 100_000;
 
 /// Bytes that the writer of the file has produced and that were not sent yet.

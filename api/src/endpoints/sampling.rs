@@ -72,7 +72,7 @@ struct Row {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sampling {
-    /// By metric and level.
+    /// Grouped by metric and level.
     rows: BTreeMap<(String, Option<String>), Row>,
     unavailable: BTreeSet<String>,
     silent_nodes: Vec<String>,
@@ -87,7 +87,7 @@ fn list(texts: &mut BTreeSet<String>, text: String) {
 }
 
 impl Sampling {
-    /// As the agents report it.
+    /// Takes it as the agents report it.
     fn present(answer: JobAnswer) -> Self {
         let mut sampling = Self::default();
         for NodeAnswer { node, answer } in answer.nodes {
@@ -116,7 +116,7 @@ impl Sampling {
         row.until_us = row.until_us.max(line.until_us);
     }
 
-    /// By the changes of the plan in the order of their times.
+    /// Changes of the plan in the order of their times.
     fn last(changes: &[PlanChangeRow]) -> Self {
         let mut last: HashMap<(&str, &str, Option<&str>), &PlanChangeRow> = HashMap::new();
         for change in changes.iter().filter(|change| change.new_period_us.is_some()) {

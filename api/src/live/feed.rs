@@ -36,7 +36,7 @@ pub(super) struct Feed {
     /// Series that were described to all streams.
     described: HashSet<i64>,
     periods: Periods,
-    /// Where the job ran at some time.
+    /// Place where the job ran at some time.
     nodes: BTreeSet<String>,
     /// Events of the present transaction, before and after its values.
     before: Vec<Bytes>,

@@ -11,7 +11,7 @@ use crate::answer::{level, rows};
 /// Microseconds by level and metric.
 type NodePeriods = HashMap<(Option<String>, String), Option<i64>>;
 
-/// At present, by node.
+/// Present periods by node.
 #[derive(Debug, Default)]
 pub(crate) struct Periods(HashMap<String, NodePeriods>);
 

@@ -46,7 +46,7 @@ struct Open {
     extent: Extent,
     time_us: i64,
     value: f64,
-    /// By the monotonic clock.
+    /// Time by the monotonic clock.
     arrived_us: i64,
 }
 
@@ -96,7 +96,7 @@ impl Reducer {
         Some(Point { series_id: self.series_id, time_us, value, extent: extent.part(0) })
     }
 
-    /// Whether values were not sent yet.
+    /// Tells whether values were not sent yet.
     pub(super) const fn is_open(&self) -> bool {
         self.open.is_some()
     }

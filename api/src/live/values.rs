@@ -25,13 +25,13 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the store's key.
+    /// Grouped by the store's key.
     jobs: HashMap<i64, Vec<Feed>>,
     is_stopping: bool,
 }
 
 impl LiveValues {
-    /// Whether there are streams. Without them nothing else needs to be called.
+    /// Tells whether there are streams. Without them nothing else needs to be called.
     pub fn is_watched(&self) -> bool {
         // A stream reads from the store what was committed before it was noticed.
         self.0.streams.load(Ordering::Relaxed) > 0

@@ -29,7 +29,7 @@ pub(crate) struct Pace {
     work: Mutex<Work>,
 }
 
-/// For seconds of work that reads may do while ingest is behind.
+/// Seconds of work that reads may do while ingest is behind.
 #[derive(Debug)]
 struct Work {
     all: TokenBucket,

@@ -20,7 +20,7 @@ pub(crate) struct ReaderPlaces {
     of_users: Mutex<HashMap<u32, Arc<Semaphore>>>,
 }
 
-/// For one read, returned on drop.
+/// Place for one read, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,

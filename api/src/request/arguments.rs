@@ -13,13 +13,13 @@ use crate::limits;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Without control characters.
+    /// Text without control characters.
     Text,
     /// Matches this regular expression, which the endpoint checks.
     Formed(&'static str),
     Integer(i64, i64),
     Choice(&'static [&'static str]),
-    /// At most so many, separated by commas.
+    /// List of at most so many, separated by commas.
     Integers(usize),
     Selectors,
 }

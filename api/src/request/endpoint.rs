@@ -14,7 +14,7 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> 
 pub(crate) struct Endpoint {
     /// Has its parameters in braces.
     pub(crate) path: &'static str,
-    /// For programs.
+    /// Text for programs.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],

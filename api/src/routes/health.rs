@@ -12,7 +12,7 @@ use crate::readers::Readers;
 /// User `nobody`, who owns no jobs. The answer does not depend on jobs.
 const UNPRIVILEGED: Principal = Principal { uid: u32::MAX, scope: Scope::Read };
 
-/// Whether the store could be read, and when. Requests wait for one that asks the store.
+/// True if the store could be read, and when. Requests wait for one that asks the store.
 pub(super) type Readiness = Mutex<Option<(bool, u64)>>;
 
 pub(super) async fn alive() -> Response {

@@ -42,7 +42,7 @@ pub(super) async fn by_id(Path(id): Path<String>) -> Response {
 #[derive(Debug, Clone)]
 struct Served {
     body: Bytes,
-    /// As gzip, once a browser has asked for it.
+    /// Contents as gzip, once a browser has asked for it.
     compressed: Arc<OnceLock<Bytes>>,
     media_type: HeaderValue,
     etag: HeaderValue,
@@ -93,7 +93,7 @@ impl Served {
     }
 }
 
-/// Whether a header `Accept-Encoding` permits gzip.
+/// Tells whether a header `Accept-Encoding` permits gzip.
 fn accepts_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|part| {
         let (coding, quality) = part.split_once(';').unwrap_or((part, ""));

@@ -66,7 +66,7 @@ impl<S: AsyncWrite + Unpin> ProblemStream<S> {
         Poll::Ready(Ok(own.len()))
     }
 
-    /// Whether `bytes` are an answer of the library. Prepares the one in its place.
+    /// Tells whether `bytes` are an answer of the library. Prepares the one in its place.
     fn replaces(&mut self, bytes: &[u8]) -> bool {
         if self.answer.is_none() {
             self.answer = problem_for(bytes).map(|problem| problem.last_answer().into());

@@ -21,7 +21,7 @@ use polymeter_proto::wire::message::ToAgent;
 /// One tick per millisecond.
 const TICKS: u16 = 1_000;
 
-/// Below criterion's default because a commit takes milliseconds.
+/// Number below criterion's default, because a commit takes milliseconds.
 const SAMPLES: usize = 20;
 
 const PATIENCE_MS: i64 = 30_000;

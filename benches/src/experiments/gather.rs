@@ -67,7 +67,7 @@ impl fmt::Display for Load {
     }
 }
 
-/// For this time the agent samples before the measurement; it discovers all jobs meanwhile.
+/// Time for which the agent samples before the measurement; it discovers all jobs meanwhile.
 const SETTLE_NS: i64 = 1_500_000_000;
 
 /// Cost and kept deadlines of a run, or the sums over several runs.

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// For this time the agent runs before the measurement: it finds the jobs, measures its own speed, and
+/// Time for which the agent runs before the measurement: it finds the jobs, measures its own speed, and
 /// searches the owners of the jobs meanwhile.
 const SETTLE_S: u64 = 15;
 

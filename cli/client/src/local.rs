@@ -59,7 +59,7 @@ pub struct WatchLine {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobFacts {
-    /// When the job began to be tracked, in microseconds since the epoch.
+    /// Time at which the job began to be tracked, in microseconds since the epoch.
     pub started_us: Option<i64>,
     /// None if the scheduler did not report them.
     pub cores: Option<i64>,

@@ -26,7 +26,7 @@ impl OwnCgroups {
         PathBuf::from(path.trim_start_matches('/'))
     }
 
-    /// In all mounted hierarchies.
+    /// Lists them in all mounted hierarchies.
     pub fn directories(&self, mounts: &Mounts) -> Vec<PathBuf> {
         let v2 = mounts.v2.iter().map(|root| root.join(self.path(None)));
         let v1 = mounts.v1.iter().map(|(controller, root)| root.join(self.path(Some(controller))));

@@ -43,7 +43,7 @@ pub(crate) struct ReadSource {
 
 pub(crate) struct Source {
     pub(crate) reader: Box<dyn Read>,
-    /// Without a password.
+    /// Name without a password.
     pub(crate) name: String,
     is_remote: bool,
     pub(crate) visible: Visible,
@@ -98,7 +98,7 @@ impl ReadSource {
 }
 
 impl Source {
-    /// For messages.
+    /// Text for messages.
     pub(crate) const fn place(&self) -> &'static str {
         if self.is_remote { "the collector's store" } else { "the store" }
     }

@@ -24,7 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct RemoteReader {
     stream: BufReader<Stream>,
-    /// For messages.
+    /// Text for messages.
     endpoint: String,
     /// Content of the last frame; its memory is reused.
     content: Vec<u8>,

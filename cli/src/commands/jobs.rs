@@ -91,7 +91,7 @@ const COMMAND_COLUMNS: usize = 60;
 
 #[derive(Debug, Serialize)]
 struct StoredJob<'a> {
-    /// As the scheduler prints it.
+    /// Id as the scheduler prints it.
     job: &'a str,
     job_id: &'a str,
     key: i64,

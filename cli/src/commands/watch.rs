@@ -68,7 +68,7 @@ struct JobReader {
     job: JobRow,
     selectors: Vec<Selector>,
     series: BTreeMap<i64, SeriesRow>,
-    /// By series.
+    /// Grouped by series.
     last_ns: HashMap<i64, i64>,
     since_ns: i64,
     plan: Option<PlanAnswer>,
@@ -195,7 +195,7 @@ impl JobReader {
     }
 }
 
-/// Without a receiver it has no effect.
+/// Has no effect without a receiver.
 fn send(lines: Lines<'_>, answer: Answer) -> Result<(), Failure> {
     let text = String::from_utf8_lossy(&answer.to_line()).trim_end().to_owned();
     lines.blocking_send(Ok(WatchLine { text, answer })).ok();

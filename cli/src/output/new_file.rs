@@ -9,7 +9,7 @@ use tempfile::TempPath;
 
 use crate::failure::Failure;
 
-/// Before the user's mask applies.
+/// Mode before the user's mask applies.
 const MODE: u32 = 0o666;
 
 /// A file that has a temporary name in its directory until it is kept, and is removed if it is not.

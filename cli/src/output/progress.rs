@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use polymeter_proto::units;
 use polymeter_service::clock;
 
-/// Between two forms of the line.
+/// Pause between two forms of the line.
 const INTERVAL_NS: u64 = 100_000_000;
 
 const BAR: usize = 24;
@@ -16,7 +16,7 @@ const BAR: usize = 24;
 pub(crate) struct Progress {
     expected: u64,
     begin_ns: u64,
-    /// When the next form of the line is due; none without a terminal.
+    /// Time at which the next form of the line is due; none without a terminal.
     next_ns: Cell<Option<u64>>,
 }
 

@@ -14,13 +14,13 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::store_failure::cannot_read;
 
-/// In a refusal.
+/// Number in a refusal.
 const SUGGESTIONS: usize = 3;
 
-/// In a refusal.
+/// Number in a refusal.
 const LISTED: usize = 10;
 
-/// In a refusal without a wanted id.
+/// Number in a refusal without a wanted id.
 const LISTED_JOBS: u32 = 5;
 
 /// Tasks of an array with their runs.
@@ -69,8 +69,8 @@ fn noted(chosen: ChosenJob) -> ChosenJob {
     chosen
 }
 
-/// As [`choose`], but if no id is wanted, takes no job by its time: that in which the command runs, else the
-/// only job of the source.
+/// Does what [`choose`] does, but if no id is wanted, takes no job by its time: that in which the command
+/// runs, else the only job of the source.
 pub(crate) fn choose_only(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
     if wanted.is_some() {
         return choose(source, wanted);
@@ -96,7 +96,8 @@ pub(crate) fn choose_only(source: &mut Source, wanted: Option<&str>) -> Result<C
     jobs.truncate(LISTED);
     let ids = printable_name(&ids_of_tasks(&jobs).join(", ")).into_owned();
     Err(Failure::Failed(format!(
-        "cannot choose a job: {} contains several; name one, such as {ids}; `polymeter jobs --ended` lists them",
+        "cannot choose a job: {} contains several; name one, such as {ids}; `polymeter jobs --ended` lists \
+         them",
         source.place()
     )))
 }
@@ -112,7 +113,7 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
     ))
 }
 
-/// Without a note on other runs.
+/// Chooses without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let of_command = if wanted.is_none() { job_of_command(source).map_err(cannot_read)? } else { None };
     let of_scheduler = match of_command {

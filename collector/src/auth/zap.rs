@@ -2,7 +2,7 @@
 
 use polymeter_proto::key::{KEY_BYTES, PublicKey};
 
-/// Where libzmq sends requests.
+/// Place where libzmq sends requests.
 pub(super) const ENDPOINT: &str = "inproc://zeromq.zap.01";
 
 pub(super) const DOMAIN: &str = "polymeter";

@@ -8,7 +8,7 @@ use polymeter_service::keys::Value;
 use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::notices::{Action, NoticesConfig};
 
-/// Between two examinations of a running job.
+/// Pause between two examinations of a running job.
 const LONGEST: &str = "24h";
 
 keys! {

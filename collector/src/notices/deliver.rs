@@ -88,7 +88,7 @@ impl Delivery<'_> {
 
 struct ServerAnswer {
     status: StatusCode,
-    /// Where a redirect leads.
+    /// Place where a redirect leads.
     location: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub fn members(root: &Path) -> Vec<String> {
 #[derive(Debug)]
 pub struct Workspace {
     pub root: PathBuf,
-    /// In the order of the manifest.
+    /// Listed in the order of the manifest.
     pub members: Vec<Member>,
     /// Names of the workspace's dependencies, as code spells them.
     pub dependencies: BTreeSet<String>,

@@ -1,5 +1,5 @@
-//! Ids that stand for several jobs: runs of one job, tasks of an array, jobs of two clusters. None is answered
-//! silently with one of them.
+//! Ids that stand for several jobs: runs of one job, tasks of an array, jobs of two clusters. None is
+//! answered silently with one of them.
 
 use std::process::Output;
 

@@ -111,7 +111,8 @@ impl Cluster {
         self.nodes.iter().all(|node| node.is("cpu.usage", period, cause))
     }
 
-    /// When each node changed the period of `cpu.usage` to `period_us`, in microseconds since the epoch.
+    /// Returns the time at which each node changed the period of `cpu.usage` to `period_us`, in microseconds
+    /// since the epoch.
     fn changes(&self, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

@@ -98,8 +98,8 @@ fn result_of(browser: &mut Browser, module: &str, expression: &str) -> Value {
 
 fn check_words(browser: &mut Browser) {
     let mut result = |module: &str, expression: &str| result_of(browser, module, expression);
-    // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the line
-    // for the scheduler of the job.
+    // A state that says why the job ended needs no signal, and what is wrong comes first. The remedy has the
+    // line for the scheduler of the job.
     let jobs = "['COMPLETED', 'COMPLETED', 'FAILED', 'TIMEOUT'].map((state) => ({ ended_us: 1, state, exit_signal: state === 'COMPLETED' ? 0 : 15, lost_nodes: [] }))";
     assert_eq!(
         result("job_text", &format!("{jobs}.map(m.stateText)")),
@@ -133,8 +133,8 @@ fn check_modules(browser: &mut Browser) {
         result("reasons", reasons),
         json!([{"reason": "x: No such file", "metrics": ["a.x", "b.y"]}, {"reason": "no driver", "metrics": ["gpu.power"]}])
     );
-    // Two quantities without values are one word; one that is always small has its bound; one that changes, and
-    // the cores, are drawn.
+    // Two quantities without values are one word; one that is always small has its bound; one that changes,
+    // and the cores, are drawn.
     let quantities =
         [("read", "r"), ("write", "w"), ("cache", "c"), ("receive", "v"), ("transmit", "s"), ("cores", "r")]
             .map(|(id, metric)| {

@@ -31,7 +31,7 @@ const GAP_S: &str = "(() => { \
     }); \
     return gap; })()";
 
-/// For this time the agent does not sample.
+/// Time for which the agent does not sample.
 const PAUSE_MS: u64 = 5_000;
 
 /// Title of the page, and its numbers of charts, of points and of rows of tables.

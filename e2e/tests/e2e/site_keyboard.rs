@@ -9,7 +9,7 @@ use crate::site_fixture::{ADMINISTRATOR, OWNER, Site, assert_calm};
 
 tests![the_pages_are_used_with_the_keyboard_alone];
 
-/// Within these steps an element must get the focus.
+/// Steps within which an element must get the focus.
 const STEPS_MAX: usize = 200;
 
 const RANGE: &str = "document.querySelector('.range').textContent";

@@ -10,7 +10,7 @@ const ATTEMPTS: u32 = 5;
 #[cfg(target_arch = "x86_64")]
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// In its ticks threads count.
+/// Clock in whose ticks threads count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     is_counter: bool,

@@ -20,7 +20,7 @@ const RANKS: [&str; 7] = [
     "SLURM_PROCID",
 ];
 
-/// Where the sums of this process go, and under which name.
+/// Place to which the sums of this process go, and their name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) socket: PathBuf,

@@ -12,7 +12,7 @@ pub(crate) type RegionId = usize;
 /// Counts names beyond the limit.
 pub(crate) const OTHER_ID: RegionId = 0;
 
-/// By region.
+/// Grouped by region.
 #[derive(Debug)]
 pub(crate) struct ThreadCounts {
     slots: Box<[Slot]>,
@@ -32,7 +32,7 @@ impl ThreadCounts {
     }
 }
 
-/// Over threads, in ticks.
+/// Sums over threads, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) counts: Counts,
@@ -53,12 +53,12 @@ impl Sums {
 
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// As they are sent.
+    /// Names as they are sent.
     names: Vec<&'static [u8]>,
     /// Names that programs use: those that are sent alike are one region.
     given: Vec<(&'static [u8], RegionId)>,
     threads: Vec<Arc<ThreadCounts>>,
-    /// By region.
+    /// Grouped by region.
     ended: Vec<Sums>,
     ended_unmatched: u64,
 }

@@ -42,7 +42,7 @@ impl Admission {
         self.pricing.cost(target, plan, &ReadTimes::new())
     }
 
-    /// When the next lease or release ends, on the monotonic clock.
+    /// Returns the time at which the next lease or release ends, on the monotonic clock.
     pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
         let plans = || targets.iter().map(|(_, target)| &target.plan);
         let leases = plans().flat_map(|plan| &plan.leases).map(|lease| lease.ends_ns);

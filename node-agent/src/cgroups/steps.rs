@@ -22,7 +22,7 @@ const USER: &str = "user";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub level: StepLevel,
-    /// For example `step_0` or `step_0/task_1`.
+    /// Name such as `step_0` or `step_0/task_1`.
     pub name: String,
     /// `step`, and of a task `task`, with the scheduler's number or name.
     pub labels: Vec<(String, String)>,

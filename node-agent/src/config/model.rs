@@ -44,7 +44,7 @@ pub struct AgentConfig {
     pub collectors: Vec<String>,
     /// Order in which they are tried.
     pub collector_order: CollectorOrder,
-    /// When the agent tries to return to the first collector; none for never.
+    /// Time at which the agent tries to return to the first collector; none for never.
     pub collector_return: Option<Period>,
     /// None for a connection without encryption.
     pub keys: Option<AgentKeyFiles>,
@@ -81,7 +81,7 @@ pub struct AgentConfig {
     pub ebpf: bool,
     /// None for no control.
     pub control_socket: Option<PathBuf>,
-    /// Whether requests that users send through the collector are answered, if the file decides it.
+    /// True if requests that users send through the collector are answered, if the file decides it.
     pub remote_control: Option<bool>,
     pub limits: Limits,
     /// Users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.

@@ -26,7 +26,7 @@ pub(crate) struct Failover {
     /// Current collector's part of the longest wait, from 0 to [`WHOLE`].
     jitter: u64,
     last: DeliveryState,
-    /// When the current collector last served, or was chosen.
+    /// Time at which the current collector last served, or was chosen.
     served_ns: u64,
     /// Moves since a collector served.
     moves: usize,

@@ -32,9 +32,9 @@ pub(crate) enum OutageNotice {
 #[derive(Debug)]
 pub(crate) struct Outage {
     last: DeliveryState,
-    /// When the connection was established or lost.
+    /// Time at which the connection was established or lost.
     changed_ns: u64,
-    /// When the last acknowledgement came, or since when data wait.
+    /// Time at which the last acknowledgement came, or since when data wait.
     progress_ns: u64,
     /// Begin of the logged outage, and when it was last logged.
     reported: Option<(u64, u64)>,

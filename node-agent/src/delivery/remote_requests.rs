@@ -22,7 +22,7 @@ pub(crate) struct RemoteRequest {
     pub(crate) id: u64,
     /// Numeric id of the requester, as the collector has authenticated it.
     pub(crate) uid: u32,
-    /// When the request takes effect, in microseconds since the epoch.
+    /// Time at which the request takes effect, in microseconds since the epoch.
     pub(crate) at_us: i64,
     pub(crate) line: ControlLine,
 }

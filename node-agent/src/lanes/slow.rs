@@ -47,7 +47,7 @@ pub(super) struct Passed {
     pub(super) is_newly_hung: bool,
 }
 
-/// When a value of a finished read is dated.
+/// Time at which a value of a finished read is dated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dated {
     /// Time on the monotonic clock.

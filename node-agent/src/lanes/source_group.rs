@@ -17,7 +17,7 @@ pub struct SourceId(pub u32);
 pub struct SourceKey {
     /// None for the node's own.
     pub job: Option<Arc<Job>>,
-    /// For example `v2/cpu.stat` or `perf/0`.
+    /// Name such as `v2/cpu.stat` or `perf/0`.
     pub name: Identifier,
 }
 
@@ -49,7 +49,7 @@ pub struct Group {
     pub(crate) sampled: Period,
     /// Number of a batch, and the index of the shape in it.
     in_batch: Option<(u64, ShapeIndex)>,
-    /// When its last value came from the slow lane, on the monotonic clock.
+    /// Time at which its last value came from the slow lane, on the monotonic clock.
     pub(super) recorded_ns: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct StackRecord {
 pub struct UserValue {
     pub source: SourceId,
     pub shape: Arc<Shape>,
-    /// When they were supplied, in microseconds since the epoch.
+    /// Time at which they were supplied, in microseconds since the epoch.
     pub time_us: i64,
     pub bits: Vec<u64>,
 }

@@ -24,8 +24,8 @@ pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
     pub(super) owner_uid: Option<u32>,
     pub(super) owner: Option<Identifier>,
-    /// When the job started according to the scheduler, in microseconds since the epoch. Cgroups that
-    /// disappear and reappear between the start and the end are those of the same job.
+    /// Time at which the job started according to the scheduler, in microseconds since the epoch. Cgroups
+    /// that disappear and reappear between the start and the end are those of the same job.
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
     pub(super) details: JobDetails,
@@ -41,7 +41,7 @@ pub(super) struct AnnouncedJob {
     pub(super) sampling: Vec<SamplingRequest>,
     pub(super) pmu_release: Option<SubmittedRelease>,
     pub(super) refused: Option<RefusedRequest>,
-    /// When it is forgotten; none while its cgroups exist.
+    /// Time at which it is forgotten; none while its cgroups exist.
     forget_ns: Option<u64>,
     is_over: bool,
 }

@@ -79,7 +79,7 @@ pub enum LeaseError {
     /// None of the selected metrics can be sampled here: at least one metric, each with the reason.
     #[error("none of these metrics is available here: {}", reasons_text(.0))]
     Unavailable(Vec<(String, String)>),
-    /// Below the shortest period that is allowed for a metric.
+    /// Period below the shortest one that is allowed for a metric.
     #[error("period {requested} refused: the shortest period allowed for {metric} is {shortest}")]
     TooShort {
         metric: String,

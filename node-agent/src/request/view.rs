@@ -23,7 +23,7 @@ pub struct JobView {
     pub job_id: Option<Identifier>,
     pub owner_uid: Option<u32>,
     pub owner: Option<Identifier>,
-    /// When this node began to track it, in microseconds since the epoch.
+    /// Time at which this node began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
     pub cgroups: Vec<PathBuf>,
     pub sources: Vec<SourceView>,

@@ -23,9 +23,9 @@ use crate::counters::CpuAccount;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// On the sampler's real-time thread, which must not block.
+    /// Lane on the sampler's real-time thread, which must not block.
     Fast,
-    /// On a thread for each source, which may block.
+    /// Lane with a thread for each source, which may block.
     Slow,
 }
 
@@ -195,7 +195,7 @@ pub struct SourceFactory<'a> {
 }
 
 impl<'a> SourceFactory<'a> {
-    /// For sources that need only files: no CPUs and descriptors for perf events, no job.
+    /// Request for sources that need only files: no CPUs and descriptors for perf events, no job.
     pub const fn of(mounts: &'a Mounts) -> Self {
         Self {
             mounts,

@@ -25,7 +25,7 @@ pub(super) struct Match {
 
 #[derive(Debug, Default)]
 pub(super) struct Matches {
-    /// In the order of the numbers in their names.
+    /// Sorted by the numbers in their names.
     pub(super) found: Vec<Match>,
     /// Why other files are passed over, if there are any.
     pub(super) passed_over: Option<String>,

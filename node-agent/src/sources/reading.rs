@@ -6,7 +6,7 @@ use super::stack_profile::StackProfile;
 
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
-    /// By the types of the slots' metrics. Those of absent values are meaningless.
+    /// Bits that the types of the slots' metrics interpret. Those of absent values are meaningless.
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,

@@ -11,7 +11,7 @@ use polymeter_proto::period::Period;
 /// known there, on the source's thread.
 #[derive(Debug, Clone, Default)]
 pub struct RefreshInterval {
-    /// In microseconds; 0 for none.
+    /// Microseconds; 0 for none.
     micros: Arc<AtomicU64>,
 }
 

@@ -43,7 +43,7 @@ struct Member {
 pub struct SummedFileSource {
     members: Vec<Member>,
     slots: Vec<Slot>,
-    /// By slot, the counts of files that are gone.
+    /// Counts of files that are gone, by slot.
     gone: Vec<u64>,
     exchange: Arc<Exchange>,
 }

@@ -35,7 +35,7 @@ pub struct Opened {
 /// What the kernel tells about the devices of a source's slots.
 #[derive(Debug, Default)]
 pub struct Devices {
-    /// By the positions of the slots.
+    /// Grouped by the positions of the slots.
     pub roles: Vec<(usize, Role)>,
     /// Names in series of network interfaces that were renamed.
     pub renamed: BTreeMap<String, String>,

@@ -30,7 +30,7 @@ pub(super) struct Value {
     slot: u32,
     cell: Cell,
     scale: Scale,
-    /// When a value with [`Scale::Timed`] was last measured, as it was written.
+    /// Time at which a value with [`Scale::Timed`] was last measured, as it was written.
     measured: Option<Vec<u8>>,
 }
 

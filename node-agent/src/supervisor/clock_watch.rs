@@ -31,7 +31,8 @@ impl ClockWatch {
         }
         if !is_free && !std::mem::replace(&mut self.has_warned, true) {
             warn!(
-                "the clock of this node was set {} by {}: samples are dated by the clock before until no job and no lease runs",
+                "the clock of this node was set {} by {}: samples are dated by the clock before until no job \
+                 and no lease runs",
                 if ahead_ns < 0 { "back" } else { "forward" },
                 units::duration(ahead_ns.unsigned_abs())
             );

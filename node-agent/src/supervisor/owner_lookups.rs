@@ -38,7 +38,7 @@ pub(crate) enum Purpose {
 
 #[derive(Debug)]
 pub(crate) enum JobPurpose {
-    /// With its number, if that was needed.
+    /// Job with its number, if that was needed.
     Discover(FoundJob, Option<Identifier>),
     Complete(TargetKey, JobHandle),
 }

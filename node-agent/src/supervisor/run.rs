@@ -219,7 +219,7 @@ impl Supervisor {
         self.core.walked(walk).await;
     }
 
-    /// When numbers of jobs are looked for next.
+    /// Returns the time at which numbers of jobs are looked for next.
     fn next_numbers_ns(&self) -> Option<u64> {
         let now = now();
         let is_wanted = self.core.lifecycle.unnumbered_jobs(now).next().is_some();

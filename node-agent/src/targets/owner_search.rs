@@ -9,15 +9,15 @@ const OFTEN_NS: u64 = 10_000_000_000;
 /// change its user.
 const RARELY_NS: u64 = 30_000_000_000;
 
-/// When the name service is asked again for a name that it did not know.
+/// Time after which the name service is asked again for a name that it did not know.
 const NAME_AGAIN_NS: u64 = 60_000_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct OwnerSearch {
-    /// When the first search since the last event was.
+    /// Time at which the first search since the last event was.
     begun_ns: Option<u64>,
     searched_ns: u64,
-    /// When the name service was last asked.
+    /// Time at which the name service was last asked.
     asked_ns: Option<u64>,
 }
 

@@ -140,7 +140,7 @@ pub(crate) struct TrackedTarget {
     pub(crate) plan: Plan,
     pub(crate) sources: SourceSet,
     pub(crate) findings: Findings,
-    /// Where discovery found it; none for a registered job.
+    /// Place where discovery found it; none for a registered job.
     pub(crate) found_at: Option<PathBuf>,
     /// Known perhaps only later than the job.
     pub(crate) owner_uid: Option<u32>,

@@ -56,7 +56,7 @@ pub enum RefreshUnit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     All,
-    /// By the beginning of the name.
+    /// Row that is found by the beginning of its name.
     Named(&'static str),
     NotNamed(&'static str),
 }

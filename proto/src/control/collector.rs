@@ -132,7 +132,7 @@ pub struct StateRequest {
     pub job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// In the scheduler's terms; none while the job runs.
+    /// State in the scheduler's terms; none while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

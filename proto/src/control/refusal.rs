@@ -15,7 +15,7 @@ pub struct Refusal {
     pub code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// For the user, never empty.
+    /// Text for the user, never empty.
     pub message: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Box<[UnavailableGroup]>>,

@@ -24,9 +24,9 @@ pub enum Frame {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadError {
-    /// For programs.
+    /// Text for programs.
     pub code: Text,
-    /// For the user: a cause and a remedy.
+    /// Text for the user: a cause and a remedy.
     pub message: Text,
 }
 

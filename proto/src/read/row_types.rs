@@ -18,9 +18,9 @@ pub struct JobRow {
     pub cluster: Option<String>,
     pub owner: Option<String>,
     pub owner_uid: Option<i64>,
-    /// When the first node began to track the job.
+    /// Time at which the first node began to track the job.
     pub started_ns: i64,
-    /// When the job ended on its last node; none while it runs on any node.
+    /// Time at which the job ended on its last node; none while it runs on any node.
     pub ended_ns: Option<i64>,
     /// Contains the times of all samples.
     pub sampled_ns: Range<i64>,
@@ -64,7 +64,7 @@ pub struct JobRow {
 /// Figures of a job that has ended, as its report has them; none where a figure is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobUsage {
-    /// From the start to the end.
+    /// Seconds from the start to the end.
     pub elapsed_s: f64,
     pub nodes: Option<f64>,
     /// Cores on all nodes.
@@ -381,7 +381,7 @@ pub struct StackIntervalRow {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
-    /// When the collector detected the loss.
+    /// Time at which the collector detected the loss.
     pub time_ns: i64,
     pub node: String,
     pub session_id: String,

@@ -72,7 +72,7 @@ pub struct JobDescriptor {
     /// Numeric id of the owner, if known.
     pub owner_uid: Option<u32>,
     pub owner: Option<Identifier>,
-    /// When this node began to track the job, in microseconds since the epoch.
+    /// Time at which this node began to track the job, in microseconds since the epoch.
     pub started_us: i64,
 }
 

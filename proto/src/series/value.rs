@@ -94,7 +94,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Number {
     Unsigned,
-    /// In two's complement.
+    /// Integer in two's complement.
     Signed,
     /// An IEEE 754 double.
     Float,

@@ -89,7 +89,7 @@ pub enum ToAgent {
         request: u64,
         /// Numeric id of the user, as the collector has authenticated it; 0 for root.
         uid: u32,
-        /// When it takes effect, in microseconds since the epoch; a past time means immediately.
+        /// Time at which it takes effect, in microseconds since the epoch; a past time means immediately.
         at_us: i64,
         /// Request in the form of the control socket.
         line: ControlLine,

@@ -13,7 +13,7 @@ use crate::clock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// With the program's name and the level before each line.
+    /// Lines with the program's name and the level before each line.
     Stderr,
     /// Stderr, read by the journal, with the priority before each line: sd-daemon(3).
     Journal,
@@ -73,8 +73,8 @@ pub fn resolve_filter(command_line: Option<&Filter>, configuration: Filter) -> F
     command_line.cloned().or_else(|| filter_of_environment().ok().flatten()).unwrap_or(configuration)
 }
 
-/// Whether stderr is connected to the journal: `JOURNAL_STREAM` contains the device and inode of its socket,
-/// see systemd.exec(5). A program that inherits the variable may have another stderr.
+/// Tells whether stderr is connected to the journal: `JOURNAL_STREAM` contains the device and inode of its
+/// socket, see systemd.exec(5). A program that inherits the variable may have another stderr.
 fn stderr_is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     rustix::fs::fstat(std::io::stderr())

@@ -44,7 +44,7 @@ const DAMAGED_MAX: usize = 4;
 pub enum SpoolError {
     #[error("another {user} uses the spool {}; give each {user} its own directory", directory.display())]
     InUse {
-        /// As a noun.
+        /// Noun for the user of the spool.
         user: &'static str,
         directory: PathBuf,
     },
@@ -53,7 +53,7 @@ pub enum SpoolError {
 }
 
 impl SpoolError {
-    /// Whether the same operation may succeed later: the disk has a fault, but the file is not missing.
+    /// Tells whether the same operation may succeed later: the disk has a fault, but the file is not missing.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Disk { source, .. } if source.kind() != io::ErrorKind::NotFound)
     }
@@ -147,7 +147,7 @@ impl Spool {
         self.segments.values().sum()
     }
 
-    /// Whether `more_bytes` are within the limit.
+    /// Tells whether `more_bytes` are within the limit.
     pub fn has_room(&self, more_bytes: u64) -> bool {
         self.bytes().saturating_add(more_bytes) <= self.limit_bytes
     }

@@ -38,7 +38,7 @@ impl SegmentReader {
         Ok(Some(bytes))
     }
 
-    /// Whether the bytes from `offset` on, where no complete record begins, may be an unfinished write.
+    /// Tells whether the bytes from `offset` on, where no complete record begins, may be an unfinished write.
     /// Otherwise they are damaged.
     pub fn is_unfinished(&self, offset: u64) -> io::Result<bool> {
         let mut bytes = [0; HEAD_BYTES];

@@ -38,7 +38,7 @@ impl Head {
         Some(Self { len, checksum: u32::from_le_bytes(*contents_checksum.first_chunk()?) })
     }
 
-    /// Whether `contents` were written with this head.
+    /// Tells whether `contents` were written with this head.
     pub fn is_of(&self, contents: &[u8]) -> bool {
         self.len == contents.len() && crc32fast::hash(contents) == self.checksum
     }
@@ -63,7 +63,7 @@ pub fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Whether a file that ends with `bytes` may end within a record: a write was not completed.
+/// Tells whether a file that ends with `bytes` may end within a record: a write was not completed.
 pub(super) fn is_beginning(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_none_or(|head| Head::decode(head).is_some())
 }

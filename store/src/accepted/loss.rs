@@ -73,7 +73,7 @@ impl Losses {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }
 
-    /// In the order of [`LossReason::ALL`].
+    /// Listed in the order of [`LossReason::ALL`].
     pub const fn counts(&self) -> [u64; LossReason::ALL.len()] {
         self.0
     }

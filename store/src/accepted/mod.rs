@@ -48,7 +48,8 @@ pub struct Accepted {
     pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
     /// Names and requested resources of jobs from schedulers.
     pub job_details: Vec<(Arc<JobRecord>, JobDetails)>,
-    /// When the agent stopped normally, in microseconds since the epoch; none if it did not report that.
+    /// Time at which the agent stopped normally, in microseconds since the epoch; none if it did not report
+    /// that.
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
     pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,

@@ -12,7 +12,7 @@ use crate::digest::digest_id;
 /// within the other.
 pub const STACK_DEPTH: usize = 512;
 
-/// Whether a record is in the store. It may be stored again, and is not stored twice.
+/// True if a record is in the store. It may be stored again, and is not stored twice.
 #[derive(Debug, Default)]
 pub(crate) struct Stored(AtomicBool);
 

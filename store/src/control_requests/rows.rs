@@ -46,7 +46,7 @@ pub struct Replaced {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub number: i64,
-    /// When it takes effect, in microseconds since the epoch: after all earlier requests of the job.
+    /// Time at which it takes effect, in microseconds since the epoch: after all earlier requests of the job.
     pub at_us: i64,
 }
 

@@ -284,7 +284,8 @@ impl Copying<'_> {
 
 fn differs(what: &str, source: i64, target: i64) -> StoreError {
     unusable(&format!(
-        "{what} has {source} in the source and {target} in the copy, since something else writes to one of them; stop its collector"
+        "{what} has {source} in the source and {target} in the copy, since something else writes to one of \
+         them; stop its collector"
     ))
 }
 

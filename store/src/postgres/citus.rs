@@ -226,7 +226,7 @@ pub(super) fn add_sizes(connection: &mut dyn Connection, parts: &mut [Part]) -> 
     Ok(())
 }
 
-/// As on a single server, where the coordinator's own index has no pages.
+/// Task as on a single server, where the coordinator's own index has no pages.
 pub(super) const SUMMARISE: Task =
     Task { name: "summarise the times of recent samples", rounds: 5, run: summarise };
 

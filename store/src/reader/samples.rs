@@ -124,7 +124,8 @@ impl Reader {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, &span_ns) {
             let select = format!(
-                "SELECT series_id, time, CAST(count AS bigint), min, max, sum / parts, first, last, increase FROM {source}
+                "SELECT series_id, time, CAST(count AS bigint), min, max, sum / parts, first, last, increase
+                 FROM {source}
                  WHERE {condition} ORDER BY series_id, time"
             );
             self.stream(&select, &BUCKET, |row| {

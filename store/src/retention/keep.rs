@@ -13,7 +13,7 @@ const DAYS_MAX: u32 = 100 * YEAR_DAYS;
 /// Time for which rows are kept: `90d`, `1y` or `forever`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Keep {
-    /// At least one.
+    /// Days, at least one.
     Days(u32),
     Forever,
 }

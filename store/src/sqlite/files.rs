@@ -57,7 +57,7 @@ impl From<Displaced> for FileFault {
 
 #[derive(Debug)]
 pub(super) struct StoreFiles {
-    /// As it was configured.
+    /// Path as it was configured.
     path: PathBuf,
     /// Write-ahead log and its index, next to the file that the path leads to; none if the file system has no
     /// shared memory, so that SQLite uses no log.

@@ -23,13 +23,17 @@ const PAUSE: Duration = Duration::from_millis(60);
 /// Computes the buckets of 10 s of the samples with rowids from `$1` to `$2`, and how they change a sum of
 /// means, as `polymeter_recent_bucket` does.
 const DELTA: &str = "INSERT INTO temp.delta
-     SELECT buckets.series_id, bucket, buckets.count, buckets.min, buckets.max, buckets.sum, buckets.first_time,
-            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = buckets.first_time
+     SELECT buckets.series_id, bucket, buckets.count, buckets.min, buckets.max, buckets.sum,
+            buckets.first_time,
+            (SELECT value FROM samples
+             WHERE samples.series_id = buckets.series_id AND samples.time = buckets.first_time
                  AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid LIMIT 1),
             buckets.last_time,
-            (SELECT value FROM samples WHERE samples.series_id = buckets.series_id AND samples.time = buckets.last_time
+            (SELECT value FROM samples
+             WHERE samples.series_id = buckets.series_id AND samples.time = buckets.last_time
                  AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid DESC LIMIT 1),
-            coalesce((old.sum + buckets.sum) / (old.count + buckets.count) - old.sum / old.count, buckets.sum / buckets.count),
+            coalesce((old.sum + buckets.sum) / (old.count + buckets.count) - old.sum / old.count,
+                     buckets.sum / buckets.count),
             old.series_id IS NULL
      FROM (
          SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max,
@@ -44,7 +48,8 @@ const TABLES: [(&str, i64); 3] =
 pub(super) fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "add samples to the rollups";
     let delta = "CREATE TEMP TABLE IF NOT EXISTS delta (series_id INTEGER, time INTEGER, count INTEGER, min REAL, max REAL,
-         sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL, mean_change REAL, parts_change INTEGER)";
+         sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL, mean_change REAL,
+         parts_change INTEGER)";
     connection.execute(delta, &[]).context(ACTION)?;
     while !stop.is_requested() && add_step(connection).context(ACTION)? {
         if stop.is_requested_within(PAUSE) {
@@ -93,8 +98,10 @@ fn merge(table: &str, width_ns: i64) -> String {
         (", parts", "mean_change, parts_change", ", parts = parts + excluded.parts")
     };
     format!(
-        "INSERT INTO {table} (series_id, time, count, min, max, sum{parts}, first_time, first, last_time, last)
-         SELECT series_id, time - time % {width_ns}, count, min, max, {sum}, first_time, first, last_time, last
+        "INSERT INTO {table}
+             (series_id, time, count, min, max, sum{parts}, first_time, first, last_time, last)
+         SELECT series_id, time - time % {width_ns}, count, min, max, {sum}, first_time, first,
+             last_time, last
          FROM temp.delta WHERE true ORDER BY series_id, time
          ON CONFLICT (series_id, time) DO UPDATE SET
              count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),

@@ -12,7 +12,11 @@ pub(super) fn see_as_ended(connection: &Connection, cutoff_us: i64) -> rusqlite:
         "PRAGMA query_only = OFF;
          PRAGMA temp_store = MEMORY;
          CREATE TEMP TABLE job_node AS SELECT * FROM main.job_node;
+         CREATE INDEX temp.job_node_by_job ON job_node (job_key);
+         CREATE INDEX temp.job_node_by_session ON job_node (session_id);
          CREATE TEMP TABLE job AS SELECT * FROM main.job;
+         CREATE UNIQUE INDEX temp.job_by_key ON job (job_key);
+         CREATE INDEX temp.job_by_id ON job (job_id);
          UPDATE temp.job_node AS its SET lost = 1, ended = (
              SELECT max(its.started, coalesce(session.last_sample, session.last_seen)) FROM session
              WHERE session.session_id = its.session_id)
@@ -37,9 +41,13 @@ mod tests {
         let (directory, store) = new_store();
         drop(store);
         let path = directory.path().join("store.db");
-        let insert = "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, last_sample)
-                 VALUES ('silent', 'n1', '1', 1000, 1, 40000, 30000), ('live', 'n2', '1', 1000, 1, 60000, 55000);
-             INSERT INTO job (job_key, job_id, started, ended) VALUES (1, 'a', 2000, NULL), (2, 'b', 3000, NULL),
+        let insert = "
+             INSERT INTO session
+                 (session_id, node, agent_version, started, last_sequence, last_seen, last_sample)
+                 VALUES ('silent', 'n1', '1', 1000, 1, 40000, 30000),
+                        ('live', 'n2', '1', 1000, 1, 60000, 55000);
+             INSERT INTO job (job_key, job_id, started, ended)
+                 VALUES (1, 'a', 2000, NULL), (2, 'b', 3000, NULL),
                  (3, 'c', 4000, NULL), (4, 'd', 5000, 6000), (5, 'e', 35000, NULL);
              INSERT INTO job_node (job_key, node, started, ended, session_id, handle)
                  VALUES (1, 'n1', 2000, NULL, 'silent', 1), (2, 'n2', 3000, NULL, 'live', 1),

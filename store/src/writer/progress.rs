@@ -18,7 +18,7 @@ pub(super) struct Progress {
     pub(super) stored: u64,
     /// Time of the newest added sample, in microseconds since the epoch.
     pub(super) newest_us: Option<i64>,
-    /// When the agent reported its stop, in microseconds since the epoch.
+    /// Time at which the agent reported its stop, in microseconds since the epoch.
     pub(super) ended_us: Option<i64>,
 }
 

@@ -5,7 +5,7 @@ use crate::expression::Type;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactUnit {
     Number,
-    /// From 0 to 1 as a rule; `%` in a text.
+    /// Number from 0 to 1 as a rule; `%` in a text.
     Share,
     Bytes,
     Seconds,
@@ -31,7 +31,7 @@ impl FactUnit {
         }
     }
 
-    /// For documents.
+    /// Name for documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Number => "number",

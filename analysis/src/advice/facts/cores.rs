@@ -85,8 +85,8 @@ fn threads_per_core(node: &NodeReport) -> f64 {
     known.map_or(1.0, |(cpus, cores)| to_f64(cpus) / to_f64(cores))
 }
 
-/// Whether the cores of a job, of which it has `on_nodes`, are hardware threads. The CPUs that the job may
-/// use tell. Where they are not known, Slurm counts threads, as it does unless it is configured to count
+/// Tells whether the cores of a job, of which it has `on_nodes`, are hardware threads. The CPUs that the job
+/// may use tell. Where they are not known, Slurm counts threads, as it does unless it is configured to count
 /// cores, and so does who gave more than the cores of a node.
 fn counts_threads(report: &Report, series: &[&SeriesReport], on_nodes: &[f64]) -> bool {
     let nodes = || report.by_node.iter().zip(on_nodes.iter().copied());

@@ -58,7 +58,7 @@ fn add_activities(facts: &mut Facts, stacks: &StackReport, activities: &[Activit
     }
 }
 
-/// With their shares.
+/// Names with their shares.
 fn names(activity: &ActivityReport) -> String {
     activity
         .functions

@@ -560,7 +560,7 @@ fn the_efficiency_is_unknown_where_a_part_of_the_cpu_time_is() {
     assert_eq!((number(&lost, "cpu_efficiency"), ids(&lost)), (None, Vec::<String>::new()));
 }
 
-/// In the sources of the facts.
+/// Metrics that the sources of the facts name.
 fn names_of_metrics() -> Vec<&'static str> {
     let sources = [
         include_str!("compute.rs"),

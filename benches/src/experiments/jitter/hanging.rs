@@ -20,7 +20,8 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
-/// For this time the agent runs before the measurement: the driver of the GPUs is loaded and asked meanwhile.
+/// Time for which the agent runs before the measurement: the driver of the GPUs is loaded and asked
+/// meanwhile.
 const SETTLE_NS: i64 = 5_000_000_000;
 
 /// Longest time for which the source hangs; that of a short run is half of it.

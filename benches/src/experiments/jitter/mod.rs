@@ -31,7 +31,7 @@ const GAP_NS: u64 = 1_000;
 /// Additional time for which the bare reads are started; they are stopped when the threads end.
 const BARE_MORE_S: u64 = 60;
 
-/// For this time a tool runs before the measurement; it opens its files meanwhile.
+/// Time for which a tool runs before the measurement; it opens its files meanwhile.
 const SETTLE_NS: i64 = 1_000_000_000;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ impl Started<'_> {
 /// Runs of one subject, one value per round. Times are in milliseconds per second, summed over all CPUs.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Without the hypervisor's part.
+    /// Time without the hypervisor's part.
     stolen: Vec<f64>,
     steal: Vec<f64>,
     tool_cpu: Vec<f64>,

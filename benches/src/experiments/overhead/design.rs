@@ -54,7 +54,7 @@ fn periods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Peri
 /// Tool that observes a run, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Treatment {
-    /// Without a tool: the reference for all others.
+    /// Run without a tool: the reference for all others.
     Nothing,
     Watched {
         /// Index of the tool; none is Polymeter.

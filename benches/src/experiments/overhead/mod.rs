@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 
 const QUICK: &str = include_str!("../../../experiments/overhead-quick.toml");
 
-/// For this time a tool runs before the command starts.
+/// Time for which a tool runs before the command starts.
 const SETTLE_NS: i64 = 1_000_000_000;
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::jobs::{USER, jobs, page};
 use super::visit::{self, Visit};
 
-/// Within this time the job must be there, and the page open.
+/// Time within which the job must be there, and the page open.
 const PATIENCE_S: u64 = 60;
 const BEFORE_S: u32 = 60;
 

@@ -39,7 +39,7 @@ pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) place: Place,
     pub(crate) subject: Subject,
-    /// If none are named, the default plan's, or all of the kind if the default plan has none.
+    /// Named ones; without any, the default plan's, or all of the kind if the default plan has none.
     pub(crate) selectors: &'static [&'static str],
 }
 

@@ -13,7 +13,7 @@ use polymeter_benches::process::{self, Usage};
 use polymeter_proto::period::Period;
 use serde_json::Value;
 
-/// From Debian's package of the same name.
+/// Program of Debian's package of the same name.
 const PROGRAM: &str = "prometheus";
 
 const PATIENCE_S: u64 = 60;

@@ -21,10 +21,10 @@ const IN_FLIGHT: usize = 64;
 
 const POLL_MS: i64 = 20;
 
-/// Without an acknowledgement for this time, all agents send their frames again.
+/// Time without an acknowledgement after which all agents send their frames again.
 const AGAIN_NS: u64 = 10 * SECOND_NS;
 
-/// Without an acknowledgement for this time, the experiment fails.
+/// Time without an acknowledgement after which the experiment fails.
 const PATIENCE_NS: u64 = 600 * SECOND_NS;
 
 const PROGRESS_NS: u64 = 10 * SECOND_NS;

@@ -25,7 +25,7 @@ pub(crate) struct Values {
     pub(crate) count: u64,
     /// Directly from the store.
     pub(crate) direct: Runs,
-    /// Through the collector.
+    /// Runs through the collector.
     pub(crate) through: Runs,
     /// Growth of the collector's resident memory during a run.
     pub(crate) growth_mib: Runs,

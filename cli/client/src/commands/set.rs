@@ -39,7 +39,7 @@ pub struct SetArguments {
 }
 
 impl SetArguments {
-    /// By selector.
+    /// Grouped by selector.
     fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
         let mut plan = BTreeMap::new();
         for text in &self.periods {

@@ -21,7 +21,7 @@ pub fn duration(current: &OsStr) -> Vec<CompletionCandidate> {
     usual(current, &DURATIONS)
 }
 
-/// Without a usual value that begins with `current`: `current` with each unit.
+/// Lists usual values; without one that begins with `current`: `current` with each unit.
 fn usual(current: &OsStr, values: &[&'static str]) -> Vec<CompletionCandidate> {
     let found = beginning_with(current, values.iter().map(CompletionCandidate::new));
     let number = current.to_string_lossy();

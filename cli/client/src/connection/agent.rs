@@ -91,7 +91,7 @@ pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// For a refusal, or an answer to another request.
+/// Failure for a refusal, or an answer to another request.
 pub fn unexpected(answer: Answer) -> Failure {
     if let Answer::Refused(refusal) = answer {
         return Failure::Refused(Box::new(refusal));

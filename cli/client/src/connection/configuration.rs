@@ -63,7 +63,7 @@ struct ClientFile {
 /// Collectors of one store, any of which answers requests, and the way to authenticate to them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CollectorConfig {
-    /// At least one, in the order in which they are tried.
+    /// Endpoints, at least one, in the order in which they are tried.
     pub(super) endpoints: Vec<CollectorEndpoint>,
     pub(super) munge_socket: Option<PathBuf>,
 }

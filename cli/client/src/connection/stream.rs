@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// On the monotonic clock.
+    /// Time on the monotonic clock.
     until_ns: u64,
 }
 

@@ -17,7 +17,7 @@ impl Unread {
         parse().map_err(|error| self.0.push(format!("cannot read `{text}` of {name}: {error}"))).ok()
     }
 
-    /// Above 0.
+    /// Reads a number above 0.
     pub(super) fn number(&mut self, name: &str, text: &str) -> Option<f64> {
         self.read(name, text, || match text.parse::<u32>() {
             Ok(number) if number > 0 => Ok(f64::from(number)),
@@ -32,7 +32,7 @@ pub(super) fn time_text(seconds: f64) -> String {
     format!("{:02}:{:02}:00", minutes / 60, minutes % 60)
 }
 
-/// As Slurm reads them, rounded up.
+/// Text as Slurm reads it, rounded up.
 pub(super) fn memory_text(bytes: f64) -> String {
     const MIB: f64 = 1_048_576.0;
     let mib = (bytes / MIB).ceil();

@@ -75,7 +75,7 @@ fn line_parts(line: &str) -> Option<(String, String)> {
     (is_hash && !path.is_empty()).then(|| (path.to_owned(), hash.to_owned()))
 }
 
-/// In hexadecimal digits.
+/// Digest in hexadecimal digits.
 pub(super) fn hash(path: &Path) -> io::Result<String> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {

@@ -15,8 +15,8 @@ const SERIES_MAX: usize = 100;
 /// Columns into which the points of a series are sorted.
 const COLUMNS: usize = 400;
 
-/// In pixels: width of the plot, width of the names and values to the left of the curves, height of a row
-/// with and without the room below its curve.
+/// Pixels: width of the plot, width of the names and values to the left of the curves, height of a row with
+/// and without the room below its curve.
 const WIDTH: f64 = 1000.0;
 const NAMES_WIDTH: f64 = 330.0;
 const ROW_HEIGHT: f64 = 64.0;

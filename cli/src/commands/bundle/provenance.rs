@@ -10,7 +10,7 @@ use super::directory::BundleDirectory;
 use super::manifest;
 use crate::version::libraries;
 
-/// In the bundle.
+/// Name in the bundle.
 pub(super) const DESCRIPTION: &str = "description.toml";
 
 const LOCK: &str = "flake.lock";
@@ -20,7 +20,7 @@ pub(super) struct Provenance {
     pub(super) program: Version,
     /// Microseconds since the epoch.
     pub(super) made_us: i64,
-    /// Without a password.
+    /// URL without a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -116,7 +116,7 @@ impl Machine {
         Some(self.status.get_or_init(|| ask_status(socket, &Request::Status(StatusRequest {}))).as_ref())
     }
 
-    /// As the running agent lists them, with their availability.
+    /// Metrics as the running agent lists them, with their availability.
     pub(super) fn metrics(&self) -> Option<Result<&[MetricLine], &Failure>> {
         let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
         Some(self.metrics.get_or_init(|| node_metrics(socket)).as_deref())
@@ -127,7 +127,7 @@ impl Machine {
         self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
     }
 
-    /// As its unit names it, else root.
+    /// User that its unit names, else root.
     pub(super) fn collector_uid(&self) -> Result<u32, Unexamined> {
         uid_of_unit(self.collector_unit.as_ref())
     }
@@ -171,12 +171,12 @@ fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, Unexamined> {
     users::uid_of(user).ok_or_else(|| Unexamined::NoUser(user.to_owned()))
 }
 
-/// Without a file, the agent's defaults.
+/// Returns the agent's defaults without a file.
 fn agent_config(path: &Path) -> Result<AgentConfig, Faults> {
     if path.exists() { AgentConfig::load(path) } else { Ok(AgentConfig::standard()) }
 }
 
-/// Without a file, the collector's defaults.
+/// Returns the collector's defaults without a file.
 fn collector_config(path: &Path) -> Result<CollectorConfig, Faults> {
     let file = path.exists().then(|| ["--config".into(), path.as_os_str().to_owned()]);
     let words = std::iter::once("polymeter-collector".into()).chain(file.into_iter().flatten());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In their order of precedence.
+/// Sorted by precedence.
 const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",

@@ -66,8 +66,9 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     with_nodes: bool,
 
-    /// Also export derived metrics, such as perf.ipc, whose inputs were sampled: the values that the report has,
-    /// at most 1200 of each series, with the label derived=true. `polymeter store import` leaves them out.
+    /// Also export derived metrics, such as perf.ipc, whose inputs were sampled: the values that the report
+    /// has, at most 1200 of each series, with the label derived=true. `polymeter store import` leaves them
+    /// out.
     #[arg(long)]
     derived: bool,
 
@@ -84,7 +85,7 @@ pub(crate) struct ExportArguments {
 /// Key of a property of the file.
 pub(crate) const DEVICES: &str = "polymeter.devices";
 
-/// By node and by the label that names the device, `device=8:0`.
+/// Grouped by node and by the label that names the device, `device=8:0`.
 pub(crate) type Roles = BTreeMap<String, BTreeMap<String, String>>;
 
 impl ExportArguments {

@@ -40,7 +40,7 @@ impl FromStr for TimeInJob {
 }
 
 impl TimeInJob {
-    /// In nanoseconds since the epoch.
+    /// Nanoseconds since the epoch.
     pub(super) const fn time_ns(self, job: &JobRow, now_us: i64) -> i64 {
         match self {
             Self::Point(point) => point.time_ns(now_us),

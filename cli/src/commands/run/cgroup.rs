@@ -29,7 +29,7 @@ pub(crate) struct RunCgroup {
     directories: Vec<RunDirectory>,
 }
 
-/// In one hierarchy.
+/// Directory in one hierarchy.
 #[derive(Debug)]
 struct RunDirectory {
     path: PathBuf,
@@ -85,8 +85,8 @@ impl RunCgroup {
         let Ok(own) = OwnCgroups::read(&mounts.proc) else { return group };
         if let Some(root) = &mounts.v2 {
             let here = root.join(own.path(None));
-            // A parent determines the controllers of its directories: a sibling of this process's cgroup has the same ones;
-            // only if that fails, the directory is created within the cgroup.
+            // A parent determines the controllers of its directories: a sibling of this process's cgroup has
+            // the same ones; only if that fails, the directory is created within the cgroup.
             let parent = here.parent().filter(|parent| parent.starts_with(root)).map(Path::to_owned);
             let parents = parent.into_iter().chain([here.clone()]);
             group.directories.extend(parents.filter_map(|parent| create(&parent, name, &here)).next());

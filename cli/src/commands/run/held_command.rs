@@ -55,7 +55,8 @@ pub(crate) fn hold(
     };
     #[expect(unsafe_code, reason = "only the child itself can wait, and enter a cgroup, before exec")]
     // SAFETY: between fork and exec `before_exec` only calls sigaction(2), sigprocmask(2), close(2),
-    // getpid(2), read(2), write(2) and _exit(2) on open descriptors; it takes no lock and allocates no memory.
+    // getpid(2), read(2), write(2) and _exit(2) on open descriptors; it takes no lock and allocates no
+    // memory.
     unsafe {
         child.pre_exec(before_exec);
     }

@@ -58,7 +58,7 @@ pub(crate) use signals::ignore_file_size_signal;
 use totals::Before;
 use unstored_end::CommandEnd;
 
-/// Within the process.
+/// Endpoint within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// longer.
 const RECORD_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two looks for it.
+/// Pause between two looks for it.
 const RECORD_PAUSE: Duration = Duration::from_millis(1);
 
 /// The agent sends every second: a few frames together, for which one commit is enough.
@@ -115,7 +115,7 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// In the form `SELECTOR[=PERIOD]`.
+    /// Requests in the form `SELECTOR[=PERIOD]`.
     fn requested(&self) -> Vec<String> {
         let stacks = self.stacks.map(|period| format!("stacks.cpu={period}"));
         self.metrics.iter().cloned().chain(stacks).collect()
@@ -305,7 +305,7 @@ fn push(
     Ok(())
 }
 
-/// As the collector of a cluster does some time after the end of a job.
+/// Does what the collector of a cluster does some time after the end of a job.
 fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), StoreError> {
     const LEASE_US: i64 = 60_000_000;
     let Some(ended_ns) = job.ended_ns else { return Ok(()) };

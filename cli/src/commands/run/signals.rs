@@ -135,7 +135,7 @@ impl CaughtSignals {
         Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
     }
 
-    /// From before the signals were caught.
+    /// Dispositions from before the signals were caught.
     pub(crate) const fn before(&self) -> Dispositions {
         self.before
     }

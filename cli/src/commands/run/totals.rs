@@ -10,7 +10,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::clock;
 use procfs::process::Process;
 
-/// As in a shell: 128 plus the signal that ended the command, else its status.
+/// Status as in a shell: 128 plus the signal that ended the command, else its status.
 pub(crate) fn status_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)

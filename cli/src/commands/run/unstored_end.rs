@@ -14,7 +14,7 @@ pub(super) struct CommandEnd {
 }
 
 impl CommandEnd {
-    /// For a job that the store believes to run.
+    /// Ends a job that the store believes to run.
     pub(super) fn add_to_job(&self, job: &mut JobRow) {
         job.ended_ns = Some(self.at_us.saturating_mul(1000));
         job.state = self.facts.state.as_ref().map(ToString::to_string);

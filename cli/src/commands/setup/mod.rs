@@ -56,7 +56,8 @@ pub(crate) fn execute(arguments: &SetupArguments) -> Result<(), Failure> {
     match plan.differences.len() {
         0 => Ok(()),
         files => Err(Failure::Failed(format!(
-            "cannot complete the setup: {} from what this command would write; edit what is listed above, or move it away and repeat",
+            "cannot complete the setup: {} from what this command would write; edit what is listed above, or \
+             move it away and repeat",
             if files == 1 { "a file differs".to_owned() } else { format!("{files} files differ") }
         ))),
     }

@@ -28,10 +28,10 @@ pub(super) fn name(name: &str) -> String {
 
 #[derive(Debug, Clone)]
 pub(super) enum Cell<'a> {
-    /// At the begin of a row.
+    /// Name at the begin of a row.
     Name(&'a str),
     Text(Cow<'a, str>),
-    /// With its unit, aligned to the right.
+    /// Number with its unit, aligned to the right.
     Number(String),
     /// Seconds since the start, and microseconds since the epoch.
     Time(f64, i64),
@@ -43,7 +43,7 @@ pub(super) struct Table<'a> {
     /// Names of the columns; those of numbers are aligned to the right.
     pub(super) head: Vec<(&'a str, bool)>,
     pub(super) rows: Vec<Vec<Cell<'a>>>,
-    /// Below the table.
+    /// Remarks below the table.
     pub(super) remarks: Vec<String>,
 }
 

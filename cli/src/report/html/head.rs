@@ -64,7 +64,7 @@ fn known(value: Option<&str>) -> Option<String> {
     value.filter(|value| !value.trim().is_empty()).map(name)
 }
 
-/// In UTC; the script replaces it by the time of the reader's zone.
+/// Text in UTC; the script replaces it by the time of the reader's zone.
 fn clock_time(time_us: i64) -> String {
     let utc = summary::time(time_us);
     format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))

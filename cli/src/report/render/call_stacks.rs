@@ -9,7 +9,7 @@ use crate::report::summary::{
     FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
 };
 
-/// By metric, phase, node and process.
+/// Grouped by metric, phase, node and process.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     if report.call_stacks.is_empty() {
         return paragraph::remark("no call stacks were sampled; sample stacks.cpu", limit);

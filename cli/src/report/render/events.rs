@@ -56,7 +56,7 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Below a head. Equal changes of several metrics share a row.
+/// Rows below a head. Equal changes of several metrics share a row.
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
     let listed = changes.iter().filter(|change| detail == Detail::All || !change.is_usual());
     let cell = |period: &Option<String>| figure(period.as_deref(), str::to_owned);
@@ -76,7 +76,7 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
     rows
 }
 
-/// Below a head. The same refusal by several nodes is listed once.
+/// Rows below a head. The same refusal by several nodes is listed once.
 fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
     let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
     for RefusedRequest { request, period, actor, reason, .. } in requests {

@@ -13,7 +13,7 @@ pub(crate) const LINES: usize = 24;
 const LABEL: usize = 10;
 const METER: usize = 20;
 
-/// At most, on a screen with a limited number of lines.
+/// Notes at most, on a screen with a limited number of lines.
 const NOTES: usize = 2;
 
 const TEXT_MIN: usize = 16;
@@ -51,7 +51,7 @@ pub(super) fn verdict(report: &Report, columns: usize) -> Vec<Line> {
     [lines(Style::Bold, &report.verdict.text), lines(Style::Plain, &headline(report))].concat()
 }
 
-/// As far as the facts are known.
+/// Lines as far as the facts are known.
 fn job(report: &Report, columns: usize, lines_max: usize) -> Vec<Line> {
     let run = report.submission.run.as_ref();
     let room = columns.saturating_sub(LABEL).max(TEXT_MIN);
@@ -97,7 +97,7 @@ const fn style(level: Level) -> Style {
     }
 }
 
-/// Without a bar if the share is unknown.
+/// Lines without a bar if the share is unknown.
 fn meter(meter: &Meter, columns: usize) -> Vec<Line> {
     let label = Line::of(Style::Plain, left_aligned(meter.label, LABEL));
     let Some(share) = meter.share else { return plain(meter.label, meter.text.clone(), columns) };

@@ -7,7 +7,7 @@ use super::figures::on_nodes;
 
 const KWH: f64 = 3.6e6;
 
-/// With its origin; none if it is unknown on all nodes.
+/// Text with its origin; none if it is unknown on all nodes.
 pub(crate) fn energy(report: &Report) -> Option<String> {
     let Energy { joules, watts_mean, is_estimate, nodes, parts } = report.energy.as_ref()?;
     let power =

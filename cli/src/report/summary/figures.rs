@@ -86,7 +86,7 @@ impl<'a> Imbalance<'a> {
         Self::of(report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s)))
     }
 
-    /// With the name of each step.
+    /// Figures with the name of each step.
     pub(crate) fn of_steps(report: &'a Report) -> impl Iterator<Item = (&'a str, Option<Self>)> {
         report.tasks.chunk_by(|one, other| one.step == other.step).map(|tasks| {
             let step = tasks.first().map_or("", |task| task.step.as_str());

@@ -85,7 +85,7 @@ pub(crate) fn resources(report: &Report) -> String {
     format!("{}{with}{}", units::counted(nodes, "node"), known.join(", "))
 }
 
-/// With the limit if it is known.
+/// Text with the limit if it is known.
 pub(crate) fn elapsed(report: &Report) -> String {
     let limit = report.submission.time_limit_s.map(units::to_f64).map(units::elapsed);
     let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
@@ -97,7 +97,7 @@ pub(crate) fn times(report: &Report) -> String {
     format!("{} to {end} UTC, {}", time(report.started_us), elapsed(report))
 }
 
-/// In UTC, to the second.
+/// Text in UTC, to the second.
 pub(crate) fn time(time_us: i64) -> String {
     let text = rfc3339(time_us);
     text.get(..19).unwrap_or(&text).replace('T', " ")

@@ -61,7 +61,7 @@ pub(crate) struct Fixture {
     pub(crate) network: Network,
     nodes: [TestEnvironment; AGENTS],
     pub(crate) server_env: TestEnvironment,
-    /// By id.
+    /// Grouped by id.
     ended_sessions: BTreeMap<String, EndedSession>,
     stopped: Vec<String>,
 }

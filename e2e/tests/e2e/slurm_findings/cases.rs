@@ -15,7 +15,7 @@ pub(super) enum Intervention {
     Cancel,
     /// The agent of the first node is killed, and started again by the prolog of another job.
     KillAgent,
-    /// Without an agent on the second node.
+    /// Case without an agent on the second node.
     NoAgent,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct World {
     /// Collectors that do not run for a while, and lose nothing.
     frozen: HashSet<usize>,
     store: Store,
-    /// While it is unavailable, nothing is committed, and the collectors receive nothing.
+    /// True while nothing is committed, and the collectors receive nothing.
     database_unavailable: bool,
     /// Messages in transit, each with the number of its collector.
     to_collectors: Vec<(usize, Peer, Vec<u8>)>,

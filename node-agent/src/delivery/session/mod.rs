@@ -219,7 +219,8 @@ impl DeliverySession {
         }
     }
 
-    /// When to call [`DeliverySession::advance`] next and, with a spool, [`DeliverySession::spill`].
+    /// Returns the time at which to call [`DeliverySession::advance`] next and, with a spool,
+    /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()

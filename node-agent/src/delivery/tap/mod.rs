@@ -29,7 +29,7 @@ const SHAPES: usize = 1024;
 pub struct Excerpt {
     shape: Arc<Shape>,
     column: usize,
-    /// When the values were read, in microseconds since the epoch.
+    /// Time at which the values were read, in microseconds since the epoch.
     pub times_us: Vec<i64>,
     pub values: Vec<f64>,
 }

@@ -255,7 +255,7 @@ pub(super) struct Running {
     channels: Arc<Channels>,
     thread: JoinHandle<()>,
     pub(super) received: Received,
-    /// After each batch, of everything received so far.
+    /// Check after each batch, of everything received so far.
     pub(super) check: fn(&Received),
 }
 

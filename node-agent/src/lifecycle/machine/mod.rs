@@ -49,7 +49,7 @@ pub(crate) struct Lifecycle {
     capacity: Capacity,
     pending_rescans: PendingRescans,
     idle_since_ns: u64,
-    /// Where the jobs are that are older than the agent; none before the first walk.
+    /// Place where the jobs are that are older than the agent; none before the first walk.
     older: Option<BTreeSet<PathBuf>>,
 }
 

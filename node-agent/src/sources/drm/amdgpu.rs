@@ -30,7 +30,7 @@ const TABLE_BYTES: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantity {
     Energy,
-    /// Whether one of these bits is set.
+    /// True if one of these bits is set.
     Throttled(u64),
 }
 

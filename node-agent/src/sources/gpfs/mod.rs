@@ -23,7 +23,7 @@ pub(super) use response::check;
 
 const KIND: &str = "gpfs";
 
-/// Below the root directory.
+/// Path below the root directory.
 const PROGRAM: &str = "usr/lpp/mmfs/bin/mmpmon";
 
 const ANSWER_NS: u64 = 30_000_000_000;

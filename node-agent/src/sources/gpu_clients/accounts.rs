@@ -129,8 +129,7 @@ impl Accounts {
         }
     }
 
-    /// If there are too many clients, forgets those that were not found for the longest time, and keeps their
-    /// counts.
+    /// Forgets, of too many clients, those that were not found for the longest time, and keeps their counts.
     fn forget_ended(&mut self) {
         let Some(surplus) = self.clients.len().checked_sub(CLIENTS_MAX).filter(|surplus| *surplus > 0) else {
             return;

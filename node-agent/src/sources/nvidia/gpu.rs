@@ -44,7 +44,7 @@ pub(super) struct Gpu {
     pub(super) devices: Vec<Identity>,
     pub(super) xid: Arc<Mutex<Xid>>,
     nvml: &'static Nvml,
-    /// By device and quantity: true for those that the device lacks.
+    /// Grouped by device and quantity: true for those that the device lacks.
     unsupported: Vec<Vec<AtomicBool>>,
     handles: Mutex<Handles>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Gpu {
 pub(super) struct Handles {
     /// A handle of each device; empty if the GPU is lost.
     devices: Vec<Arc<Device<'static>>>,
-    /// By device and quantity: last value, and time at which its reading began.
+    /// Grouped by device and quantity: last value, and time at which its reading began.
     last: Vec<Vec<Option<(u64, u64)>>>,
 }
 

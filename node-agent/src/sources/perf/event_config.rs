@@ -7,8 +7,8 @@ use polymeter_proto::catalogue::{self, Definition};
 use super::event_scale::EventScale;
 use crate::cgroups::Mounts;
 
-/// Event by its numbers in the kernel, `type` and the three configs of `perf_event_attr`, and the scale of its
-/// counts.
+/// Event by its numbers in the kernel, `type` and the three configs of `perf_event_attr`, and the scale of
+/// its counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Config {
     pub(crate) kind: u32,

@@ -5,13 +5,13 @@
 
 use polymeter_proto::series::{Number, Unit};
 
-/// Of RAPL's scale 31 are used.
+/// Length of a scale; RAPL's has 31.
 const SCALE_BYTES: usize = 64;
 
-/// As many as `perf` reads.
+/// Length that `perf` reads.
 const UNIT_BYTES: usize = 31;
 
-/// With these the product with any count is finite.
+/// Scales whose product with any count is finite.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
 const KIB: f64 = 1024.0;

@@ -27,7 +27,7 @@ const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Zone {
     path: PathBuf,
-    /// As in [`Domain::zone`].
+    /// Domain as in [`Domain::zone`].
     domain: &'static str,
     /// `None` for the platform.
     pub(super) package: Option<Package>,

@@ -9,7 +9,7 @@ const LEFT_OUT: [&str; 4] = ["job_stats", "snapshot_time", "start_time", "elapse
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::sources) struct Job {
-    /// As the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for processes
+    /// Id as the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for processes
     /// without one, or what `jobid_name` composes.
     pub(super) id: String,
     pub(super) counts: Counts,

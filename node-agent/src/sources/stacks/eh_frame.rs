@@ -31,11 +31,11 @@ pub(super) enum Cfa {
     Computed(Program),
 }
 
-/// Where a register of the caller is.
+/// Place where a register of the caller is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saved {
     Unchanged,
-    /// In memory, relative to the CFA.
+    /// Address in memory, relative to the CFA.
     At(i64),
     /// It is the CFA with an offset.
     Offset(i64),

@@ -62,13 +62,13 @@ pub(super) struct StacksKind {
 }
 
 impl StacksKind {
-    /// With the callers that frame pointers tell.
+    /// Stacks with the callers that frame pointers tell.
     pub(super) const BY_FRAME_POINTERS: Self =
         Self { name: STACKS_KIND, what: What::Cpu, callers: Callers::FramePointers };
-    /// With the callers that unwinding tells.
+    /// Stacks with the callers that unwinding tells.
     pub(super) const BY_TABLES: Self =
         Self { name: STACKS_DWARF_KIND, what: What::Cpu, callers: Callers::Tables };
-    /// Of waits. Threads wait in libraries that keep no frame pointers.
+    /// Stacks of waits. Threads wait in libraries that keep no frame pointers.
     pub(super) const WAITS: Self =
         Self { name: STACKS_WAIT_KIND, what: What::Waits, callers: Callers::Tables };
 }

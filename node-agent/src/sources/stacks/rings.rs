@@ -121,7 +121,7 @@ pub(super) struct Rings {
     form: Form,
     /// One for each CPU.
     samplers: Vec<Sampler>,
-    /// For waits, the switches, mappings and processes: one for each CPU. Large samples leave their room
+    /// Rings of switches, mappings and processes for waits: one for each CPU. Large samples leave their room
     /// alone.
     switches: Vec<SwitchRing>,
     tasks: Option<Tasks>,

@@ -15,7 +15,7 @@ const ENCODING: gimli::Encoding =
 /// Bound of the operations of a program, which may loop for ever.
 const OPERATIONS_MAX: u32 = 64;
 
-/// For functions without a rule: they keep a frame pointer.
+/// Rule of functions without one: they keep a frame pointer.
 static BY_FRAME_POINTER: Rule = Rule {
     cfa: Cfa::Register { register: FRAME_POINTER.0, offset: 16 },
     frame_pointer: Saved::At(-16),

@@ -25,7 +25,7 @@ pub(super) struct Record {
     pub(super) parent: u32,
     /// True if it was the last thread of its process; `None` if the kernel does not state it.
     pub(super) is_last: Option<bool>,
-    /// In the order of [`QUANTITIES`]; `None` where the kernel lacks one.
+    /// Listed in the order of [`QUANTITIES`]; `None` where the kernel lacks one.
     pub(super) values: [Option<u64>; QUANTITIES.len()],
 }
 
@@ -37,11 +37,11 @@ enum Part {
     First(usize),
     /// Fields behind these three delays.
     Middle,
-    /// Behind the delays of reclaim, too.
+    /// Fields behind the delays of reclaim, too.
     Thrashing,
-    /// Behind the delays of thrashing.
+    /// Fields behind the delays of thrashing.
     Compact,
-    /// Behind the delays of compaction.
+    /// Fields behind the delays of compaction.
     Process,
 }
 

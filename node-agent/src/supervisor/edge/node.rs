@@ -36,7 +36,8 @@ use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
 };
 
-/// When a command is tried again if too many wait: the sampler takes them all at its next wake-up.
+/// Time after which a command is tried again if too many wait: the sampler takes them all at its next
+/// wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 const FIRST_READING: Duration = Duration::from_secs(2);

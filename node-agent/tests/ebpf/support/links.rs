@@ -59,7 +59,7 @@ pub(crate) fn programs() -> Vec<(u32, String)> {
     const BPF_PROG_GET_NEXT_ID: libc::c_int = 11;
     const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
     const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
-    /// Where the name lies in `struct bpf_prog_info`.
+    /// Place where the name lies in `struct bpf_prog_info`.
     const NAME: std::ops::Range<usize> = 64..80;
     let mut programs = Vec::new();
     let mut request = ById::default();

@@ -9,7 +9,7 @@ use crate::text::Text;
 #[serde(deny_unknown_fields)]
 pub struct EndRequest {
     pub job: String,
-    /// In the scheduler's terms.
+    /// State in the scheduler's terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

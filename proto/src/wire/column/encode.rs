@@ -19,7 +19,7 @@ const LONE_BYTES: usize = 11;
 pub(crate) struct ColumnEncoder {
     differences: Vec<u64>,
     pending: Pending,
-    /// For each slot of the hash table, the block and the position of the last column.
+    /// Block and position of the last column, for each slot of the hash table.
     seen: Vec<(u32, u32)>,
     block: u32,
     position: usize,

@@ -4,7 +4,7 @@ use crate::batch::{Batch, Row};
 
 pub(super) struct Rows<'a> {
     batch: &'a Batch,
-    /// For each row, the index of its first absent column in the batch's list; one more at the end.
+    /// Index of the first absent column of each row in the batch's list; one more at the end.
     absent_from: Vec<u32>,
 }
 

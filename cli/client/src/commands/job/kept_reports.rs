@@ -32,7 +32,7 @@ pub(super) struct KeptReports {
 
 struct Kept {
     path: PathBuf,
-    /// Without the number of refusals.
+    /// Name without the number of refusals.
     name: String,
     refusals: u32,
 }

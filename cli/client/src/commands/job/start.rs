@@ -30,10 +30,10 @@ const GPU_LISTS: [&str; 5] = [
     "GPU_DEVICE_ORDINAL",
 ];
 
-/// For Slurm, a job without a time limit ends after a year.
+/// Time limit after which Slurm ends a job without one: a year.
 const UNLIMITED_S: u64 = 365 * 86_400;
 
-/// As for every command.
+/// Exit status of every refused command.
 const REFUSED: u8 = 1;
 
 #[derive(Debug, clap::Args)]

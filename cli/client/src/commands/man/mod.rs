@@ -52,7 +52,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write {}", path.display()), error)
 }
 
-/// With their full names.
+/// Lists them with their full names.
 #[must_use]
 pub fn with_subcommands(command: Command) -> Vec<Command> {
     let mut command = command.disable_help_subcommand(true);

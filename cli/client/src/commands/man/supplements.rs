@@ -2,7 +2,7 @@
 
 #[derive(Debug)]
 pub struct Supplement {
-    /// With its full name.
+    /// Full name.
     pub command: &'static str,
     /// Empty if they are the usual ones.
     pub exit_status: &'static [Entry],

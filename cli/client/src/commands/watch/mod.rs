@@ -47,8 +47,8 @@ pub struct WatchArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Show the functions in which the job spent its time in the last seconds: 30s, or as long as given. Needs
-    /// a lease of call stacks.
+    /// Show the functions in which the job spent its time in the last seconds: 30s, or as long as given.
+    /// Needs a lease of call stacks.
     #[arg(
         long,
         value_name = "TIME",

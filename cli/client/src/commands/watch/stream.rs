@@ -23,7 +23,7 @@ pub(super) struct WatchStream {
     socket: PathBuf,
     stream: BufReader<UnixStream>,
     partial: Vec<u8>,
-    /// When the next line must be complete.
+    /// Time at which the next line must be complete.
     due: Instant,
 }
 

@@ -50,7 +50,7 @@ fn own(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// In microseconds: an offset, and the most by which it may be wrong.
+/// Microseconds: an offset, and the most by which it may be wrong.
 fn judge(whose: &str, (offset_us, error_us): (i64, i64), findings: &mut Findings) {
     let certain_us = offset_us.abs().saturating_sub(error_us);
     let time = |us: i64| units::duration(us.unsigned_abs().saturating_mul(1000));

@@ -41,7 +41,7 @@ pub(super) fn citus(machine: &Machine, _: Role, findings: &mut Findings) {
     }
 }
 
-/// For a store outside of PostgreSQL none, and the reason is a finding.
+/// Returns none for a store outside of PostgreSQL; the reason is a finding.
 fn on_server<'a>(
     machine: &'a Machine,
     findings: &mut Findings,

@@ -4,7 +4,7 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// From this version on the kernel tells the ends of processes (`pidfd_open`), by which final samples are
+/// First version in which the kernel tells the ends of processes (`pidfd_open`), by which final samples are
 /// taken.
 const EXITS: (u32, u32) = (5, 3);
 

@@ -41,7 +41,7 @@ const COLLECTOR: &[Role] = &[Role::Collector];
 const CLIENTS: &[Role] = &[Role::Collector, Role::Login];
 const ALL: &[Role] = &[Role::Node, Role::Collector, Role::Login];
 
-/// In the order of the report.
+/// Listed in the order of the report.
 const CHECKS: &[Check] = &[
     Check { name: "configuration", roles: ALL, run: configuration::check },
     Check { name: "kernel", roles: NODE, run: kernel::check },

@@ -15,7 +15,7 @@ pub(super) enum Script {
     },
     Other,
     NotExecutable,
-    /// With the reason.
+    /// Reason why it cannot be read.
     Unreadable(String),
 }
 

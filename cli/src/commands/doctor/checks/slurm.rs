@@ -153,7 +153,7 @@ fn called(conf: &SlurmConf, hook: &Hook, conf_path: &Path, findings: &mut Findin
     }
 }
 
-/// Without these settings jobs have no cgroups, or none in time.
+/// Checks the settings without which jobs have no cgroups, or none in time.
 fn settings(conf: &SlurmConf, findings: &mut Findings) {
     if !conf.has("ProctrackType", "proctrack/cgroup") {
         findings.problem(

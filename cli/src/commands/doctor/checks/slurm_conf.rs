@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In the order of precedence. The last one is that of a node without configuration files of its own.
+/// Sorted by precedence. The last one is that of a node without configuration files of its own.
 const PLACES: [&str; 4] = [
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
@@ -15,7 +15,7 @@ const PLACES: [&str; 4] = [
 /// Includes are followed to this depth.
 const DEPTH: u32 = 4;
 
-/// By their names in lower case.
+/// Grouped by their names in lower case.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlurmConf {
     settings: BTreeMap<String, Vec<String>>,

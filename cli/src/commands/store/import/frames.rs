@@ -40,7 +40,7 @@ pub(super) struct ExportedJob {
     owner_uid: Option<u32>,
     account: Option<String>,
     queue: Option<String>,
-    /// Where the job was followed.
+    /// Place where the job was followed.
     nodes: Vec<String>,
     node_list: Option<String>,
     cores: Option<u32>,

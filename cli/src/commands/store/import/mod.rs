@@ -45,7 +45,7 @@ pub(crate) struct ImportArguments {
 struct Imported {
     file: String,
     job: String,
-    /// In the file.
+    /// Number in the file.
     samples: u64,
     /// Those of them that the store did not have.
     stored: u64,

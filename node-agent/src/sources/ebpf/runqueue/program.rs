@@ -52,7 +52,7 @@ pub(super) struct Types {
     run_delay: i16,
     last_arrival: i16,
     last_queued: i16,
-    /// To the queue of the task's group on its CPU, from there to that of the CPU, and to its clock.
+    /// Offsets to the queue of the task's group on its CPU, from there to that of the CPU, and to its clock.
     group_queue: i16,
     queue: i16,
     queue_clock: i16,

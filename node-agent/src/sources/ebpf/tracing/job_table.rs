@@ -29,7 +29,7 @@ const MEMORY_MAX_BYTES: u32 = 16 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct TableMaps {
-    /// From the id of a cgroup to one more than its first line of counters.
+    /// Map from the id of a cgroup to one more than its first line of counters.
     pub(super) jobs: i32,
     /// Levels of the cgroups, ended by the first 0.
     pub(super) levels: i32,

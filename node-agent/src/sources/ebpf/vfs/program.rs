@@ -56,11 +56,11 @@ const SEGMENT_OF_32_BITS: i32 = 0x23;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Maps {
-    /// From the number of a system call to one more than its operation.
+    /// Map from the number of a system call to one more than its operation.
     pub(super) calls: i32,
-    /// From a thread to its operation that has begun.
+    /// Map from a thread to its operation that has begun.
     pub(super) begun: i32,
-    /// From a device to the first line of its counters.
+    /// Map from a device to the first line of its counters.
     pub(super) devices: i32,
     pub(super) jobs: TableMaps,
 }

@@ -8,17 +8,17 @@ use super::system_calls::REGISTERS;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     pub(super) cgroups: CgroupTypes,
-    /// In the registers of a system call: its number, and its first argument.
+    /// Offsets in the registers of a system call: of its number, and its first argument.
     pub(super) call_number: i16,
     pub(super) first_argument: i16,
     /// Segment of the code of the process, by which calls of 32 bits are known, whose numbers differ.
     pub(super) code_segment: Option<i16>,
-    /// From a task to its table of files, and to the array of open files.
+    /// Offsets from a task to its table of files, and to the array of open files.
     pub(super) files: i16,
     pub(super) table: i16,
     pub(super) table_size: i16,
     pub(super) table_files: i16,
-    /// From a file to the device of its file system.
+    /// Offsets from a file to the device of its file system.
     pub(super) inode: i16,
     pub(super) super_block: i16,
     pub(super) device: i16,

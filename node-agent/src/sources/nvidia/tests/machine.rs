@@ -61,7 +61,7 @@ impl Machine {
         self
     }
 
-    /// With a library of driver 470.
+    /// Machine with a library of driver 470.
     pub(super) fn with_older_driver(text: &[(&str, &str)]) -> Self {
         let mut machine = Self::without_library();
         machine.set(text);

@@ -68,7 +68,7 @@ impl Widths {
 pub(in crate::commands::watch) type ScreenLine = StyledContent<String>;
 
 impl View {
-    /// At most `height` lines of at most `columns`, from the top of the screen.
+    /// Draws at most `height` lines of at most `columns`, from the top of the screen.
     pub(in crate::commands::watch) fn lines(&self, columns: usize, height: usize) -> Vec<ScreenLine> {
         let plain = ContentStyle::new();
         let bar = |text: String| plain.reverse().apply(left_aligned(&text, columns));
