@@ -25,6 +25,8 @@ pub struct Tally {
     pub absent: u64,
     /// Samples that were read, then dropped because a queue before the outbox was full.
     pub dropped: u64,
+    /// Samples that a ring held in memory and let go, since no trigger wanted them.
+    pub not_kept: u64,
 }
 
 impl Tally {
@@ -35,6 +37,7 @@ impl Tally {
         self.missed += other.missed;
         self.absent += other.absent;
         self.dropped += other.dropped;
+        self.not_kept += other.not_kept;
     }
 
     /// Returns the number of due samples that no frame has.
@@ -50,6 +53,7 @@ impl Tally {
             missed: self.missed.saturating_sub(earlier.missed),
             absent: self.absent.saturating_sub(earlier.absent),
             dropped: self.dropped.saturating_sub(earlier.dropped),
+            not_kept: self.not_kept.saturating_sub(earlier.not_kept),
         }
     }
 }
@@ -82,6 +86,8 @@ pub enum Event {
         at_us: i64,
     },
     JobDetails(JobDetailsUpdate),
+    /// All samples of a kept interval were sent.
+    Kept(KeptInterval),
 }
 
 impl Event {
@@ -94,6 +100,7 @@ impl Event {
             Self::JobOwner(owner) => Some(owner.job),
             Self::RequestRefused(refused) => Some(refused.job),
             Self::JobDetails(update) => Some(update.job),
+            Self::Kept(kept) => Some(kept.job),
             Self::SessionEnded { .. } => None,
         }
     }
@@ -186,6 +193,22 @@ impl JobDetails {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Interval whose samples a ring held and sent, because a trigger or a user wanted them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptInterval {
+    pub job: JobHandle,
+    /// Microseconds since the epoch.
+    pub begin_us: i64,
+    /// Microseconds since the epoch.
+    pub end_us: i64,
+    /// The same on all nodes that kept the interval.
+    pub trigger: u64,
+    /// Why it was kept, for people.
+    pub reason: Text,
+    /// Samples in it.
+    pub samples: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -109,9 +109,79 @@ impl From<Period> for u64 {
     }
 }
 
+/// How a metric is sampled: the time between two samples, and between two rows if these summarise windows.
+///
+/// Written as a period, or as two: `1ms/1s` takes a sample every millisecond and sends a row every second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sampling {
+    pub period: Period,
+    /// Length of a window, a multiple of the period; none if each sample is sent.
+    pub window: Option<Period>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSampling {
+    #[error(transparent)]
+    Period(#[from] InvalidPeriod),
+    #[error(
+        "invalid window `{period}/{window}`: expected a multiple of {period}, at least two of it and at most 1h"
+    )]
+    Window { period: Period, window: Period },
+}
+
+impl Sampling {
+    pub const MAX_WINDOW: Period = Period::HOUR;
+
+    pub const fn raw(period: Period) -> Self {
+        Self { period, window: None }
+    }
+
+    pub fn windowed(period: Period, window: Period) -> Result<Self, InvalidSampling> {
+        let is_multiple = window.as_micros().is_multiple_of(period.as_micros());
+        if is_multiple && window > period && window <= Self::MAX_WINDOW {
+            Ok(Self { period, window: Some(window) })
+        } else {
+            Err(InvalidSampling::Window { period, window })
+        }
+    }
+}
+
+impl FromStr for Sampling {
+    type Err = InvalidSampling;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSampling> {
+        match text.split_once('/') {
+            Some((period, window)) => Self::windowed(period.parse()?, window.parse()?),
+            None => Ok(Self::raw(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.window {
+            Some(window) => write!(f, "{}/{window}", self.period),
+            None => self.period.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_is_a_multiple_of_its_period() {
+        for text in ["10ms", "1ms/1s", "1s/1h", "500us/1ms"] {
+            assert_eq!(text.parse::<Sampling>().unwrap().to_string(), text);
+        }
+        for text in ["", "/", "1ms/", "/1s", "1ms/1s/1s", "1s/1ms", "1s/1s", "3ms/10ms", "1s/2h", "1ms / 1s"]
+        {
+            assert!(text.parse::<Sampling>().is_err(), "{text}");
+        }
+        let error = "3ms/10ms".parse::<Sampling>().unwrap_err().to_string();
+        assert!(error.contains("a multiple of 3ms"), "{error}");
+    }
 
     #[test]
     fn parses_numbers_with_units() {

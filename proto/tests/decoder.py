@@ -59,13 +59,15 @@ def frame(data):
     need(len(data) >= 8 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little"), "the checksum is wrong")
     c = Cursor(data[4:-4])
     session, sequence, base = int.from_bytes(c.take(8), "little"), c.varint(), unzigzag(c.varint())
-    sections, blocks = {1: [], 3: [], 4: [], 8: []}, []
+    sections, blocks, is_kept = {1: [], 3: [], 4: [], 8: []}, [], False
     while c.at < len(c.data):
         kind = c.byte()
         if kind in (2, 5, 6, 7):
             left = MIB - sum((len(block["columns"]) + 1) * len(block["times_us"]) for block in blocks)
             blocks.append(get_block(c, kind in (5, 7), kind in (6, 7), base, left))
             need(len(blocks) <= 65536, "a frame has too many blocks")
+        elif kind == 9:
+            is_kept = True
         else:
             need(kind in sections, f"{kind} is no kind of section")
             of = {1: ENTRY, 3: TALLY, 4: EVENT, 8: STACKS}[kind]
@@ -74,7 +76,8 @@ def frame(data):
     counts = [len(interval["counts"]) for interval in sections[8]]
     need(max(counts, default=0) <= 8192 and sum(counts) <= 65536, "too many counts of stacks")
     return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
-            "blocks": blocks, "ledger": sections[3], "events": sections[4], "stacks": sections[8]}
+            "blocks": blocks, "ledger": sections[3], "events": sections[4], "stacks": sections[8],
+            "is_kept": int(is_kept)}
 
 
 def get_block(c, is_partial, is_lone, base, values_left):
@@ -245,7 +248,8 @@ ENTRY = enum(
 STACKS = record(metric=u32, job=u32, begin_us=i64, end_us=i64, period_us=u64,
                 counts=some(record(process=u32, stack=u32, count=u64)), lost=u64, throttled=u64, cut=u64,
                 unresolved=u64)
-TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
+TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64,
+               not_kept=u64)
 PLAN_CHANGE = record(at_us=i64, job=option(u32), level=option(one_of("step", "task")), metric=text,
                      old_us=option(u64), new_us=option(u64),
                      cause=one_of("baseline", "registration", "job_end", "reload",
@@ -265,7 +269,8 @@ EVENT = enum(
                        memory_bytes=option(u64), gpus=option(u32), restarts=option(u32),
                        run=option(record(command=some(text), is_cut=boolean, directory=option(text), host=option(text),
                                          environment=some(pair(text)))), scheduler=option(text), node_cores=option(u32),
-                       node_gpus=option(u32)))
+                       node_gpus=option(u32)),
+    kept=record(job=u32, begin_us=i64, end_us=i64, trigger=u64, reason=text, samples=u64))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

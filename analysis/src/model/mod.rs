@@ -217,13 +217,14 @@ pub struct SourceReport {
 
 impl SourceReport {
     /// Listed in the order of [`SourceReport::counts`].
-    pub const COUNTS: [&'static str; 11] = [
+    pub const COUNTS: [&'static str; 12] = [
         "due",
         "taken",
         "late",
         "missed",
         "absent",
         "dropped",
+        "not_kept",
         "skipped",
         "rejected",
         "quarantined",
@@ -232,10 +233,10 @@ impl SourceReport {
     ];
 
     /// Those of the agent, then those of the store.
-    pub const fn counts(&self) -> [u64; 11] {
-        let Tally { due, taken, late, missed, absent, dropped } = self.tally;
+    pub const fn counts(&self) -> [u64; 12] {
+        let Tally { due, taken, late, missed, absent, dropped, not_kept } = self.tally;
         let Self { skipped, rejected, quarantined, stored, unknown, .. } = *self;
-        [due, taken, late, missed, absent, dropped, skipped, rejected, quarantined, stored, unknown]
+        [due, taken, late, missed, absent, dropped, not_kept, skipped, rejected, quarantined, stored, unknown]
     }
 }
 

@@ -238,6 +238,7 @@ const fn difference(after: &Tally, before: &Tally) -> Tally {
         missed: after.missed - before.missed,
         absent: after.absent - before.absent,
         dropped: after.dropped - before.dropped,
+        not_kept: 0,
     }
 }
 

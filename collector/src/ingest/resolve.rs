@@ -56,7 +56,12 @@ impl Dictionary {
         for block in frame.blocks {
             let samples = self.resolve_block(block)?;
             // A block whose columns were all absent has only times.
-            if !samples.series.is_empty() {
+            if samples.series.is_empty() {
+                continue;
+            }
+            if frame.is_kept {
+                accepted.kept.push(samples);
+            } else {
                 accepted.samples.push(samples);
             }
         }
@@ -83,6 +88,7 @@ impl Dictionary {
                 Event::JobDetails(reported) => {
                     accepted.job_details.push((self.job(reported.job)?, reported.details));
                 }
+                Event::Kept(kept) => accepted.kept_intervals.push((self.job(kept.job)?, kept)),
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
                 Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
                 Event::RequestRefused(refused) => {
@@ -98,6 +104,6 @@ impl Dictionary {
         shape.fits(&block)?;
         let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
         let line = Arc::clone(&shape.line);
-        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values })
+        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values, windows: None })
     }
 }

@@ -275,6 +275,7 @@ const fn ended_job(event: &Event) -> Option<JobHandle> {
         | Event::Mark(_)
         | Event::JobFacts(_)
         | Event::JobDetails(_)
+        | Event::Kept(_)
         | Event::JobOwner(_)
         | Event::RequestRefused(_)
         | Event::SessionEnded { .. } => None,

@@ -113,5 +113,5 @@ fn keep(samples: &SampleBlock, kept: &[bool]) -> SampleBlock {
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
     let (line, series) = (Arc::clone(&samples.line), samples.series.clone());
-    SampleBlock { line, series, times_us, values }
+    SampleBlock { line, series, times_us, values, windows: None }
 }

@@ -81,6 +81,7 @@ impl TestSession {
             series: self.series.clone(),
             values: self.series.iter().flat_map(|_| column.clone()).collect(),
             times_us,
+            windows: None,
         });
         frame
     }

@@ -189,7 +189,7 @@ fn assert_complete(reader: &mut Reader, job: &JobRow, series: &[SeriesRow]) {
 fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     let begin_us = now_us();
     let collector = environment.collector();
-    let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
+    let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0, not_kept: 0 };
     for (number, node) in ["n1", "n2"].into_iter().enumerate() {
         let mut agent = Agent::to(&environment.context, &collector, node, 100 + number as u64);
         agent.descriptor.processors = processors(number == 0);

@@ -51,7 +51,7 @@ pub(crate) fn send_with_skewed_clock(agent: &mut Agent, begin_us: i64) {
     let (row, _) = values(1);
     let row = row.as_slice();
     let of_job = shape(1, Some(&job(1, "1", begin_us)));
-    let tally = Tally { due: 12, taken: 9, late: 0, missed: 2, absent: 1, dropped: 0 };
+    let tally = Tally { due: 12, taken: 9, late: 0, missed: 2, absent: 1, dropped: 0, not_kept: 0 };
     let entry = LedgerEntry { job: Some(JobHandle(1)), source: "stat".try_into().unwrap(), tally };
     let rows =
         [(&of_job, begin_us, row), (&of_job, begin_us - 2 * YEAR_US, row), (&of_job, begin_us + 7, row)];

@@ -85,6 +85,7 @@ pub(crate) fn event_id(event: &Event) -> i64 {
         Event::JobFacts(update) => of(&update.facts.account),
         Event::JobOwner(owner) => of(&owner.name),
         Event::JobDetails(update) => of(&update.details.display_id),
+        Event::Kept(kept) => kept.end_us,
     }
 }
 
@@ -358,7 +359,8 @@ impl Agent {
             u64::from(self.next_unique_id.is_multiple_of(11)),
         );
         let taken = count + dropped;
-        let tally = Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped };
+        let tally =
+            Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped, not_kept: 0 };
         self.expected.entry(source_of(shape)).or_default().add(&tally);
         let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
         flushed.batch.push(index, instant, values.into_iter()).unwrap();

@@ -291,7 +291,7 @@ impl ActiveSource {
     pub(super) const fn count_user_value(&mut self, value: &UserValue, recorded: Result<u64, Full>) -> Tally {
         let count = value.bits.len() as u64;
         let dropped = if recorded.is_ok() { 0 } else { count };
-        let counted = Tally { due: count, taken: count, late: 0, missed: 0, absent: 0, dropped };
+        let counted = Tally { due: count, taken: count, late: 0, missed: 0, absent: 0, dropped, not_kept: 0 };
         self.tally.add(&counted);
         counted
     }
@@ -329,6 +329,7 @@ impl ActiveSource {
             absent: due.saturating_sub(present),
             late: if late { present } else { 0 },
             dropped: if recorded.is_ok() { 0 } else { present },
+            not_kept: 0,
         };
         self.tally.add(&counted);
         counted

@@ -138,7 +138,15 @@ fn ledger() -> Vec<LedgerEntry> {
         entry(
             Some(1),
             "memory.stat",
-            Tally { due: 250, taken: 251, late: 65_535, missed: 65_536, absent: 1 << 32, dropped: u64::MAX },
+            Tally {
+                due: 250,
+                taken: 251,
+                late: 65_535,
+                missed: 65_536,
+                absent: 1 << 32,
+                dropped: u64::MAX,
+                not_kept: 9,
+            },
         ),
     ]
 }
@@ -267,7 +275,8 @@ fn step_plan_changes() -> Vec<Event> {
 }
 
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
-    Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events, stacks: &[] })
+    Wire::default()
+        .encode_with(&Batch::default(), Extras { dictionary, ledger, events, stacks: &[], is_kept: false })
 }
 
 fn function(id: u32, name: &[u8], module: Option<&str>) -> Entry {

@@ -178,7 +178,7 @@ fn second_decoder_refuses_invalid_frames() {
         ("cut", Direction::Frame, good[..good.len() - 5].to_vec(), "the checksum is wrong"),
         ("another version", Direction::Frame, another_version, "another version"),
         ("another protocol", Direction::Frame, b"GET / HTTP/1.1".to_vec(), "no bytes of this protocol"),
-        ("an unknown section", Direction::Frame, frame_of(&[9]), "no kind of section"),
+        ("an unknown section", Direction::Frame, frame_of(&[10]), "no kind of section"),
         ("no ticks", Direction::Frame, frame_of(&[2, 1, 1, 0]), "no ticks"),
         ("a copy of nothing", Direction::Frame, frame_of(&[2, 1, 1, 1, 0, 0x0a, 0]), "before the block"),
         ("too many zeros", Direction::Frame, frame_of(&[2, 1, 1, 1, 0, 0x08]), "more columns than its block"),

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use polymeter_proto::ledger::{
-    Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
+    Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, KeptInterval, LedgerEntry, Mark, PlanChange,
+    RequestRefused,
 };
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{Identifier, JobHandle, Roofs};
@@ -44,6 +45,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Json {
         ("ledger", list(&frame.ledger, of_ledger)),
         ("events", list(&frame.events, of_event)),
         ("stacks", list(&frame.stacks, of_stacks)),
+        ("is_kept", frame.is_kept.into()),
     ])
 }
 
@@ -164,6 +166,7 @@ fn of_ledger(entry: &LedgerEntry) -> Json {
         ("missed", entry.tally.missed.into()),
         ("absent", entry.tally.absent.into()),
         ("dropped", entry.tally.dropped.into()),
+        ("not_kept", entry.tally.not_kept.into()),
     ])
 }
 
@@ -229,6 +232,15 @@ fn of_event(event: &Event) -> Json {
             ("job", job.0.into()),
             ("uid", optional(*uid, Json::from)),
             ("name", of_name(name.as_ref())),
+        ]),
+        Event::Kept(KeptInterval { job, begin_us, end_us, trigger, reason, samples }) => object([
+            ("is", text("kept")),
+            ("job", job.0.into()),
+            ("begin_us", (*begin_us).into()),
+            ("end_us", (*end_us).into()),
+            ("trigger", (*trigger).into()),
+            ("reason", text(reason)),
+            ("samples", (*samples).into()),
         ]),
         Event::RequestRefused(RequestRefused { at_us, job, request, period, by, reason }) => object([
             ("is", text("request_refused")),

@@ -57,6 +57,7 @@ CREATE TABLE ledger_line (
     missed int8,
     absent int8,
     dropped int8,
+    not_kept int8,
     skipped int8,
     rejected int8,
     quarantined int8,
@@ -69,26 +70,26 @@ CREATE INDEX ledger_line_by_job ON ledger_line (job_key);
 
 CREATE VIEW ledger AS
 SELECT session_id, job_key, source, coalesce(due, 0) AS due, coalesce(taken, 0) AS taken, coalesce(late, 0) AS late,
-       coalesce(missed, 0) AS missed, coalesce(absent, 0) AS absent, coalesce(dropped, 0) AS dropped, coalesce(skipped, 0) AS skipped,
+       coalesce(missed, 0) AS missed, coalesce(absent, 0) AS absent, coalesce(dropped, 0) AS dropped, coalesce(not_kept, 0) AS not_kept, coalesce(skipped, 0) AS skipped,
        coalesce(rejected, 0) AS rejected, coalesce(quarantined, 0) AS quarantined, ledger_id, handle,
        coalesce(ledger_line.stored, 0) AS stored
 FROM ledger_line JOIN session USING (session_key) JOIN ledger_source USING (source_id);
 
--- due = missed + absent + dropped + skipped + rejected + quarantined + stored + unknown. Where samples came
+-- due = missed + absent + dropped + not_kept + skipped + rejected + quarantined + stored + unknown. Where samples came
 -- after the newest tally, they were due and taken. `unknown` were taken, and nothing tells what became of
 -- them.
 CREATE VIEW ledger_balance AS
-SELECT session_id, job_key, source, due + counted - taken AS due, counted AS taken, late, missed, absent, dropped, skipped,
+SELECT session_id, job_key, source, due + counted - taken AS due, counted AS taken, late, missed, absent, dropped, not_kept, skipped,
        rejected, all_stored AS stored, quarantined,
-       counted - dropped - skipped - rejected - quarantined - all_stored AS unknown, handle
+       counted - dropped - not_kept - skipped - rejected - quarantined - all_stored AS unknown, handle
 FROM (
     SELECT session_id, job_key, source, coalesce(due, 0) AS due, coalesce(taken, 0) AS taken, coalesce(late, 0) AS late,
-           coalesce(missed, 0) AS missed, coalesce(absent, 0) AS absent, coalesce(dropped, 0) AS dropped,
+           coalesce(missed, 0) AS missed, coalesce(absent, 0) AS absent, coalesce(dropped, 0) AS dropped, coalesce(not_kept, 0) AS not_kept,
            coalesce(skipped, 0) AS skipped, coalesce(rejected, 0) AS rejected, coalesce(quarantined, 0) AS quarantined, handle,
            coalesce(ledger_line.stored, 0) + coalesce((pending ->> ledger_id::text)::int8, 0) AS all_stored
     FROM ledger_line JOIN session USING (session_key) JOIN ledger_source USING (source_id)
 ) AS line
-CROSS JOIN LATERAL (SELECT greatest(taken, dropped + skipped + rejected + quarantined + all_stored) AS counted) AS sums;
+CROSS JOIN LATERAL (SELECT greatest(taken, dropped + not_kept + skipped + rejected + quarantined + all_stored) AS counted) AS sums;
 
 -- Losses of samples. One of which the number is not known, of an agent that was killed, has 0 samples and the
 -- reason `unknown`.

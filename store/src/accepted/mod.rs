@@ -8,11 +8,13 @@ mod store_id;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
+use polymeter_proto::ledger::{
+    JobDetails, JobFacts, JobOwner, KeptInterval, Mark, PlanChange, RequestRefused, Tally,
+};
 use polymeter_proto::series::{Identifier, SessionId};
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
-pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, WindowColumns};
 pub use self::stacks::{FunctionRecord, STACK_DEPTH, StackBlock, StackRecord, StackSamples};
 pub use self::store_id::StoreId;
 
@@ -30,6 +32,9 @@ pub struct Accepted {
     pub clock_offset_us: i64,
     pub samples: Vec<SampleBlock>,
     pub stacks: Vec<StackBlock>,
+    /// Samples that rings kept.
+    pub kept: Vec<SampleBlock>,
+    pub kept_intervals: Vec<(Arc<JobRecord>, KeptInterval)>,
     /// Samples whose times are out of range, and which are quarantined.
     pub quarantined: Vec<SampleBlock>,
     /// Extent of the samples whose times are out of range, quarantined or rejected.
@@ -67,6 +72,8 @@ impl Accepted {
             clock_offset_us: 0,
             samples: Vec::new(),
             stacks: Vec::new(),
+            kept: Vec::new(),
+            kept_intervals: Vec::new(),
             quarantined: Vec::new(),
             out_of_range: None,
             losses: Vec::new(),

@@ -81,6 +81,22 @@ pub struct SampleBlock {
     pub times_us: Vec<i64>,
     /// Bits of the values, column by column, each of `times_us.len()` values.
     pub values: Vec<u64>,
+    /// None for samples that were sent each.
+    pub windows: Option<WindowColumns>,
+}
+
+/// Summaries of the samples that windows had, one for each value of a block, in the same order. The value is
+/// the last of its window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WindowColumns {
+    /// Samples in the window, the last one included.
+    pub counts: Vec<u64>,
+    /// Smallest value; of a counter the smallest rate between two samples, per second.
+    pub min: Vec<f64>,
+    /// Largest value; of a counter the largest rate between two samples, per second.
+    pub max: Vec<f64>,
+    /// Sum of the values; without meaning for a counter.
+    pub sum: Vec<f64>,
 }
 
 impl SampleBlock {

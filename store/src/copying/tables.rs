@@ -139,6 +139,7 @@ pub(super) const TABLES: &[Table] = &[
             ("missed", Integer),
             ("absent", Integer),
             ("dropped", Integer),
+            ("not_kept", Integer),
             ("skipped", Integer),
             ("rejected", Integer),
             ("quarantined", Integer),

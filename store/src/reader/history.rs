@@ -42,7 +42,7 @@ impl Reader {
 }
 
 pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
-    let select = "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
+    let select = "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, not_kept, skipped, rejected,
              quarantined, ledger_balance.stored, unknown
          FROM ledger_balance JOIN session ON session.session_id = ledger_balance.session_id
          WHERE job_key = $1 ORDER BY node, source, ledger_balance.session_id, handle";
@@ -81,7 +81,7 @@ const LOSS: &str =
     "loss.time, loss.node, loss.session_id, loss.job_key, loss.source, loss.samples, loss.reason,
      loss.first_time, loss.last_time";
 
-from_row!(Tally { due, taken, late, missed, absent, dropped });
+from_row!(Tally { due, taken, late, missed, absent, dropped, not_kept });
 
 from_row!(LedgerRow { session_id, node, source, tally, skipped, rejected, quarantined, stored, unknown });
 

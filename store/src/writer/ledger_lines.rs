@@ -32,15 +32,15 @@ macro_rules! integers {
 }
 
 #[rustfmt::skip]
-const NEW_LINE: [Column; 14] = integers![
+const NEW_LINE: [Column; 15] = integers![
     "session_key", "job_key", "handle", "source_id",
-    "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
+    "due", "taken", "late", "missed", "absent", "dropped", "not_kept", "skipped", "rejected", "quarantined", "stored"
 ];
 
 #[rustfmt::skip]
-const CHANGE: [Column; 11] = integers![
+const CHANGE: [Column; 12] = integers![
     "ledger_id",
-    "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
+    "due", "taken", "late", "missed", "absent", "dropped", "not_kept", "skipped", "rejected", "quarantined", "stored"
 ];
 
 /// Key of the session of a line, its handle, and the id of its source.
@@ -125,6 +125,7 @@ pub(super) fn insert(
             some_count(tally.missed),
             some_count(tally.absent),
             some_count(tally.dropped),
+            some_count(tally.not_kept),
             some_count(change.skipped),
             some_count(change.rejected),
             some_count(change.quarantined),
@@ -132,9 +133,9 @@ pub(super) fn insert(
         ]
     });
     let inserted = connection.select_batch(
-        "INSERT INTO ledger_line (session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped,
+        "INSERT INTO ledger_line (session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, not_kept, skipped,
              rejected, quarantined, stored)
-         SELECT session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped, rejected,
+         SELECT session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, not_kept, skipped, rejected,
              quarantined, stored FROM {new}
          RETURNING session_key, handle, source_id, ledger_id",
         &Batch::new(&NEW_LINE, rows),
@@ -208,6 +209,7 @@ pub(super) fn update(
                 tallied(|tally| tally.missed),
                 tallied(|tally| tally.absent),
                 tallied(|tally| tally.dropped),
+                tallied(|tally| tally.not_kept),
                 Value::count(change.skipped),
                 Value::count(change.rejected),
                 Value::count(change.quarantined),
@@ -223,6 +225,7 @@ pub(super) fn update(
              missed = nullif(coalesce(new.missed, ledger_line.missed), 0),
              absent = nullif(coalesce(new.absent, ledger_line.absent), 0),
              dropped = nullif(coalesce(new.dropped, ledger_line.dropped), 0),
+             not_kept = nullif(coalesce(new.not_kept, ledger_line.not_kept), 0),
              skipped = nullif(coalesce(ledger_line.skipped, 0) + new.skipped, 0),
              rejected = nullif(coalesce(ledger_line.rejected, 0) + new.rejected, 0),
              quarantined = nullif(coalesce(ledger_line.quarantined, 0) + new.quarantined, 0),

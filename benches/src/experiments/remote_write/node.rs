@@ -78,7 +78,7 @@ impl Node {
         });
         let values = values.collect();
         let (line, series) = (Arc::clone(&self.line), self.series.clone());
-        frame.samples.push(SampleBlock { line, series, times_us, values });
+        frame.samples.push(SampleBlock { line, series, times_us, values, windows: None });
         frame
     }
 }

@@ -165,7 +165,7 @@ mod tests {
 
     #[expect(clippy::too_many_lines, reason = "a value with every field")]
     fn report() -> Report {
-        let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
+        let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1, not_kept: 0 };
         let mut report = Report {
             job: "4242".to_owned(),
             nodes: vec!["n1".to_owned()],

@@ -73,7 +73,7 @@ fn subject(view: &JobView) -> SubjectStatus {
 fn counts_of(subjects: &[SubjectStatus], all: AgentCounts) -> AgentCounts {
     let mut tally = Tally::default();
     subjects.iter().flat_map(|subject| &subject.sources).for_each(|source| tally.add(&source.tally));
-    let Tally { due, taken, late, missed, absent, dropped } = tally;
+    let Tally { due, taken, late, missed, absent, dropped, not_kept: _ } = tally;
     let jobs = subjects.iter().filter(|subject| subject.job.is_some()).count() as u64;
     let (jobs_left_out, descriptors, descriptor_limit) = (None, None, None);
     let own =

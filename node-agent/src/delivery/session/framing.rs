@@ -74,7 +74,7 @@ impl DeliverySession {
         let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary, ledger, events: &events, stacks: samples.stacks };
+        let extras = Extras { dictionary, ledger, events: &events, stacks: samples.stacks, is_kept: false };
         if self.encoder.encode(&mut bytes, self.session, sequence, samples.batch, extras).is_err() {
             return self.push_divided(samples, dictionary, ledger, records);
         }

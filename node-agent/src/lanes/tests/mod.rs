@@ -176,7 +176,7 @@ fn is_last_reading_before_the_end() -> bool {
     is_within
 }
 
-const MISSED: Tally = Tally { due: 1, missed: 1, taken: 0, late: 0, absent: 0, dropped: 0 };
+const MISSED: Tally = Tally { due: 1, missed: 1, taken: 0, late: 0, absent: 0, dropped: 0, not_kept: 0 };
 
 /// Starts a source that is read once more before it is closed, and has it read once.
 fn start_with_last_read(gate: &Arc<Gate>) -> Running {

@@ -1,8 +1,8 @@
 //! Decodes frames.
 
 use super::format::{
-    Block, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
-    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
+    Block, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
+    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
 };
 use crate::limits;
 use crate::series::{SessionId, ShapeId};
@@ -44,6 +44,7 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
         ledger: Vec::new(),
         events: Vec::new(),
         stacks: Vec::new(),
+        is_kept: false,
     };
     let mut values_left = limits::FRAME_VALUES;
     while !cursor.is_empty() {
@@ -55,6 +56,7 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
                 get_section(&mut cursor, &mut frame.stacks)?;
                 check_stacks(&frame.stacks)?;
             }
+            SECTION_KEPT => frame.is_kept = true,
             kind @ (SECTION_BLOCK
             | SECTION_PARTIAL_BLOCK
             | SECTION_LONE_BLOCK

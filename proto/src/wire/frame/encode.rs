@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::format::{
-    Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
-    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
+    Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
+    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
 };
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
@@ -37,7 +37,7 @@ impl Encoder {
         batch: &Batch,
         extras: Extras<'_>,
     ) -> Result<(), Oversized> {
-        let Extras { dictionary, ledger, events, stacks } = extras;
+        let Extras { dictionary, ledger, events, stacks, is_kept } = extras;
         let longest = dictionary.len().max(ledger.len()).max(events.len()).max(stacks.len());
         let counts: usize = stacks.iter().map(|interval| interval.counts.len()).sum();
         let has_long = stacks.iter().any(|interval| interval.counts.len() > limits::STACK_COUNTS);
@@ -52,6 +52,9 @@ impl Encoder {
         let base_us = batch.rows.first().map_or(0, |row| row.instant.time_us);
         put_varint(out, zigzag(base_us));
         self.put_section(out, SECTION_DICTIONARY, dictionary);
+        if is_kept {
+            out.push(SECTION_KEPT);
+        }
         self.put_blocks(out, batch, base_us);
         self.put_section(out, SECTION_LEDGER, ledger);
         self.put_section(out, SECTION_EVENTS, events);

@@ -19,6 +19,8 @@ pub(super) const SECTION_LONE_BLOCK: u8 = 6;
 pub(super) const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
 
 pub(super) const SECTION_STACKS: u8 = 8;
+/// Without content: all blocks of the frame are samples that a ring kept.
+pub(super) const SECTION_KEPT: u8 = 9;
 
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
@@ -34,6 +36,8 @@ pub struct Frame {
     pub ledger: Vec<LedgerEntry>,
     pub events: Vec<Event>,
     pub stacks: Vec<StackInterval>,
+    /// True if a ring kept the samples of the blocks.
+    pub is_kept: bool,
 }
 
 /// Samples of one shape.
@@ -79,6 +83,8 @@ pub struct Extras<'a> {
     pub ledger: &'a [LedgerEntry],
     pub events: &'a [Event],
     pub stacks: &'a [StackInterval],
+    /// True if a ring kept the samples of the batch.
+    pub is_kept: bool,
 }
 
 /// Error of a frame that must be divided: it would exceed [`crate::limits::FRAME_BYTES`], or have more than

@@ -197,6 +197,7 @@ impl Frames {
                 series: vec![series],
                 times_us: samples.iter().map(|(time_us, _)| *time_us).collect(),
                 values: samples.iter().map(|(_, value)| value.to_bits()).collect(),
+                windows: None,
             });
             let newest_us = samples.iter().map(|(time_us, _)| *time_us).max();
             self.newest_us = self.newest_us.max(newest_us.unwrap_or(i64::MIN));
