@@ -30,6 +30,7 @@ pub mod phases;
 pub mod plan_fold;
 pub mod proposals;
 pub mod rates;
+pub mod receipt;
 pub mod regions;
 mod resolution;
 pub mod resources;

@@ -40,6 +40,11 @@ pub struct JobChoice {
 }
 
 impl JobChoice {
+    /// Choice by the option of another command.
+    pub const fn of(job: Option<String>) -> Self {
+        Self { job, node: false }
+    }
+
     /// False for the node.
     pub const fn is_job(&self) -> bool {
         !self.node

@@ -29,6 +29,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("setup", "set up this machine", NO_DAEMONS),
     ("doctor", "examine this machine", NO_DAEMONS),
     ("calibrate", "measure the roofs of a node", NO_DAEMONS),
+    ("overhead", "measure the slowdown", NO_STORES),
     ("keygen", "create keys", "this build contains no libzmq"),
 ];
 

@@ -11,6 +11,7 @@ mod jobs;
 mod keep;
 mod keygen;
 mod notices;
+mod overhead;
 mod report;
 mod run;
 mod setup;
@@ -75,6 +76,9 @@ pub(crate) enum Command {
     /// Create a key pair for the encryption and authentication of an agent or a collector.
     #[command(display_order = 52)]
     Keygen(keygen::KeygenArguments),
+    /// Measure how much sampling slows a running job, by its own measure of progress.
+    #[command(display_order = 35)]
+    Overhead(overhead::OverheadArguments),
     /// Measure the roofs of this node: bandwidth of its memory, peaks of floating-point operations.
     #[command(display_order = 34)]
     Calibrate(calibrate::CalibrateArguments),
@@ -104,6 +108,7 @@ impl Command {
             Self::Store(arguments) => store::execute(&arguments)?,
             Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
+            Self::Overhead(arguments) => overhead::execute(&arguments)?,
             Self::Calibrate(arguments) => calibrate::execute(&arguments)?,
         }
         Ok(ExitCode::SUCCESS)

@@ -48,6 +48,7 @@ mod operation;
 mod other_schedulers;
 mod outcomes;
 mod output;
+mod overhead;
 mod page;
 mod pmu;
 mod reading;
@@ -126,6 +127,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     other_schedulers::TESTS,
     outcomes::TESTS,
     output::TESTS,
+    overhead::TESTS,
     page::TESTS,
     pmu::TESTS,
     reading::TESTS,

@@ -43,6 +43,11 @@ pub enum TargetAnswer {
 }
 
 impl ControlTarget {
+    /// Asks this node's agent, or all agents of the job through a collector, as the options would.
+    pub const fn through(collector: Option<CollectorEndpoint>, munge_socket: Option<PathBuf>) -> Self {
+        Self { socket: None, collector, munge_socket, json: false }
+    }
+
     /// Socket of the agent that is asked first: this node's, or that of the `polymeter run` around this
     /// command.
     pub fn socket(&self) -> PathBuf {

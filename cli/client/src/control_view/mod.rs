@@ -1,4 +1,4 @@
 //! Answers to control requests as text.
 
-pub(crate) mod nodes;
+pub mod nodes;
 pub mod plan;

@@ -14,7 +14,7 @@ use crate::output::{terminal, units};
 const NAMED: usize = 4;
 
 /// Prints the answer of each node. Fails if a node refused or did not answer.
-pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
+pub fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     let answers: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
     if as_json {
         terminal::print_json(answer)?;
@@ -31,7 +31,7 @@ pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     Err(Failure::Partial(format!("succeeded on {succeeded} of {}", units::counted(answers.len(), "node"))))
 }
 
-pub(crate) fn have_succeeded(answer: &JobAnswer) -> bool {
+pub fn have_succeeded(answer: &JobAnswer) -> bool {
     answer.nodes.iter().all(|node| matches!(parsed(node), Some(Ok(answer)) if is_success(&answer)))
 }
 

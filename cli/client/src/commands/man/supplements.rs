@@ -219,6 +219,22 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter overhead",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: READING_FILES,
+        examples: &[
+            (
+                "polymeter overhead --metric user.iterations 'cpu.*=1ms'",
+                "In the job: five minutes, its iterations a second.",
+            ),
+            (
+                "polymeter overhead --job 4242 --phase step stacks.cpu=10ms --for 20min",
+                "From a login node, by the duration of a phase.",
+            ),
+        ],
+    },
+    Supplement {
         command: "polymeter metrics",
         exit_status: EXIT_STATUS,
         environment: &[],
