@@ -19,11 +19,12 @@ use tracing::{info, warn};
 use crate::admission::MIN_DESCRIPTORS;
 use crate::cgroups::Mounts;
 use crate::clock;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Hindsight};
 use crate::control;
 use crate::counters::Counters;
 use crate::delivery::collectors::{CollectorAddress, Collectors};
 use crate::delivery::remote_requests::{self, RemoteRequestReceiver, RemoteRequestSender};
+use crate::delivery::ring::{RingLimits, RingRequests};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stopped};
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
@@ -72,6 +73,7 @@ impl Agent {
             counters: Arc::new(Counters::default()),
             stats_cache: Arc::new(StatsCache::default()),
             tap: Arc::new(Tap::default()),
+            ring_requests: Arc::new(RingRequests::default()),
         };
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
         let (rights, told_rights) = watch::channel(Rights::of(&config));
@@ -256,6 +258,8 @@ fn connect(
         spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
         remote_requests,
         tap: Arc::clone(&shared.tap),
+        ring: ring_limits(config),
+        ring_requests: Arc::clone(&shared.ring_requests),
     };
     let Shared { channels, counters, stats_cache, .. } = shared;
     Sender::connect(context, settings, Arc::clone(channels), Arc::clone(counters), Arc::clone(stats_cache))
@@ -263,6 +267,19 @@ fn connect(
             ConnectError::Socket(error) => AgentStartError::Collector(config.collectors.join(", "), error),
             ConnectError::Spool(error) => AgentStartError::Spool(error),
         })
+}
+
+fn ring_limits(config: &AgentConfig) -> RingLimits {
+    let us = |period: Period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
+    let Hindsight { keep, after_end, memory_bytes, rate_bytes, .. } = config.hindsight;
+    RingLimits {
+        keep_us: us(keep),
+        after_end_us: us(after_end),
+        settle_us: us(config.flush_interval).saturating_mul(2),
+        memory_bytes,
+        bytes_per_s: rate_bytes,
+        outbox_bytes: config.outbox_bytes,
+    }
 }
 
 fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentStartError> {

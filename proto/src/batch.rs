@@ -204,6 +204,47 @@ impl Batch {
         })
     }
 
+    pub fn has_shape(&self, is_wanted: impl FnMut(&Shape) -> bool) -> bool {
+        self.shapes.iter().map(AsRef::as_ref).any(is_wanted)
+    }
+
+    /// Appends the rows of another batch that are wanted by their shape and their time, in microseconds since
+    /// the epoch. Returns false if this batch has become full: the rows behind are missing.
+    pub fn append(&mut self, other: &Self, mut is_wanted: impl FnMut(&Shape, i64) -> bool) -> bool {
+        let mut indexes: Vec<Option<ShapeIndex>> = vec![None; other.shapes.len()];
+        for (recorded, row) in other.recorded().zip(&other.rows) {
+            let Some(shape) = other.shapes.get(recorded.shape) else { continue };
+            if !is_wanted(shape, recorded.time_us) {
+                continue;
+            }
+            let Some(place) = indexes.get_mut(recorded.shape) else { continue };
+            let index = match *place {
+                Some(index) => index,
+                None => *place.insert(self.index_of(shape)),
+            };
+            let values = (0..recorded.values.len()).map(|column| recorded.value(column));
+            if self.push(index, row.instant, values).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Index of a shape, which is added if necessary.
+    fn index_of(&mut self, shape: &Arc<Shape>) -> ShapeIndex {
+        let known = self.shapes.iter().position(|known| Arc::ptr_eq(known, shape));
+        let known = known.and_then(|known| u32::try_from(known).ok()).map(ShapeIndex);
+        known.unwrap_or_else(|| self.add_shape(shape))
+    }
+
+    /// Bytes of the buffers' capacity.
+    pub fn capacity_bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>()
+            + self.values.capacity() * size_of::<u64>()
+            + self.absent.capacity() * size_of::<(u32, u32)>()
+            + self.shapes.capacity() * size_of::<Arc<Shape>>()
+    }
+
     /// Empties the batch, but keeps its buffers.
     pub fn clear(&mut self) {
         self.shapes.clear();
@@ -235,6 +276,26 @@ mod tests {
             .collect();
         let source = Identifier::try_from("s").unwrap();
         Arc::new(Shape { id: ShapeId(id), source, job: None, period: Period::SECOND, columns })
+    }
+
+    #[test]
+    fn rows_are_appended_by_shape_and_time() {
+        let mut from = Batch::default();
+        let (wide, narrow) = (from.add_shape(&shape(1, 3)), from.add_shape(&shape(2, 1)));
+        let at = |time_us| Instant { deadline: Some(7), time_us };
+        from.push(wide, at(10), [None, Some(7), None].into_iter()).unwrap();
+        from.push(narrow, at(11), [Some(0)].into_iter()).unwrap();
+        from.push_whole(wide, at(12), &[1, 2, 3]).unwrap();
+        let mut into = Batch::default();
+        assert!(into.append(&from, |shape, time_us| shape.id == ShapeId(1) && time_us < 12));
+        assert!(into.append(&from, |shape, time_us| shape.id == ShapeId(1) && time_us >= 12));
+        assert_eq!((into.shapes().len(), into.samples()), (1, 4));
+        let read: Vec<_> = into.recorded().map(|row| (row.time_us, row.value(0), row.value(1))).collect();
+        assert_eq!(read, [(10, None, Some(7)), (12, Some(1), Some(2))]);
+        assert_eq!(into.rows[1].instant.deadline, Some(7));
+        assert!(
+            from.has_shape(|shape| shape.id == ShapeId(2)) && !into.has_shape(|shape| shape.id == ShapeId(2))
+        );
     }
 
     #[test]

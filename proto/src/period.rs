@@ -44,6 +44,7 @@ impl Period {
     pub const HALF_SECOND: Self = Self { micros: 500_000 };
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
+    pub const MINUTE: Self = Self { micros: 60_000_000 };
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
     pub const TEN_MINUTES: Self = Self { micros: 600_000_000 };
     pub const HOUR: Self = Self { micros: 3_600_000_000 };

@@ -6,6 +6,6 @@ mod model;
 mod rules;
 mod value_parsers;
 
-pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, HEAD, KEYS, Limits};
+pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, HEAD, Hindsight, KEYS, Limits};
 pub use rules::{InvalidRule, rule};
 pub use value_parsers::{CollectorOrder, InvalidValue, JobVisibility, endpoint};

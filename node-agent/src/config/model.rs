@@ -84,6 +84,7 @@ pub struct AgentConfig {
     /// True if requests that users send through the collector are answered, if the file decides it.
     pub remote_control: Option<bool>,
     pub limits: Limits,
+    pub hindsight: Hindsight,
     /// Users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
     pub administrators: Vec<String>,
     /// Jobs that ordinary users can see.
@@ -108,6 +109,33 @@ pub struct Limits {
     pub job_cpu_percent: u64,
     /// Percentage of one CPU for everything that the agent samples.
     pub node_cpu_percent: u64,
+}
+
+/// Ring of each job: samples in memory that are sent only if something makes them worth it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hindsight {
+    /// Empty for no ring.
+    pub metrics: Layer,
+    /// Age up to which samples are held.
+    pub keep: Period,
+    /// Time for which the ring of a job that has ended is held.
+    pub after_end: Period,
+    /// Memory of the ring of one job.
+    pub memory_bytes: usize,
+    /// Bytes a second that are sent from all rings.
+    pub rate_bytes: usize,
+}
+
+impl Default for Hindsight {
+    fn default() -> Self {
+        Self {
+            metrics: Layer::default(),
+            keep: Period::MINUTE,
+            after_end: Period::MINUTE,
+            memory_bytes: 1024 * 1024,
+            rate_bytes: 1024 * 1024,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -158,6 +186,7 @@ impl Default for AgentConfig {
             control_socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
             remote_control: None,
             limits: Limits::default(),
+            hindsight: Hindsight::default(),
             administrators: Vec::new(),
             job_visibility: JobVisibility::Own,
             log_level: log::Filter::default(),
@@ -312,6 +341,12 @@ keys! {
     "limits": Table(|| docs(LIMITS)), Set(""), AT_ONCE
         => limits = value.section(LIMITS, config.limits.clone());
 
+    /// Hindsight: samples of every job at shorter periods, which stay in memory and are dropped when they are
+    /// old. They are sent for an interval that a user or a trigger wants to keep (`polymeter keep`). Reading
+    /// costs as much as any sampling at these periods.
+    "hindsight": Table(|| docs(HINDSIGHT)), Set(""), AT_ONCE
+        => hindsight = value.section(HINDSIGHT, config.hindsight.clone());
+
     /// The baseline: the metrics of every job, of the node and of the agent that are sampled, and their
     /// periods. Selectors are names or globs; the more specific selector decides. Periods: 100us, 10ms, 1s,
     /// 5min, or "off".
@@ -341,6 +376,24 @@ keys! {
 
     /// The shortest periods of metrics for which `shortest_period` does not apply.
     "shortest_periods": Periods, Set("# \"perf.*\" = \"10ms\"") => shortest_periods = layer(value, rule);
+}
+
+keys! {
+    /// The keys of the section `[hindsight]`.
+    pub(super) const HINDSIGHT: Hindsight = |hindsight, value|
+
+    /// The time for which samples are held, and that for which those of a job that has ended are held.
+    "keep": Text("period"), Usual("1min") => keep = value.parse(str::parse);
+    "after_end": Text("period"), Usual("1min") => after_end = value.parse(str::parse);
+
+    /// The memory for the samples of one job: when it is full, the oldest are dropped before their time.
+    "memory": Text("size"), Usual("1MiB") => memory_bytes = value.parse(bytes);
+
+    /// The bytes a second that are sent from all rings of the node.
+    "rate": Text("size"), Usual("1MiB") => rate_bytes = value.parse(bytes);
+
+    /// The metrics and their periods, as in the baseline. Without any there is no ring.
+    "metrics": Periods, Set("# \"cpu.*\" = \"100ms\"\n# \"memory.*\" = \"100ms\"") => metrics = layer(value, rule);
 }
 
 /// The cgroups of Slurm and OAR.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use polymeter_proto::batch::Shape;
 use polymeter_proto::catalogue::{STACKS_KIND, stacks_source};
 use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::series::{JobHandle, MetricId, SessionDescriptor};
@@ -146,9 +147,16 @@ impl FrameBuilder {
         self.announced.version()
     }
 
-    pub(super) fn retire(&mut self, job: JobHandle) {
+    /// Forgets the job. Its counts remain if its ring still `holds` samples.
+    pub(super) fn retire(&mut self, job: JobHandle, holds: bool) {
         self.announced.retire_job(job);
-        self.ledger.retire(job);
+        if !holds {
+            self.ledger.retire(job);
+        }
+    }
+
+    pub(super) fn count_not_kept(&mut self, shape: &Shape, samples: u64, is_final: bool) {
+        self.ledger.count_not_kept(shape, samples, is_final);
     }
 }
 

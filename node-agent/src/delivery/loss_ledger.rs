@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::batch::Job;
+use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{LedgerEntry, Tally};
 use polymeter_proto::series::{Identifier, JobHandle};
 
@@ -19,6 +19,8 @@ struct SourceTallies {
     /// Sum over sources of this name that have ended: a source that is opened again counts from zero.
     ended: Tally,
     open: Tally,
+    /// Samples of all of them that a ring did not keep.
+    not_kept: u64,
     reported: Tally,
     /// First and last of the frames among which the last report was divided.
     reported_in: (u64, u64),
@@ -31,6 +33,7 @@ impl SourceTallies {
     fn tally(&self) -> Tally {
         let mut tally = self.ended;
         tally.add(&self.open);
+        tally.not_kept += self.not_kept;
         tally
     }
 }
@@ -91,6 +94,15 @@ impl LossLedger {
             });
         }
         lines
+    }
+
+    /// Counts samples that a ring did not keep. What `is_final` is reported at once.
+    pub(super) fn count_not_kept(&mut self, shape: &Shape, samples: u64, is_final: bool) {
+        let key = (shape.job.as_ref().map(|job| job.handle), shape.source.clone());
+        let tallies = self.tallies.entry(key).or_default();
+        tallies.job.clone_from(&shape.job);
+        tallies.not_kept += samples;
+        tallies.has_ended |= is_final;
     }
 
     /// Records that the tallies of frame `first` were divided among the frames `first` to `last`.

@@ -15,6 +15,7 @@ mod notices;
 mod outage;
 pub mod outbox;
 pub(crate) mod remote_requests;
+pub mod ring;
 pub(crate) mod sender;
 pub mod session;
 pub mod spool;

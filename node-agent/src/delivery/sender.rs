@@ -21,6 +21,7 @@ use super::connection::{Connection, Destination};
 use super::notices;
 use super::outage::{DeliveryState, Outage};
 use super::remote_requests::{RemoteRequest, RemoteRequestSender};
+use super::ring::{RingLimits, RingRequests, Rings};
 use super::session::{DeliverySession, NextSend};
 use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
@@ -50,6 +51,7 @@ pub(crate) struct Sender {
     session: SessionId,
     remote_requests: RemoteRequestSender,
     delivery: DeliverySession,
+    rings: Rings,
     spool_manager: SpoolManager,
     choice: CollectorChoice,
     outage: Outage,
@@ -73,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) remote_requests: RemoteRequestSender,
     /// Passes samples to watchers.
     pub(crate) tap: Arc<Tap>,
+    pub(crate) ring: RingLimits,
+    pub(crate) ring_requests: Arc<RingRequests>,
 }
 
 #[derive(Debug)]
@@ -122,6 +126,8 @@ impl Sender {
             spool,
             remote_requests,
             tap,
+            ring,
+            ring_requests,
         } = settings;
         let choice = CollectorChoice::new(collectors, return_after_ns, session.0, clock::monotonic_ns());
         // A configuration names at least one collector.
@@ -144,6 +150,7 @@ impl Sender {
             session,
             remote_requests,
             delivery,
+            rings: Rings::new(ring, ring_requests),
             spool_manager,
             choice,
             outage,
@@ -163,6 +170,7 @@ impl Sender {
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();
+            self.rings.advance(clock::steady_us(), now_ns, &mut self.delivery);
             self.deliveries().for_each(|delivery| delivery.advance(now_ns));
             self.spool_manager.advance(&mut self.delivery, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
@@ -191,8 +199,9 @@ impl Sender {
     }
 
     fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) {
-        let wake_at_ns =
-            self.deliveries().filter_map(|delivery| delivery.wake_at_ns()).min().unwrap_or(u64::MAX);
+        let of_rings = self.rings.wake_at_ns(now_ns);
+        let of_deliveries = self.deliveries().filter_map(|delivery| delivery.wake_at_ns());
+        let wake_at_ns = of_deliveries.chain(of_rings).min().unwrap_or(u64::MAX);
         let until_ns = wake_at_ns.min(give_up_at_ns).min(now_ns + LONGEST_WAIT_NS);
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
@@ -212,6 +221,7 @@ impl Sender {
             self.stats_cache.update(&flushed.reports);
             self.publish_samples(&flushed);
             let now_ns = clock::monotonic_ns();
+            self.rings.take(&flushed, clock::steady_us(), &mut self.delivery);
             self.delivery.take(&flushed, now_ns);
             self.channels.give_back(flushed);
             self.spool_manager.advance(&mut self.delivery, false, now_ns);

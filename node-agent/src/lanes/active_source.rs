@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Full, Instant};
+use polymeter_proto::catalogue::ring_source;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{JobHandle, ShapeId};
+use polymeter_proto::series::{Identifier, JobHandle, ShapeId};
 use rustix::io::Errno;
 
 use super::series_progress::{Counters, SeriesProgress};
@@ -33,6 +34,8 @@ pub struct ActiveSource {
     /// Series of values that users supply, in groups without deadlines, by shape.
     user_supplied: BTreeMap<ShapeId, Group>,
     pub(super) tally: Tally,
+    /// None if nothing of it goes to the ring.
+    pub(super) ring: Option<Box<RingTally>>,
     pub(super) cost: ReadCost,
     /// None for sources of the node.
     cpu_account: Option<Arc<CpuAccount>>,
@@ -54,6 +57,23 @@ pub struct ActiveSource {
     pub(super) slow: SlowReads,
 }
 
+/// Counts of the samples of a source that go to the ring.
+#[derive(Debug)]
+pub(super) struct RingTally {
+    pub(super) key: Arc<SourceKey>,
+    pub(super) tally: Tally,
+    /// Batch with its newest report, and the index of the report there.
+    pub(super) reported_in: (u64, usize),
+}
+
+impl RingTally {
+    fn of(key: &SourceKey) -> Option<Box<Self>> {
+        let name = Identifier::escaped(ring_source(key.name.as_str()).as_bytes())?;
+        let key = Arc::new(SourceKey { job: key.job.clone(), name });
+        Some(Box::new(Self { key, tally: Tally::default(), reported_in: (0, 0) }))
+    }
+}
+
 /// Number of a tick, and when it began by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick {
@@ -69,7 +89,9 @@ impl ActiveSource {
         if matches!(source, Source::Threaded(_)) {
             slow.reserve(groups.len());
         }
+        let ring = groups.iter().any(|group| group.is_ring).then(|| RingTally::of(&key)).flatten();
         Self {
+            ring,
             key,
             cpu_account: None,
             charged_ns: 0,
@@ -117,8 +139,11 @@ impl ActiveSource {
         self.counters.store_progress();
     }
 
-    pub(super) const fn continue_from(&mut self, replaced: &Self) {
+    pub(super) fn continue_from(&mut self, replaced: &mut Self) {
         self.tally = replaced.tally;
+        if replaced.ring.is_some() {
+            self.ring = replaced.ring.take();
+        }
         self.cost = replaced.cost;
         self.charged_ns = replaced.charged_ns;
     }
@@ -145,6 +170,9 @@ impl ActiveSource {
 
     pub(super) fn regroup(&mut self, groups: Vec<Group>) {
         self.planned = groups.len();
+        if self.ring.is_none() && groups.iter().any(|group| group.is_ring) {
+            self.ring = RingTally::of(&self.key);
+        }
         self.groups = if self.slow.has_waiting() {
             with_retired(groups, std::mem::take(&mut self.groups), &mut self.slow)
         } else {
@@ -310,6 +338,20 @@ impl ActiveSource {
         columns - group.slots.iter().filter(|slot| self.reading.is_lacking(**slot)).count() as u64
     }
 
+    pub(super) fn is_ring(&self, group: usize) -> bool {
+        self.groups.get(group).is_some_and(|group| group.is_ring)
+    }
+
+    /// Adds counts of a group to the tally of what is sent, or of what goes to the ring.
+    fn add_counts(&mut self, group: usize, counted: &Tally) {
+        match &mut self.ring {
+            Some(ring) if self.groups.get(group).is_some_and(|group| group.is_ring) => {
+                ring.tally.add(counted)
+            }
+            _ => self.tally.add(counted),
+        }
+    }
+
     /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these
     /// counts alone.
     pub(super) fn count(
@@ -319,9 +361,9 @@ impl ActiveSource {
         late: bool,
         recorded: Result<u64, Full>,
     ) -> Tally {
-        let Some(group) = self.groups.get(group) else { return Tally::default() };
-        let (columns, due) = (group.columns(), self.due(group));
-        let present = recorded.unwrap_or_else(|Full| self.present(group));
+        let Some(of) = self.groups.get(group) else { return Tally::default() };
+        let (columns, due) = (of.columns(), self.due(of));
+        let present = recorded.unwrap_or_else(|Full| self.present(of));
         let counted = Tally {
             due: columns * missed + due,
             missed: columns * missed,
@@ -331,7 +373,7 @@ impl ActiveSource {
             dropped: if recorded.is_ok() { 0 } else { present },
             not_kept: 0,
         };
-        self.tally.add(&counted);
+        self.add_counts(group, &counted);
         counted
     }
 
@@ -340,7 +382,7 @@ impl ActiveSource {
         let columns = self.groups.get(group).map_or(0, Group::columns);
         let samples = columns * missed;
         let counted = Tally { due: samples, missed: samples, ..Tally::default() };
-        self.tally.add(&counted);
+        self.add_counts(group, &counted);
         counted
     }
 

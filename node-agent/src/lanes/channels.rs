@@ -132,6 +132,8 @@ impl SourceReport {
 #[derive(Debug, Default)]
 pub struct SampleBatch {
     pub batch: Batch,
+    /// Rows for the ring.
+    pub ring: Batch,
     /// Tallies of all sources once a second, and of those that have lost samples in this batch.
     pub reports: Vec<SourceReport>,
     /// Events in their order with the samples.
@@ -142,7 +144,11 @@ pub struct SampleBatch {
 
 impl SampleBatch {
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty() && self.stacks.is_empty()
+        self.batch.is_empty()
+            && self.ring.is_empty()
+            && self.reports.is_empty()
+            && self.events.is_empty()
+            && self.stacks.is_empty()
     }
 
     /// True if no more events should be added before it is handed on.
@@ -155,8 +161,13 @@ impl SampleBatch {
         self.stacks.len() >= STACKS
     }
 
+    pub(super) const fn batch_of(&mut self, is_ring: bool) -> &mut Batch {
+        if is_ring { &mut self.ring } else { &mut self.batch }
+    }
+
     fn clear(&mut self) {
         self.batch.clear();
+        self.ring.clear();
         self.stacks.clear();
         self.reports.clear();
         self.events.clear();

@@ -120,7 +120,7 @@ mod tests {
         let (mut sources, mut shares) = ([source(Some(&job), 100), source(None, 100)], CpuShares::default());
         shares.divide(&mut sources, 200, 1);
         let mut anew = source(Some(&job), 0).unwrap();
-        anew.continue_from(sources[0].as_ref().unwrap());
+        anew.continue_from(sources[0].as_mut().unwrap());
         sources[0] = Some(anew);
         sources[1].as_mut().unwrap().cost.add_read(100);
         shares.divide(&mut sources, 400, 2);

@@ -8,7 +8,7 @@ use polymeter_proto::ledger::Tally;
 
 use super::active_source::ActiveSource;
 use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
-use super::source_group::{SourceId, StackRecord, UserValue};
+use super::source_group::{ReadCost, SourceId, StackRecord, UserValue};
 
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;
@@ -34,11 +34,13 @@ impl Recorder {
         group: usize,
         deadline: Option<u64>,
     ) -> Result<u64, Full> {
-        let recorded = source.record(group, deadline, &mut self.current.batch, self.batch_number);
+        let batch = self.current.batch_of(source.is_ring(group));
+        let recorded = source.record(group, deadline, batch, self.batch_number);
         if recorded.is_ok() || !self.hand_over() {
             return recorded;
         }
-        source.record(group, deadline, &mut self.current.batch, self.batch_number)
+        let batch = self.current.batch_of(source.is_ring(group));
+        source.record(group, deadline, batch, self.batch_number)
     }
 
     pub(super) fn record_user_value(
@@ -97,10 +99,28 @@ impl Recorder {
                 self.current.reports.push(report);
             }
         }
+        self.report_ring(source);
+    }
+
+    /// Reports the tally of what a source gave to the ring. It has no last report here: what becomes of these
+    /// samples shows later.
+    fn report_ring(&mut self, source: &mut ActiveSource) {
+        let cost = ReadCost::default();
+        let Some(ring) = &mut source.ring else { return };
+        let report = SourceReport { key: Arc::clone(&ring.key), tally: ring.tally, cost, last: false };
+        let (batch_number, index) = ring.reported_in;
+        match self.current.reports.get_mut(index) {
+            Some(earlier) if batch_number == self.batch_number => *earlier = report,
+            _ => {
+                ring.reported_in = (self.batch_number, self.current.reports.len());
+                self.current.reports.push(report);
+            }
+        }
     }
 
     /// Makes the last report of a source. A last reading that was given up is missed under a name of its own.
-    pub(super) fn report_end(&mut self, source: &ActiveSource) {
+    pub(super) fn report_end(&mut self, source: &mut ActiveSource) {
+        self.report_ring(source);
         let report = SourceReport::of(source, true);
         if let Some(unread) = source.is_unread().then(|| report.unread()).flatten() {
             self.current.sum.add(&unread.tally);

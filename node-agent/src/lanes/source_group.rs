@@ -47,6 +47,8 @@ pub struct Group {
     /// Period of the plan: shorter than that of the shape, which is that of the reads, for a source that
     /// samples by itself between the reads.
     pub(crate) sampled: Period,
+    /// True if its values go to the ring, and not to the collector.
+    pub(crate) is_ring: bool,
     /// Number of a batch, and the index of the shape in it.
     in_batch: Option<(u64, ShapeIndex)>,
     /// Time at which its last value came from the slow lane, on the monotonic clock.
@@ -57,11 +59,15 @@ impl Group {
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
         let sampled = shape.period;
-        Self { shape, slots, is_in_order, sampled, in_batch: None, recorded_ns: 0 }
+        Self { shape, slots, is_in_order, sampled, is_ring: false, in_batch: None, recorded_ns: 0 }
     }
 
     pub(crate) fn sampled_at(self, sampled: Period) -> Self {
         Self { sampled, ..self }
+    }
+
+    pub(crate) fn into_ring(self) -> Self {
+        Self { is_ring: true, ..self }
     }
 
     pub fn period(&self) -> Period {

@@ -18,6 +18,8 @@ pub use layer::{Layer, Rule, names_perf};
 use layer::{derived_from, selects_of_steps};
 pub(crate) use layer::{is_of_hardware, select, selects};
 
+const STACKS: &str = "stacks.";
+
 /// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
 
@@ -62,6 +64,8 @@ pub struct Plan {
     pub registration: Layer,
     pub steps: Layer,
     pub tasks: Layer,
+    /// Metrics of jobs that are sampled into the ring, beside everything else.
+    pub ring: Layer,
     pub leases: Vec<Lease>,
     pub releases: Vec<Release>,
     /// How often the governor has doubled the periods of the leases.
@@ -92,6 +96,11 @@ impl Plan {
             StepLevel::Step => &self.steps,
             StepLevel::Task => &self.tasks,
         }
+    }
+
+    /// Period of a metric of the whole job in the ring. Call stacks have no place there.
+    pub fn ring_period(&self, name: &str) -> Option<Period> {
+        self.ring.period(self.machine, name).filter(|_| !name.starts_with(STACKS))
     }
 
     /// Effective period of a metric, which is the shortest of all layers, and its layer.
@@ -157,7 +166,7 @@ impl Plan {
     /// Metrics of one scope that are sampled of the whole job or node; whole families stand for their
     /// instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
-        let rules = self.baseline.rules().iter().chain(self.registration.rules());
+        let rules = self.baseline.rules().iter().chain(self.registration.rules()).chain(self.ring.rules());
         let rules = rules.filter(|rule| rule.period.is_some());
         self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope)
     }
@@ -175,7 +184,9 @@ impl Plan {
             chosen.map(|definition| (definition.name(), definition)).collect();
         let mut definitions: Vec<_> = by_name
             .into_iter()
-            .filter(|(name, _)| self.period_at(level, name).is_some())
+            .filter(|(name, _)| {
+                self.period_at(level, name).is_some() || (level.is_none() && self.ring_period(name).is_some())
+            })
             .map(|(_, definition)| definition)
             .collect();
         // A metric with a line of its own in the catalogue precedes the family of which it could be an

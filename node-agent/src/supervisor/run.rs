@@ -354,8 +354,8 @@ impl Supervisor {
 }
 
 fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
-    let AgentConfig { baseline, steps, tasks, .. } = config.clone();
-    Plan { machine, baseline, steps, tasks, ..Plan::default() }
+    let AgentConfig { baseline, steps, tasks, hindsight, .. } = config.clone();
+    Plan { machine, baseline, steps, tasks, ring: hindsight.metrics, ..Plan::default() }
 }
 
 fn rescans(config: &AgentConfig) -> Interval {

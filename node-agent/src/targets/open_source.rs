@@ -109,6 +109,15 @@ impl OpenSource {
         planned.max(planned.and(self.refresh_interval))
     }
 
+    /// Period in the ring, not shorter than the refresh interval of its hardware.
+    pub(super) fn ring_period(&self, plan: &Plan, name: &str) -> Option<Period> {
+        if self.step.is_some() || self.replaced.contains(name) {
+            return None;
+        }
+        let planned = plan.ring_period(name);
+        planned.max(planned.and(self.refresh_interval))
+    }
+
     pub(super) fn perf_descriptors(&self) -> usize {
         self.opened_descriptors + self.below.as_ref().map_or(0, Finder::perf_descriptors)
     }

@@ -51,6 +51,18 @@ pub fn unread_source(source: &str) -> String {
     format!("{source}.unread")
 }
 
+/// Beginning of the names under which the ledger counts samples that go to the ring.
+const RING: &str = "ring/";
+
+/// Name under which the ledger counts the samples of a source that go to the ring.
+pub fn ring_source(source: &str) -> String {
+    format!("{RING}{source}")
+}
+
+pub fn is_ring_source(source: &str) -> bool {
+    source.starts_with(RING)
+}
+
 pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
 }

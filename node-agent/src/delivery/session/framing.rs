@@ -22,6 +22,8 @@ const HEARTBEAT_NS: u64 = 30_000_000_000;
 struct Samples<'a> {
     batch: &'a Batch,
     stacks: &'a [StackInterval],
+    /// True for samples that a ring held.
+    is_kept: bool,
 }
 
 impl Samples<'_> {
@@ -36,21 +38,37 @@ impl Samples<'_> {
 
 impl DeliverySession {
     pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
+        if !self.take_as(flushed, false, now_ns) {
+            return;
+        }
+        let last = self.outbox.next_sequence() - 1;
+        // Their last counts are in a frame now.
+        for job in std::mem::take(&mut self.released_jobs) {
+            self.retire_after(job, last);
+        }
+    }
+
+    /// Returns false if there is nothing to send.
+    pub(super) fn take_as(&mut self, flushed: &SampleBatch, is_kept: bool, now_ns: u64) -> bool {
         let first = self.outbox.next_sequence();
         let is_heartbeat_due = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
-        let Some(parts) = self.builder.build(flushed, first, is_heartbeat_due, now_ns) else { return };
+        let Some(parts) = self.builder.build(flushed, first, is_heartbeat_due, now_ns) else {
+            return false;
+        };
         self.framed_ns = now_ns;
         let FrameParts { dictionary, ledger, events, stacks, revived } = parts;
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;
         }
-        self.push_frame(Samples { batch: &flushed.batch, stacks: &stacks }, &dictionary, &ledger, events);
+        let samples = Samples { batch: &flushed.batch, stacks: &stacks, is_kept };
+        self.push_frame(samples, &dictionary, &ledger, events);
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
         if self.spool_mode == SpoolMode::Off {
             self.make_room();
         }
+        true
     }
 
     /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room
@@ -74,7 +92,8 @@ impl DeliverySession {
         let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary, ledger, events: &events, stacks: samples.stacks, is_kept: false };
+        let extras =
+            Extras { dictionary, ledger, events: &events, stacks: samples.stacks, is_kept: samples.is_kept };
         if self.encoder.encode(&mut bytes, self.session, sequence, samples.batch, extras).is_err() {
             return self.push_divided(samples, dictionary, ledger, records);
         }
@@ -101,8 +120,8 @@ impl DeliverySession {
         mut records: Vec<EventRecord>,
     ) {
         let empty = Batch::default();
-        let nothing = Samples { batch: &empty, stacks: &[] };
-        let Samples { batch, stacks } = samples;
+        let nothing = Samples { batch: &empty, stacks: &[], is_kept: false };
+        let Samples { batch, stacks, is_kept } = samples;
         if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
             self.push_frame(nothing, first, &[], Vec::new());
@@ -116,8 +135,8 @@ impl DeliverySession {
         } else if stacks.len() > 1 || (!stacks.is_empty() && !batch.is_empty()) {
             // With a batch: that one alone, then all intervals.
             let (first, second) = stacks.split_at(if batch.is_empty() { stacks.len() / 2 } else { 0 });
-            self.push_frame(Samples { batch, stacks: first }, dictionary, &[], Vec::new());
-            self.push_frame(Samples { batch: &empty, stacks: second }, &[], &[], Vec::new());
+            self.push_frame(Samples { batch, stacks: first, is_kept }, dictionary, &[], Vec::new());
+            self.push_frame(Samples { batch: &empty, stacks: second, is_kept: false }, &[], &[], Vec::new());
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
             self.push_frame(nothing, dictionary, first, Vec::new());
@@ -136,7 +155,7 @@ impl DeliverySession {
     }
 
     /// Forgets the job when frame `sequence`, the last that mentions it so far, is acknowledged.
-    fn retire_after(&mut self, job: JobHandle, sequence: u64) {
+    pub(super) fn retire_after(&mut self, job: JobHandle, sequence: u64) {
         self.retiring.retain(|(retiring, _)| *retiring != job);
         self.retiring.push((job, sequence));
     }

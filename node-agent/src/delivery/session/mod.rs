@@ -5,10 +5,11 @@
 //! note in their place in the sequence.
 
 mod framing;
+mod ring_frames;
 mod spool_mode;
 mod spooling;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::frame::Encoder;
@@ -95,6 +96,10 @@ pub struct DeliverySession {
     /// Time since which data wait without an acknowledgement or, if later, all waiting data are on the disk.
     quiet_since_ns: u64,
     released: Vec<u64>,
+    /// Jobs with a ring, whose counts go on after their end.
+    held_jobs: BTreeSet<JobHandle>,
+    /// Jobs whose ring is gone, and whose last counts are in no frame yet.
+    released_jobs: Vec<JobHandle>,
 }
 
 impl DeliverySession {
@@ -168,11 +173,11 @@ impl DeliverySession {
         self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
         // The dictionary must define the jobs of all frames that may be sent again.
         let oldest = self.outbox.oldest_kept();
-        let builder = &mut self.builder;
+        let (builder, held_jobs) = (&mut self.builder, &self.held_jobs);
         self.retiring.retain(|(job, sequence)| {
             let is_safe = *sequence < oldest;
             if is_safe {
-                builder.retire(*job);
+                builder.retire(*job, held_jobs.contains(job));
             }
             !is_safe
         });

@@ -2,6 +2,8 @@
 //! an earlier process are sent. Pure: the spool manager takes the entries to be written, and reports the
 //! result.
 
+use std::collections::BTreeSet;
+
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::message::ToCollector;
@@ -142,6 +144,8 @@ impl DeliverySession {
             framed_ns: now_ns,
             quiet_since_ns: now_ns,
             released: Vec::new(),
+            held_jobs: BTreeSet::new(),
+            released_jobs: Vec::new(),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Sampler {
         self.recorder.give_up_waiting(&mut source);
         self.cpu_shares.close(&source);
         source.store_progress();
-        self.recorder.report_end(&source);
+        self.recorder.report_end(&mut source);
         // Closing files, and perf events above all, is slow; the supervisor does it.
         self.recorder.channels.notify(Notice::Removed(id, source));
     }

@@ -221,7 +221,7 @@ impl Sampler {
             source.request_last_read(&self.recorder.channels.finished);
         }
         self.end_slow_reads();
-        for source in self.sources.iter().flatten() {
+        for source in self.sources.iter_mut().flatten() {
             self.recorder.report_end(source);
         }
         let event = Event::SessionEnded { at_us: clock::steady_us() };

@@ -18,6 +18,7 @@ use crate::admission::{Descriptors, ReadTimes};
 use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
 use crate::config::AgentConfig;
 use crate::counters::Counters;
+use crate::delivery::ring::RingRequests;
 use crate::delivery::tap::Tap;
 use crate::kernel;
 use crate::lanes::{Channels, Command};
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) stats_cache: Arc<StatsCache>,
     pub(crate) tap: Arc<Tap>,
+    pub(crate) ring_requests: Arc<RingRequests>,
 }
 
 #[derive(Debug)]

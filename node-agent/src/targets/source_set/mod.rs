@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, ring_source};
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
@@ -312,9 +312,17 @@ impl SourceSet {
         name: &Identifier,
         source: &OpenSource,
     ) -> Vec<Group> {
-        ids.series.groups(owner.job, name, &mut self.series, &source.slots, |metric| {
-            source.period(owner.plan, metric)
-        })
+        let series = &mut self.series;
+        let period = |metric: &str| source.period(owner.plan, metric);
+        let mut groups = ids.series.groups(owner.job, name, series, &source.slots, period);
+        if let Some(ring) = Identifier::escaped(ring_source(name.as_str()).as_bytes())
+            && owner.job.is_some()
+        {
+            let period = |metric: &str| source.ring_period(owner.plan, metric);
+            let of_ring = ids.series.groups(owner.job, &ring, series, &source.slots, period);
+            groups.extend(of_ring.into_iter().map(Group::into_ring));
+        }
+        groups
     }
 
     /// Last value of the counter of a slot, from which each source of the series continues.

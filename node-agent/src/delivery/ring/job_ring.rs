@@ -1,0 +1,230 @@
+//! The ring of one job: its newest samples in memory, and the intervals of it that are on their way. Pure.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Job};
+use polymeter_proto::ledger::KeptInterval;
+use polymeter_proto::wire::frame::Encoder;
+
+use super::requests::{Held, Wanted};
+use super::segment::{Counts, Segment, counts_of};
+
+/// Values that are encoded together: many ticks of a source make small blocks.
+const SEGMENT_VALUES: usize = 4096;
+
+/// A part of a kept interval that waits to be sent.
+#[derive(Debug)]
+pub(super) enum Part {
+    Samples(Segment),
+    /// Behind all samples of the interval.
+    End(KeptInterval),
+}
+
+#[derive(Debug)]
+pub(super) struct JobRing {
+    pub(super) job: Arc<Job>,
+    /// Newest samples, not encoded yet.
+    open: Batch,
+    segments: VecDeque<Segment>,
+    segment_bytes: usize,
+    wanted: Vec<Wanted>,
+    outgoing: VecDeque<Part>,
+    outgoing_bytes: usize,
+    /// Time of the last row, in microseconds since the epoch.
+    newest_us: i64,
+    /// Microseconds since the epoch; none while the job runs.
+    pub(super) ended_us: Option<i64>,
+}
+
+impl JobRing {
+    pub(super) fn new(job: Arc<Job>) -> Self {
+        Self {
+            job,
+            open: Batch::default(),
+            segments: VecDeque::new(),
+            segment_bytes: 0,
+            wanted: Vec::new(),
+            outgoing: VecDeque::new(),
+            outgoing_bytes: 0,
+            newest_us: i64::MIN,
+            ended_us: None,
+        }
+    }
+
+    /// Takes the rows of the job. Returns the counts of those for which there is no room.
+    pub(super) fn take(&mut self, rows: &Batch, encoder: &mut Encoder) -> Counts {
+        let job = self.job.handle;
+        let mut own = Batch::default();
+        own.append(rows, |shape, _| shape.job.as_ref().is_some_and(|of| of.handle == job));
+        self.newest_us = self.newest_us.max(own.span_us().map_or(i64::MIN, |(_, end_us)| end_us));
+        let is_full = self.open.samples() + own.samples() > SEGMENT_VALUES;
+        let lost = if is_full { self.close(encoder) } else { Counts::new() };
+        // What was in a batch fits into an empty one, and fewer values into one with few.
+        self.open.append(&own, |_, _| true);
+        lost
+    }
+
+    /// Encodes the newest samples. Returns the counts of those that cannot be encoded.
+    fn close(&mut self, encoder: &mut Encoder) -> Counts {
+        let open = std::mem::take(&mut self.open);
+        match Segment::encode(encoder, &open) {
+            Some(segment) => {
+                self.push(segment);
+                Counts::new()
+            }
+            None => counts_of(&open),
+        }
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.segment_bytes += segment.bytes();
+        self.segments.push_back(segment);
+    }
+
+    /// Drops what is older than `oldest_us` and wanted by nobody, and the oldest beyond `limit_bytes`.
+    /// Returns the counts.
+    pub(super) fn evict(&mut self, oldest_us: i64, limit_bytes: usize) -> Counts {
+        let mut dropped = Counts::new();
+        while let Some(oldest) = self.segments.front() {
+            let is_over = self.bytes() > limit_bytes;
+            let is_wanted = self.wanted.iter().any(|of| oldest.overlaps(of.begin_us, of.end_us));
+            if !is_over && (is_wanted || oldest.span_us.1 >= oldest_us) {
+                break;
+            }
+            self.segment_bytes -= oldest.bytes();
+            dropped.extend_from_slice(oldest.counts());
+            self.segments.pop_front();
+        }
+        while self.outgoing_bytes > limit_bytes {
+            match self.outgoing.pop_front() {
+                Some(Part::Samples(segment)) => {
+                    self.outgoing_bytes -= segment.bytes();
+                    dropped.extend_from_slice(segment.counts());
+                    self.shorten_first(segment.samples());
+                }
+                Some(end @ Part::End(_)) => {
+                    self.outgoing.push_front(end);
+                    break;
+                }
+                None => break,
+            }
+        }
+        dropped
+    }
+
+    /// Takes samples that were dropped off the interval that is next.
+    fn shorten_first(&mut self, samples: u64) {
+        let ends = self.outgoing.iter_mut().find_map(|part| match part {
+            Part::End(kept) => Some(kept),
+            Part::Samples(_) => None,
+        });
+        if let Some(kept) = ends {
+            kept.samples = kept.samples.saturating_sub(samples);
+        }
+    }
+
+    /// Bytes of the samples that may still be dropped.
+    fn bytes(&self) -> usize {
+        self.open.capacity_bytes() + self.segment_bytes
+    }
+
+    pub(super) fn want(&mut self, wanted: Wanted) {
+        self.wanted.push(wanted);
+    }
+
+    /// Lets the wanted intervals go out whose samples are all here: those that ended before `settled_us`, or
+    /// all if the job has ended. Returns the counts of samples that cannot be encoded.
+    pub(super) fn release(&mut self, settled_us: i64, encoder: &mut Encoder) -> Counts {
+        let mut lost = Counts::new();
+        let wanted = std::mem::take(&mut self.wanted);
+        for of in wanted {
+            if self.ended_us.is_none() && of.end_us > settled_us {
+                self.wanted.push(of);
+                continue;
+            }
+            lost.extend(self.close(encoder));
+            let samples = self.take_out(of.begin_us, of.end_us, encoder, &mut lost);
+            let Wanted { job, begin_us, end_us, trigger, reason } = of;
+            self.outgoing.push_back(Part::End(KeptInterval {
+                job,
+                begin_us,
+                end_us,
+                trigger,
+                reason,
+                samples,
+            }));
+        }
+        lost
+    }
+
+    /// Moves the samples of an interval to the outgoing ones. Returns their number.
+    fn take_out(&mut self, begin_us: i64, end_us: i64, encoder: &mut Encoder, lost: &mut Counts) -> u64 {
+        let mut samples = 0;
+        self.segment_bytes = 0;
+        for segment in std::mem::take(&mut self.segments) {
+            if !segment.overlaps(begin_us, end_us) {
+                self.push(segment);
+                continue;
+            }
+            if segment.is_within(begin_us, end_us) {
+                samples += segment.samples();
+                self.send(segment);
+                continue;
+            }
+            let rows = segment.rows();
+            let (mut inside, mut outside) = (Batch::default(), Batch::default());
+            inside.append(&rows, |_, time_us| (begin_us..=end_us).contains(&time_us));
+            outside.append(&rows, |_, time_us| !(begin_us..=end_us).contains(&time_us));
+            for (part, is_inside) in [(inside, true), (outside, false)] {
+                match Segment::encode(encoder, &part) {
+                    Some(part) if is_inside => {
+                        samples += part.samples();
+                        self.send(part);
+                    }
+                    Some(part) => self.push(part),
+                    None => lost.extend(counts_of(&part)),
+                }
+            }
+        }
+        samples
+    }
+
+    fn send(&mut self, segment: Segment) {
+        self.outgoing_bytes += segment.bytes();
+        self.outgoing.push_back(Part::Samples(segment));
+    }
+
+    pub(super) fn next_part(&mut self) -> Option<Part> {
+        let part = self.outgoing.pop_front()?;
+        if let Part::Samples(segment) = &part {
+            self.outgoing_bytes -= segment.bytes();
+        }
+        Some(part)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.wanted.is_empty() || !self.outgoing.is_empty()
+    }
+
+    pub(super) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Drops all samples that nobody wants. Returns the counts.
+    pub(super) fn discard(&mut self) -> Counts {
+        let mut dropped = counts_of(&std::mem::take(&mut self.open));
+        for segment in self.segments.drain(..) {
+            dropped.extend_from_slice(segment.counts());
+        }
+        self.segment_bytes = 0;
+        dropped
+    }
+
+    /// None for an empty ring.
+    pub(super) fn held(&self) -> Option<Held> {
+        let first = self.segments.front().map(|segment| segment.span_us.0);
+        let begin_us = first.or_else(|| self.open.span_us().map(|(begin_us, _)| begin_us))?;
+        Some(Held { span_us: (begin_us, self.newest_us), bytes: self.bytes() + self.outgoing_bytes })
+    }
+}

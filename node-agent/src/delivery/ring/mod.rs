@@ -1,0 +1,193 @@
+//! Hindsight: the newest samples of each job at short periods, in memory. What somebody wants to keep is sent
+//! in frames of its own; the rest is dropped and counted, when it is old or the memory is full.
+
+mod job_ring;
+mod requests;
+mod segment;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Shape};
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::JobHandle;
+use polymeter_proto::units::to_f64;
+use polymeter_proto::wire::frame::Encoder;
+use polymeter_service::token_bucket::TokenBucket;
+
+use self::job_ring::{JobRing, Part};
+pub use self::requests::{Held, RingRequests, Wanted};
+use self::segment::Counts;
+use super::session::DeliverySession;
+use crate::lanes::{EventRecord, SampleBatch};
+
+/// Rings at most, those of ended jobs included. The samples of further jobs are dropped.
+const RINGS: usize = 1024;
+
+/// Part of the outbox that kept samples leave to others.
+const OUTBOX_PART: usize = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingLimits {
+    pub keep_us: i64,
+    pub after_end_us: i64,
+    /// Time after which the samples of an instant are in the ring.
+    pub settle_us: i64,
+    /// Of one job.
+    pub memory_bytes: usize,
+    /// Of all jobs.
+    pub bytes_per_s: usize,
+    pub outbox_bytes: usize,
+}
+
+#[derive(Debug)]
+pub struct Rings {
+    limits: RingLimits,
+    requests: Arc<RingRequests>,
+    jobs: BTreeMap<JobHandle, JobRing>,
+    encoder: Encoder,
+    bandwidth: TokenBucket,
+}
+
+impl Rings {
+    pub fn new(limits: RingLimits, requests: Arc<RingRequests>) -> Self {
+        let rate = to_f64(limits.bytes_per_s as u64);
+        Self {
+            limits,
+            requests,
+            jobs: BTreeMap::new(),
+            encoder: Encoder::default(),
+            bandwidth: TokenBucket::new(rate, rate),
+        }
+    }
+
+    /// Takes the rows of a batch for the rings, before the rest of the batch is framed.
+    pub fn take(&mut self, flushed: &SampleBatch, now_us: i64, delivery: &mut DeliverySession) {
+        for shape in flushed.ring.shapes() {
+            let Some(job) = &shape.job else { continue };
+            if !self.jobs.contains_key(&job.handle) && self.jobs.len() < RINGS {
+                self.jobs.insert(job.handle, JobRing::new(Arc::clone(job)));
+                delivery.hold(job.handle);
+            }
+        }
+        if !flushed.ring.is_empty() {
+            for ring in self.jobs.values_mut() {
+                let is_of_job =
+                    |shape: &Shape| shape.job.as_ref().is_some_and(|of| of.handle == ring.job.handle);
+                if flushed.ring.has_shape(is_of_job) {
+                    let lost = ring.take(&flushed.ring, &mut self.encoder);
+                    delivery.count_not_kept(&lost, false);
+                }
+            }
+            self.count_without_ring(&flushed.ring, delivery);
+        }
+        for record in &flushed.events {
+            match &record.event {
+                Event::JobEnded { job, .. } => {
+                    if let Some(ring) = self.jobs.get_mut(job) {
+                        ring.ended_us = Some(now_us);
+                    }
+                }
+                Event::SessionEnded { .. } => self.finish(now_us, delivery),
+                Event::PlanChange(_)
+                | Event::Mark(_)
+                | Event::JobFacts(_)
+                | Event::JobOwner(_)
+                | Event::RequestRefused(_)
+                | Event::JobDetails(_)
+                | Event::Kept(_) => {}
+            }
+        }
+    }
+
+    /// Counts rows of jobs for which there is no ring.
+    fn count_without_ring(&self, rows: &Batch, delivery: &mut DeliverySession) {
+        let counts = segment::counts_of(rows)
+            .into_iter()
+            .filter(|(shape, _)| shape.job.as_ref().is_some_and(|job| !self.jobs.contains_key(&job.handle)));
+        delivery.count_not_kept(&counts.collect::<Counts>(), false);
+    }
+
+    /// Takes requests, drops what is old, and passes on what is wanted, as far as the bandwidth permits.
+    pub fn advance(&mut self, now_us: i64, now_ns: u64, delivery: &mut DeliverySession) {
+        while let Some(wanted) = self.requests.next() {
+            if let Some(ring) = self.jobs.get_mut(&wanted.job) {
+                ring.want(wanted);
+            }
+        }
+        let RingLimits { keep_us, after_end_us, settle_us, memory_bytes, .. } = self.limits;
+        let mut gone = Vec::new();
+        for (handle, ring) in &mut self.jobs {
+            let lost = ring.release(now_us.saturating_sub(settle_us), &mut self.encoder);
+            delivery.count_not_kept(&lost, false);
+            let dropped = ring.evict(now_us.saturating_sub(keep_us), memory_bytes);
+            delivery.count_not_kept(&dropped, false);
+            let is_over =
+                ring.ended_us.is_some_and(|ended_us| now_us >= ended_us.saturating_add(after_end_us));
+            if is_over && !ring.has_work() {
+                gone.push(*handle);
+            }
+        }
+        for handle in gone {
+            self.discard(handle, delivery);
+        }
+        while delivery.outbox_bytes() < self.limits.outbox_bytes / OUTBOX_PART
+            && self.bandwidth.tokens(now_ns) > 0.0
+        {
+            let before = delivery.outbox_bytes();
+            if !self.pass_on(now_ns, delivery) {
+                break;
+            }
+            let sent = delivery.outbox_bytes().saturating_sub(before);
+            self.bandwidth.charge(to_f64(sent as u64), now_ns);
+        }
+        let held = self.jobs.iter().filter_map(|(handle, ring)| Some((*handle, ring.held()?)));
+        self.requests.set_held(held.collect());
+    }
+
+    /// Passes on the next part of the ring that was asked first. False if nothing waits.
+    fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
+        let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
+        let Some(part) = ring.next_part() else { return false };
+        let over = ring.ended_us.is_some().then_some(ring.job.handle);
+        match part {
+            Part::Samples(segment) => delivery.take_kept(segment.rows(), over, now_ns),
+            Part::End(kept) => {
+                let record = EventRecord { job: Some(Arc::clone(&ring.job)), event: Event::Kept(kept) };
+                delivery.take_kept_end(record, over, now_ns);
+            }
+        }
+        true
+    }
+
+    /// Drops the ring of a job that has ended.
+    fn discard(&mut self, handle: JobHandle, delivery: &mut DeliverySession) {
+        if let Some(mut ring) = self.jobs.remove(&handle) {
+            delivery.count_not_kept(&ring.discard(), true);
+            delivery.release(handle);
+        }
+    }
+
+    /// Passes on all that is wanted, and drops the rest: the session ends.
+    fn finish(&mut self, now_us: i64, delivery: &mut DeliverySession) {
+        for ring in self.jobs.values_mut() {
+            ring.ended_us.get_or_insert(now_us);
+            let lost = ring.release(i64::MAX, &mut self.encoder);
+            delivery.count_not_kept(&lost, false);
+        }
+        while self.pass_on(0, delivery) {}
+        while let Some(handle) = self.jobs.keys().next().copied() {
+            self.discard(handle, delivery);
+        }
+        self.requests.set_held(BTreeMap::new());
+    }
+
+    /// Time at which [`Rings::advance`] has something to do without a batch, on the monotonic clock.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        const PAUSE_NS: u64 = 50_000_000;
+        self.jobs.values().any(JobRing::has_work).then_some(now_ns.saturating_add(PAUSE_NS))
+    }
+}
+
+#[cfg(test)]
+mod tests;

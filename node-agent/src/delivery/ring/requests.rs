@@ -1,0 +1,68 @@
+//! Requests to keep intervals, from the supervisor to the sender.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_queue::ArrayQueue;
+use polymeter_proto::series::JobHandle;
+use polymeter_proto::text::Text;
+
+/// Requests that wait for the sender.
+const REQUESTS: usize = 256;
+
+/// An interval whose samples should be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub job: JobHandle,
+    /// Microseconds since the epoch.
+    pub begin_us: i64,
+    /// Microseconds since the epoch.
+    pub end_us: i64,
+    /// The same on all nodes that keep the interval.
+    pub trigger: u64,
+    pub reason: Text,
+}
+
+/// What the ring of a job holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Times of the oldest and the newest sample, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+pub struct RingRequests {
+    wanted: ArrayQueue<Wanted>,
+    held: Mutex<BTreeMap<JobHandle, Held>>,
+}
+
+impl Default for RingRequests {
+    fn default() -> Self {
+        Self { wanted: ArrayQueue::new(REQUESTS), held: Mutex::default() }
+    }
+}
+
+impl RingRequests {
+    /// Returns false if too many requests wait. The sender must be woken afterwards.
+    pub fn keep(&self, wanted: Wanted) -> bool {
+        self.wanted.push(wanted).is_ok()
+    }
+
+    /// None if the job has no ring, or an empty one.
+    pub fn held(&self, job: JobHandle) -> Option<Held> {
+        self.lock().get(&job).copied()
+    }
+
+    pub(super) fn next(&self) -> Option<Wanted> {
+        self.wanted.pop()
+    }
+
+    pub(super) fn set_held(&self, held: BTreeMap<JobHandle, Held>) {
+        *self.lock() = held;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobHandle, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
