@@ -1,10 +1,11 @@
 //! The ring of one job: its newest samples in memory, and the intervals of it that are on their way. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use polymeter_proto::batch::{Batch, Job};
+use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::KeptInterval;
+use polymeter_proto::series::Identifier;
 use polymeter_proto::wire::frame::Encoder;
 
 use super::requests::{Held, Wanted};
@@ -24,6 +25,8 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct JobRing {
     pub(super) job: Arc<Job>,
+    /// One of the shapes of each source.
+    sources: BTreeMap<Identifier, Arc<Shape>>,
     /// Newest samples, not encoded yet.
     open: Batch,
     segments: VecDeque<Segment>,
@@ -41,6 +44,7 @@ impl JobRing {
     pub(super) fn new(job: Arc<Job>) -> Self {
         Self {
             job,
+            sources: BTreeMap::new(),
             open: Batch::default(),
             segments: VecDeque::new(),
             segment_bytes: 0,
@@ -58,6 +62,11 @@ impl JobRing {
         let mut own = Batch::default();
         own.append(rows, |shape, _| shape.job.as_ref().is_some_and(|of| of.handle == job));
         self.newest_us = self.newest_us.max(own.span_us().map_or(i64::MIN, |(_, end_us)| end_us));
+        for shape in own.shapes() {
+            if !self.sources.contains_key(&shape.source) {
+                self.sources.insert(shape.source.clone(), Arc::clone(shape));
+            }
+        }
         let is_full = self.open.samples() + own.samples() > SEGMENT_VALUES;
         let lost = if is_full { self.close(encoder) } else { Counts::new() };
         // What was in a batch fits into an empty one, and fewer values into one with few.
@@ -211,13 +220,13 @@ impl JobRing {
         !self.outgoing.is_empty()
     }
 
-    /// Drops all samples that nobody wants. Returns the counts.
-    pub(super) fn discard(&mut self) -> Counts {
-        let mut dropped = counts_of(&std::mem::take(&mut self.open));
-        for segment in self.segments.drain(..) {
+    /// Returns the counts of all samples that are left, and each source at least with 0.
+    pub(super) fn into_counts(self) -> Counts {
+        let mut dropped = counts_of(&self.open);
+        for segment in &self.segments {
             dropped.extend_from_slice(segment.counts());
         }
-        self.segment_bytes = 0;
+        dropped.extend(self.sources.into_values().map(|shape| (shape, 0)));
         dropped
     }
 

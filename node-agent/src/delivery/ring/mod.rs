@@ -149,7 +149,9 @@ impl Rings {
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
         let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
         let Some(part) = ring.next_part() else { return false };
-        let over = ring.ended_us.is_some().then_some(ring.job.handle);
+        // The collector may forget the job once nothing more of it is known to follow.
+        let is_over = ring.ended_us.is_some() && !ring.has_work();
+        let over = is_over.then_some(ring.job.handle);
         match part {
             Part::Samples(segment) => delivery.take_kept(segment.rows(), over, now_ns),
             Part::End(kept) => {
@@ -162,8 +164,8 @@ impl Rings {
 
     /// Drops the ring of a job that has ended.
     fn discard(&mut self, handle: JobHandle, delivery: &mut DeliverySession) {
-        if let Some(mut ring) = self.jobs.remove(&handle) {
-            delivery.count_not_kept(&ring.discard(), true);
+        if let Some(ring) = self.jobs.remove(&handle) {
+            delivery.count_not_kept(&ring.into_counts(), true);
             delivery.release(handle);
         }
     }

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::batch::{Column, Instant, Job};
-use polymeter_proto::ledger::{KeptInterval, Tally};
+use polymeter_proto::ledger::{JobFactsUpdate, KeptInterval, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
-    JobDescriptor, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, SeriesId, SessionDescriptor,
-    SessionId, ShapeId, Unit,
+    Identifier, JobDescriptor, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, SeriesId,
+    SessionDescriptor, SessionId, ShapeId, Unit,
 };
 use polymeter_proto::text::Text;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
-use polymeter_proto::wire::message::ToAgent;
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use proptest::prelude::*;
 
 use super::*;
@@ -74,10 +74,10 @@ struct World {
     kept: Vec<KeptInterval>,
     tallies: BTreeMap<(Option<JobHandle>, Identifier), Tally>,
     known: BTreeMap<ShapeId, Vec<SeriesId>>,
+    /// Sequence number of the last frame that the collector took.
+    received: u64,
     now_us: i64,
 }
-
-type Identifier = polymeter_proto::series::Identifier;
 
 impl World {
     fn new(limits: RingLimits, shapes: Vec<Arc<Shape>>) -> Self {
@@ -98,6 +98,7 @@ impl World {
             kept: Vec::new(),
             tallies: BTreeMap::new(),
             known: BTreeMap::new(),
+            received: 0,
             now_us: BEGIN_US,
         }
     }
@@ -150,23 +151,43 @@ impl World {
     }
 
     fn send(&mut self) {
-        let mut last = 0;
         while let Some(next) = self.delivery.next_send() {
-            let NextSend::Frame(bytes) = next else { panic!("{next:?}") };
-            let frame = Frame::decode(bytes).unwrap();
-            last = frame.sequence;
-            self.delivery.sent(self.now_ns());
-            self.receive(frame);
+            match next {
+                NextSend::Frame(bytes) => {
+                    let frame = Frame::decode(bytes).unwrap();
+                    self.delivery.sent(self.now_ns());
+                    self.receive(frame);
+                }
+                NextSend::Message(bytes) => {
+                    let message = ToCollector::decode(&bytes).unwrap();
+                    let ToCollector::Dictionary { entries, .. } = message else { panic!("{message:?}") };
+                    self.delivery.sent(self.now_ns());
+                    self.learn(entries);
+                }
+                NextSend::Restore(segment) => panic!("{segment:?}"),
+            }
         }
-        self.delivery.handle(ToAgent::Ack { session: SESSION, through: last }, self.now_ns());
+        self.delivery.handle(ToAgent::Ack { session: SESSION, through: self.received }, self.now_ns());
     }
 
-    fn receive(&mut self, frame: Frame) {
-        for entry in frame.dictionary {
+    fn learn(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
             if let Entry::Shape(id, shape) = entry {
                 self.known.insert(id, shape.series);
             }
         }
+    }
+
+    fn receive(&mut self, frame: Frame) {
+        if frame.sequence <= self.received {
+            return;
+        }
+        self.learn(frame.dictionary);
+        if frame.blocks.iter().any(|block| !self.known.contains_key(&block.shape)) {
+            self.delivery.handle(ToAgent::NeedDictionary { session: SESSION }, self.now_ns());
+            return;
+        }
+        self.received = frame.sequence;
         for block in &frame.blocks {
             assert!(frame.is_kept, "nothing but kept samples was sampled");
             for (column, values) in block.iter() {
@@ -183,15 +204,7 @@ impl World {
             match event {
                 Event::Kept(kept) => self.kept.push(kept),
                 // The collector forgets an ended job with its shapes.
-                Event::JobEnded { job, .. }
-                | Event::JobFacts(polymeter_proto::ledger::JobFactsUpdate { job, .. }) => {
-                    let of_job = |id: &ShapeId| {
-                        self.shapes
-                            .iter()
-                            .any(|shape| shape.id == *id && shape.job.as_ref().unwrap().handle == job)
-                    };
-                    self.known.retain(|id, _| !of_job(id));
-                }
+                Event::JobEnded { job, .. } | Event::JobFacts(JobFactsUpdate { job, .. }) => self.forget(job),
                 Event::PlanChange(_)
                 | Event::Mark(_)
                 | Event::JobOwner(_)
@@ -199,6 +212,13 @@ impl World {
                 | Event::SessionEnded { .. }
                 | Event::JobDetails(_) => {}
             }
+        }
+    }
+
+    fn forget(&mut self, job: JobHandle) {
+        let of_job = |shape: &&Arc<Shape>| shape.job.as_ref().is_some_and(|of| of.handle == job);
+        for shape in self.shapes.iter().filter(of_job) {
+            self.known.remove(&shape.id);
         }
     }
 
