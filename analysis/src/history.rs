@@ -1,6 +1,6 @@
 //! Events of a job: marks of its users, and changes of the plan. Pure.
 
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 
 use crate::model::{MarkedInstant, PeriodUse, Phase, PlanChange, RefusedRequest};
@@ -52,8 +52,8 @@ pub(crate) fn plan_changes(changes: &FoldedChanges, started_ns: i64) -> Vec<Plan
         node: row.node.clone(),
         metric: row.metric.clone(),
         level: row.level.clone(),
-        old: row.old_period_us.and_then(period),
-        new: row.new_period_us.and_then(period),
+        old: row.old_sampling().map(|sampling| sampling.to_string()),
+        new: row.new_sampling().map(|sampling| sampling.to_string()),
         cause: row.cause.clone(),
         actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
@@ -69,9 +69,9 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
     let requests = rows.into_iter().map(|row| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
+        period: row.sampling().map(|sampling| sampling.to_string()),
         node: row.node,
         request: row.request,
-        period: row.period_us.and_then(period),
         actor: row.actor,
         reason: row.reason,
     });
@@ -86,30 +86,26 @@ pub(crate) fn periods<'a>(
     end_ns: i64,
 ) -> Vec<PeriodUse> {
     let mut uses: Vec<PeriodUse> = Vec::new();
-    let mut current: Option<(i64, Option<i64>)> = None;
-    let mut end = |from_ns: i64, until_ns: i64, period_us: Option<i64>| {
+    let mut current: Option<(i64, Option<Sampling>)> = None;
+    let mut end = |from_ns: i64, until_ns: i64, sampling: Option<Sampling>| {
         let seconds = units::seconds_between(from_ns.max(started_ns), until_ns.min(end_ns));
-        let Some(text) = period_us.and_then(period).filter(|_| seconds > 0.0) else { return };
+        let Some(sampling) = sampling.filter(|_| seconds > 0.0) else { return };
+        let text = sampling.to_string();
         match uses.iter_mut().find(|known| known.period == text) {
             Some(known) => known.seconds += seconds,
             None => uses.push(PeriodUse { period: text, seconds }),
         }
     };
     for change in changes {
-        if let Some((from_ns, period_us)) = current {
-            end(from_ns, change.time_ns, period_us);
+        if let Some((from_ns, sampling)) = current {
+            end(from_ns, change.time_ns, sampling);
         }
-        current = Some((change.time_ns, change.new_period_us));
+        current = Some((change.time_ns, change.new_sampling()));
     }
-    if let Some((from_ns, period_us)) = current {
-        end(from_ns, end_ns, period_us);
+    if let Some((from_ns, sampling)) = current {
+        end(from_ns, end_ns, sampling);
     }
     uses
-}
-
-/// None if the period is not valid.
-pub(crate) fn period(micros: i64) -> Option<String> {
-    Some(Period::from_micros(u64::try_from(micros).ok()?).ok()?.to_string())
 }
 
 #[cfg(test)]
@@ -161,6 +157,8 @@ mod tests {
             metric: "cpu.usage".to_owned(),
             old_period_us: old,
             new_period_us: new,
+            old_window_us: None,
+            new_window_us: None,
             cause: "lease".to_owned(),
             actor: None,
             until_ns: None,
@@ -193,6 +191,7 @@ mod tests {
             node: "n2".to_owned(),
             request: "cpu.*".to_owned(),
             period_us: Some(100),
+            window_us: None,
             actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
         };

@@ -88,7 +88,7 @@ fn is_same_but_metric(one: &PlanChangeRow, other: &PlanChangeRow) -> bool {
 /// What the repetitions of a change have in common, besides the metric.
 fn parts(row: &PlanChangeRow) -> impl Hash + PartialEq + '_ {
     let (level, actor) = (row.level.as_deref(), row.actor.as_deref());
-    (&row.node, level, row.old_period_us, row.new_period_us, &row.cause, actor)
+    (&row.node, level, row.old_sampling(), row.new_sampling(), &row.cause, actor)
 }
 
 /// Number that groups of changes have in common if they are equal but for their times.
@@ -112,6 +112,8 @@ mod tests {
             metric: metric.to_owned(),
             old_period_us: None,
             new_period_us,
+            old_window_us: None,
+            new_window_us: None,
             cause: "lease".to_owned(),
             actor: Some("zoe".to_owned()),
             until_ns: Some(time + 100),

@@ -56,7 +56,7 @@ pub(crate) fn periods(
     let changes = changes.get(&(row.node.as_str(), level, row.metric.as_str()));
     let changes = || changes.into_iter().flatten().filter(|change| change.time_ns <= end_ns).copied();
     Periods {
-        last: changes().last().and_then(|change| change.new_period_us).and_then(history::period),
+        last: changes().last().and_then(PlanChangeRow::new_sampling).map(|sampling| sampling.to_string()),
         uses: history::periods(changes(), started_ns, end_ns),
     }
 }
@@ -229,6 +229,8 @@ mod tests {
             metric: "cpu.usage".to_owned(),
             old_period_us: None,
             new_period_us: Some(new_period_us),
+            old_window_us: None,
+            new_window_us: None,
             cause: "lease".to_owned(),
             actor: None,
             until_ns: None,

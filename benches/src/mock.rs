@@ -294,7 +294,7 @@ mod tests {
         let (script, mut agent, mut encoder) = (script(), agent(7), Encoder::default());
         assert_eq!(script.samples_per_tick(), 50);
         let first = Frame::decode(agent.sample(&script, &mut encoder, 5_000_000, 3).unwrap()).unwrap();
-        assert_eq!((first.sequence, first.samples() as u64), (1, agent.samples()));
+        assert_eq!((first.sequence, first.samples()), (1, agent.samples()));
         assert_eq!(first.dictionary, agent.dictionary(&script));
         let mut times: Vec<_> = first.blocks.iter().flat_map(|block| block.times_us.clone()).collect();
         times.dedup();

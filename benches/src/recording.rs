@@ -140,7 +140,10 @@ impl Dictionary {
                 .collect();
             let period = Period::from_micros(1_000).ok()?;
             let source = self.shapes.get(&id)?.source.clone();
-            self.built.insert(id, Arc::new(Shape { id, job: None, source, period, columns: columns? }));
+            self.built.insert(
+                id,
+                Arc::new(Shape { id, job: None, source, period, window: None, columns: columns? }),
+            );
         }
         self.built.get(&id).cloned()
     }

@@ -31,7 +31,7 @@ pub fn frames(spool: &Path) -> Vec<Spooled> {
             frames.push(Spooled {
                 session: frame.session.to_string(),
                 sequence: frame.sequence,
-                samples: frame.samples() as u64,
+                samples: frame.samples(),
             });
         }
     }

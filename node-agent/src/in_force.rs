@@ -1,8 +1,8 @@
-//! The period of a metric in force: that of the plan, or the refresh interval of the hardware where that is
+//! The sampling of a metric in force: that of the plan, or the refresh interval of the hardware where that is
 //! longer. Pure.
 
 use polymeter_proto::ledger::Cause;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
 
 /// Most sources that a reason names.
@@ -10,15 +10,15 @@ const NAMED_SOURCES: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
-    pub period: Period,
+    pub sampling: Sampling,
     /// Layer that determines the requested period.
     pub cause: Cause,
     /// User of the lease that determines the period.
     pub by: Option<Identifier>,
     /// End of that lease, in microseconds since the epoch.
     pub until_us: Option<i64>,
-    /// Requested period, if a longer one is in force, at least of some source.
-    pub requested: Option<Period>,
+    /// Requested sampling, if a longer period is in force, at least of some source.
+    pub requested: Option<Sampling>,
     /// Sources whose hardware updates the metric less often than requested.
     pub slow_sources: Vec<SlowSource>,
     /// Derived metrics for which it is sampled, beside those who named it itself.
@@ -34,17 +34,17 @@ pub struct SlowSource {
 }
 
 impl InForce {
-    /// Period in force of a metric whose sources have these refresh intervals: the shortest of all sources.
+    /// Sampling in force of a metric whose sources have these refresh intervals: the shortest of all sources.
     #[must_use]
     pub fn of_sources(mut self, sources: &[(&str, Option<Period>)]) -> Self {
-        let planned = self.period;
-        self.period = sources
+        let planned = self.sampling;
+        self.sampling = sources
             .iter()
-            .map(|(_, interval)| interval.unwrap_or(planned).max(planned))
-            .min()
+            .map(|(_, interval)| planned.not_shorter(interval.unwrap_or(planned.period)))
+            .min_by_key(|sampling| sampling.period)
             .unwrap_or(planned);
         let slow = sources.iter().filter_map(|(name, interval)| {
-            let refresh_interval = interval.filter(|interval| *interval > planned)?;
+            let refresh_interval = interval.filter(|interval| *interval > planned.period)?;
             Some(SlowSource { name: (*name).to_owned(), refresh_interval })
         });
         self.slow_sources = slow.collect();
@@ -56,7 +56,7 @@ impl InForce {
 
     /// Cause of the period: the layer, or the hardware where every source is updated less often.
     pub fn recorded_cause(&self) -> Cause {
-        if self.slow_sources.iter().any(|slow| slow.refresh_interval == self.period) {
+        if self.slow_sources.iter().any(|slow| slow.refresh_interval == self.sampling.period) {
             Cause::RefreshInterval
         } else {
             self.cause
@@ -65,11 +65,11 @@ impl InForce {
 
     /// Reason why the requested period is not in force; none if it is.
     pub fn reason(&self) -> Option<String> {
-        let (requested, granted) = (self.requested?, self.period);
+        let (requested, granted) = (self.requested?, self.sampling);
         let Some(first) = self.slow_sources.first() else {
             return Some(format!("the governor lengthens it: granted {granted} instead of {requested}"));
         };
-        if self.slow_sources.iter().all(|slow| slow.refresh_interval == granted) {
+        if self.slow_sources.iter().all(|slow| slow.refresh_interval == granted.period) {
             let interval = first.refresh_interval;
             return Some(format!("it changes every {interval}: granted {granted} instead of {requested}"));
         }
@@ -91,17 +91,17 @@ impl InForce {
 mod tests {
     use super::*;
 
-    fn period(text: &str) -> Period {
+    fn sampling(text: &str) -> Sampling {
         text.parse().unwrap()
     }
 
     fn in_force(requested: Option<&str>, intervals: &[(&str, &str)]) -> InForce {
         let plan = InForce {
-            period: period("10ms"),
+            sampling: sampling("10ms"),
             cause: Cause::Lease,
             by: None,
             until_us: None,
-            requested: requested.map(period),
+            requested: requested.map(sampling),
             slow_sources: Vec::new(),
             input_of: Vec::new(),
         };
@@ -114,11 +114,11 @@ mod tests {
     fn the_refresh_interval_of_the_hardware_limits_the_period() {
         for sources in [&[("a", "10ms")][..], &[("a", "1ms"), ("b", "-")], &[]] {
             let unlimited = in_force(None, sources);
-            assert_eq!((unlimited.period, unlimited.requested), (period("10ms"), None), "{sources:?}");
+            assert_eq!((unlimited.sampling, unlimited.requested), (sampling("10ms"), None), "{sources:?}");
             assert_eq!((unlimited.reason(), unlimited.recorded_cause()), (None, Cause::Lease));
         }
         let limited = in_force(None, &[("a", "100ms")]);
-        assert_eq!((limited.period, limited.requested), (period("100ms"), Some(period("10ms"))));
+        assert_eq!((limited.sampling, limited.requested), (sampling("100ms"), Some(sampling("10ms"))));
         assert_eq!(limited.recorded_cause(), Cause::RefreshInterval);
         assert_eq!(
             limited.reason().as_deref(),
@@ -129,13 +129,13 @@ mod tests {
     #[test]
     fn sources_with_several_intervals_are_named() {
         let mixed = in_force(None, &[("a", "-"), ("b", "1s")]);
-        assert_eq!((mixed.period, mixed.recorded_cause()), (period("10ms"), Cause::Lease));
+        assert_eq!((mixed.sampling, mixed.recorded_cause()), (sampling("10ms"), Cause::Lease));
         assert_eq!(
             mixed.reason().as_deref(),
             Some("b changes every 1s: granted these intervals instead of 10ms")
         );
         let slow = in_force(None, &[("a", "1s"), ("b", "2s"), ("c", "3s"), ("d", "4s")]);
-        assert_eq!((slow.period, slow.recorded_cause()), (period("1s"), Cause::RefreshInterval));
+        assert_eq!((slow.sampling, slow.recorded_cause()), (sampling("1s"), Cause::RefreshInterval));
         assert_eq!(
             slow.reason().as_deref(),
             Some(

@@ -88,6 +88,7 @@ fn shape_of(source: &TextFileSource) -> Arc<Shape> {
         job: None,
         source: "stat".try_into().unwrap(),
         period: Period::MIN,
+        window: None,
         columns,
     })
 }
@@ -172,6 +173,7 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
         job: None,
         source: "test".try_into().unwrap(),
         period: Period::MILLISECOND,
+        window: None,
         columns: columns.collect(),
     };
     let key = SourceKey { job: None, name: "test".try_into().unwrap() };

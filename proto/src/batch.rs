@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::limits;
-use crate::period::Period;
+use crate::period::{Period, Sampling};
 use crate::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor,
     ShapeId,
 };
+use crate::window::{COUNT_PART, PARTS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
@@ -30,7 +31,10 @@ pub struct Shape {
     /// None for the node's own series.
     pub job: Option<Arc<Job>>,
     pub source: Identifier,
+    /// Period of the samples.
     pub period: Period,
+    /// Length of the windows that its rows summarise; none if each row is a sample.
+    pub window: Option<Period>,
     pub columns: Vec<Column>,
 }
 
@@ -38,15 +42,30 @@ impl Shape {
     pub fn descriptor(&self) -> ShapeDescriptor {
         ShapeDescriptor {
             source: self.source.clone(),
+            inner_period: self.window.map(|_| self.period),
             series: self.columns.iter().map(|column| column.series).collect(),
         }
+    }
+
+    pub const fn sampling(&self) -> Sampling {
+        Sampling { period: self.period, window: self.window }
+    }
+
+    /// Period of the rows.
+    pub fn row_period(&self) -> Period {
+        self.window.unwrap_or(self.period)
+    }
+
+    /// Number of values of a row for each of its series.
+    pub(crate) const fn parts(&self) -> usize {
+        if self.window.is_some() { PARTS } else { 1 }
     }
 }
 
 /// Time at which a row's values were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
-    /// Number of the read on the grid of the period; none for a read outside of the grid, such as a job's
+    /// Number of the read, or of the window, on the grid of the rows' period; none for a read outside of the grid, such as a job's
     /// last one.
     pub deadline: Option<u64>,
     /// Microseconds since the epoch.
@@ -68,6 +87,7 @@ pub struct Batch {
     pub(crate) values: Vec<u64>,
     /// Row and column of each absent value, in the order of the rows.
     pub(crate) absent: Vec<(u32, u32)>,
+    samples: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +101,7 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns the bits of a value; none where it was absent.
+    /// Returns the bits of a value, of a window the last one; none where it was absent.
     pub fn value(&self, column: usize) -> Option<u64> {
         let absent = self.absent.binary_search_by_key(&column, |(_, absent)| *absent as usize);
         self.values.get(column).copied().filter(|_| absent.is_err())
@@ -104,6 +124,7 @@ impl Batch {
             rows: Vec::with_capacity(values / 8),
             values: Vec::with_capacity(values),
             absent: Vec::new(),
+            samples: 0,
         }
     }
 
@@ -131,10 +152,11 @@ impl Batch {
                 0
             })
         }));
-        let present = self.values.len() - values_at - (self.absent.len() - absent_before);
+        let present = (self.values.len() - values_at - (self.absent.len() - absent_before)) as u64;
         let values_at = u32::try_from(values_at).map_err(|_too_many| Full)?;
         self.rows.push(Row { shape: shape.0, instant, values_at });
-        Ok(present as u64)
+        self.samples += present;
+        Ok(present)
     }
 
     /// Appends a row without absent values, like [`Batch::push`] but by a plain copy.
@@ -143,7 +165,25 @@ impl Batch {
         let values_at = u32::try_from(self.values.len()).map_err(|_too_many| Full)?;
         self.values.extend_from_slice(values);
         self.rows.push(Row { shape: shape.0, instant, values_at });
+        self.samples += values.len() as u64;
         Ok(values.len() as u64)
+    }
+
+    /// Appends a row of windows, as [`crate::window::Summary::pack`] has them: all values of the first part,
+    /// then all of the next. A series whose count is 0 was absent. Returns the number of samples in the
+    /// windows.
+    pub fn push_windows(&mut self, shape: ShapeIndex, instant: Instant, parts: &[u64]) -> Result<u64, Full> {
+        self.check_room()?;
+        let row = u32::try_from(self.rows.len()).map_err(|_too_many| Full)?;
+        let values_at = u32::try_from(self.values.len()).map_err(|_too_many| Full)?;
+        let counts = counts_of(parts, parts.len() / PARTS);
+        let absent = (0..).zip(counts).filter(|(_, count)| **count == 0);
+        self.absent.extend(absent.map(|(column, _)| (row, column)));
+        self.values.extend_from_slice(parts);
+        self.rows.push(Row { shape: shape.0, instant, values_at });
+        let samples = counts.iter().sum();
+        self.samples += samples;
+        Ok(samples)
     }
 
     const fn check_room(&self) -> Result<(), Full> {
@@ -158,22 +198,28 @@ impl Batch {
         self.rows.is_empty()
     }
 
-    /// Returns the number of samples, absent values not counted.
-    pub fn samples(&self) -> usize {
-        self.values.len() - self.absent.len()
+    /// Returns the number of samples, those in windows included, absent values not counted.
+    pub const fn samples(&self) -> u64 {
+        self.samples
     }
 
     pub fn samples_by_shape(&self) -> Vec<u64> {
         let mut samples = vec![0_u64; self.shapes.len()];
         for row in &self.rows {
-            let columns = self.shapes.get(row.shape as usize).map_or(0, |shape| shape.columns.len());
-            if let Some(samples) = samples.get_mut(row.shape as usize) {
-                *samples += columns as u64;
-            }
+            let Some(shape) = self.shapes.get(row.shape as usize) else { continue };
+            let Some(samples) = samples.get_mut(row.shape as usize) else { continue };
+            *samples += match shape.window {
+                None => shape.columns.len() as u64,
+                Some(_) => {
+                    let parts = self.values.get(row.values_at as usize..).unwrap_or_default();
+                    counts_of(parts, shape.columns.len()).iter().sum()
+                }
+            };
         }
         for (row, _) in &self.absent {
-            let shape = self.rows.get(*row as usize).map(|row| row.shape as usize);
-            if let Some(samples) = shape.and_then(|shape| samples.get_mut(shape)) {
+            let Some(row) = self.rows.get(*row as usize) else { continue };
+            let is_raw = self.shapes.get(row.shape as usize).is_some_and(|shape| shape.window.is_none());
+            if let Some(samples) = samples.get_mut(row.shape as usize).filter(|_| is_raw) {
                 *samples -= 1;
             }
         }
@@ -251,7 +297,13 @@ impl Batch {
         self.rows.clear();
         self.values.clear();
         self.absent.clear();
+        self.samples = 0;
     }
+}
+
+/// Returns the counts of a row of windows with `columns` series.
+fn counts_of(parts: &[u64], columns: usize) -> &[u64] {
+    parts.get(COUNT_PART * columns..(COUNT_PART + 1) * columns).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -275,7 +327,7 @@ mod tests {
             })
             .collect();
         let source = Identifier::try_from("s").unwrap();
-        Arc::new(Shape { id: ShapeId(id), source, job: None, period: Period::SECOND, columns })
+        Arc::new(Shape { id: ShapeId(id), source, job: None, period: Period::SECOND, window: None, columns })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::name::MetricName;
-use crate::period::Period;
+use crate::period::Sampling;
 use crate::run::Run;
 use crate::series::{Identifier, JobHandle};
 use crate::step_level::StepLevel;
@@ -122,7 +122,7 @@ pub struct RequestRefused {
     /// Selector, or the original text of a request that cannot be parsed.
     pub request: Text,
     /// Requested period; none if it cannot be parsed.
-    pub period: Option<Period>,
+    pub period: Option<Sampling>,
     pub by: Option<Identifier>,
     pub reason: Text,
 }
@@ -252,9 +252,9 @@ pub struct PlanChange {
     pub level: Option<StepLevel>,
     pub metric: MetricName,
     /// None if the metric was not sampled.
-    pub old: Option<Period>,
+    pub old: Option<Sampling>,
     /// None if the metric is no longer sampled.
-    pub new: Option<Period>,
+    pub new: Option<Sampling>,
     pub cause: Cause,
     pub by: Option<Identifier>,
     /// Expiry of the change, in microseconds since the epoch.

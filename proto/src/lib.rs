@@ -22,4 +22,5 @@ pub mod step_level;
 pub mod suggest;
 pub mod text;
 pub mod units;
+pub mod window;
 pub mod wire;

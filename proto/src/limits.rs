@@ -23,6 +23,9 @@ pub const FRAME_VALUES: usize = 1024 * 1024;
 /// Ticks in one block. A source at 100 µs fills this in 6.5 s, longer than any reasonable flush interval.
 pub const BLOCK_TICKS: usize = 64 * 1024;
 
+/// Samples in one window: the longest window of samples every 100 µs.
+pub const WINDOW_SAMPLES: u64 = 36_000_000;
+
 /// Columns in one block: the per-CPU times of a node with 400 CPUs.
 pub const BLOCK_COLUMNS: usize = 4096;
 

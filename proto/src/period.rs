@@ -113,7 +113,8 @@ impl From<Period> for u64 {
 /// How a metric is sampled: the time between two samples, and between two rows if these summarise windows.
 ///
 /// Written as a period, or as two: `1ms/1s` takes a sample every millisecond and sends a row every second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(Period, Option<Period>)", into = "(Period, Option<Period>)")]
 pub struct Sampling {
     pub period: Period,
     /// Length of a window, a multiple of the period; none if each sample is sent.
@@ -144,6 +145,41 @@ impl Sampling {
         } else {
             Err(InvalidSampling::Window { period, window })
         }
+    }
+
+    /// Time between two rows.
+    pub fn row_period(self) -> Period {
+        self.window.unwrap_or(self.period)
+    }
+
+    /// Returns the same with a period that is not shorter than `period`. The window becomes the next multiple
+    /// of the period; one of fewer than two periods ends.
+    #[must_use]
+    pub fn not_shorter(self, period: Period) -> Self {
+        if period <= self.period { self } else { Self::raw(period).in_window(self.window) }
+    }
+
+    /// Returns the same with windows of the next multiple of the period; without any if that is not at least
+    /// two periods.
+    fn in_window(self, window: Option<Period>) -> Self {
+        let period_us = self.period.as_micros();
+        let multiple = window.map(|window| window.as_micros().next_multiple_of(period_us));
+        let window = multiple.and_then(|micros| Period::from_micros(micros).ok());
+        window.and_then(|window| Self::windowed(self.period, window).ok()).unwrap_or(self)
+    }
+}
+
+impl From<Sampling> for (Period, Option<Period>) {
+    fn from(sampling: Sampling) -> Self {
+        (sampling.period, sampling.window)
+    }
+}
+
+impl TryFrom<(Period, Option<Period>)> for Sampling {
+    type Error = InvalidSampling;
+
+    fn try_from((period, window): (Period, Option<Period>)) -> Result<Self, InvalidSampling> {
+        window.map_or(Ok(Self::raw(period)), |window| Self::windowed(period, window))
     }
 }
 

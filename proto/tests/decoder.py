@@ -62,9 +62,11 @@ def frame(data):
     sections, blocks, is_kept = {1: [], 3: [], 4: [], 8: []}, [], False
     while c.at < len(c.data):
         kind = c.byte()
-        if kind in (2, 5, 6, 7):
-            left = MIB - sum((len(block["columns"]) + 1) * len(block["times_us"]) for block in blocks)
-            blocks.append(get_block(c, kind in (5, 7), kind in (6, 7), base, left))
+        if kind in (2, 5, 6, 7, 10):
+            parts = 5 if kind == 10 else 1
+            kind = c.byte() if kind == 10 else kind
+            need(kind in (2, 5, 6, 7), f"{kind} is no kind of block")
+            blocks.append(get_block(c, kind in (5, 7), kind in (6, 7), parts, base, MIB - sum(map(weight, blocks))))
             need(len(blocks) <= 65536, "a frame has too many blocks")
         elif kind == 9:
             is_kept = True
@@ -80,16 +82,25 @@ def frame(data):
             "is_kept": int(is_kept)}
 
 
-def get_block(c, is_partial, is_lone, base, values_left):
+def weight(block):
+    return ((5 if block["windows"] else 1) * len(block["columns"]) + 1) * len(block["times_us"])
+
+
+def get_block(c, is_partial, is_lone, parts, base, values_left):
     shape, width = c.varint(2**32 - 1), c.varint(4096)
     columns = list(range(width))
     if is_partial:
         bitmap = c.take((width + 7) // 8)
         columns = [column for column in columns if bitmap[column // 8] >> column % 8 & 1]
     ticks = 1 if is_lone else c.varint(65536)
-    need(ticks > 0 and (len(columns) + 1) * ticks <= values_left, "no ticks, or too many values")
-    return {"shape": shape, "shape_columns": width, "columns": columns, "times_us": get_times(c, ticks, base),
-            "values": get_columns(c, len(columns), ticks)}
+    need(ticks > 0 and (parts * len(columns) + 1) * ticks <= values_left, "no ticks, or too many values")
+    times, values, windows = get_times(c, ticks, base), get_columns(c, parts * len(columns), ticks), None
+    if parts > 1:
+        values, *rest = [values[part * len(columns):][:len(columns)] for part in range(parts)]
+        windows = dict(zip(("counts", "min", "max", "sum"), rest))
+        need(all(count <= 36_000_000 for counts in rest[0] for count in counts), "too many samples in a window")
+    return {"shape": shape, "shape_columns": width, "columns": columns, "times_us": times, "values": values,
+            "windows": windows}
 
 
 def get_times(c, ticks, base):
@@ -242,7 +253,7 @@ ENTRY = enum(
                   kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
     job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
-    shape=record(id=u32, source=text, series=some(u32)),
+    shape=record(id=u32, source=text, inner_period_us=option(u64), series=some(u32)),
     function=record(id=u32, job=u32, name=option(text), module=option(text)),
     stack=record(id=u32, parent=option(u32), function=u32))
 STACKS = record(metric=u32, job=u32, begin_us=i64, end_us=i64, period_us=u64,
@@ -250,8 +261,9 @@ STACKS = record(metric=u32, job=u32, begin_us=i64, end_us=i64, period_us=u64,
                 unresolved=u64)
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64,
                not_kept=u64)
+SAMPLING = record(period_us=u64, window_us=option(u64))
 PLAN_CHANGE = record(at_us=i64, job=option(u32), level=option(one_of("step", "task")), metric=text,
-                     old_us=option(u64), new_us=option(u64),
+                     old=option(SAMPLING), new=option(SAMPLING),
                      cause=one_of("baseline", "registration", "job_end", "reload",
                                   "lease", "lease_end", "governor", "refresh_interval"), by=option(text),
                      until_us=option(i64))
@@ -263,7 +275,7 @@ EVENT = enum(
                     cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32),
                     unread=option(text)),
     job_owner=record(job=u32, uid=option(u32), name=option(text)),
-    request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
+    request_refused=record(at_us=i64, job=u32, request=text, period=option(SAMPLING), by=option(text), reason=text),
     session_ended=record(at_us=i64),
     job_details=record(job=u32, name=option(text), display_id=option(text), time_limit_s=option(u64),
                        memory_bytes=option(u64), gpus=option(u32), restarts=option(u32),

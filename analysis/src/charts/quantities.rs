@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use serde::Serialize;
 
 use super::cells::{NodeCells, Span};
@@ -323,6 +323,6 @@ fn spacing_of(series: &SeriesReport) -> Spacing {
 }
 
 fn period_ns(text: &str) -> Option<i64> {
-    let period: Period = text.parse().ok()?;
-    i64::try_from(period.as_nanos()).ok()
+    let sampling: Sampling = text.parse().ok()?;
+    i64::try_from(sampling.row_period().as_nanos()).ok()
 }

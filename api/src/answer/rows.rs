@@ -88,6 +88,18 @@ pub(crate) static PLAN_CHANGES: Table<FoldedChange> = Table {
             "The new period; none if it is no longer sampled.",
             |row| json!(row.row.new_period_us),
         ),
+        Column::optional(
+            "old_window_us",
+            Type::Integer,
+            "The previous length of windows; none if each sample was sent.",
+            |row| json!(row.row.old_window_us),
+        ),
+        Column::optional(
+            "new_window_us",
+            Type::Integer,
+            "The length of the windows that are sent; none if each sample is sent.",
+            |row| json!(row.row.new_window_us),
+        ),
         Column::new("cause", Type::Text, "The cause.", |row| json!(row.row.cause)),
         Column::optional("actor", Type::Text, "The user that requested it.", |row| json!(row.row.actor)),
         Column::optional("until_us", Type::Integer, "The time at which it expires.", |row| {

@@ -66,6 +66,9 @@ static REFUSED_TABLE: Table<RefusedRow> = Table {
         Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
         Column::new("request", Type::Text, "The request.", |row| json!(row.request)),
         Column::optional("period_us", Type::Integer, "The requested period.", |row| json!(row.period_us)),
+        Column::optional("window_us", Type::Integer, "The requested length of windows.", |row| {
+            json!(row.window_us)
+        }),
         Column::optional("actor", Type::Text, "The user of the request.", |row| json!(row.actor)),
         Column::new("reason", Type::Text, "The reason of the refusal.", |row| json!(row.reason)),
     ],

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use polymeter_proto::control::{JobAnswer, NodeAnswer, PlanAnswer, PlanLine};
-use polymeter_proto::period::Period;
 use polymeter_store::reader::PlanChangeRow;
 use serde_json::{Map, Value, json};
 
@@ -125,9 +124,10 @@ impl Sampling {
         let mut sampling = Self::default();
         for ((_, metric, level), change) in last {
             let row = sampling.rows.entry((metric.to_owned(), level.map(str::to_owned))).or_default();
-            let micros = change.new_period_us.and_then(|period_us| u64::try_from(period_us).ok());
-            let period = micros.and_then(|micros| Period::from_micros(micros).ok());
-            period.into_iter().for_each(|period| list(&mut row.periods, period.to_string()));
+            change
+                .new_sampling()
+                .into_iter()
+                .for_each(|sampling| list(&mut row.periods, sampling.to_string()));
             list(&mut row.causes, cause(&change.cause, change.actor.as_deref()));
         }
         sampling
@@ -198,6 +198,8 @@ mod tests {
             metric: "cpu.usage".to_owned(),
             old_period_us,
             new_period_us,
+            old_window_us: None,
+            new_window_us: None,
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 5".to_owned()),
             until_ns: None,

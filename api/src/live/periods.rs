@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{level, rows};
 
-/// Microseconds by level and metric.
+/// Time between two values, in microseconds, by level and metric.
 type NodePeriods = HashMap<(Option<String>, String), Option<i64>>;
 
 /// Present periods by node.
@@ -25,7 +25,10 @@ impl Periods {
 
     pub(super) fn change(&mut self, change: &PlanChangeRow) {
         let of_node = self.0.entry(change.node.clone()).or_default();
-        of_node.insert((change.level.clone(), change.metric.clone()), change.new_period_us);
+        of_node.insert(
+            (change.level.clone(), change.metric.clone()),
+            change.new_window_us.or(change.new_period_us),
+        );
     }
 
     /// Adds what the other knows of metrics without a recorded change.

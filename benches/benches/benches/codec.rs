@@ -13,7 +13,7 @@ pub(crate) fn run(criterion: &mut Criterion) {
         let batches = recording::batches(&rows, ticks);
         let batch = batches.get(batches.len() / 2).expect("the recording has seconds");
         let mut group = criterion.benchmark_group(format!("codec/{ticks} ticks"));
-        group.throughput(Throughput::Elements(batch.samples() as u64));
+        group.throughput(Throughput::Elements(batch.samples()));
         let mut encoder = Encoder::default();
         let mut bytes = Vec::new();
         group.bench_function("encode", |bencher| {

@@ -53,7 +53,7 @@ fn ingest(criterion: &mut Criterion, script: &Script) {
     let frame = Frame::decode(agent.sample(script, &mut encoder, now.wall_us, TICKS).expect("it fits"))
         .expect("it is a frame");
     let mut group = criterion.benchmark_group("ingest");
-    group.throughput(Throughput::Elements(frame.samples() as u64));
+    group.throughput(Throughput::Elements(frame.samples()));
     let mut sequence = 1;
     group.bench_function("frame of a second", |bencher| {
         bencher.iter_batched(

@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let mut results = Vec::new();
     for ticks in [1, 10, 100, 1000] {
         let batches = recording::batches(&rows, ticks);
-        let values: usize = batches.iter().map(polymeter_proto::batch::Batch::samples).sum();
+        let values: u64 = batches.iter().map(polymeter_proto::batch::Batch::samples).sum();
         let mut encoder = Encoder::default();
         let mut frames = vec![Vec::new(); batches.len()];
         let encoding_s = cpu_s(|| {
@@ -48,12 +48,12 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
             return Err("what was encoded does not come back".into());
         }
         let bytes: usize = frames.iter().map(Vec::len).sum();
-        let per_second = |seconds: f64| format!("{:.0} M", to_f64(values as u64) / seconds / 1e6);
+        let per_second = |seconds: f64| format!("{:.0} M", to_f64(values) / seconds / 1e6);
         results.push(vec![
             ticks.to_string(),
             batches.len().to_string(),
             values.to_string(),
-            format!("{:.3}", to_f64(bytes as u64) / to_f64(values as u64)),
+            format!("{:.3}", to_f64(bytes as u64) / to_f64(values)),
             per_second(encoding_s),
             per_second(decoding_s),
         ]);

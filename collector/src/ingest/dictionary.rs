@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use polymeter_proto::period::Period;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SessionDescriptor,
     SessionId, ShapeDescriptor, ShapeId,
@@ -17,6 +18,7 @@ use super::fault::{AGAIN, Fault, learn};
 use super::id_table::IdTable;
 use super::shared_rules::Shared;
 use super::stack_table::StackTable;
+use super::windows;
 use crate::limits;
 
 /// Ended jobs that are kept, since their last tallies may follow their end.
@@ -25,6 +27,8 @@ const ENDED_JOBS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) line: Arc<LedgerLine>,
+    /// Period of the samples if its rows summarise windows.
+    inner_period: Option<Period>,
     pub(super) columns: Vec<Arc<SeriesRecord>>,
 }
 
@@ -40,7 +44,15 @@ impl Shape {
                 "inconsistent frame: a block refers to a column that its shape does not have",
             ));
         }
-        Ok(())
+        if block.windows.is_some() != self.inner_period.is_some() {
+            return Err(Fault::Contradiction(
+                "inconsistent frame: only one of a block and its shape has windows",
+            ));
+        }
+        match &block.windows {
+            Some(found) => windows::check(block, found, &self.columns),
+            None => Ok(()),
+        }
     }
 }
 
@@ -174,7 +186,13 @@ impl Dictionary {
             return Err(Fault::Contradiction("inconsistent frame: a shape contains series of several jobs"));
         }
         let line = self.line(job, descriptor.source)?;
-        learn(&mut self.shapes, id.0, Shape { line, columns }, is_same_shape, |new| new)
+        learn(
+            &mut self.shapes,
+            id.0,
+            Shape { line, inner_period: descriptor.inner_period, columns },
+            is_same_shape,
+            |new| new,
+        )
     }
 
     /// Line of the ledger of one source.
@@ -278,6 +296,7 @@ impl Dictionary {
 
 fn is_same_shape(known: &Shape, new: &Shape) -> bool {
     Arc::ptr_eq(&known.line, &new.line)
+        && known.inner_period == new.inner_period
         && known.columns.len() == new.columns.len()
         && known.columns.iter().zip(&new.columns).all(|(known, new)| Arc::ptr_eq(known, new))
 }

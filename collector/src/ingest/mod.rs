@@ -19,6 +19,7 @@ mod tests;
 mod times;
 mod user_series;
 mod verdict;
+mod windows;
 
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;

@@ -8,6 +8,7 @@ use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
 
 use super::dictionary::Dictionary;
 use super::fault::Fault;
+use super::windows;
 
 impl Dictionary {
     /// Checks that all ids of `frame` are known. The entries of its own dictionary were added before.
@@ -44,7 +45,7 @@ impl Dictionary {
         let times = || block.times_us.iter().copied();
         LossRecord {
             line: shape.map(|shape| Arc::clone(&shape.line)),
-            samples: block.values.len() as u64,
+            samples: block.samples(),
             reason,
             span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
         }
@@ -54,16 +55,8 @@ impl Dictionary {
     pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
         let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {
-            let samples = self.resolve_block(block)?;
-            // A block whose columns were all absent has only times.
-            if samples.series.is_empty() {
-                continue;
-            }
-            if frame.is_kept {
-                accepted.kept.push(samples);
-            } else {
-                accepted.samples.push(samples);
-            }
+            let into = if frame.is_kept { &mut accepted.kept } else { &mut accepted.samples };
+            self.resolve_block(block, into)?;
         }
         for interval in frame.stacks {
             accepted.stacks.push(self.resolve_stacks(interval)?);
@@ -99,11 +92,21 @@ impl Dictionary {
         Ok(accepted)
     }
 
-    fn resolve_block(&self, block: Block) -> Result<SampleBlock, Fault> {
+    fn resolve_block(&self, block: Block, into: &mut Vec<SampleBlock>) -> Result<(), Fault> {
         let shape = self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?;
         shape.fits(&block)?;
-        let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
-        let line = Arc::clone(&shape.line);
-        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values, windows: None })
+        let line = &shape.line;
+        if let Some(found) = &block.windows {
+            windows::resolve(line, &shape.columns, &block, found, into);
+            return Ok(());
+        }
+        let series: Vec<_> =
+            block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
+        // A block whose columns were all absent has only times.
+        if !series.is_empty() {
+            let (line, times_us, values) = (Arc::clone(line), block.times_us, block.values);
+            into.push(SampleBlock { line, series, times_us, values, windows: None });
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, SampleBlock};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, SampleBlock, WindowColumns};
 
 use crate::limits;
 
@@ -92,7 +92,7 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 }
 
 fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
-    let samples = others.iter().map(|samples| samples.values.len() as u64).sum();
+    let samples = others.iter().map(SampleBlock::samples).sum();
     let times = || others.iter().flat_map(|samples| samples.times_us.iter().copied());
     Some(OutOfRange { samples, span_us: times().min().zip(times().max())? })
 }
@@ -100,18 +100,29 @@ fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
 pub(super) fn loss(samples: &SampleBlock, reason: LossReason) -> LossRecord {
     LossRecord {
         line: Some(Arc::clone(&samples.line)),
-        samples: samples.values.len() as u64,
+        samples: samples.samples(),
         reason,
         span_us: samples.span_us().unwrap_or_default(),
     }
 }
 
 fn keep(samples: &SampleBlock, kept: &[bool]) -> SampleBlock {
-    let columns = samples.values.chunks_exact(kept.len().max(1));
-    let values = columns.flat_map(|column| column.iter().zip(kept).filter(|(_, kept)| **kept));
-    let values = values.map(|(value, _)| *value).collect();
+    let values = keep_rows(&samples.values, kept);
+    let windows = samples.windows.as_ref().map(|windows| WindowColumns {
+        counts: keep_rows(&windows.counts, kept),
+        min: keep_rows(&windows.min, kept),
+        max: keep_rows(&windows.max, kept),
+        sum: keep_rows(&windows.sum, kept),
+    });
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
     let (line, series) = (Arc::clone(&samples.line), samples.series.clone());
-    SampleBlock { line, series, times_us, values, windows: None }
+    SampleBlock { line, series, times_us, values, windows }
+}
+
+/// Returns the values of the kept rows, column by column.
+fn keep_rows<T: Copy>(values: &[T], kept: &[bool]) -> Vec<T> {
+    let columns = values.chunks_exact(kept.len().max(1));
+    let cells = columns.flat_map(|column| column.iter().zip(kept));
+    cells.filter(|(_, kept)| **kept).map(|(value, _)| *value).collect()
 }

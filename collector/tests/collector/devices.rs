@@ -67,7 +67,7 @@ fn column(series: u32, metric: u32, name: &'static str, label: (&str, &str), rol
 
 fn shape_of(id: u32, job: Option<Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
     let source = "source".try_into().unwrap();
-    Arc::new(Shape { id: ShapeId(id), job, source, period: Period::SECOND, columns })
+    Arc::new(Shape { id: ShapeId(id), job, source, period: Period::SECOND, window: None, columns })
 }
 
 fn record(agent: &mut Agent, started_us: i64) {

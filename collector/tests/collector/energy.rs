@@ -62,7 +62,14 @@ fn column(series: u32, metric: u32, name: &'static str, unit: Unit, package: Opt
 
 fn shape(id: u32, job: Option<&Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
     let source = "source".try_into().unwrap();
-    Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
+    Arc::new(Shape {
+        id: ShapeId(id),
+        job: job.cloned(),
+        source,
+        period: Period::SECOND,
+        window: None,
+        columns,
+    })
 }
 
 /// Sends the samples of a node with two packages of 100 W and 50 W, four busy cores, and a port that receives

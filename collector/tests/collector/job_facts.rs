@@ -11,7 +11,7 @@ use crate::support::{TestEnvironment, now_us};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, JobOwner, RequestRefused};
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{JobDescriptor, JobHandle};
 use polymeter_store::reader::{JobRow, SeriesScope};
 
@@ -61,7 +61,7 @@ fn stores_a_later_owner_and_keeps_a_known_one(environment: &mut TestEnvironment)
     assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1000), Some("ada")));
 }
 
-fn refused(request: &str, period: Option<Period>, by: Option<&str>) -> Event {
+fn refused(request: &str, period: Option<Sampling>, by: Option<&str>) -> Event {
     Event::RequestRefused(RequestRefused {
         at_us: now_us(),
         job: JobHandle(1),
@@ -77,7 +77,10 @@ fn stores_refused_requests_with_actor_and_reason(environment: &mut TestEnvironme
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     let job = job(1, "7", now_us());
     agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[]);
-    let events = [refused("cpu.*", Some(Period::SECOND), Some("uid 1000")), refused("faster", None, None)];
+    let events = [
+        refused("cpu.*", Some(Sampling::raw(Period::SECOND)), Some("uid 1000")),
+        refused("faster", None, None),
+    ];
     agent.frame(&[], &[], &events);
     agent.send_from(0);
     agent.wait_until_acknowledged();

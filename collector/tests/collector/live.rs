@@ -8,7 +8,7 @@ use polymeter_collector::CollectorConfig;
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, Mark, MarkKind, PlanChange};
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 use serde_json::{Value, json};
@@ -179,7 +179,7 @@ fn values_are_reduced_to_points_a_second(environment: &mut TestEnvironment) {
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
 }
 
-fn plan_change(fixture: &Fixture, new: Option<Period>) -> Event {
+fn plan_change(fixture: &Fixture, new: Option<Sampling>) -> Event {
     Event::PlanChange(PlanChange {
         at_us: later_us(),
         job: Some(fixture.jobs[0].handle),
@@ -198,17 +198,17 @@ fn events_of_a_job_are_streamed_until_its_end(environment: &mut TestEnvironment)
     let key = key(&fixture, "1");
     let mut client = Client::open(USERS[0], &fixture.api, &target(key, ""));
     client.next_of("series");
-    let change = plan_change(&fixture, Some(Period::from_micros(10_000).unwrap()));
+    let change = plan_change(&fixture, "10ms/1s".parse().ok());
     send_events(&mut fixture.agent, &[change]);
     let plan = client.next_of("plan");
     assert_eq!(
-        (&plan["metric"], &plan["new_period_us"], &plan["actor"]),
-        (&json!("cpu.usage"), &json!(10_000), &json!("ada"))
+        (&plan["metric"], &plan["new_period_us"], &plan["new_window_us"], &plan["actor"]),
+        (&json!("cpu.usage"), &json!(10_000), &json!(1_000_000), &json!("ada"))
     );
-    // A later client sees the period in the description.
+    // A later client sees the time between two values in the description.
     let mut later = Client::open(USERS[0], &fixture.api, &target(key, ""));
     let series = later.next_of("series");
-    assert_eq!(series["series"][0]["period_us"], 10_000, "{series}");
+    assert_eq!(series["series"][0]["period_us"], 1_000_000, "{series}");
     // A second node, with hostile labels.
     let mut second = Agent::to(&environment.context, &fixture.collector, "n2", 2);
     let mut hostile = (*shape(1, Some(&fixture.jobs[0]))).clone();

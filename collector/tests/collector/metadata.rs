@@ -8,7 +8,7 @@ use polymeter_collector::{Collector, CollectorConfig, limits};
 use polymeter_proto::batch::{Column, Shape};
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{
     JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
 };
@@ -43,7 +43,7 @@ fn send_jobs(environment: &TestEnvironment, collector: &Collector, session: u64,
                 level: None,
                 metric: MetricName::new(metric).unwrap(),
                 old: None,
-                new: Some(Period::SECOND),
+                new: Some(Sampling::raw(Period::SECOND)),
                 cause: Cause::Baseline,
                 by: None,
                 until_us: None,

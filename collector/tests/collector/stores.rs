@@ -9,7 +9,7 @@ use polymeter_proto::ledger::{
     Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally,
 };
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{JobHandle, Processors, Roofs, SessionId};
 use polymeter_proto::step_level::StepLevel;
@@ -210,7 +210,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
             job: Some(JobHandle(1)),
             level: None,
             metric: MetricName::new("cpu.usage").unwrap(),
-            old: Some(Period::SECOND),
+            old: Some(Sampling::raw(Period::SECOND)),
             new: None,
             cause: Cause::JobEnd,
             by: Some("ada".try_into().unwrap()),
@@ -221,7 +221,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         let of_tasks = Event::PlanChange(PlanChange {
             level: Some(StepLevel::Task),
             cause: Cause::Lease,
-            new: Some(Period::MILLISECOND),
+            new: "1ms/1s".parse().ok(),
             ..change.clone()
         });
         agent.frame(&[], &[], &[named, begun, Event::PlanChange(change), of_tasks, later, ended, over]);
@@ -251,7 +251,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         reader.plan_changes(found.job_key).unwrap().into_iter().partition(|change| change.level.is_some());
     assert_eq!((of_tasks.len(), changes.len()), (2, 2));
     assert_eq!(of_tasks[1].level.as_deref(), Some("task"));
-    assert_eq!((of_tasks[1].new_period_us, of_tasks[1].cause.as_str()), (Some(1_000), "lease"));
+    assert_eq!((of_tasks[1].new_sampling(), of_tasks[1].cause.as_str()), ("1ms/1s".parse().ok(), "lease"));
     assert_eq!(
         (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
         (Some(1_000_000), None, "job_end")

@@ -16,7 +16,9 @@ pub fn body(data: &[u8]) {
 fn look(bytes: &[u8]) {
     let Ok(frame) = Frame::decode(bytes) else { return };
     assert!(bytes.len() <= limits::FRAME_BYTES);
-    assert!(frame.samples() <= limits::FRAME_VALUES);
+    let values: usize = frame.blocks.iter().map(|block| block.values.len()).sum();
+    assert!(values <= limits::FRAME_VALUES);
+    assert!(frame.samples() <= limits::FRAME_VALUES as u64 * limits::WINDOW_SAMPLES);
     for block in &frame.blocks {
         assert_eq!(block.values.len(), block.columns.len() * block.times_us.len());
         assert!(block.columns.iter().all(|column| *column < block.shape_columns));

@@ -13,7 +13,7 @@ use polymeter_proto::ledger::{
     PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
     SessionDescriptor, SessionId, ShapeId, Unit,
@@ -96,7 +96,7 @@ fn plan_change(job: JobHandle, at_us: i64) -> PlanChange {
         level: None,
         metric: MetricName::new("cpu.usage").unwrap(),
         old: None,
-        new: Some(Period::SECOND),
+        new: Some(Sampling::raw(Period::SECOND)),
         cause: Cause::Baseline,
         by: None,
         until_us: None,
@@ -127,7 +127,14 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
     let columns = columns.collect();
     *next_id += 1;
     let source = SOURCE_NAMES[*next_id as usize % SOURCE_NAMES.len()].try_into().unwrap();
-    Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), source, period: Period::SECOND, columns })
+    Arc::new(Shape {
+        id: ShapeId(*next_id),
+        job: job.cloned(),
+        source,
+        period: Period::SECOND,
+        window: None,
+        columns,
+    })
 }
 
 impl Agent {

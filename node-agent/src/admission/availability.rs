@@ -42,7 +42,7 @@ pub(crate) fn metrics_of(
     let computed = derived_metrics(target, &all);
     all.into_iter()
         .map(|(name, availability)| {
-            let period = in_force.get(&name).map(|in_force| in_force.period);
+            let period = in_force.get(&name).map(|in_force| in_force.sampling);
             MetricView { name, availability, period }
         })
         .chain(computed)

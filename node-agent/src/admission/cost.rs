@@ -3,7 +3,7 @@
 //! The constants were fitted to one machine; `polymeter-bench control` compares the prediction with
 //! measurements. The calibration scales them to this machine, and the governor corrects the rest.
 
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 
 use crate::request::Cost;
 
@@ -25,6 +25,8 @@ const WAKE_NS: [(f64, f64); 5] = [
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
 /// Cost of a value from its text to the wire.
 const VALUE_NS: f64 = 40.0;
+/// Cost of a value from its text into a window.
+const INNER_VALUE_NS: f64 = 20.0;
 /// Cost of a sample of a call stack for the agent: to read it, and to count it by its functions.
 pub(super) const STACK_NS: f64 = 4_000.0;
 /// Cost of a sample whose callers the agent finds itself. An estimate, which was not fitted: once the source
@@ -32,6 +34,8 @@ pub(super) const STACK_NS: f64 = 4_000.0;
 pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
 /// Size of a value on the wire at high rates.
 const VALUE_BYTES: f64 = 0.5;
+/// Size of a series' part of a row of windows on the wire.
+const WINDOW_BYTES: f64 = 12.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
@@ -51,27 +55,37 @@ pub(super) struct Sum {
     machine: Slowness,
     ns_per_s: f64,
     samples_per_s: f64,
+    bytes_per_s: f64,
     wakes_per_s: f64,
 }
 
 impl Sum {
     pub(super) const fn on(machine: Slowness) -> Self {
-        Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
+        Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, bytes_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
-    /// Adds a source whose metrics have these periods. Periods that divide one another share reads.
-    pub(super) fn add(&mut self, periods: &[Period], read: ReadCost) {
-        let per_second = |period: &Period| 1e6 / micros(*period);
-        let Some(fastest) = periods.iter().min() else { return };
-        let slowness = between(&self.machine, micros(*fastest));
+    /// Adds a source whose metrics are sampled so. Periods that divide one another share reads. What is sent
+    /// counts as samples: of a window one.
+    pub(super) fn add(&mut self, samplings: &[Sampling], read: ReadCost) {
+        let per_second = |period: Period| 1e6 / micros(period);
+        let Some(fastest) = samplings.iter().map(|sampling| sampling.period).min() else { return };
+        let slowness = between(&self.machine, micros(fastest));
         let read_ns = match read {
             ReadCost::Measured(read_ns) => read_ns,
-            ReadCost::Warm(read_ns) => read_ns * (1.0 + (between(&COLD, micros(*fastest)) - 1.0) * slowness),
+            ReadCost::Warm(read_ns) => read_ns * (1.0 + (between(&COLD, micros(fastest)) - 1.0) * slowness),
             ReadCost::Unknown => READ_NS * slowness,
         };
-        let samples: f64 = periods.iter().map(per_second).sum();
-        self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness) + samples * VALUE_NS;
-        self.samples_per_s += samples;
+        self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness);
+        for sampling in samplings {
+            let rows = per_second(sampling.row_period());
+            let (inner, bytes) = match sampling.window {
+                None => (0.0, VALUE_BYTES),
+                Some(_) => (per_second(sampling.period), WINDOW_BYTES),
+            };
+            self.ns_per_s += rows * VALUE_NS + inner * INNER_VALUE_NS;
+            self.samples_per_s += rows;
+            self.bytes_per_s += rows * bytes;
+        }
         self.wakes_per_s = self.wakes_per_s.max(per_second(fastest));
     }
 
@@ -89,6 +103,7 @@ impl Sum {
         let slowness = between(&self.machine, 1e6);
         self.ns_per_s += measured_ns.unwrap_or(samples * stack_ns * slowness);
         self.samples_per_s += samples;
+        self.bytes_per_s += samples * VALUE_BYTES;
         self.wakes_per_s = self.wakes_per_s.max((1e6 / micros(period)).min(1.0));
     }
 
@@ -102,7 +117,7 @@ impl Sum {
         Cost {
             cpu_percent: (self.ns_per_s + self.wakes_per_s * wake_ns) * learnt / 1e7,
             samples_per_s: self.samples_per_s,
-            bytes_per_s: self.samples_per_s * VALUE_BYTES,
+            bytes_per_s: self.bytes_per_s,
         }
     }
 }
@@ -134,7 +149,10 @@ mod tests {
     #[test]
     fn sources_share_reads_but_not_values() {
         let mut sum = Sum::on(REFERENCE);
-        sum.add(&[Period::MILLISECOND, Period::SECOND], ReadCost::Measured(10_000.0));
+        sum.add(
+            &[Sampling::raw(Period::MILLISECOND), Sampling::raw(Period::SECOND)],
+            ReadCost::Measured(10_000.0),
+        );
         let cost = sum.cost(1.0);
         assert!((cost.samples_per_s - 1001.0).abs() < 0.01);
         let wake_ns = between(&WAKE_NS, 1_000.0);
@@ -142,10 +160,23 @@ mod tests {
         assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
         assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
         // Another source at the same period causes no wake-up.
-        sum.add(&[Period::MILLISECOND], ReadCost::Measured(0.0));
+        sum.add(&[Sampling::raw(Period::MILLISECOND)], ReadCost::Measured(0.0));
         let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
         assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
         assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
+    }
+
+    #[test]
+    fn windows_cost_their_reads_and_the_rows_that_are_sent() {
+        let cost = |text: &str| {
+            let mut sum = Sum::on(REFERENCE);
+            sum.add(&[text.parse().unwrap()], ReadCost::Measured(10_000.0));
+            sum.cost(1.0)
+        };
+        let (raw, windows) = (cost("1ms"), cost("1ms/1s"));
+        assert!((windows.samples_per_s - 1.0).abs() < 1e-9 && windows.bytes_per_s < 0.05 * raw.bytes_per_s);
+        let less_percent = (1000.0 * (VALUE_NS - INNER_VALUE_NS) - VALUE_NS) / 1e7;
+        assert!((raw.cpu_percent - windows.cpu_percent - less_percent).abs() < 1e-9, "{windows:?}");
     }
 
     fn stacks(period: &str, cpus: usize, measured_ns: Option<f64>) -> Cost {
@@ -156,7 +187,7 @@ mod tests {
 
     fn cpu_percent(machine: Slowness, period: Period, read: ReadCost) -> f64 {
         let mut sum = Sum::on(machine);
-        sum.add(&[period], read);
+        sum.add(&[Sampling::raw(period)], read);
         sum.cost(1.0).cpu_percent
     }
 

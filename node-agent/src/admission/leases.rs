@@ -165,11 +165,11 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
     if request.principal.administrator {
         return Ok(());
     }
-    let floors = request.metrics.iter().flat_map(|(selector, period)| {
+    let floors = request.metrics.iter().flat_map(|(selector, sampling)| {
         let chosen = target.choose(request.level, selector).into_iter();
         chosen.map(|definition| {
             let metric = definition.name();
-            (limits.shortest_period(&metric), metric, *period)
+            (limits.shortest_period(&metric), metric, sampling.period)
         })
     });
     // The longest of these limits is the period at which all of it would be granted.
@@ -202,13 +202,13 @@ fn check_budgets(
         return Ok(());
     }
     // Doubles the period until it fits; at most some thirty steps from 100 µs to a day.
-    let shortest = request.metrics.iter().map(|(_, period)| *period).min();
+    let shortest = request.metrics.iter().map(|(_, sampling)| sampling.period).min();
     let instead = std::iter::successors(shortest, |period| Period::from_micros(period.as_micros() * 2).ok())
         .find(|period| {
             let mut slower = plan.clone();
             // The new leases are the last ones.
             for lease in slower.leases.iter_mut().rev().take(request.metrics.len()) {
-                lease.period = lease.period.max(*period);
+                lease.sampling = lease.sampling.not_shorter(*period);
             }
             exceeded(&slower).is_none()
         });
@@ -242,15 +242,15 @@ fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
 /// lease.
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
-    for (selector, period) in &request.metrics {
+    for (selector, sampling) in &request.metrics {
         plan.leases.retain(|lease| {
             lease.principal.uid != request.principal.uid
                 || lease.level != request.level
                 || lease.selector != *selector
         });
-        let (selector, period, principal) = (selector.clone(), *period, request.principal);
+        let (selector, sampling, principal) = (selector.clone(), *sampling, request.principal);
         let level = request.level;
-        plan.leases.push(Lease { level, selector, period, principal, until_us, ends_ns });
+        plan.leases.push(Lease { level, selector, sampling, principal, until_us, ends_ns });
     }
     plan
 }
@@ -262,7 +262,7 @@ fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us:
     let reasons = in_force().filter_map(|(name, in_force)| Some((name, in_force.reason()?)));
     let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
     LeaseGrant {
-        metrics: in_force().map(|(name, in_force)| (name, in_force.period)).collect(),
+        metrics: in_force().map(|(name, in_force)| (name, in_force.sampling)).collect(),
         reasons: reasons.collect(),
         unavailable: unavailable.cloned().collect(),
         cost,
@@ -298,7 +298,7 @@ fn granted_of_steps(
     let reasons = in_force.iter().filter_map(|(name, in_force)| Some((name.clone(), in_force.reason()?)));
     LeaseGrant {
         reasons: reasons.collect(),
-        metrics: in_force.into_iter().map(|(name, in_force)| (name, in_force.period)).collect(),
+        metrics: in_force.into_iter().map(|(name, in_force)| (name, in_force.sampling)).collect(),
         unavailable,
         cost,
         until_us,

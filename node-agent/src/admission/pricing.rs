@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::catalogue::{STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND};
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
 
@@ -38,29 +38,32 @@ impl Pricing {
     /// Parts of the cost. The time of a read comes from recent reads if the source is read at that period
     /// already, else from the trial; perf events that are open already are not tried again.
     pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Sum {
-        let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
+        let mut samplings: BTreeMap<&str, Vec<Sampling>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, source) in target.sources.open() {
-            let wanted = source.slots.iter().filter_map(|slot| source.period(plan, &slot.definition.name()));
-            periods.entry(name).or_default().extend(wanted);
+            let wanted =
+                source.slots.iter().filter_map(|slot| source.sampling(plan, &slot.definition.name()));
+            samplings.entry(name).or_default().extend(wanted);
         }
         for (name, availability) in target.findings.found() {
             let Availability::From { source, read_ns, refresh_interval } = availability else { continue };
             let warm = warm_ns.entry(source).or_default();
             *warm = warm.max(*read_ns);
             if !target.samples(name)
-                && let Some((period, _)) = plan.period(name)
+                && let Some((sampling, _)) = plan.sampling(name)
             {
-                let period = refresh_interval.unwrap_or(period).max(period);
-                periods.entry(source).or_default().push(period);
+                let sampling = sampling.not_shorter(refresh_interval.unwrap_or(sampling.period));
+                samplings.entry(source).or_default().push(sampling);
             }
         }
         let nothing = BTreeMap::new();
         let recent_ns = read_times.get(&target.handle()).unwrap_or(&nothing);
         let mut sum = Sum::on(self.calibration.slowness());
-        for (source, wanted) in periods {
+        for (source, wanted) in samplings {
             let current = target.sources.open().get(source).and_then(|open| {
-                open.slots.iter().filter_map(|slot| open.period(&target.plan, &slot.definition.name())).min()
+                let slots = open.slots.iter();
+                let current = slots.filter_map(|slot| open.sampling(&target.plan, &slot.definition.name()));
+                shortest(current)
             });
             let stack_ns = match source {
                 STACKS_KIND => Some(STACK_NS),
@@ -68,7 +71,7 @@ impl Pricing {
                 _ => None,
             };
             if let Some(stack_ns) = stack_ns {
-                let Some(period) = wanted.iter().copied().min() else { continue };
+                let Some(period) = shortest(wanted.iter().copied()) else { continue };
                 // Each read of the last seconds took what its samples did.
                 let measured = recent_ns.get(source).zip(current);
                 let measured_ns =
@@ -77,7 +80,9 @@ impl Pricing {
                 continue;
             }
             let read = match (recent_ns.get(source), warm_ns.get(source)) {
-                (Some(recent), _) if current == wanted.iter().copied().min() => ReadCost::Measured(*recent),
+                (Some(recent), _) if current == shortest(wanted.iter().copied()) => {
+                    ReadCost::Measured(*recent)
+                }
                 (_, Some(warm)) => ReadCost::Warm(*warm),
                 (Some(recent), None) => ReadCost::Measured(*recent),
                 (None, None) => ReadCost::Unknown,
@@ -118,10 +123,10 @@ fn add_steps(
     }
     let sampled = target.sources.sampled_at(Some(level));
     let whole = target.sources.sampled();
-    let mut sources: BTreeMap<&str, (Vec<Period>, Option<f64>)> = BTreeMap::new();
+    let mut sources: BTreeMap<&str, (Vec<Sampling>, Option<f64>)> = BTreeMap::new();
     for definition in plan.step_definitions(level) {
         let name = definition.name();
-        let Some(period) = plan.step_period(level, &name).filter(|_| !sampled.contains_key(&name)) else {
+        let Some(sampling) = plan.step_sampling(level, &name).filter(|_| !sampled.contains_key(&name)) else {
             continue;
         };
         let (source, warm_ns) = match (target.findings.found().get(&name), whole.get_key_value(&name)) {
@@ -132,19 +137,23 @@ fn add_steps(
                 None,
             ) => continue,
         };
-        let (periods, known_ns) = sources.entry(source).or_default();
-        periods.push(period);
+        let (samplings, known_ns) = sources.entry(source).or_default();
+        samplings.push(sampling);
         *known_ns = warm_ns.map(|warm_ns| known_ns.unwrap_or_default().max(warm_ns)).or(*known_ns);
     }
     let count = target.findings.step_counts().at(level).max(target.sources.open_steps(level)).max(1);
-    for (source, (periods, warm_ns)) in sources {
+    for (source, (samplings, warm_ns)) in sources {
         let read = match (warm_ns, recent_ns.get(source)) {
             (Some(warm_ns), _) => ReadCost::Warm(warm_ns),
             (None, Some(recent)) => ReadCost::Measured(*recent),
             (None, None) => ReadCost::Unknown,
         };
-        (0..count).for_each(|_| sum.add(&periods, read));
+        (0..count).for_each(|_| sum.add(&samplings, read));
     }
+}
+
+fn shortest(samplings: impl Iterator<Item = Sampling>) -> Option<Period> {
+    samplings.map(|sampling| sampling.period).min()
 }
 
 /// Converts a limit of the configuration, in percent of a CPU or samples per second, to a number for

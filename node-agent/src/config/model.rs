@@ -13,7 +13,7 @@ use polymeter_service::users::user_or_group;
 use polymeter_service::{keys, log};
 
 use super::key_settings;
-use super::rules::{cgroup_rule, layer, patterns, rule};
+use super::rules::{bound, cgroup_rule, layer, patterns, rule};
 use super::value_parsers::{
     CollectorOrder, JobVisibility, absolute, bytes, bytes_or_off, endpoint, path_or_off, period_or_off,
 };
@@ -154,7 +154,8 @@ impl Default for Limits {
 impl Limits {
     /// Shortest period that users may request of `metric`.
     pub fn shortest_period(&self, metric: &str) -> Period {
-        self.shortest_periods.period(Machine::Any, metric).unwrap_or(self.shortest_period)
+        let bound = self.shortest_periods.sampling(Machine::Any, metric);
+        bound.map_or(self.shortest_period, |bound| bound.period)
     }
 }
 
@@ -375,7 +376,7 @@ keys! {
         => node_cpu_percent = value.integer();
 
     /// The shortest periods of metrics for which `shortest_period` does not apply.
-    "shortest_periods": Periods, Set("# \"perf.*\" = \"10ms\"") => shortest_periods = layer(value, rule);
+    "shortest_periods": Periods, Set("# \"perf.*\" = \"10ms\"") => shortest_periods = layer(value, bound);
 }
 
 keys! {

@@ -53,6 +53,18 @@ pub(super) fn layer(
     Some(Layer::new(rules))
 }
 
+/// Parses a rule that bounds the periods of users' requests: it has no window.
+pub(super) fn bound(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
+    let rule = rule(selector, period)?;
+    match rule.sampling.and_then(|sampling| sampling.window) {
+        None => Ok(rule),
+        Some(window) => {
+            let error = format!("`{selector}`: a bound has no window; leave out `/{window}`");
+            Err(InvalidRule::Period(error))
+        }
+    }
+}
+
 /// Parses a rule for steps or tasks, of which only the files of cgroups are read, and the perf events that a
 /// rule names.
 pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
@@ -80,7 +92,7 @@ pub enum InvalidRule {
     Period(String),
 }
 
-/// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`. A selector without
+/// Parses the rule that samples the metrics of `selector` at `period`, which may be `off` or have a window. A selector without
 /// a metric in the catalogue is refused, with the nearest name.
 pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
@@ -93,9 +105,9 @@ pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
         );
         return Err(InvalidRule::Selector(format!("unknown metric `{selector}`; {hint}")));
     }
-    let period = match period {
+    let sampling = match period {
         "off" => None,
         text => Some(text.parse().map_err(|error| InvalidRule::Period(format!("`{selector}`: {error}")))?),
     };
-    Ok(Rule { selector: parsed, period })
+    Ok(Rule { selector: parsed, sampling })
 }

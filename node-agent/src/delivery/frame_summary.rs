@@ -66,7 +66,7 @@ impl FrameSummary {
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
             let (job, source) = sources.of(block.shape)?;
-            Some((Origin::Source(job, source), block.values.len() as u64))
+            Some((Origin::Source(job, source), block.samples()))
         });
         let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
         let span_us = times().min().zip(times().max()).unwrap_or_default();

@@ -123,6 +123,7 @@ mod tests {
             job: Some(Arc::new(Job { handle: JobHandle(1), descriptor })),
             source: "stacks".try_into().unwrap(),
             period: Period::SECOND,
+            window: None,
             columns: vec![Column {
                 series: SeriesId(1),
                 metric: (MetricId(3), metric),

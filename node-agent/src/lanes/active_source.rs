@@ -168,10 +168,14 @@ impl ActiveSource {
         self.groups.iter().take(self.planned).map(Group::period)
     }
 
-    pub(super) fn regroup(&mut self, groups: Vec<Group>) {
+    /// The windows of the groups that are replaced must have ended, unless they wait for a read.
+    pub(super) fn regroup(&mut self, mut groups: Vec<Group>) {
         self.planned = groups.len();
         if self.ring.is_none() && groups.iter().any(|group| group.is_ring) {
             self.ring = RingTally::of(&self.key);
+        }
+        for group in &mut groups {
+            self.groups.iter().for_each(|former| group.continue_from(former));
         }
         self.groups = if self.slow.has_waiting() {
             with_retired(groups, std::mem::take(&mut self.groups), &mut self.slow)
@@ -283,6 +287,10 @@ impl ActiveSource {
         batch_number: u64,
     ) -> Result<u64, Full> {
         let Some(group) = self.groups.get_mut(group) else { return Ok(0) };
+        if let Some(window) = &mut group.window {
+            let values = group.slots.iter().map(|slot| self.reading.get(*slot));
+            return Ok(window.add(deadline, self.time_us, values));
+        }
         let index = group.index_in(batch, batch_number);
         let instant = Instant { deadline, time_us: self.time_us };
         // In the common case one group holds all values of a source, and none is absent.
@@ -297,6 +305,39 @@ impl ActiveSource {
             return Ok(0);
         }
         batch.push(index, instant, group.slots.iter().map(value))
+    }
+
+    /// True if the values of its last reading belong to a later window of a group than the open one.
+    pub(super) fn is_window_over(&self, group: usize, deadline: Option<u64>) -> bool {
+        let window = self.groups.get(group).and_then(|group| group.window.as_ref());
+        window.is_some_and(|window| window.is_over(deadline, self.time_us))
+    }
+
+    /// Appends the row of the open window of a group, if it has one with samples.
+    pub(super) fn record_window(
+        &mut self,
+        group: usize,
+        batch: &mut Batch,
+        batch_number: u64,
+    ) -> Result<(), Full> {
+        let Some(group) = self.groups.get_mut(group) else { return Ok(()) };
+        if group.open_samples() == 0 {
+            return Ok(());
+        }
+        let index = group.index_in(batch, batch_number);
+        let Some(window) = &mut group.window else { return Ok(()) };
+        window.push(batch, index, &group.shape)
+    }
+
+    /// Ends the open window of a group without a row: its samples are dropped. Returns these counts alone.
+    pub(super) fn drop_window(&mut self, group: usize) -> Tally {
+        let Some(group) = self.groups.get_mut(group) else { return Tally::default() };
+        let counted = Tally { dropped: group.open_samples(), ..Tally::default() };
+        if let Some(window) = &mut group.window {
+            window.end();
+        }
+        self.tally.add(&counted);
+        counted
     }
 
     /// Appends values that a user supplied to the batch with the number `batch_number`.

@@ -12,6 +12,7 @@ mod series_progress;
 mod slow;
 mod slow_sources;
 mod source_group;
+mod window;
 
 pub use active_source::ActiveSource;
 pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};

@@ -34,6 +34,9 @@ impl Recorder {
         group: usize,
         deadline: Option<u64>,
     ) -> Result<u64, Full> {
+        if source.is_window_over(group, deadline) {
+            self.end_window(source, group);
+        }
         let batch = self.current.batch_of(source.is_ring(group));
         let recorded = source.record(group, deadline, batch, self.batch_number);
         if recorded.is_ok() || !self.hand_over() {
@@ -41,6 +44,30 @@ impl Recorder {
         }
         let batch = self.current.batch_of(source.is_ring(group));
         source.record(group, deadline, batch, self.batch_number)
+    }
+
+    /// Records the row of the open window of a group. Without room in a batch its samples are dropped.
+    fn end_window(&mut self, source: &mut ActiveSource, group: usize) {
+        if source.record_window(group, &mut self.current.batch, self.batch_number).is_ok() {
+            return;
+        }
+        if self.hand_over() && source.record_window(group, &mut self.current.batch, self.batch_number).is_ok()
+        {
+            return;
+        }
+        let dropped = source.drop_window(group);
+        self.count(source, &dropped);
+    }
+
+    /// Records the rows of all open windows of a source, before its groups go.
+    pub(super) fn end_windows(&mut self, source: &mut ActiveSource) {
+        (0..source.groups.len()).for_each(|group| self.end_window(source, group));
+    }
+
+    /// Drops the groups of a former plan, for whose values nothing waits any more.
+    pub(super) fn drop_retired(&mut self, source: &mut ActiveSource) {
+        (source.planned()..source.groups.len()).for_each(|group| self.end_window(source, group));
+        source.drop_retired();
     }
 
     pub(super) fn record_user_value(

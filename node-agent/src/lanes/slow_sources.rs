@@ -165,7 +165,7 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
         let counted = source.count(waiting.group, 0, late, recorded);
         recorder.count(source, &counted);
     }
-    source.drop_retired();
+    recorder.drop_retired(source);
     recorder.report(id, source);
     if source.slow.take_wanted_again() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
         source.request_read(&recorder.channels.finished);

@@ -7,6 +7,7 @@ use polymeter_proto::batch::{Batch, Job, Shape, ShapeIndex};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use super::window::Window;
 use crate::sources::StackProfile;
 
 /// Index of a source in the sampler; reused when the source is gone.
@@ -51,6 +52,8 @@ pub struct Group {
     pub(crate) is_ring: bool,
     /// Number of a batch, and the index of the shape in it.
     in_batch: Option<(u64, ShapeIndex)>,
+    /// None if each sample is a row.
+    pub(super) window: Option<Box<Window>>,
     /// Time at which its last value came from the slow lane, on the monotonic clock.
     pub(super) recorded_ns: u64,
 }
@@ -58,8 +61,8 @@ pub struct Group {
 impl Group {
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
-        let sampled = shape.period;
-        Self { shape, slots, is_in_order, sampled, is_ring: false, in_batch: None, recorded_ns: 0 }
+        let (sampled, window) = (shape.period, Window::of(&shape));
+        Self { shape, slots, is_in_order, sampled, is_ring: false, in_batch: None, window, recorded_ns: 0 }
     }
 
     pub(crate) fn sampled_at(self, sampled: Period) -> Self {
@@ -70,6 +73,7 @@ impl Group {
         Self { is_ring: true, ..self }
     }
 
+    /// Period of its samples.
     pub fn period(&self) -> Period {
         self.shape.period
     }
@@ -86,6 +90,19 @@ impl Group {
         };
         self.in_batch = Some((batch_number, index));
         index
+    }
+
+    /// Number of samples in its open window.
+    pub(super) fn open_samples(&self) -> u64 {
+        self.window.as_ref().map_or(0, |window| window.samples())
+    }
+
+    /// Lets the rates of its counters begin at the last values of a former group of the same source.
+    pub(super) fn continue_from(&mut self, former: &Self) {
+        if let Some((window, of_former)) = self.window.as_mut().zip(former.window.as_ref()) {
+            let slot = |column: usize| self.slots.get(column);
+            window.continue_from(of_former, |column| former.slots.binary_search(slot(column)?).ok());
+        }
     }
 }
 

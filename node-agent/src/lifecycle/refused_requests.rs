@@ -2,7 +2,7 @@
 //! contain them, because the owner gets no direct answer. Pure.
 
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
@@ -32,19 +32,22 @@ pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<Refuse
     metrics.map(|(selector, period)| refused(sampling.level, selector, *period, reason)).collect()
 }
 
-fn refused(level: Option<StepLevel>, selector: &Selector, period: Period, reason: &str) -> RefusedRequest {
+fn refused(level: Option<StepLevel>, selector: &Selector, period: Sampling, reason: &str) -> RefusedRequest {
     let request = Text::of(&format!("{}{selector}", level.map_or("", StepLevel::selector_prefix)));
     RefusedRequest { request, period: Some(period), reason: Text::of(reason) }
 }
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::period::Period;
+
     use super::*;
     use crate::request::Cost;
 
     #[test]
     fn an_error_refuses_all_and_a_missing_metric_only_what_named_it() {
-        let metrics = ["perf.*", "perf.cycles"].map(|selector| (selector.parse().unwrap(), Period::SECOND));
+        let metrics = ["perf.*", "perf.cycles"]
+            .map(|selector| (selector.parse().unwrap(), Sampling::raw(Period::SECOND)));
         let of = |level| SamplingRequest { level, metrics: metrics.clone().into(), duration_us: None };
         let all = refused_by(&of(None), &Err(LeaseError::TooMany(64)));
         assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);

@@ -3,7 +3,7 @@
 use polymeter_proto::catalogue::derived::{self, Derived, Machine};
 use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
@@ -15,7 +15,7 @@ const NAMED_ONLY: [&str; 3] = ["stacks.", "perf.event.", "node.pmu"];
 pub struct Rule {
     pub selector: Selector,
     /// None switches the metrics off.
-    pub period: Option<Period>,
+    pub sampling: Option<Sampling>,
 }
 
 /// Rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob with
@@ -38,19 +38,19 @@ impl Layer {
         &self.rules
     }
 
-    /// Period of the metric `name` in this layer on a machine; none if it is off or not mentioned.
-    pub fn period(&self, machine: Machine, name: &str) -> Option<Period> {
-        self.period_where(|selector| selects(machine, selector, name))
+    /// Sampling of the metric `name` in this layer on a machine; none if it is off or not mentioned.
+    pub fn sampling(&self, machine: Machine, name: &str) -> Option<Sampling> {
+        self.sampling_where(|selector| selects(machine, selector, name))
     }
 
-    /// Period of the metric `name` in this layer, if it is one of steps or tasks.
-    pub(super) fn step_period(&self, machine: Machine, name: &str) -> Option<Period> {
-        self.period_where(|selector| selects_of_steps(machine, selector, name))
+    /// Sampling of the metric `name` in this layer, if it is one of steps or tasks.
+    pub(super) fn step_sampling(&self, machine: Machine, name: &str) -> Option<Sampling> {
+        self.sampling_where(|selector| selects_of_steps(machine, selector, name))
     }
 
-    fn period_where(&self, is_selected: impl Fn(&Selector) -> bool) -> Option<Period> {
+    fn sampling_where(&self, is_selected: impl Fn(&Selector) -> bool) -> Option<Sampling> {
         let fitting = self.rules.iter().filter(|rule| is_selected(&rule.selector));
-        fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.period)
+        fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.sampling)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The plan: the period of each metric, computed from layers. Pure.
+//! The plan: the period of each metric and its windows, computed from layers. Pure.
 
 mod layer;
 
@@ -8,7 +8,7 @@ use polymeter_proto::catalogue::derived::Machine;
 use polymeter_proto::catalogue::{Definition, Metric, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::step_level::StepLevel;
 
 use crate::in_force::InForce;
@@ -23,13 +23,16 @@ const STACKS: &str = "stacks.";
 /// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
 
+/// How the names of call stacks begin.
+const STACKS: &str = "stacks.";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
     pub selector: Selector,
-    /// Longest period at which they are sampled.
-    pub period: Period,
+    /// Longest period at which they are sampled, and longest windows.
+    pub sampling: Sampling,
     pub principal: Principal,
     /// End in microseconds since the epoch, for answers and data.
     pub until_us: i64,
@@ -79,12 +82,12 @@ impl Plan {
             || self.leases.iter().any(|lease| lease.level.is_some())
     }
 
-    pub fn step_period(&self, level: StepLevel, name: &str) -> Option<Period> {
-        self.period_at(Some(level), name).map(|(period, _)| period)
+    pub fn step_sampling(&self, level: StepLevel, name: &str) -> Option<Sampling> {
+        self.sampling_at(Some(level), name).map(|(sampling, _)| sampling)
     }
 
     pub fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
-        let rules = self.step_layer(level).rules().iter().filter(|rule| rule.period.is_some());
+        let rules = self.step_layer(level).rules().iter().filter(|rule| rule.sampling.is_some());
         let mut definitions =
             self.select(rules.map(|rule| &rule.selector), Some(level), |metric| metric.scope == Scope::Job);
         definitions.retain(is_of_steps);
@@ -98,39 +101,55 @@ impl Plan {
         }
     }
 
-    /// Period of a metric of the whole job in the ring. Call stacks have no place there.
-    pub fn ring_period(&self, name: &str) -> Option<Period> {
-        self.ring.period(self.machine, name).filter(|_| !name.starts_with(STACKS))
+    /// Sampling of a metric of the whole job in the ring, without a window. Call stacks have no place there.
+    pub fn ring_sampling(&self, name: &str) -> Option<Sampling> {
+        let sampling = self.ring.sampling(self.machine, name).filter(|_| !name.starts_with(STACKS))?;
+        Some(Sampling::raw(sampling.period))
     }
 
-    /// Effective period of a metric, which is the shortest of all layers, and its layer.
-    pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
-        self.period_at(None, name)
+    /// Effective sampling of a metric, and the layer of its period.
+    pub fn sampling(&self, name: &str) -> Option<(Sampling, Cause)> {
+        self.sampling_at(None, name)
     }
 
-    /// Effective period of a metric of steps or tasks, or of the whole job or node, and its layer.
-    pub fn period_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Period, Cause)> {
+    /// Effective sampling of a metric of steps or tasks, or of the whole job or node, and the layer of its
+    /// period, which is the shortest of all layers. There is a row at least as often as each layer has one:
+    /// with windows, if these are multiples of the period.
+    pub fn sampling_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Sampling, Cause)> {
         let (baseline, registration) = match level {
-            None => (self.baseline.period(self.machine, name), self.registration.period(self.machine, name)),
-            Some(level) => (self.step_layer(level).step_period(self.machine, name), None),
+            None => {
+                (self.baseline.sampling(self.machine, name), self.registration.sampling(self.machine, name))
+            }
+            Some(level) => (self.step_layer(level).step_sampling(self.machine, name), None),
         };
-        let baseline = baseline.map(|period| (period, Cause::Baseline));
-        let registration = registration.map(|period| (period, Cause::Registration));
-        let lease = self.lease(level, name).map(|lease| (self.stretched(lease.period), Cause::Lease));
-        baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
+        let baseline = baseline.map(|sampling| (sampling, Cause::Baseline));
+        let registration = registration.map(|sampling| (sampling, Cause::Registration));
+        let leases = self.leases_of(level, name);
+        let leases = leases.map(|lease| (self.stretched(lease.sampling), Cause::Lease));
+        let (mut fastest, mut row_period) = (None, Period::MAX);
+        for (sampling, cause) in baseline.into_iter().chain(registration).chain(leases) {
+            row_period = row_period.min(sampling.row_period());
+            if fastest.is_none_or(|(period, _)| sampling.period < period) {
+                fastest = Some((sampling.period, cause));
+            }
+        }
+        let (period, cause) = fastest?;
+        // Call stacks are summaries already.
+        let windowed = Sampling::windowed(period, row_period).ok().filter(|_| !name.starts_with(STACKS));
+        Some((windowed.unwrap_or(Sampling::raw(period)), cause))
     }
 
-    /// Effective period of a metric of steps or tasks, or of the whole job or node, with the reason, on
+    /// Effective sampling of a metric of steps or tasks, or of the whole job or node, with the reason, on
     /// hardware without a refresh interval.
     pub fn in_force(&self, level: Option<StepLevel>, name: &str) -> Option<InForce> {
-        let (period, cause) = self.period_at(level, name)?;
+        let (sampling, cause) = self.sampling_at(level, name)?;
         let lease = self.lease(level, name).filter(|_| cause == Cause::Lease);
         Some(InForce {
-            period,
+            sampling,
             cause,
             by: lease.and_then(|lease| lease.principal.name()),
             until_us: lease.map(|lease| lease.until_us),
-            requested: lease.map(|lease| lease.period).filter(|requested| *requested != period),
+            requested: lease.map(|lease| lease.sampling).filter(|of| of.period != sampling.period),
             slow_sources: Vec::new(),
             input_of: self.input_of(level, name),
         })
@@ -141,7 +160,7 @@ impl Plan {
             None => vec![&self.baseline, &self.registration],
             Some(level) => vec![self.step_layer(level)],
         };
-        let rules = layers.into_iter().flat_map(Layer::rules).filter(|rule| rule.period.is_some());
+        let rules = layers.into_iter().flat_map(Layer::rules).filter(|rule| rule.sampling.is_some());
         let leases = self.leases.iter().filter(|lease| lease.level == level);
         let selectors = rules.map(|rule| &rule.selector).chain(leases.map(|lease| &lease.selector));
         let named = selectors.filter(|selector| !selector.matches(name));
@@ -150,24 +169,27 @@ impl Plan {
         names.into_iter().collect()
     }
 
-    /// Period of a lease for `period` that the governor has slowed; at most a day.
-    fn stretched(&self, period: Period) -> Period {
-        let micros = period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
-        Period::from_micros(micros).unwrap_or(Period::MAX)
+    /// Sampling of a lease that the governor has slowed; at most once a day.
+    fn stretched(&self, sampling: Sampling) -> Sampling {
+        let micros = sampling.period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
+        sampling.not_shorter(Period::from_micros(micros).unwrap_or(Period::MAX))
+    }
+
+    fn leases_of(&self, level: Option<StepLevel>, name: &str) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().filter(move |lease| lease.level == level && lease.selects(self.machine, name))
     }
 
     /// Lease with the shortest period for a metric; of equal ones the one that ends last.
     fn lease(&self, level: Option<StepLevel>, name: &str) -> Option<&Lease> {
-        let fitting =
-            self.leases.iter().filter(|lease| lease.level == level && lease.selects(self.machine, name));
-        fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
+        let fitting = self.leases_of(level, name);
+        fitting.min_by_key(|lease| (lease.sampling.period, std::cmp::Reverse(lease.until_us)))
     }
 
     /// Metrics of one scope that are sampled of the whole job or node; whole families stand for their
     /// instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules = self.baseline.rules().iter().chain(self.registration.rules()).chain(self.ring.rules());
-        let rules = rules.filter(|rule| rule.period.is_some());
+        let rules = rules.filter(|rule| rule.sampling.is_some());
         self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope)
     }
 
@@ -185,7 +207,8 @@ impl Plan {
         let mut definitions: Vec<_> = by_name
             .into_iter()
             .filter(|(name, _)| {
-                self.period_at(level, name).is_some() || (level.is_none() && self.ring_period(name).is_some())
+                self.sampling_at(level, name).is_some()
+                    || (level.is_none() && self.ring_sampling(name).is_some())
             })
             .map(|(_, definition)| definition)
             .collect();

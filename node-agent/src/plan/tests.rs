@@ -3,9 +3,10 @@
 use super::*;
 
 fn layer(rules: &[(&str, &str)]) -> Layer {
-    let rules = rules
-        .iter()
-        .map(|(selector, period)| Rule { selector: selector.parse().unwrap(), period: period.parse().ok() });
+    let rules = rules.iter().map(|(selector, period)| Rule {
+        selector: selector.parse().unwrap(),
+        sampling: period.parse().ok(),
+    });
     Layer::new(rules.collect())
 }
 
@@ -13,7 +14,7 @@ fn lease(level: Option<StepLevel>, selector: &str, period: &str) -> Lease {
     Lease {
         level,
         selector: selector.parse().unwrap(),
-        period: period.parse().unwrap(),
+        sampling: period.parse().unwrap(),
         principal: Principal { uid: 7, administrator: false },
         until_us: 1,
         ends_ns: 1,
@@ -29,7 +30,7 @@ fn of_steps(machine: Machine, selector: &str) -> Vec<String> {
 }
 
 fn period(plan: &Plan, name: &str) -> Option<String> {
-    plan.period(name).map(|(period, _)| period.to_string())
+    plan.sampling(name).map(|(sampling, _)| sampling.to_string())
 }
 
 #[test]
@@ -54,10 +55,10 @@ fn shortest_period_of_all_layers_is_in_force() {
         stretch: 3,
         ..Plan::default()
     };
-    assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
-    assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
-    assert_eq!(plan.period("cpu.system"), Some(("1s".parse().unwrap(), Cause::Baseline)));
-    assert_eq!(plan.period("memory.anon"), None);
+    assert_eq!(plan.sampling("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
+    assert_eq!(plan.sampling("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
+    assert_eq!(plan.sampling("cpu.system"), Some(("1s".parse().unwrap(), Cause::Baseline)));
+    assert_eq!(plan.sampling("memory.anon"), None);
 }
 
 #[test]
@@ -68,8 +69,8 @@ fn lease_shortens_periods_and_never_lengthens_them() {
         Lease { until_us: 50, ..lease(None, "perf.page_faults", "1ms") },
     ];
     let plan = Plan { baseline: layer(&[("cpu.*", "1s"), ("cpu.system", "1ms")]), leases, ..Plan::default() };
-    assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
-    assert_eq!(plan.period("cpu.system"), Some(("1ms".parse().unwrap(), Cause::Baseline)));
+    assert_eq!(plan.sampling("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
+    assert_eq!(plan.sampling("cpu.system"), Some(("1ms".parse().unwrap(), Cause::Baseline)));
     assert_eq!(plan.in_force(None, "cpu.user").unwrap().until_us, Some(200));
     assert_eq!(plan.in_force(None, "cpu.system").unwrap().until_us, None);
     let names = names(&plan.definitions(Scope::Job));
@@ -87,7 +88,7 @@ fn governor_slows_leases_only() {
     assert_eq!(period(&plan, "cpu.usage").as_deref(), Some("20ms"));
     assert_eq!(plan.in_force(None, "cpu.usage").unwrap().requested, "10ms".parse().ok());
     plan.stretch = 2;
-    assert_eq!(plan.period("cpu.usage"), Some(("30ms".parse().unwrap(), Cause::Baseline)));
+    assert_eq!(plan.sampling("cpu.usage"), Some(("30ms".parse().unwrap(), Cause::Baseline)));
     assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("40ms"));
     plan.stretch = u8::MAX;
     assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("41943040ms"));
@@ -104,7 +105,7 @@ fn steps_have_plans_of_their_own() {
     let of_step = names(&plan.step_definitions(StepLevel::Step));
     assert!(of_step.contains(&"cpu.usage".to_owned()) && !of_step.contains(&"cpu.user".to_owned()));
     assert!(!of_step.iter().any(|name| name.starts_with("perf") || name.starts_with("node")), "{of_step:?}");
-    assert_eq!(plan.step_period(StepLevel::Step, "cpu.usage"), "10s".parse().ok());
+    assert_eq!(plan.step_sampling(StepLevel::Step, "cpu.usage"), "10s".parse().ok());
     let named = layer(&[("*", "10s"), ("perf.page_*", "1s"), ("perf.cpu_cycles", "off")]);
     let with_perf = Plan { steps: named, ..Plan::default() };
     let of_step = names(&with_perf.step_definitions(StepLevel::Step));
@@ -134,17 +135,17 @@ fn leases_of_steps_concern_steps_only() {
         ..Plan::default()
     };
     plan.leases.push(lease(of_step, "cpu.usage", "10ms"));
-    assert_eq!(plan.period_at(of_step, "cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
+    assert_eq!(plan.sampling_at(of_step, "cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
     assert_eq!(plan.in_force(of_step, "cpu.usage").unwrap().until_us, Some(1));
-    assert_eq!(plan.period_at(None, "cpu.usage"), Some(("1s".parse().unwrap(), Cause::Baseline)));
-    assert_eq!(plan.step_period(StepLevel::Task, "cpu.usage"), None);
+    assert_eq!(plan.sampling_at(None, "cpu.usage"), Some(("1s".parse().unwrap(), Cause::Baseline)));
+    assert_eq!(plan.step_sampling(StepLevel::Task, "cpu.usage"), None);
     // A glob of everything selects no perf events of steps, neither in a layer nor in a lease.
-    assert_eq!(plan.step_period(StepLevel::Step, "perf.cpu_cycles"), None);
+    assert_eq!(plan.step_sampling(StepLevel::Step, "perf.cpu_cycles"), None);
     plan.leases.push(lease(of_step, "*", "1s"));
-    assert_eq!(plan.step_period(StepLevel::Step, "perf.cpu_cycles"), None);
-    assert_eq!(plan.step_period(StepLevel::Step, "perf.page_faults"), "5s".parse().ok());
+    assert_eq!(plan.step_sampling(StepLevel::Step, "perf.cpu_cycles"), None);
+    assert_eq!(plan.step_sampling(StepLevel::Step, "perf.page_faults"), "5s".parse().ok());
     plan.leases.push(lease(of_step, "perf.*", "2s"));
-    assert_eq!(plan.step_period(StepLevel::Step, "perf.page_faults"), "2s".parse().ok());
+    assert_eq!(plan.step_sampling(StepLevel::Step, "perf.page_faults"), "2s".parse().ok());
     let sampled = names(&plan.step_definitions(StepLevel::Step));
     assert!(sampled.contains(&"perf.cpu_cycles".to_owned()));
     assert!(!sampled.iter().any(|name| name.starts_with("node.")));
@@ -152,7 +153,7 @@ fn leases_of_steps_concern_steps_only() {
     // The governor slows them like others.
     plan.stretch = 2;
     assert_eq!(plan.in_force(of_step, "cpu.usage").unwrap().requested, "10ms".parse().ok());
-    assert_eq!(plan.step_period(StepLevel::Step, "cpu.usage"), "40ms".parse().ok());
+    assert_eq!(plan.step_sampling(StepLevel::Step, "cpu.usage"), "40ms".parse().ok());
     // Without a baseline of steps, a lease makes them sampled.
     let mut plan = Plan::default();
     assert!(!plan.wants_steps());
@@ -186,9 +187,9 @@ fn a_derived_metric_samples_its_inputs_on_this_machine() {
     let amd = plan_on(Machine::Amd, "perf.flops");
     assert_eq!(perf(&amd), ["perf.event.fp_ret_sse_avx_ops.all", "perf.instructions"]);
     let in_force = amd.in_force(None, "perf.event.fp_ret_sse_avx_ops.all").unwrap();
-    assert_eq!((in_force.input_of, in_force.period.to_string().as_str()), (vec!["perf.flops"], "100ms"));
+    assert_eq!((in_force.input_of, in_force.sampling.to_string().as_str()), (vec!["perf.flops"], "100ms"));
     // The times of the groups, by which counts are scaled.
-    assert!(amd.period("perf.time_running").is_some() && amd.period("node.pmu_time.running").is_none());
+    assert!(amd.sampling("perf.time_running").is_some() && amd.sampling("node.pmu_time.running").is_none());
     assert_eq!(perf(&plan_on(Machine::Intel, "perf.flops")).len(), 9);
     assert_eq!(perf(&plan_on(Machine::Any, "perf.flops")), ["perf.instructions"]);
     let ipc = plan_on(Machine::Any, "perf.ipc");

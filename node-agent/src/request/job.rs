@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
@@ -54,7 +54,7 @@ pub struct StartSpec {
 pub struct SamplingRequest {
     /// None for the job as a whole.
     pub level: Option<StepLevel>,
-    pub metrics: Vec<(Selector, Period)>,
+    pub metrics: Vec<(Selector, Sampling)>,
     /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
@@ -69,7 +69,7 @@ pub struct SubmittedRelease {
 pub struct RefusedRequest {
     /// Selector, or the request as it was written where it cannot be parsed.
     pub request: Text,
-    pub period: Option<Period>,
+    pub period: Option<Sampling>,
     pub reason: Text,
 }
 

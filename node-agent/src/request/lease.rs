@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_proto::catalogue::derived;
 use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
@@ -30,7 +30,7 @@ pub struct LeaseRequest {
     pub job_id: Option<Identifier>,
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
-    pub metrics: Vec<(Selector, Period)>,
+    pub metrics: Vec<(Selector, Sampling)>,
     /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
     /// None for the longest that is allowed.
@@ -39,8 +39,8 @@ pub struct LeaseRequest {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseGrant {
-    /// Effective period of each selected metric.
-    pub metrics: Vec<(String, Period)>,
+    /// Effective sampling of each selected metric.
+    pub metrics: Vec<(String, Sampling)>,
     /// Reasons why metrics are sampled less often than requested, by metric.
     pub reasons: BTreeMap<String, String>,
     /// Selected metrics that are unavailable, with the reasons.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
@@ -51,7 +51,7 @@ pub struct MetricView {
     pub name: String,
     pub availability: Availability,
     /// Period at which it is sampled; none where it is not.
-    pub period: Option<Period>,
+    pub period: Option<Sampling>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{Identifier, JobHandle, Labels};
 use polymeter_proto::step_level::StepLevel;
 
@@ -85,8 +85,8 @@ pub(super) struct SimulatedEdge {
     removed: BTreeMap<SourceId, Box<ActiveSource>>,
     /// Number of open sources, dormant ones included.
     open: Arc<AtomicUsize>,
-    /// Period of each metric according to the data.
-    recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Period>,
+    /// Sampling of each metric according to the data.
+    recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Sampling>,
     last_read: Option<JobHandle>,
     ended: BTreeSet<JobHandle>,
 }
@@ -198,7 +198,7 @@ impl SimulatedEdge {
             "{change:?}"
         );
         match change.new {
-            Some(period) => drop(self.recorded.insert(key, period)),
+            Some(sampling) => drop(self.recorded.insert(key, sampling)),
             None => drop(self.recorded.remove(&key)),
         }
     }
@@ -210,7 +210,7 @@ impl SimulatedEdge {
                 let recorded = self.recorded.get(&(target.handle(), level, metric.clone()));
                 assert_eq!(
                     recorded,
-                    Some(&in_force.period),
+                    Some(&in_force.sampling),
                     "{metric} of {level:?} of {:?}",
                     target.handle()
                 );

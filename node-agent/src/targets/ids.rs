@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::catalogue::is_stacks_source;
 use polymeter_proto::limits;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
 };
@@ -39,29 +39,30 @@ impl JobHandles {
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
-    /// Divides the slots of `source` into groups by their periods, which `period` returns for each metric.
-    /// Slots without a period are in no group.
+    /// Divides the slots of `source` into groups by their sampling, which `sampling` returns for each metric.
+    /// Slots without any are in no group.
     pub(crate) fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
         source: &Identifier,
         series: &mut SeriesIds,
         slots: &[Slot],
-        period: impl Fn(&str) -> Option<Period>,
+        sampling: impl Fn(&str) -> Option<Sampling>,
     ) -> Vec<Group> {
-        let mut by_period: BTreeMap<(Period, Period), (Vec<Column>, Vec<u32>)> = BTreeMap::new();
+        let mut by_sampling: BTreeMap<(Period, Sampling), (Vec<Column>, Vec<u32>)> = BTreeMap::new();
         for (number, slot) in (0..).zip(slots) {
-            let Some(period) = period(&slot.definition.name()) else { continue };
+            let Some(sampling) = sampling(&slot.definition.name()) else { continue };
             let Some(descriptor) = slot.definition.descriptor() else { continue };
             let origins = slot.definition.metric.origins;
             let is_of_stacks = origins.iter().any(|origin| is_stacks_source(origin.kind()));
+            let period = sampling.period;
             let read_period = if is_of_stacks { period.max(Period::SECOND) } else { period };
-            let (columns, numbers) = by_period.entry((read_period, period)).or_default();
+            let (columns, numbers) = by_sampling.entry((read_period, sampling)).or_default();
             columns.push(self.column(series, descriptor, &slot.labels));
             numbers.push(number);
         }
         let mut groups = Vec::new();
-        for ((period, sampled), (columns, numbers)) in by_period {
+        for ((period, sampling), (columns, numbers)) in by_sampling {
             // A node with hundreds of CPUs has more series of one source than fit into a block.
             for (columns, numbers) in
                 columns.chunks(limits::BLOCK_COLUMNS).zip(numbers.chunks(limits::BLOCK_COLUMNS))
@@ -69,8 +70,8 @@ impl Ids {
                 let id = ShapeId(self.next_shape);
                 self.next_shape += 1;
                 let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
-                let shape = Shape { id, job, source, period, columns };
-                groups.push(Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampled));
+                let shape = Shape { id, job, source, period, window: sampling.window, columns };
+                groups.push(Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampling.period));
             }
         }
         groups
@@ -90,7 +91,7 @@ impl Ids {
         let descriptors = descriptors.into_iter();
         let columns = descriptors.map(|descriptor| self.column(series, descriptor, labels)).collect();
         // Its rows have no deadlines, so the period is meaningless.
-        Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
+        Shape { id, job: job.cloned(), source, period: Period::SECOND, window: None, columns }
     }
 
     fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 
 use super::ids::Ids;
 use super::key::TargetKey;
@@ -97,25 +97,25 @@ impl OpenSource {
         self.provided().filter(|definition| definition.metric.is_of_kind(TEXT_FILE_KIND))
     }
 
-    /// Not shorter than the refresh interval of its hardware.
-    pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
+    /// Its period is not shorter than the refresh interval of its hardware.
+    pub(crate) fn sampling(&self, plan: &Plan, name: &str) -> Option<Sampling> {
         if self.replaced.contains(name) {
             return None;
         }
         let planned = match &self.step {
-            None => plan.period(name).map(|(period, _)| period),
-            Some(step) => plan.step_period(step.level, name),
-        };
-        planned.max(planned.and(self.refresh_interval))
+            None => plan.sampling(name).map(|(sampling, _)| sampling),
+            Some(step) => plan.step_sampling(step.level, name),
+        }?;
+        Some(planned.not_shorter(self.refresh_interval.unwrap_or(planned.period)))
     }
 
-    /// Period in the ring, not shorter than the refresh interval of its hardware.
-    pub(super) fn ring_period(&self, plan: &Plan, name: &str) -> Option<Period> {
+    /// Sampling into the ring, not at shorter periods than the refresh interval of its hardware.
+    pub(super) fn ring_sampling(&self, plan: &Plan, name: &str) -> Option<Sampling> {
         if self.step.is_some() || self.replaced.contains(name) {
             return None;
         }
-        let planned = plan.ring_period(name);
-        planned.max(planned.and(self.refresh_interval))
+        let planned = plan.ring_sampling(name)?;
+        Some(planned.not_shorter(self.refresh_interval.unwrap_or(planned.period)))
     }
 
     pub(super) fn perf_descriptors(&self) -> usize {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::step_level::StepLevel;
 
 use super::key::Now;
@@ -18,7 +18,7 @@ impl TrackedTarget {
         self.plan_in_force_at(None)
     }
 
-    /// Period of each sampled metric of steps or tasks, or of the whole target, with the reason.
+    /// Sampling of each sampled metric of steps or tasks, or of the whole target, with the reason.
     pub(crate) fn plan_in_force_at(&self, level: Option<StepLevel>) -> Vec<(String, InForce)> {
         let sampled = self.sources.sampled_at(level).into_iter();
         let in_force = sampled.filter_map(|(name, sources)| {
@@ -43,18 +43,18 @@ impl TrackedTarget {
         let job = self.handle();
         let in_force: BTreeMap<String, InForce> = self.plan_in_force_at(level).into_iter().collect();
         let mut changes = Vec::new();
-        let mut change = |name: &str, old: Option<Period>, new: Option<&InForce>| {
+        let mut change = |name: &str, old: Option<Sampling>, new: Option<&InForce>| {
             if let Ok(metric) = MetricName::new(name.to_owned()) {
                 let layer = new.map_or(Cause::Baseline, InForce::recorded_cause);
                 let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
-                let (new, cause) = (new.map(|new| new.period), cause.unwrap_or(layer));
+                let (new, cause) = (new.map(|new| new.sampling), cause.unwrap_or(layer));
                 let at_us = now.realtime_us;
                 changes.push(PlanChange { at_us, job, level, metric, old, new, cause, by, until_us });
             }
         };
         for (name, new) in &in_force {
             let old = self.recorded.get(&(level, name.clone())).copied();
-            if old != Some(new.period) {
+            if old != Some(new.sampling) {
                 change(name, old, Some(new));
             }
         }
@@ -62,14 +62,14 @@ impl TrackedTarget {
         let ended: Vec<_> = self
             .recorded
             .keys()
-            .filter(|(of, name)| *of == level && self.plan.period_at(level, name).is_none())
+            .filter(|(of, name)| *of == level && self.plan.sampling_at(level, name).is_none())
             .cloned()
             .collect();
         for key in ended {
             let old = self.recorded.remove(&key);
             change(&key.1, old, None);
         }
-        let recorded = in_force.into_iter().map(|(name, new)| ((level, name), new.period));
+        let recorded = in_force.into_iter().map(|(name, new)| ((level, name), new.sampling));
         self.recorded.extend(recorded);
         changes
     }

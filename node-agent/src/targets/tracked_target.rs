@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::{Definition, Origin, Scope};
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
 
@@ -151,7 +151,7 @@ pub(crate) struct TrackedTarget {
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
     pub(crate) node_release: Option<Release>,
-    pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Period>,
+    pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Sampling>,
 }
 
 impl TrackedTarget {

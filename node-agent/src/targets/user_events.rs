@@ -239,7 +239,14 @@ mod tests {
 
     fn shape(id: u32) -> Shape {
         let source = Identifier::try_from(USER_SUPPLIED).unwrap();
-        Shape { id: ShapeId(id), job: None, source, period: Period::SECOND, columns: Vec::new() }
+        Shape {
+            id: ShapeId(id),
+            job: None,
+            source,
+            period: Period::SECOND,
+            window: None,
+            columns: Vec::new(),
+        }
     }
 
     #[test]

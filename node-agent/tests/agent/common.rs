@@ -44,6 +44,7 @@ pub(crate) fn flushed(shapes: u32, columns: u32) -> SampleBatch {
             job: None,
             source: "stat".try_into().unwrap(),
             period: Period::SECOND,
+            window: None,
             columns,
         });
         let index = flushed.batch.add_shape(&shape);

@@ -56,7 +56,7 @@ fn a_batch_beyond_one_frame_is_divided_in_order() {
         frames.iter().position(|frame| frame.ledger.iter().any(|entry| entry.tally == tally)).unwrap();
     let with_samples = frames.iter().position(|frame| frame.samples() > 0).unwrap();
     assert!(with_losses <= with_samples, "losses come before the samples behind them");
-    let samples: usize = frames.iter().map(Frame::samples).sum();
+    let samples: u64 = frames.iter().map(Frame::samples).sum();
     assert_eq!((samples, known.len()), (flushed.batch.samples(), 16));
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Tally;
+use crate::period::{Period, Sampling};
 use crate::run::Run;
 use crate::series::{Labels, Processors, Roofs, contained};
 use crate::step_level::StepLevel;
@@ -300,11 +301,33 @@ pub struct PlanChangeRow {
     pub old_period_us: Option<i64>,
     /// None if the metric is no longer sampled.
     pub new_period_us: Option<i64>,
+    /// Length of the windows; none if each sample was sent.
+    pub old_window_us: Option<i64>,
+    /// Length of the windows; none if each sample is sent.
+    pub new_window_us: Option<i64>,
     pub cause: String,
     pub actor: Option<String>,
     pub until_ns: Option<i64>,
     /// `step` or `task` if it concerns each step or task of the job; none for the job as a whole.
     pub level: Option<String>,
+}
+
+impl PlanChangeRow {
+    /// None if the metric was not sampled.
+    pub fn old_sampling(&self) -> Option<Sampling> {
+        sampling(self.old_period_us, self.old_window_us)
+    }
+
+    /// None if the metric is no longer sampled.
+    pub fn new_sampling(&self) -> Option<Sampling> {
+        sampling(self.new_period_us, self.new_window_us)
+    }
+}
+
+/// None without a valid period.
+fn sampling(period_us: Option<i64>, window_us: Option<i64>) -> Option<Sampling> {
+    let period = |micros: i64| Period::from_micros(u64::try_from(micros).ok()?).ok();
+    Some(Sampling { period: period(period_us?)?, window: window_us.and_then(period) })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -315,8 +338,17 @@ pub struct RefusedRow {
     pub request: String,
     /// None if the period could not be parsed.
     pub period_us: Option<i64>,
+    /// Requested length of windows.
+    pub window_us: Option<i64>,
     pub actor: Option<String>,
     pub reason: String,
+}
+
+impl RefusedRow {
+    /// None if the period could not be parsed.
+    pub fn sampling(&self) -> Option<Sampling> {
+        sampling(self.period_us, self.window_us)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::name::MetricName;
+use crate::period::Period;
 
 pub use containment::{Device, SeriesOfSum, contained, role_of};
 pub use identifier::{Identifier, InvalidIdentifier};
@@ -112,6 +113,8 @@ pub struct Roofs {
 pub struct ShapeDescriptor {
     /// Name that the source has in tallies.
     pub source: Identifier,
+    /// Period of the samples if each row summarises a window of them.
+    pub inner_period: Option<Period>,
     /// Series of the columns, in their order.
     pub series: Vec<SeriesId>,
 }

@@ -8,7 +8,7 @@ mod rows;
 use super::bytes::DecodeError;
 
 pub use self::encode::Encoder;
-pub use self::format::{Block, Extras, Frame, MAGIC, Oversized};
+pub use self::format::{Block, BlockWindows, Extras, Frame, MAGIC, Oversized};
 
 impl Frame {
     /// Decodes exactly one frame of this version. Takes time and memory proportional to the length of the

@@ -235,7 +235,10 @@ mod tests {
         let entries: Vec<Entry> = (0..100)
             .map(|id| {
                 let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
-                Entry::Shape(ShapeId(id), ShapeDescriptor { source: "a".try_into().unwrap(), series })
+                Entry::Shape(
+                    ShapeId(id),
+                    ShapeDescriptor { source: "a".try_into().unwrap(), inner_period: None, series },
+                )
             })
             .collect();
         let messages = ToCollector::dictionaries(SessionId(1), &entries);

@@ -28,6 +28,7 @@ pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
         job: None,
         source,
         period: Period::from_micros(period_us).unwrap(),
+        window: None,
         columns,
     })
 }

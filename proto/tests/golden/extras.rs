@@ -8,7 +8,7 @@ use polymeter_proto::ledger::{
     MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, Roofs,
@@ -102,10 +102,18 @@ pub(super) fn dictionary() -> Vec<Entry> {
             ShapeId(u32::MAX),
             ShapeDescriptor {
                 source: "proc/stat".try_into().unwrap(),
+                inner_period: None,
                 series: [0, 250, 251, 65_536].map(SeriesId).into(),
             },
         ),
-        Entry::Shape(ShapeId(0), ShapeDescriptor { source: "größe".try_into().unwrap(), series: vec![] }),
+        Entry::Shape(
+            ShapeId(0),
+            ShapeDescriptor {
+                source: "größe".try_into().unwrap(),
+                inner_period: Some(Period::MILLISECOND),
+                series: vec![],
+            },
+        ),
     ]);
     entries
 }
@@ -118,8 +126,14 @@ fn first_frame() -> Vec<u8> {
     let [job, _] = jobs();
     let period = Period::SECOND;
     let source = "memory.stat".try_into().unwrap();
-    let shape =
-        Arc::new(Shape { id: ShapeId(1), job: Some(Arc::new(job)), source, period, columns: vec![column] });
+    let shape = Arc::new(Shape {
+        id: ShapeId(1),
+        job: Some(Arc::new(job)),
+        source,
+        period,
+        window: None,
+        columns: vec![column],
+    });
     let mut wire = Wire::default();
     let mut entries = vec![Entry::Session(session_descriptor())];
     wire.announced.announce(&shape, &mut entries);
@@ -157,8 +171,8 @@ fn events() -> Vec<Event> {
         job: None,
         level: None,
         metric: MetricName::new("cpu.usage").unwrap(),
-        old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
-        new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
+        old: old.map(sampling),
+        new: new.map(sampling),
         cause,
         by: None,
         until_us: None,
@@ -212,7 +226,7 @@ fn refused(request: &str, period: Option<u64>, reason: &str) -> Event {
         at_us: T0 + 2,
         job: JobHandle(1),
         request: request.into(),
-        period: period.map(|period_us| Period::from_micros(period_us).unwrap()),
+        period: period.map(sampling),
         by: Some("uid 1000".try_into().unwrap()),
         reason: reason.into(),
     })
@@ -254,6 +268,12 @@ fn job_details() -> Vec<Event> {
         .into()
 }
 
+/// Returns the sampling at a period, in windows if it is 2 ms.
+fn sampling(period_us: u64) -> Sampling {
+    let period = Period::from_micros(period_us).unwrap();
+    Sampling { period, window: (period_us == 2_000).then_some(Period::SECOND) }
+}
+
 fn step_plan_changes() -> Vec<Event> {
     let change = |level, old: Option<u64>, new: Option<u64>, cause| {
         Event::PlanChange(PlanChange {
@@ -261,8 +281,8 @@ fn step_plan_changes() -> Vec<Event> {
             job: Some(JobHandle(1)),
             level: Some(level),
             metric: MetricName::new("cpu.usage").unwrap(),
-            old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
-            new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
+            old: old.map(sampling),
+            new: new.map(sampling),
             cause,
             by: Some("uid 1000".try_into().unwrap()),
             until_us: Some(T0 + 60_000_000),

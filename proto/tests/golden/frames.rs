@@ -258,7 +258,7 @@ fn a_batch_of_single_rows_round_trips() {
         }
     }
     let frame = Frame::decode(&Wire::default().encode(&batch)).unwrap();
-    assert_eq!((frame.blocks.len(), frame.samples()), (limits::BATCH_VALUES, limits::BATCH_VALUES));
+    assert_eq!((frame.blocks.len(), frame.samples()), (limits::BATCH_VALUES, limits::BATCH_VALUES as u64));
 }
 
 proptest! {

@@ -1,7 +1,11 @@
 //! Frames of samples: every coding of a column, and every form of a block.
 
-use polymeter_proto::batch::{Batch, Instant};
-use polymeter_proto::series::Number;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Instant, Shape};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{Kind, Number};
+use polymeter_proto::window::{PARTS, Summary};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 
 use super::common::{Wire, batch_of, shape};
@@ -111,6 +115,39 @@ pub(super) fn several_blocks() -> Vec<u8> {
     bytes
 }
 
+/// Three series in windows of a second, with samples every millisecond: a gauge that changes, a counter, and
+/// a double that is absent in the second window. With `lone` there is one row.
+fn windows(is_lone: bool) -> Vec<u8> {
+    let mut shape = Shape::clone(&shape(9, 1_000, &[Number::Unsigned, Number::Unsigned, Number::Float]));
+    shape.window = Some(Period::SECOND);
+    shape.columns[1].metric.1.kind = Kind::Counter;
+    let rate = |rate: f64| rate.to_bits();
+    let window = |number: u64| {
+        let last = 8_192 + 4_096 * number;
+        [
+            Summary { last, count: 1_000, min: 4_096, max: last + 4_096, sum: 1_000 * last - 8_192 },
+            Summary { last: 1 << 40, count: 999, min: rate(0.0), max: rate(1e9), sum: 0 },
+            Summary {
+                last: 1.5_f64.to_bits(),
+                count: if number == 1 { 0 } else { 1_000 },
+                min: 0.5_f64.to_bits(),
+                max: 1.5_f64.to_bits(),
+                sum: 1_250.25_f64.to_bits(),
+            },
+        ]
+    };
+    let shape = Arc::new(shape);
+    let mut batch = Batch::default();
+    let index = batch.add_shape(&shape);
+    for number in 0..if is_lone { 1 } else { 4 } {
+        let series = shape.columns.iter().zip(window(number));
+        let packed: Vec<_> = series.map(|(column, summary)| summary.pack(&column.metric.1)).collect();
+        let parts: Vec<u64> = (0..PARTS).flat_map(|part| packed.iter().map(move |of| of[part])).collect();
+        batch.push_windows(index, tick(number, 1_000_000, 999_014), &parts).unwrap();
+    }
+    Wire::default().encode(&batch)
+}
+
 pub(super) fn modes() -> Vec<Golden> {
     const EXTREMES: [u64; 9] = [0, u64::MAX, 0, 1 << 63, (1 << 63) - 1, 1, 1 << 62, u64::MAX - 1, 1 << 31];
     let zeros: &[u64] = &[0; 3];
@@ -171,5 +208,7 @@ pub(super) fn times() -> Vec<Golden> {
         frame("off_grid_extremes", instants(1_000, &extremes)),
         frame("partial", partial()),
         frame("several_blocks", several_blocks()),
+        frame("windows", windows(false)),
+        frame("window", windows(true)),
     ]
 }

@@ -6,11 +6,12 @@ use polymeter_proto::ledger::{
     Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, KeptInterval, LedgerEntry, Mark, PlanChange,
     RequestRefused,
 };
+use polymeter_proto::period::Sampling;
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{Identifier, JobHandle, Roofs};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
-use polymeter_proto::wire::frame::{Block, Frame};
+use polymeter_proto::wire::frame::{Block, BlockWindows, Frame};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 
 use super::json::Json;
@@ -55,7 +56,21 @@ fn of_block(block: &Block) -> Json {
         ("shape_columns", count(block.shape_columns)),
         ("columns", list(&block.columns, |column| count(*column))),
         ("times_us", list(&block.times_us, |time_us| (*time_us).into())),
-        ("values", list(block.iter(), |(_, values)| list(values, |bits| (*bits).into()))),
+        ("values", of_columns(&block.values, block)),
+        ("windows", optional(block.windows.as_ref(), |windows| of_windows(windows, block))),
+    ])
+}
+
+fn of_columns(values: &[u64], block: &Block) -> Json {
+    list(values.chunks_exact(block.times_us.len()), |values| list(values, |bits| (*bits).into()))
+}
+
+fn of_windows(windows: &BlockWindows, block: &Block) -> Json {
+    object([
+        ("counts", of_columns(&windows.counts, block)),
+        ("min", of_columns(&windows.min, block)),
+        ("max", of_columns(&windows.max, block)),
+        ("sum", of_columns(&windows.sum, block)),
     ])
 }
 
@@ -106,6 +121,7 @@ fn of_entry(entry: &Entry) -> Json {
             ("is", text("shape")),
             ("id", id.0.into()),
             ("source", text(&shape.source)),
+            ("inner_period_us", optional(shape.inner_period, |period| period.as_micros().into())),
             ("series", list(&shape.series, |series| series.0.into())),
         ]),
         Entry::Function(id, function) => object([
@@ -170,6 +186,13 @@ fn of_ledger(entry: &LedgerEntry) -> Json {
     ])
 }
 
+fn of_sampling(sampling: Sampling) -> Json {
+    object([
+        ("period_us", sampling.period.as_micros().into()),
+        ("window_us", optional(sampling.window, |window| window.as_micros().into())),
+    ])
+}
+
 fn of_plan_change(change: &PlanChange) -> Json {
     let PlanChange { at_us, job, level, metric, old, new, cause, by, until_us } = change;
     object([
@@ -178,8 +201,8 @@ fn of_plan_change(change: &PlanChange) -> Json {
         ("job", of_job(*job)),
         ("level", optional(*level, |level| text(level.as_str()))),
         ("metric", text(metric)),
-        ("old_us", optional(*old, |period| period.as_micros().into())),
-        ("new_us", optional(*new, |period| period.as_micros().into())),
+        ("old", optional(*old, of_sampling)),
+        ("new", optional(*new, of_sampling)),
         ("cause", text(cause.as_str())),
         ("by", of_name(by.as_ref())),
         ("until_us", optional(*until_us, Json::from)),
@@ -247,7 +270,7 @@ fn of_event(event: &Event) -> Json {
             ("at_us", (*at_us).into()),
             ("job", job.0.into()),
             ("request", text(request)),
-            ("period_us", optional(*period, |period| period.as_micros().into())),
+            ("period", optional(*period, of_sampling)),
             ("by", of_name(by.as_ref())),
             ("reason", text(reason)),
         ]),

@@ -5,12 +5,15 @@ CREATE TABLE plan_change_set (
     set_id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     digest text NOT NULL UNIQUE
 );
+-- `old_window_us`, `new_window_us`: the length of the windows that are sent; null if each sample is sent.
 CREATE TABLE plan_change_set_member (
     set_id int8 NOT NULL,
     position int4 NOT NULL,
     metric text NOT NULL,
     old_period_us int8,
     new_period_us int8,
+    old_window_us int8,
+    new_window_us int8,
     PRIMARY KEY (set_id, position),
     FOREIGN KEY (set_id) REFERENCES plan_change_set ON DELETE CASCADE
 );
@@ -35,7 +38,8 @@ CREATE INDEX plan_change_event_by_job ON plan_change_event (job_key, time) WHERE
 CREATE INDEX plan_change_event_by_set ON plan_change_event (set_id);
 
 CREATE VIEW plan_change AS
-SELECT time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason, level
+SELECT time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason, level,
+    old_window_us, new_window_us
 FROM plan_change_event JOIN plan_change_set_member USING (set_id);
 
 -- `actor`: the user or the component that made the mark.

@@ -120,7 +120,7 @@ impl Accepted {
         for samples in self.samples.iter().chain(&self.quarantined) {
             empty.add_loss(LossRecord {
                 line: Some(Arc::clone(&samples.line)),
-                samples: samples.values.len() as u64,
+                samples: samples.samples(),
                 reason,
                 span_us: samples.span_us().unwrap_or((self.received_us, self.received_us)),
             });

@@ -111,6 +111,14 @@ impl SampleBlock {
         )
     }
 
+    /// Returns the number of samples, those in windows included.
+    pub fn samples(&self) -> u64 {
+        match &self.windows {
+            None => self.values.len() as u64,
+            Some(windows) => windows.counts.iter().sum(),
+        }
+    }
+
     /// Returns the times of the oldest and the newest sample, in microseconds since the epoch; none without
     /// samples.
     pub fn span_us(&self) -> Option<(i64, i64)> {

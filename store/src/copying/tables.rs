@@ -186,6 +186,8 @@ pub(super) const TABLES: &[Table] = &[
             ("metric", Text),
             ("old_period_us", Integer),
             ("new_period_us", Integer),
+            ("old_window_us", Integer),
+            ("new_window_us", Integer),
         ],
     ),
     table(

@@ -51,7 +51,7 @@ pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
 
 pub(super) fn refused_requests_of(job_key: i64) -> Selection<'static, RefusedRow> {
     let select = format!(
-        "SELECT time, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
+        "SELECT time, node, metric, new_period_us, new_window_us, actor, coalesce(reason, '') FROM plan_change
          WHERE job_key = $1 AND cause = '{REFUSED}' ORDER BY time, node, metric"
     );
     Selection::new(select, vec![job_key.into()])
@@ -85,7 +85,7 @@ from_row!(Tally { due, taken, late, missed, absent, dropped, not_kept });
 
 from_row!(LedgerRow { session_id, node, source, tally, skipped, rejected, quarantined, stored, unknown });
 
-from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, actor, reason });
+from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, window_us, actor, reason });
 
 from_row!(MarkRow { time_ns: TimeNs, node, name, kind, actor });
 

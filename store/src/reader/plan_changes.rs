@@ -37,9 +37,11 @@ struct Member {
     metric: String,
     old_period_us: Option<i64>,
     new_period_us: Option<i64>,
+    old_window_us: Option<i64>,
+    new_window_us: Option<i64>,
 }
 
-from_row!(Member { set_id, metric, old_period_us, new_period_us });
+from_row!(Member { set_id, metric, old_period_us, new_period_us, old_window_us, new_window_us });
 
 #[derive(Debug)]
 pub(super) struct PlanChanges {
@@ -71,7 +73,8 @@ impl Reader {
             return Ok(Vec::new());
         }
         let statement = format!(
-            "SELECT set_id, metric, old_period_us, new_period_us FROM plan_change_set_member WHERE set_id {}",
+            "SELECT set_id, metric, old_period_us, new_period_us, old_window_us, new_window_us
+             FROM plan_change_set_member WHERE set_id {}",
             (self.dialect().is_one_of)(sets)
         );
         self.rows(&statement, &[])
@@ -105,6 +108,8 @@ impl PlanChanges {
                 metric: member.metric.clone(),
                 old_period_us: member.old_period_us,
                 new_period_us: member.new_period_us,
+                old_window_us: member.old_window_us,
+                new_window_us: member.new_window_us,
                 cause: event.cause.clone(),
                 actor: event.actor.clone(),
                 until_ns: event.until_ns,
@@ -131,7 +136,14 @@ mod tests {
     }
 
     fn member(set_id: i64, metric: &str) -> Member {
-        Member { set_id, metric: metric.to_owned(), old_period_us: None, new_period_us: Some(1) }
+        Member {
+            set_id,
+            metric: metric.to_owned(),
+            old_period_us: None,
+            new_period_us: Some(1),
+            old_window_us: None,
+            new_window_us: None,
+        }
     }
 
     #[test]

@@ -65,13 +65,13 @@ pub(super) fn line_changes(frames: &[&Accepted]) -> LineChanges {
     let mut changes = LineChanges::default();
     for frame in frames {
         for samples in &frame.samples {
-            add(&mut changes.of(&samples.line).stored, samples.values.len() as u64);
+            add(&mut changes.of(&samples.line).stored, samples.samples());
         }
         for stacks in &frame.stacks {
             add(&mut changes.of(&stacks.line).stored, stacks.count());
         }
         for samples in &frame.quarantined {
-            add(&mut changes.of(&samples.line).quarantined, samples.values.len() as u64);
+            add(&mut changes.of(&samples.line).quarantined, samples.samples());
         }
         for loss in &frame.losses {
             let Some(line) = &loss.line else { continue };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Cause;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::step_level::StepLevel;
 
 use super::progress::key_of;
@@ -35,7 +35,7 @@ const EVENT: [Column; 10] = [
     ("level", ColumnType::Text),
 ];
 
-const SETS: ListTables<5> = ListTables {
+const SETS: ListTables<7> = ListTables {
     table: "plan_change_set",
     id: "set_id",
     columns: &[
@@ -44,10 +44,12 @@ const SETS: ListTables<5> = ListTables {
         ("metric", ColumnType::Text),
         ("old_period_us", ColumnType::Integer),
         ("new_period_us", ColumnType::Integer),
+        ("old_window_us", ColumnType::Integer),
+        ("new_window_us", ColumnType::Integer),
     ],
-    insert_members:
-        "INSERT INTO plan_change_set_member (set_id, position, metric, old_period_us, new_period_us)
-        SELECT set_id, position, metric, old_period_us, new_period_us FROM {new}",
+    insert_members: "INSERT INTO plan_change_set_member
+            (set_id, position, metric, old_period_us, new_period_us, old_window_us, new_window_us)
+        SELECT set_id, position, metric, old_period_us, new_period_us, old_window_us, new_window_us FROM {new}",
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +65,11 @@ struct Event<'a> {
     level: Option<&'a str>,
 }
 
-/// Metric with its old and its new period, in microseconds.
-type Change<'a> = (&'a str, Option<i64>, Option<i64>);
+/// Metric with its old and its new sampling.
+type Change<'a> = (&'a str, Micros, Micros);
+
+/// Period and length of the windows, in microseconds.
+type Micros = (Option<i64>, Option<i64>);
 
 /// Inserts the changes of plan of `frames`, including refused requests.
 pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
@@ -72,7 +77,7 @@ pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> R
     if events.is_empty() {
         return Ok(0);
     }
-    let mut sets: Lists<'_, 5> = BTreeMap::new();
+    let mut sets: Lists<'_, 7> = BTreeMap::new();
     let mut digests = Vec::with_capacity(events.len());
     for changes in events.values() {
         let key = digest(&serde_json::json!(changes).to_string());
@@ -80,7 +85,9 @@ pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> R
             changes
                 .iter()
                 .map(|(metric, old, new)| {
-                    [Value::Null, Value::Null, (*metric).to_owned().into(), (*old).into(), (*new).into()]
+                    let [old, new, old_window, new_window] = [old.0, new.0, old.1, new.1].map(Value::from);
+                    let metric = (*metric).to_owned().into();
+                    [Value::Null, Value::Null, metric, old, new, old_window, new_window]
                 })
                 .collect()
         });
@@ -110,7 +117,6 @@ pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> R
 
 /// Returns the events of `frames`, each with its changes in a fixed order.
 fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
-    let micros = |period: Option<Period>| period.map(|period| stored_count(period.as_micros()));
     let job_id = |job: Option<&'a Arc<JobRecord>>| job.map(|job| job.descriptor.job_id.as_str());
     let mut events: BTreeMap<Event<'a>, Vec<Change<'a>>> = BTreeMap::new();
     for frame in frames {
@@ -142,10 +148,16 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
                 reason: Some(refused.reason.as_str()),
                 level: None,
             };
-            let change = (refused.request.as_str(), None, micros(refused.period));
+            let change = (refused.request.as_str(), (None, None), micros(refused.period));
             events.entry(event).or_default().push(change);
         }
     }
     events.values_mut().for_each(|changes| changes.sort_unstable());
     events
+}
+
+fn micros(sampling: Option<Sampling>) -> Micros {
+    let stored = |period: Period| stored_count(period.as_micros());
+    let window = sampling.and_then(|sampling| sampling.window);
+    (sampling.map(|sampling| stored(sampling.period)), window.map(stored))
 }

@@ -9,6 +9,7 @@ use polymeter_proto::batch::{Batch, Instant, Job, Shape};
 use polymeter_proto::ledger::{
     Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, Mark, MarkKind, PlanChange, Tally,
 };
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
@@ -201,7 +202,7 @@ impl<'a> JobRun<'a> {
             events.extend(self.events_of_end()?);
         }
         let ledger = self.ledger(node)?;
-        node.samples += batch.samples() as u64;
+        node.samples += batch.samples();
         let extras =
             Extras { dictionary: &dictionary, ledger: &ledger, events: &events, stacks: &[], is_kept: false };
         if is_last {
@@ -299,7 +300,7 @@ impl<'a> JobRun<'a> {
                 .map(|name| (*name).clone())
                 .ok_or("a job has series")?,
             old: None,
-            new: Some(plan.period),
+            new: Some(Sampling::raw(plan.period)),
             cause: Cause::Baseline,
             by: None,
             until_us: None,
@@ -309,8 +310,8 @@ impl<'a> JobRun<'a> {
             .map(|metric| Event::PlanChange(PlanChange { metric: metric.clone(), ..change.clone() }));
         events.extend(of_baseline);
         if plan.id % LEASED == 0 {
-            let (old, until_us) = (Some(plan.period), Some(plan.end_us()));
-            let (new, by) = (Some(LEASED_PERIOD), Some(owner(plan)?));
+            let (old, until_us) = (Some(Sampling::raw(plan.period)), Some(plan.end_us()));
+            let (new, by) = (Some(Sampling::raw(LEASED_PERIOD)), Some(owner(plan)?));
             events.push(Event::PlanChange(PlanChange {
                 old,
                 new,
@@ -395,7 +396,7 @@ pub(crate) mod tests {
         assert!(run.is_over());
         assert!(matches!(first.dictionary.first(), Some(Entry::Session(_))));
         assert!(last.dictionary.is_empty());
-        let samples = (first.samples() + last.samples()) as u64;
+        let samples = first.samples() + last.samples();
         assert_eq!(samples, node.samples());
         let sum = |of: fn(&Tally) -> u64| last.ledger.iter().map(|entry| of(&entry.tally)).sum::<u64>();
         // 60 series and the node's 4 at the begin and the end.

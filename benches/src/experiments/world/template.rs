@@ -168,7 +168,14 @@ impl Template {
                 break;
             }
             let (id, job) = (ShapeId(id), Some(Arc::clone(job)));
-            shapes.push(Arc::new(Shape { id, job, source: template.source.clone(), period, columns }));
+            shapes.push(Arc::new(Shape {
+                id,
+                job,
+                source: template.source.clone(),
+                period,
+                window: None,
+                columns,
+            }));
         }
         shapes
     }
@@ -185,7 +192,14 @@ impl Template {
             .zip(self.step_columns())
             .map(|(id, column)| Column { labels: labels.clone(), ..column.series(id) });
         let (columns, source) = (columns.collect(), STEP_SOURCE.try_into()?);
-        Ok(Arc::new(Shape { id: ShapeId(shape), job: Some(Arc::clone(job)), source, period, columns }))
+        Ok(Arc::new(Shape {
+            id: ShapeId(shape),
+            job: Some(Arc::clone(job)),
+            source,
+            period,
+            window: None,
+            columns,
+        }))
     }
 
     /// Values of a step in sample number `sample`.
@@ -201,7 +215,7 @@ impl Template {
     pub(crate) fn node_shape(&self, (series, shape): (u32, u32)) -> Arc<Shape> {
         let columns = (series..).zip(&self.of_node.columns).map(|(id, column)| column.series(id)).collect();
         let source = self.of_node.source.clone();
-        Arc::new(Shape { id: ShapeId(shape), job: None, source, period: Period::HOUR, columns })
+        Arc::new(Shape { id: ShapeId(shape), job: None, source, period: Period::HOUR, window: None, columns })
     }
 
     pub(crate) fn excerpt(&self, number: u64, period: Period) -> Excerpt {

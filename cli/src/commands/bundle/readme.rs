@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use polymeter_proto::period::Period;
 use polymeter_proto::run::shell_word;
 use polymeter_store::reader::{JobRow, PlanChangeRow};
 
@@ -130,11 +129,10 @@ fn period_options(changes: &[PlanChangeRow]) -> String {
     let mut options = String::new();
     // The options of `polymeter run` are for the job as a whole.
     for change in changes.iter().filter(|change| change.level.is_none()) {
-        let micros = change.new_period_us.and_then(|micros| u64::try_from(micros).ok());
-        let Some(period) = micros.and_then(|micros| Period::from_micros(micros).ok()) else { continue };
+        let Some(sampling) = change.new_sampling() else { continue };
         if !metrics.contains(&change.metric.as_str()) {
             metrics.push(&change.metric);
-            write!(options, " \\\n    -m {}={period}", change.metric).ok();
+            write!(options, " \\\n    -m {}={sampling}", change.metric).ok();
         }
     }
     options
@@ -156,6 +154,8 @@ mod tests {
             metric: metric.to_owned(),
             old_period_us: None,
             new_period_us,
+            old_window_us: None,
+            new_window_us: None,
             cause: "baseline".to_owned(),
             actor: None,
             until_ns: None,

@@ -57,6 +57,8 @@ fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
         "metric",
         "old_period_us",
         "new_period_us",
+        "old_window_us",
+        "new_window_us",
         "cause",
         "actor",
         "until_ns",
@@ -66,11 +68,13 @@ fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     ]);
     let mut rows = vec![head];
     for FoldedChange { row, changes, last_ns } in FoldedChanges::of(reader.plan_changes(key)?).lines {
-        let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
+        let [old, new] = [row.old_period_us, row.new_period_us].map(optional);
+        let [old_window, new_window] = [row.old_window_us, row.new_window_us].map(optional);
         let (time, actor) = (row.time_ns.to_string(), row.actor.unwrap_or_default());
         let (until, level) = (optional(row.until_ns), row.level.unwrap_or_default());
         let folded = [changes.to_string(), optional(last_ns)];
-        let own = [time, row.node, row.metric, old, new, row.cause, actor, until, level];
+        let own =
+            [time, row.node, row.metric, old, new, old_window, new_window, row.cause, actor, until, level];
         rows.push(own.into_iter().chain(folded).collect());
     }
     Ok(rows)

@@ -2,7 +2,7 @@
 
 use polymeter_agent::config;
 use polymeter_agent::plan::Rule;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 
 use crate::failure::Failure;
 
@@ -30,7 +30,7 @@ const OF_PROCESSES: &str = "process.*";
 
 /// Rules for the standard metrics at the period `every`, and for the requested ones, `SELECTOR[=PERIOD]`. A
 /// request replaces the standard rule of a metric.
-pub(super) fn rules(every: Period, requested: &[String], has_cgroup: bool) -> Result<Vec<Rule>, Failure> {
+pub(super) fn rules(every: Sampling, requested: &[String], has_cgroup: bool) -> Result<Vec<Rule>, Failure> {
     let every = every.to_string();
     let (mut rules, mut faults) = (Vec::new(), Vec::new());
     for text in requested {

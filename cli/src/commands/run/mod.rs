@@ -28,7 +28,7 @@ use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
 use polymeter_proto::ledger::JobDetails;
 use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
@@ -77,7 +77,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct RunArguments {
     /// The period of the standard metrics: 100us, 10ms, 1s, 5min.
     #[arg(long, value_name = "PERIOD", default_value = "100ms", add = ArgValueCompleter::new(periods::period))]
-    every: Period,
+    every: Sampling,
 
     /// Further metrics, or other periods: -m 'cpu.*=10ms' -m memory.current=1s -m 'io.*=off'.
     #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]", add = ArgValueCompleter::new(metrics::metric_with_period))]

@@ -187,7 +187,8 @@ fn requests_the_dictionary_for_entries_with_unknown_references() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     let series = SeriesDescriptor { metric: MetricId(9), job: None, labels: Labels::default() };
-    let shape_of_nothing = ShapeDescriptor { source: source(), series: vec![SeriesId(9)] };
+    let shape_of_nothing =
+        ShapeDescriptor { source: source(), inner_period: None, series: vec![SeriesId(9)] };
     for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
         let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
         next.dictionary.push(entry);

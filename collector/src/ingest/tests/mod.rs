@@ -68,7 +68,14 @@ fn shape(id: u32, job: Option<u32>) -> Arc<Shape> {
         };
         Arc::new(Job { handle: JobHandle(handle), descriptor })
     });
-    Arc::new(Shape { id: ShapeId(id), job, source: source(), period: Period::SECOND, columns: vec![column] })
+    Arc::new(Shape {
+        id: ShapeId(id),
+        job,
+        source: source(),
+        period: Period::SECOND,
+        window: None,
+        columns: vec![column],
+    })
 }
 
 /// Frame of the session with a sample at each of `times_us`, and all entries that are not in `announced`.

@@ -274,7 +274,14 @@ pub(crate) fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
         column(3, "node.load1", Unit::Count, Kind::Gauge, Number::Float, &[("cpu", "3"), ("node", "a=b")]),
     ];
     let source = "stat".try_into().unwrap();
-    Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
+    Arc::new(Shape {
+        id: ShapeId(id),
+        job: job.cloned(),
+        source,
+        period: Period::SECOND,
+        window: None,
+        columns,
+    })
 }
 
 /// Three values of [`shape`], and the same as doubles.

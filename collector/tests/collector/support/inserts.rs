@@ -59,7 +59,7 @@ pub(super) const SQLITE: &str = "
         INSERT OR IGNORE INTO plan_change_set (digest)
         VALUES (format('%s %s %s', NEW.metric, NEW.old_period_us, NEW.new_period_us));
         INSERT OR IGNORE INTO plan_change_set_member
-        SELECT set_id, 0, NEW.metric, NEW.old_period_us, NEW.new_period_us FROM plan_change_set
+        SELECT set_id, 0, NEW.metric, NEW.old_period_us, NEW.new_period_us, NULL, NULL FROM plan_change_set
         WHERE digest = format('%s %s %s', NEW.metric, NEW.old_period_us, NEW.new_period_us);
         INSERT INTO plan_change_event (time, until, job_key, set_id, node, job_id, cause, actor, reason, level)
         SELECT NEW.time, NEW.until, NEW.job_key, set_id, NEW.node, NEW.job_id, NEW.cause, NEW.actor, NEW.reason, NEW.level

@@ -48,11 +48,11 @@ fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_for
     PlanLine {
         metric: metric.to_owned(),
         level,
-        period: in_force.period.to_string(),
+        period: in_force.sampling.to_string(),
         cause: in_force.cause.as_str().to_owned(),
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
-        requested: in_force.requested.map(|period| period.to_string()),
+        requested: in_force.requested.map(|sampling| sampling.to_string()),
         reason: released.or_else(|| in_force.reason()),
         input_of: in_force.input_of.iter().map(|derived| (*derived).to_owned()).collect(),
     }

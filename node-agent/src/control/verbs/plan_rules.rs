@@ -2,7 +2,7 @@
 
 use polymeter_proto::control::{PlanFields, Refusal, invalid};
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
@@ -16,12 +16,12 @@ pub(super) fn rules(field: &str, plan: &PlanFields) -> Result<Vec<Rule>, Refusal
 }
 
 /// Parses metrics that may not be switched off.
-pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
+pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Sampling)>, Refusal> {
     let off = "a lease cannot switch a metric off; give a period";
     rules(field, plan)?
         .into_iter()
-        .map(|Rule { selector, period }| match period {
-            Some(period) => Ok((selector, period)),
+        .map(|Rule { selector, sampling }| match sampling {
+            Some(sampling) => Ok((selector, sampling)),
             None => Err(invalid(field, &off)),
         })
         .collect()

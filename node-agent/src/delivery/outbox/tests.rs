@@ -15,7 +15,8 @@ const SESSION: SessionId = SessionId(1);
 fn summary(samples: u64, at_us: i64) -> FrameSummary {
     let source = "stat".try_into().unwrap();
     let period = Period::SECOND;
-    let shape = Arc::new(Shape { id: ShapeId(1), job: None, source, period, columns: vec![column()] });
+    let shape =
+        Arc::new(Shape { id: ShapeId(1), job: None, source, period, window: None, columns: vec![column()] });
     let mut batch = Batch::default();
     let index = batch.add_shape(&shape);
     for _ in 0..samples {

@@ -28,6 +28,7 @@ fn shape(job: u32, metrics: &[&str]) -> Arc<Shape> {
         source: Identifier::try_from("s").unwrap(),
         job: Some(Arc::new(Job { handle: JobHandle(job), descriptor })),
         period: Period::SECOND,
+        window: None,
         columns: (0..).zip(metrics).map(|(number, name)| column(number, name)).collect(),
     })
 }

@@ -59,6 +59,7 @@ impl Sampler {
         self.slow.forget(id);
         if let Some(replaced) = &mut replaced {
             self.recorder.give_up_waiting(replaced);
+            self.recorder.end_windows(replaced);
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
                 // A second thread would hang like the first one; therefore the first stays, with the new
                 // groups.
@@ -93,6 +94,7 @@ impl Sampler {
     /// Makes the last report of a removed source, and returns the source to the supervisor.
     pub(super) fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
         self.recorder.give_up_waiting(&mut source);
+        self.recorder.end_windows(&mut source);
         self.cpu_shares.close(&source);
         source.store_progress();
         self.recorder.report_end(&mut source);
@@ -105,6 +107,9 @@ impl Sampler {
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         if source.slow.is_hung() {
             self.recorder.give_up_waiting(source);
+        }
+        if !source.slow.has_waiting() {
+            self.recorder.end_windows(source);
         }
         source.regroup(groups);
         schedule_groups(&mut self.schedule, id, source, self.taken_until_ns);

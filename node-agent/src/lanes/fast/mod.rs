@@ -222,6 +222,7 @@ impl Sampler {
         }
         self.end_slow_reads();
         for source in self.sources.iter_mut().flatten() {
+            self.recorder.end_windows(source);
             self.recorder.report_end(source);
         }
         let event = Event::SessionEnded { at_us: clock::steady_us() };

@@ -195,7 +195,10 @@ pub(super) fn group(number: u32, name: &str, job: Option<&Arc<Job>>, period: &st
     let metric = (MetricId(0), definition.descriptor().unwrap());
     let columns = vec![Column { series: SeriesId(number), metric, labels: Labels::default() }];
     let (source, period) = (Identifier::try_from(name).unwrap(), period.parse::<Period>().unwrap());
-    Group::new(Arc::new(Shape { id: ShapeId(number), job: job.cloned(), source, period, columns }), vec![0])
+    Group::new(
+        Arc::new(Shape { id: ShapeId(number), job: job.cloned(), source, period, window: None, columns }),
+        vec![0],
+    )
 }
 
 pub(super) fn active(

@@ -29,6 +29,9 @@ const BASELINE: [(&str, &str); 3] = [("cpu.usage", "1s"), ("memory.current", "50
 const STEP_METRIC: &str = "cpu.usage";
 const METRICS: [&str; 5] = ["cpu.usage", "cpu.user", "memory.current", "perf.page_faults", "cpu.*"];
 const PERIODS: [&str; 6] = ["1ms", "10ms", "100ms", "1s", "10s", "1min"];
+/// Periods of requests and rules.
+const SAMPLINGS: [&str; 9] =
+    ["1ms", "10ms", "100ms", "1s", "10s", "1min", "1ms/1s", "100ms/10s", "10ms/250ms"];
 const ROOT: Principal = Principal { uid: 0, administrator: true };
 
 /// Runs a function of the dispatcher to its end, for which the simulated edge never waits.
@@ -54,9 +57,10 @@ pub(super) struct Scenario {
 
 impl Scenario {
     pub(super) fn new(mut random: Random) -> Self {
-        let rules = BASELINE
-            .iter()
-            .map(|(metric, period)| Rule { selector: metric.parse().unwrap(), period: period.parse().ok() });
+        let rules = BASELINE.iter().map(|(metric, period)| Rule {
+            selector: metric.parse().unwrap(),
+            sampling: period.parse().ok(),
+        });
         let baseline = Layer::new(rules.collect());
         let steps = step_layer(random.percent(70));
         let standing = Plan { baseline, steps, ..Plan::default() };
@@ -179,7 +183,7 @@ impl Scenario {
         match self.random.below(4) {
             0 => {
                 let mut rules = self.standing.baseline.rules().to_vec();
-                rules[0].period = self.random.choose(&PERIODS).parse().ok();
+                rules[0].sampling = self.random.choose(&SAMPLINGS).parse().ok();
                 self.standing.baseline = Layer::new(rules);
                 self.standing.steps = step_layer(self.random.percent(70));
                 let (limits, standing) = (self.limits.clone(), self.standing.clone());
@@ -231,10 +235,19 @@ impl Scenario {
             for (metric, in_force) in target.plan_in_force() {
                 let interval = target.sources.sampled()[&metric].iter().map(|(_, interval)| *interval).min();
                 let interval = interval.flatten().unwrap_or(Period::MIN);
-                assert!(in_force.period >= interval, "{metric} of {key:?} is faster than its hardware");
-                if let Some(baseline) = target.plan.baseline.period(target.plan.machine, &metric) {
-                    let longest = baseline.max(interval);
-                    assert!(in_force.period <= longest, "{metric} of {key:?} is slower than its baseline");
+                assert!(
+                    in_force.sampling.period >= interval,
+                    "{metric} of {key:?} is faster than its hardware"
+                );
+                if let Some(baseline) = target.plan.baseline.sampling(target.plan.machine, &metric) {
+                    let longest = baseline.period.max(interval);
+                    assert!(
+                        in_force.sampling.period <= longest,
+                        "{metric} of {key:?} is slower than its baseline"
+                    );
+                    // Windows are whole multiples of the period.
+                    let rows_us = baseline.row_period().max(interval).as_micros() + longest.as_micros();
+                    assert!(in_force.sampling.row_period().as_micros() <= rows_us, "rare rows: {in_force:?}");
                 }
                 assert_eq!(in_force.requested.is_some(), in_force.reason().is_some(), "{in_force:?}");
             }
@@ -246,6 +259,6 @@ impl Scenario {
 }
 
 fn step_layer(has_metric: bool) -> Layer {
-    let rule = Rule { selector: STEP_METRIC.parse().unwrap(), period: "10s".parse().ok() };
+    let rule = Rule { selector: STEP_METRIC.parse().unwrap(), sampling: "10s".parse().ok() };
     Layer::new(has_metric.then_some(rule).into_iter().collect())
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use polymeter_proto::catalogue::derived;
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::job_events::sluid;
-use super::{METRICS, PERIODS, ROOT, SECOND_NS, Scenario, USERS, done};
+use super::{METRICS, ROOT, SAMPLINGS, SECOND_NS, Scenario, USERS, done};
 use crate::admission::Admission;
 use crate::config::Limits;
 use crate::lifecycle::Registration;
@@ -26,10 +26,10 @@ impl Scenario {
     fn random_request(&mut self, job_id: TargetKey) -> LeaseRequest {
         let uid = *self.random.choose(&USERS);
         let principal = if self.random.percent(15) { ROOT } else { Principal { uid, administrator: false } };
-        let metrics: Vec<(Selector, Period)> = (0..1 + self.random.below(2))
+        let metrics: Vec<(Selector, Sampling)> = (0..1 + self.random.below(2))
             .map(|_| {
                 let metric = self.random.choose(&METRICS).parse().unwrap();
-                (metric, self.random.choose(&PERIODS).parse().unwrap())
+                (metric, self.random.choose(&SAMPLINGS).parse().unwrap())
             })
             .collect();
         let duration_us = self.random.percent(80).then(|| 1 + self.random.below(100_000_000));
@@ -60,7 +60,7 @@ impl Scenario {
     /// Sets the wall clock while a lease of the node runs, by seconds that may be negative: it ends at its
     /// time, and until then the agent does not begin anew.
     pub(in crate::simulation) fn check_lease_at_step(&mut self, step_s: i64) {
-        let metrics = vec![("node.load1".parse().unwrap(), Period::SECOND)];
+        let metrics = vec![("node.load1".parse().unwrap(), Sampling::raw(Period::SECOND))];
         let duration_us = Some(60_000_000);
         let request =
             LeaseRequest { principal: ROOT, job_id: None, level: None, metrics, since_us: None, duration_us };
@@ -190,12 +190,12 @@ impl Scenario {
         );
         let (Ok(metrics), Ok(target)) = (answer, access) else { return };
         let listed = metrics.iter().map(|metric| (metric.name.clone(), metric.period));
-        let listed: BTreeMap<String, Option<Period>> = listed.collect();
+        let listed: BTreeMap<String, Option<Sampling>> = listed.collect();
         assert_eq!(listed.len(), metrics.len(), "a metric is listed twice");
-        let in_force: BTreeMap<String, Option<Period>> = target
+        let in_force: BTreeMap<String, Option<Sampling>> = target
             .plan_in_force()
             .into_iter()
-            .map(|(name, in_force)| (name, Some(in_force.period)))
+            .map(|(name, in_force)| (name, Some(in_force.sampling)))
             .collect();
         for (name, period) in &listed {
             assert_eq!(period, in_force.get(name).unwrap_or(&None), "{name} of {key:?}");

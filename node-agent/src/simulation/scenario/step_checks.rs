@@ -25,7 +25,7 @@ impl Scenario {
         for source in target.sources.open().values() {
             let Some(step) = source.step.as_deref() else { continue };
             let sampled = source.slots.iter().map(|slot| slot.definition.name());
-            let sampled = sampled.filter(|name| plan.step_period(step.level, name).is_some());
+            let sampled = sampled.filter(|name| plan.step_sampling(step.level, name).is_some());
             open.entry(&step.name).or_insert_with(|| (step, BTreeSet::new())).1.extend(sampled);
         }
         let steps: BTreeMap<&String, &Step> = open.iter().map(|(name, (step, _))| (*name, *step)).collect();
@@ -39,13 +39,13 @@ impl Scenario {
                 let leases = plan.leases.iter().filter(|lease| lease.level == Some(level));
                 let stretch = 1 << plan.stretch;
                 let longest =
-                    leases.filter(|lease| lease.selector.matches(&metric)).map(|lease| lease.period);
+                    leases.filter(|lease| lease.selector.matches(&metric)).map(|lease| lease.sampling.period);
                 let longest_us = longest.map(|period| period.as_micros() * stretch);
                 let interval = sampled[&metric].iter().filter_map(|(_, interval)| *interval);
                 let interval_us = interval.map(|interval| interval.as_micros()).max().unwrap_or(0);
                 let longest_us = longest_us.min().unwrap_or(u64::MAX).max(interval_us);
                 assert!(
-                    in_force.period.as_micros() <= longest_us,
+                    in_force.sampling.period.as_micros() <= longest_us,
                     "{metric} of {key:?} is slower than its lease"
                 );
             }

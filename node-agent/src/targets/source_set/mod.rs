@@ -313,13 +313,13 @@ impl SourceSet {
         source: &OpenSource,
     ) -> Vec<Group> {
         let series = &mut self.series;
-        let period = |metric: &str| source.period(owner.plan, metric);
-        let mut groups = ids.series.groups(owner.job, name, series, &source.slots, period);
+        let sampling = |metric: &str| source.sampling(owner.plan, metric);
+        let mut groups = ids.series.groups(owner.job, name, series, &source.slots, sampling);
         if let Some(ring) = Identifier::escaped(ring_source(name.as_str()).as_bytes())
             && owner.job.is_some()
         {
-            let period = |metric: &str| source.ring_period(owner.plan, metric);
-            let of_ring = ids.series.groups(owner.job, &ring, series, &source.slots, period);
+            let sampling = |metric: &str| source.ring_sampling(owner.plan, metric);
+            let of_ring = ids.series.groups(owner.job, &ring, series, &source.slots, sampling);
             groups.extend(of_ring.into_iter().map(Group::into_ring));
         }
         groups

@@ -1,12 +1,14 @@
 //! Decodes frames.
 
 use super::format::{
-    Block, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
-    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
+    Block, BlockWindows, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS,
+    SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+    SECTION_STACKS, SECTION_WINDOWS,
 };
 use crate::limits;
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
+use crate::window::{COUNT_PART, PARTS};
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
 use crate::wire::{VERSION, envelope};
@@ -60,7 +62,8 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
             kind @ (SECTION_BLOCK
             | SECTION_PARTIAL_BLOCK
             | SECTION_LONE_BLOCK
-            | SECTION_LONE_PARTIAL_BLOCK) => {
+            | SECTION_LONE_PARTIAL_BLOCK
+            | SECTION_WINDOWS) => {
                 if frame.blocks.len() == limits::FRAME_BLOCKS {
                     return Err(DecodeError::Contradiction("a frame has too many blocks"));
                 }
@@ -109,6 +112,15 @@ fn get_block(
     base_us: i64,
     values_left: &mut usize,
 ) -> Result<Block, DecodeError> {
+    let has_windows = kind == SECTION_WINDOWS;
+    let kind = if has_windows { cursor.byte()? } else { kind };
+    let (is_partial, is_lone) = match kind {
+        SECTION_BLOCK => (false, false),
+        SECTION_PARTIAL_BLOCK => (true, false),
+        SECTION_LONE_BLOCK => (false, true),
+        SECTION_LONE_PARTIAL_BLOCK => (true, true),
+        found => return Err(DecodeError::Tag { what: "kind of block", found }),
+    };
     let shape = cursor.varint()?;
     let shape = u32::try_from(shape).map_err(|_too_large| DecodeError::Limit {
         what: "number of a shape",
@@ -116,15 +128,14 @@ fn get_block(
         limit: u64::from(u32::MAX),
     })?;
     let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
-    let partial = matches!(kind, SECTION_PARTIAL_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
-    let lone = matches!(kind, SECTION_LONE_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
-    let columns = if partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
-    let ticks = if lone { 1 } else { cursor.count("ticks in a block", limits::BLOCK_TICKS)? };
+    let columns = if is_partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
+    let ticks = if is_lone { 1 } else { cursor.count("ticks in a block", limits::BLOCK_TICKS)? };
     if ticks == 0 {
         return Err(DecodeError::Contradiction("a block has no ticks"));
     }
     // The times take as much memory as one more column.
-    let wanted = (columns.len() + 1) * ticks;
+    let parts = if has_windows { PARTS } else { 1 };
+    let wanted = (parts * columns.len() + 1) * ticks;
     *values_left = values_left.checked_sub(wanted).ok_or(DecodeError::Limit {
         what: "values in a frame",
         found: (limits::FRAME_VALUES - *values_left + wanted) as u64,
@@ -132,8 +143,23 @@ fn get_block(
     })?;
     let times_us = get_times(cursor, ticks, base_us)?;
     let mut values = Vec::new();
-    get_columns(cursor, columns.len(), ticks, &mut values)?;
-    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values })
+    get_columns(cursor, parts * columns.len(), ticks, &mut values)?;
+    let windows = has_windows.then(|| divide(&mut values, columns.len() * ticks)).transpose()?;
+    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values, windows })
+}
+
+/// Divides the parts of windows, with `len` values each, and leaves the last values in `values`.
+fn divide(values: &mut Vec<u64>, len: usize) -> Result<BlockWindows, DecodeError> {
+    let mut take = |part: usize| values.split_off((part * len).min(values.len()));
+    let (sum, max, min, counts) = (take(4), take(3), take(2), take(COUNT_PART));
+    match counts.iter().max() {
+        Some(most) if *most > limits::WINDOW_SAMPLES => Err(DecodeError::Limit {
+            what: "samples in a window",
+            found: *most,
+            limit: limits::WINDOW_SAMPLES,
+        }),
+        _ => Ok(BlockWindows { counts, min, max, sum }),
+    }
 }
 
 fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, DecodeError> {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::format::{
     Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
     SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
+    SECTION_WINDOWS,
 };
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
 use crate::limits;
-use crate::series::{Number, SessionId};
+use crate::series::{Kind, Number, SessionId};
+use crate::window::SUM_PART;
 use crate::wire::bytes::{put_varint, zigzag};
 use crate::wire::column::{Coding, ColumnEncoder};
 use crate::wire::{VERSION, envelope};
@@ -127,8 +129,11 @@ impl Encoder {
         let Some(first) = numbers.first() else { return };
         let missing = rows.absent_columns(*first);
         let is_missing = |column: usize| missing.iter().any(|(_, absent)| *absent as usize == column);
-        let width = shape.columns.len();
+        let (width, parts) = (shape.columns.len(), shape.parts());
         let lone = numbers.len() == 1;
+        if shape.window.is_some() {
+            out.push(SECTION_WINDOWS);
+        }
         out.push(match (lone, missing.is_empty()) {
             (false, true) => SECTION_BLOCK,
             (false, false) => SECTION_PARTIAL_BLOCK,
@@ -145,24 +150,26 @@ impl Encoder {
         }
         self.instants.clear();
         self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
-        self.put_times(out, shape.period.as_micros(), base_us);
+        self.put_times(out, shape.row_period().as_micros(), base_us);
         if lone && missing.is_empty() {
             // The values of one row are in the order of its columns.
-            self.columns.put_row(out, rows.values(*first, width), shape.columns.iter().map(coding));
+            self.columns.put_row(out, rows.values(*first, parts * width), codings(shape, |_| false));
             return;
         }
-        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
         self.transposed.clear();
-        for (column, _) in present() {
-            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+        for part in 0..parts {
+            for column in (0..width).filter(|column| !is_missing(*column)) {
+                let column = part * width + column;
+                self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+            }
         }
         if lone {
-            self.columns.put_row(out, &self.transposed, present().map(|(_, column)| coding(column)));
+            self.columns.put_row(out, &self.transposed, codings(shape, is_missing));
             return;
         }
         self.columns.begin_block();
-        for (_, column) in present() {
-            self.columns.put(out, &self.transposed, numbers.len(), coding(column));
+        for coding in codings(shape, is_missing) {
+            self.columns.put(out, &self.transposed, numbers.len(), coding);
         }
         self.columns.flush(out);
     }
@@ -216,10 +223,20 @@ impl Encoder {
     }
 }
 
-const fn coding(column: &Column) -> Coding {
-    match column.metric.1.number {
-        Number::Unsigned | Number::Signed => Coding::Difference,
-        Number::Float => Coding::Xor,
+/// Returns the codings of the present columns of a shape, part by part.
+fn codings(shape: &Shape, is_missing: impl Fn(usize) -> bool + Copy) -> impl Iterator<Item = Coding> {
+    (0..shape.parts()).flat_map(move |part| {
+        let present = shape.columns.iter().enumerate().filter(move |(column, _)| !is_missing(*column));
+        present.map(move |(_, column)| coding(part, column))
+    })
+}
+
+/// Packed counts, extremes and rates are integers whatever the number of the metric is.
+const fn coding(part: usize, column: &Column) -> Coding {
+    let metric = &column.metric.1;
+    match (metric.number, metric.kind, part) {
+        (Number::Float, _, 0) | (Number::Float, Kind::Gauge, SUM_PART) => Coding::Xor,
+        (Number::Unsigned | Number::Signed | Number::Float, ..) => Coding::Difference,
     }
 }
 

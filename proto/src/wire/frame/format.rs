@@ -22,6 +22,9 @@ pub(super) const SECTION_STACKS: u8 = 8;
 /// Without content: all blocks of the frame are samples that a ring kept.
 pub(super) const SECTION_KEPT: u8 = 9;
 
+/// A section of one of the kinds of block follows, whose rows summarise windows.
+pub(super) const SECTION_WINDOWS: u8 = 10;
+
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,14 +52,35 @@ pub struct Block {
     pub columns: Vec<usize>,
     /// Microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// Bits of the values, column by column, `times_us.len()` for each.
+    /// Bits of the values, column by column, `times_us.len()` for each; of windows the last values.
     pub values: Vec<u64>,
+    /// Set if its rows summarise windows.
+    pub windows: Option<BlockWindows>,
+}
+
+/// What windows tell beside the last values, as [`crate::window::Summary::pack`] has it. Each is parallel to
+/// the values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockWindows {
+    /// Each at most [`crate::limits::WINDOW_SAMPLES`].
+    pub counts: Vec<u64>,
+    pub min: Vec<u64>,
+    pub max: Vec<u64>,
+    pub sum: Vec<u64>,
 }
 
 impl Block {
     /// Returns the position of each present column in the shape, with its values.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u64])> {
         self.columns.iter().copied().zip(self.values.chunks_exact(self.times_us.len().max(1)))
+    }
+
+    /// Returns the number of samples, those in windows included.
+    pub fn samples(&self) -> u64 {
+        match &self.windows {
+            None => self.values.len() as u64,
+            Some(windows) => windows.counts.iter().sum(),
+        }
     }
 }
 
@@ -71,9 +95,9 @@ impl Frame {
         known.then_some((session, sequence))
     }
 
-    /// Returns the number of samples, without those of call stacks.
-    pub fn samples(&self) -> usize {
-        self.blocks.iter().map(|block| block.values.len()).sum()
+    /// Returns the number of samples, those in windows included, without those of call stacks.
+    pub fn samples(&self) -> u64 {
+        self.blocks.iter().map(Block::samples).sum()
     }
 }
 

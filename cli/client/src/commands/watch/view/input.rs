@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
 use polymeter_proto::control::{
     Answer, LeaseAnswer, PlanLine, Refusal, Request, ResetAnswer, ResetRequest, SetRequest,
 };
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 
 use super::keys::{self, KeyAction};
 use super::period_steps;
@@ -72,11 +72,11 @@ impl View {
         ViewAction::None
     }
 
-    fn change_period(&mut self, next: fn(Period) -> Option<Period>) -> ViewAction {
+    fn change_period(&mut self, next: fn(Sampling) -> Option<Sampling>) -> ViewAction {
         let rows = self.rows();
         let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) else { return ViewAction::None };
         let (metric, level) = plan_key(&row.key);
-        let Some(period) = row.period().and_then(|period| period.parse::<Period>().ok()) else {
+        let Some(period) = row.period().and_then(|period| period.parse::<Sampling>().ok()) else {
             self.message = format!("cannot change the period of {metric}: its values are pushed by the user");
             return ViewAction::None;
         };

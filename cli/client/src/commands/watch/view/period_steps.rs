@@ -1,6 +1,6 @@
 //! Periods through which the keys step. Pure.
 
-use polymeter_proto::period::Period;
+use polymeter_proto::period::{Period, Sampling};
 
 const STEPS_US: [u64; 21] = [
     100,
@@ -26,14 +26,21 @@ const STEPS_US: [u64; 21] = [
     86_400_000_000,
 ];
 
-pub(super) fn shorter(period: Period) -> Option<Period> {
-    let step = STEPS_US.into_iter().rev().find(|step| *step < period.as_micros());
-    step.and_then(|step| Period::from_micros(step).ok())
+pub(super) fn shorter(sampling: Sampling) -> Option<Sampling> {
+    let step = STEPS_US.into_iter().rev().find(|step| *step < sampling.period.as_micros())?;
+    at(step, sampling)
 }
 
-pub(super) fn longer(period: Period) -> Option<Period> {
-    let step = STEPS_US.into_iter().find(|step| *step > period.as_micros());
-    step.and_then(|step| Period::from_micros(step).ok())
+pub(super) fn longer(sampling: Sampling) -> Option<Sampling> {
+    let step = STEPS_US.into_iter().find(|step| *step > sampling.period.as_micros())?;
+    at(step, sampling)
+}
+
+/// Keeps the windows if they are multiples of the period.
+fn at(period_us: u64, sampling: Sampling) -> Option<Sampling> {
+    let period = Period::from_micros(period_us).ok()?;
+    let windowed = sampling.window.and_then(|window| Sampling::windowed(period, window).ok());
+    Some(windowed.unwrap_or(Sampling::raw(period)))
 }
 
 #[cfg(test)]
@@ -42,15 +49,19 @@ mod tests {
 
     #[test]
     fn steps_lead_from_the_shortest_period_to_the_longest_and_back() {
-        let mut period = Period::MIN;
+        let mut sampling = Sampling::raw(Period::MIN);
         let mut count = 1;
-        while let Some(next) = longer(period) {
-            assert_eq!(shorter(next), Some(period));
-            period = next;
+        while let Some(next) = longer(sampling) {
+            assert_eq!(shorter(next), Some(sampling));
+            sampling = next;
             count += 1;
         }
-        assert_eq!((period, count, shorter(Period::MIN)), (Period::MAX, STEPS_US.len(), None));
+        assert_eq!((sampling.period, count), (Period::MAX, STEPS_US.len()));
+        assert_eq!(shorter(Sampling::raw(Period::MIN)), None);
         let odd = "70ms".parse().unwrap();
         assert_eq!((shorter(odd), longer(odd)), ("50ms".parse().ok(), "100ms".parse().ok()));
+        let windowed = "100ms/1s".parse().unwrap();
+        assert_eq!((shorter(windowed), longer(windowed)), ("50ms/1s".parse().ok(), "200ms/1s".parse().ok()));
+        assert_eq!(longer("500ms/1s".parse().unwrap()), "1s".parse().ok());
     }
 }
