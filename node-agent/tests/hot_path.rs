@@ -161,8 +161,8 @@ impl CustomSource for Delayed {
     }
 }
 
-/// Returns a source with this number, sampled every millisecond.
-fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
+/// Returns a source with this number, sampled every millisecond, in windows if it has one.
+fn active(number: u32, slots: &[Slot], source: Source, window: Option<Period>) -> Box<ActiveSource> {
     let columns = slots.iter().map(|slot| Column {
         series: SeriesId(number),
         metric: (MetricId(0), slot.definition.descriptor().unwrap()),
@@ -173,15 +173,15 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
         job: None,
         source: "test".try_into().unwrap(),
         period: Period::MILLISECOND,
-        window: None,
+        window,
         columns: columns.collect(),
     };
     let key = SourceKey { job: None, name: "test".try_into().unwrap() };
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }
 
-/// Reads two sources of the fast lane, one of which makes the sampler miss deadlines, and one of the slow
-/// lane.
+/// Reads three sources of the fast lane, one of which makes the sampler miss deadlines and one of which has
+/// windows, and one of the slow lane.
 fn both_lanes_take_no_memory() {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let slots = vec![Slot { definition, labels: Labels::default() }];
@@ -194,9 +194,11 @@ fn both_lanes_take_no_memory() {
         Source::Custom(Box::new(Constant(slots.clone()))),
         Source::Threaded(threaded),
         Source::Custom(Box::new(Delayed(slots.clone(), 0))),
+        Source::Custom(Box::new(Constant(slots.clone()))),
     ];
     for (number, source) in (0..).zip(sources) {
-        channels.command(Command::Add(SourceId(number), active(number, &slots, source))).unwrap();
+        let window = (number == 3).then_some(Period::TEN_MILLISECONDS);
+        channels.command(Command::Add(SourceId(number), active(number, &slots, source, window))).unwrap();
     }
     let wait_until_taken = |taken: u64| {
         let until_ns = clock::monotonic_ns() + 30_000_000_000;
@@ -205,9 +207,9 @@ fn both_lanes_take_no_memory() {
             clock::sleep(Duration::from_millis(1));
         }
     };
-    wait_until_taken(300);
+    wait_until_taken(400);
     let (before, missed) = (ALLOCATIONS.load(Relaxed), counters.missed.load(Relaxed));
-    wait_until_taken(900);
+    wait_until_taken(1_200);
     let allocations = ALLOCATIONS.load(Relaxed) - before;
     assert!(counters.missed.load(Relaxed) > missed, "{counters:?}");
     channels.command(Command::Stop).unwrap();

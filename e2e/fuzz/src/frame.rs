@@ -23,6 +23,12 @@ fn look(bytes: &[u8]) {
         assert_eq!(block.values.len(), block.columns.len() * block.times_us.len());
         assert!(block.columns.iter().all(|column| *column < block.shape_columns));
         assert_eq!(block.iter().count(), block.columns.len());
+        if let Some(windows) = &block.windows {
+            assert!(windows.counts.iter().all(|count| *count <= limits::WINDOW_SAMPLES));
+            for part in [&windows.counts, &windows.min, &windows.max, &windows.sum] {
+                assert_eq!(part.len(), block.values.len());
+            }
+        }
     }
     frame.dictionary.iter().for_each(look_at_names);
     let counts: usize = frame.stacks.iter().map(|interval| interval.counts.len()).sum();

@@ -1,5 +1,5 @@
-//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its
-//! id; an event's id is its time or, in events without a time, a name in it.
+//! A simulated agent: a real delivery session and a sampler that generates samples. The value of a sample, or
+//! of a window of samples, is its id; an event's id is its time or, in events without a time, a name in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
     SessionDescriptor, SessionId, ShapeId, Unit,
 };
+
+use polymeter_proto::window::{PARTS, Summary};
 
 use super::disk::Disk;
 use polymeter_e2e::random::Random;
@@ -132,7 +134,7 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
         job: job.cloned(),
         source,
         period: Period::SECOND,
-        window: None,
+        window: next_id.is_multiple_of(3).then_some(Period::HOUR),
         columns,
     })
 }
@@ -356,8 +358,14 @@ impl Agent {
 
     fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut SampleBatch, now_ns: u64) {
         let index = flushed.batch.add_shape(shape);
-        let values: Vec<_> = shape.columns.iter().map(|_| Some(self.unique_id())).collect();
-        let count = values.len() as u64;
+        let values: Vec<u64> = shape.columns.iter().map(|_| self.unique_id()).collect();
+        let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
+        let recorded = if shape.window.is_some() {
+            flushed.batch.push_windows(index, instant, &windows(shape, &values))
+        } else {
+            flushed.batch.push_whole(index, instant, &values)
+        };
+        let count = recorded.unwrap();
         self.samples += count;
         // Some deadlines are missed and some samples are absent; sometimes the batch is full.
         let (missed, absent, dropped) = (
@@ -369,7 +377,16 @@ impl Agent {
         let tally =
             Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped, not_kept: 0 };
         self.expected.entry(source_of(shape)).or_default().add(&tally);
-        let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
-        flushed.batch.push(index, instant, values.into_iter()).unwrap();
     }
+}
+
+/// A row of windows with these last values. Some have one sample, which may be the first of its series.
+fn windows(shape: &Shape, values: &[u64]) -> Vec<u64> {
+    let packed = shape.columns.iter().zip(values).map(|(column, id)| {
+        let (count, least) = if id.is_multiple_of(5) { (1, f64::NAN) } else { (1 + id % 4, 0.5) };
+        let (min, max) = (least.to_bits(), (2.0 * least).to_bits());
+        Summary { last: *id, count, min, max, sum: 0 }.pack(&column.metric.1)
+    });
+    let packed: Vec<[u64; PARTS]> = packed.collect();
+    (0..PARTS).flat_map(|part| packed.iter().map(move |of| of[part])).collect()
 }

@@ -21,16 +21,16 @@ pub(crate) struct SourceLedger {
 #[derive(Clone, Default)]
 pub(crate) struct Store {
     pub(crate) last: HashMap<SessionId, u64>,
-    /// Session of each sample; a sample's value is its id.
-    pub(crate) samples: HashMap<u64, SessionId>,
+    /// Session of each row, whose value is its id, and the number of its samples.
+    pub(crate) samples: HashMap<u64, (SessionId, u64)>,
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, SourceLedger>,
     pub(crate) events: HashMap<i64, SessionId>,
     pub(crate) incomplete: HashSet<SessionId>,
     /// A replaced file has another number.
     pub(crate) file: u64,
-    /// Samples that were in the store before it was replaced, and the session of each.
-    pub(crate) removed: HashMap<u64, SessionId>,
+    /// Rows that were in the store before it was replaced.
+    pub(crate) removed: HashMap<u64, (SessionId, u64)>,
     /// Sessions that existed when the store was replaced, and whether some of their samples were lost by
     /// then.
     pub(crate) replaced: HashMap<SessionId, bool>,
@@ -74,12 +74,15 @@ impl Store {
 
     fn insert(&mut self, frame: &Accepted) {
         let session = frame.session.id;
-        for value in frame.samples.iter().flat_map(|samples| &samples.values) {
-            assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
-        }
         for samples in &frame.samples {
             let line = self.ledger.entry(source_of(session, &samples.line)).or_default();
-            line.stored += samples.values.len() as u64;
+            line.stored += samples.samples();
+            let counts = samples.windows.as_ref().map(|windows| &windows.counts);
+            for (position, value) in samples.values.iter().enumerate() {
+                let count = counts.map_or(1, |counts| counts[position]);
+                let known = self.samples.insert(*value, (session, count));
+                assert_eq!(known, None, "sample {value} is stored twice");
+            }
         }
         for loss in &frame.losses {
             if loss.reason == LossReason::StoreReplaced {

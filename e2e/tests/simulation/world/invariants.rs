@@ -83,9 +83,12 @@ impl World {
         let session = agent.session;
         let stored = self.stored(session);
         let lost = self.store.lost.get(&session).copied().unwrap_or_default();
-        let is_removed =
-            |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
-        let removed = self.store.removed.iter().filter(is_removed).count() as u64;
+        let removed = self
+            .store
+            .removed
+            .iter()
+            .filter(|(sample, (of, _))| *of == session && !self.store.samples.contains_key(*sample));
+        let removed: u64 = removed.map(|(_, (_, count))| count).sum();
         assert!(stored + lost + removed <= agent.samples, "session {session} has too much");
         if !self.store.replaced[&session] {
             assert_eq!(
@@ -104,6 +107,7 @@ impl World {
     }
 
     fn stored(&self, session: SessionId) -> u64 {
-        self.store.samples.values().filter(|of| **of == session).count() as u64
+        let own = self.store.samples.values().filter(|(of, _)| *of == session);
+        own.map(|(_, count)| count).sum()
     }
 }

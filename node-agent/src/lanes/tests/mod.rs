@@ -1,6 +1,7 @@
 //! Tests of the sampler with sources of both lanes, one of which hangs on demand.
 
 mod support;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;

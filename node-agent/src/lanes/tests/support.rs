@@ -5,11 +5,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::catalogue;
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, Labels, MetricId, SeriesId, ShapeId};
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, JobHandle, Labels, MetricId, SeriesId, SessionId, ShapeId,
+};
+use polymeter_proto::wire::frame::{Block, Encoder, Extras, Frame};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
@@ -218,6 +221,10 @@ pub(super) struct Received {
     pub(super) tallies: BTreeMap<String, Tally>,
     pub(super) ended: Vec<String>,
     pub(super) rows: BTreeMap<String, Vec<i64>>,
+    /// Samples, those in windows included.
+    pub(super) samples: BTreeMap<String, u64>,
+    /// All blocks, as they come out of frames, with their shapes.
+    pub(super) blocks: Vec<(Arc<Shape>, Block)>,
     pub(super) shapes: BTreeSet<ShapeId>,
     pub(super) job_ended_us: Option<i64>,
     pub(super) sum: Tally,
@@ -231,6 +238,20 @@ impl Received {
 
     pub(super) fn tally(&self, name: &str) -> Tally {
         self.tallies.get(name).copied().unwrap_or_default()
+    }
+
+    fn receive_blocks(&mut self, batch: &Batch) {
+        for (shape, samples) in batch.shapes().iter().zip(batch.samples_by_shape()) {
+            *self.samples.entry(shape.source.to_string()).or_default() += samples;
+        }
+        let mut bytes = Vec::new();
+        Encoder::default().encode(&mut bytes, SessionId(1), 1, batch, Extras::default()).unwrap();
+        let frame = Frame::decode(&bytes).unwrap();
+        assert_eq!(frame.samples(), batch.samples());
+        for block in frame.blocks {
+            let shape = batch.shapes().iter().find(|shape| shape.id == block.shape).unwrap();
+            self.blocks.push((Arc::clone(shape), block));
+        }
     }
 
     /// True if the tallies of all sources are those of the last batch, and not some of them of an earlier
@@ -316,6 +337,7 @@ impl Running {
                 self.received.rows.entry(shape.source.to_string()).or_default().push(row.time_us);
                 self.received.shapes.insert(shape.id);
             }
+            self.received.receive_blocks(&sample_batch.batch);
             for report in &sample_batch.reports {
                 let name = report.key.name.to_string();
                 self.received.tallies.insert(name.clone(), report.tally);
@@ -341,7 +363,8 @@ impl Running {
         self.thread.join().unwrap();
         for (name, tally) in &self.received.tallies {
             assert_eq!(tally.due, tally.taken + tally.missed + tally.absent, "{name}: {tally:?}");
-            assert_eq!(self.received.rows(name), tally.taken, "{name}: {tally:?}");
+            let samples = self.received.samples.get(name).copied().unwrap_or_default();
+            assert_eq!(samples, tally.taken - tally.dropped, "{name}: {tally:?}");
         }
         assert!(self.received.has_current_tallies(), "the sum of all tallies: {:?}", self.received);
         self.received
