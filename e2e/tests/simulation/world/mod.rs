@@ -92,7 +92,7 @@ impl World {
         self.sessions += 1;
         self.connections += 1;
         // Room for a few frames up to all of them.
-        let outbox_bytes = 1400 << self.random.below(4);
+        let outbox_bytes = 1700 << self.random.below(4);
         let disk = self.random.percent(35).then(|| Disk::new(2048 << self.random.below(6)));
         let mut agent = Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns);
         agent.collector = self.any_collector();
