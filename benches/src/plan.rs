@@ -1,9 +1,8 @@
 //! The sampling plans of the experiments: the metrics of a job that a cgroup of this machine can have.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use polymeter_proto::catalogue::{self, Origin};
-use polymeter_proto::period::Period;
 
 /// Software events that every machine has.
 pub const EVENTS: [&str; 8] = [
@@ -30,8 +29,8 @@ pub fn job_metrics(perf: bool) -> Vec<String> {
     of_cpu.into_iter().chain(of_stat.map(|metric| metric.name.to_owned())).chain(events).collect()
 }
 
-/// Writes a baseline that samples `metrics` at `period`, as TOML.
-pub fn baseline<S: AsRef<str>>(metrics: impl IntoIterator<Item = S>, period: Period) -> String {
+/// Writes a baseline that samples `metrics` at `period`, which may have a window, as TOML.
+pub fn baseline<S: AsRef<str>>(metrics: impl IntoIterator<Item = S>, period: impl Display) -> String {
     let mut text = "[baseline]\n".to_owned();
     for metric in metrics {
         // Writing to a `String` does not fail.

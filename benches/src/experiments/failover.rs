@@ -138,7 +138,7 @@ fn start_agents(
 ) -> Result<Vec<Agent>, Box<dyn Error>> {
     let endpoints: Vec<String> =
         members.iter().map(|member| format!("\"{}\"", member.collector.endpoint())).collect();
-    let baseline = plan::baseline(plan::job_metrics(true), arguments.period.parse()?);
+    let baseline = plan::baseline(plan::job_metrics(true), &arguments.period);
     let mut agents = Vec::new();
     for number in 0..arguments.agents {
         let directory = scratch.join(format!("agent{number}"));

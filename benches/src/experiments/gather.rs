@@ -12,7 +12,7 @@ use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_benches::{plan, process};
-use polymeter_proto::period::Period;
+use polymeter_proto::period::Sampling;
 
 /// Measures the agent's CPU time against bare reads of the same files.
 ///
@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
     /// Number of rounds in which agent and bare reads alternate.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Sampling periods.
-    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms,100us")]
-    periods: Vec<Period>,
+    /// Sampling periods; 1ms/1s reads every millisecond and sends windows of a second.
+    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms,1ms/1s,100us")]
+    periods: Vec<Sampling>,
     /// Numbers of jobs to sample.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     jobs: Vec<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Load of the first job; the other jobs are idle.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "works")]
     load: Vec<Load>,
-    /// Run one short round at 1 ms, as a functional check.
+    /// Run one short round at 1 ms, raw and in windows, as a functional check.
     #[arg(long)]
     quick: bool,
 }
@@ -101,7 +101,8 @@ impl Run {
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.quick {
-        (arguments.seconds, arguments.rounds, arguments.periods) = (2, 1, vec!["1ms".parse()?]);
+        (arguments.seconds, arguments.rounds, arguments.periods) =
+            (2, 1, vec!["1ms".parse()?, "1ms/1s".parse()?]);
     }
     table::machine();
     let scratch = tempfile::tempdir()?;
@@ -125,7 +126,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
                 for _ in 0..arguments.rounds {
                     agent.add(&with_agent(*period, arguments.seconds, perf, &jobs, scratch.path())?);
                     bare.add(&with_bare(
-                        &Bare::of(*period, arguments.seconds, perf, &jobs),
+                        &Bare::of(period.period, arguments.seconds, perf, &jobs),
                         arguments.seconds,
                     )?);
                 }
@@ -154,7 +155,7 @@ fn row(agent: &Run, bare: &Run) -> Vec<String> {
         lateness(agent),
         lateness(bare),
         format!("{:.1} MiB", to_f64(agent.resident_bytes) / 1024.0 / 1024.0),
-        format!("{:.2}", to_f64(agent.bytes) / to_f64(agent.kept.max(1))),
+        format!("{:.4}", to_f64(agent.bytes) / to_f64(agent.kept.max(1))),
     ]
 }
 
@@ -210,21 +211,21 @@ fn with_bare(bare: &Bare, seconds: u64) -> Result<Run, Box<dyn Error>> {
 
 /// Runs the agent once, with a collector that acknowledges frames without storing them.
 fn with_agent(
-    period: Period,
+    sampling: Sampling,
     seconds: u64,
     perf: bool,
     jobs: &[Job],
     scratch: &Path,
 ) -> Result<Run, Box<dyn Error>> {
     let pattern = jobs.first().map(Job::pattern).unwrap_or_default();
-    let baseline = plan::baseline(plan::job_metrics(perf), period);
+    let baseline = plan::baseline(plan::job_metrics(perf), sampling);
     let running = Running::start(scratch, &format!("jobs = [\"{pattern}\"]\n{baseline}"))?;
     pause(SETTLE_NS);
     let before = view(&running)?;
     running.frames().for_each(drop);
     pause(i64::try_from(seconds)? * 1_000_000_000);
     let after = view(&running)?;
-    let period_us = i64::try_from(period.as_micros())?;
+    let period_us = i64::try_from(sampling.period.as_micros())?;
     let mut lateness_us = Histogram::default();
     for time_us in running.frames().flat_map(|frame| frame.blocks).flat_map(|block| block.times_us) {
         // Deadlines are multiples of the period on the wall clock. A sample that is late by more than a

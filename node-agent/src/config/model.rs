@@ -350,7 +350,8 @@ keys! {
 
     /// The baseline: the metrics of every job, of the node and of the agent that are sampled, and their
     /// periods. Selectors are names or globs; the more specific selector decides. Periods: 100us, 10ms, 1s,
-    /// 5min, or "off".
+    /// 5min, or "off". "1ms/1s" takes a sample every millisecond, and sends one row every second with the
+    /// last value, the count, the extremes and the sum; of counters the extremes are rates.
     "baseline": Periods, Set(include_str!("baseline.toml")), AT_ONCE => baseline = layer(value, rule);
 
     /// The baseline of each step of every job, and of each task of every step, if the scheduler gives them

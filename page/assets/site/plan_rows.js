@@ -1,6 +1,6 @@
 // The sampling of a job as rows of a table: one for each metric and level, over all nodes.
 
-import { periodUs } from "./periods.js";
+import { periodUs, rowUs } from "./periods.js";
 
 /** Returns the rows of an answer about the sampling of a job, with the cost that follows from the numbers of series. */
 export function rowsOf(answer, metrics) {
@@ -8,7 +8,9 @@ export function rowsOf(answer, metrics) {
     return answer.metrics.map((row) => {
         const level = row.level ?? "";
         const us = Math.min(...row.periods.map((period) => periodUs(period) ?? Infinity));
+        const rowsUs = Math.min(...row.periods.map((period) => rowUs(period) ?? Infinity));
+        const windowUs = rowsUs > us ? rowsUs : null;
         const series = counts.get(`${row.metric} ${level}`) ?? 1;
-        return { ...row, level, us, rate: Number.isFinite(us) && us > 0 ? (series * 1e6) / us : 0 };
+        return { ...row, level, us, windowUs, rate: Number.isFinite(rowsUs) && rowsUs > 0 ? (series * 1e6) / rowsUs : 0 };
     });
 }

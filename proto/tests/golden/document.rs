@@ -2,7 +2,7 @@
 
 /// Bytes that `docs/reference/protocol.md` explains, each with the name of its golden file; `|` marks the
 /// boundaries of table rows.
-pub(super) const EXAMPLES: [(&str, &str); 18] = [
+pub(super) const EXAMPLES: [(&str, &str); 19] = [
     ("zeros", "f8 38"),
     ("constant", "61 07"),
     ("copy", "03 05 05 09 03 01 00 0d 12 03"),
@@ -22,11 +22,16 @@ pub(super) const EXAMPLES: [(&str, &str); 18] = [
     ),
     (
         "first_frame",
-        "01 86 01 | 05 | 00 | 06 6e 6f 64 65 31 37 | 05 30 2e 31 2e 30 | fd fe bf 4b b4 fd b7 0c 00 | \
+        "01 87 01 | 05 | 00 | 06 6e 6f 64 65 31 37 | 05 30 2e 31 2e 30 | fd fe bf 4b b4 fd b7 0c 00 | \
          01 80 | 01 40 | 01 | fd 00 d8 c3 79 58 00 00 00 | fd 00 c0 25 cb 2e 02 00 00 | \
          fd 00 80 4b 96 5d 04 00 00 | 02 01 | 04 34 37 31 31 | 01 06 67 72 69 73 6f 75 | 01 fc a0 86 01 00 | 01 04 7a 6f c3 ab | \
          fd 00 c0 4b b4 fd b7 0c 00 | 01 01 | 0e 6d 65 6d 6f 72 79 2e 63 75 72 72 65 6e 74 | \
-         00 01 00 | 03 01 01 | 01 01 00 | 04 01 | 0b 6d 65 6d 6f 72 79 2e 73 74 61 74 | 01 01",
+         00 01 00 | 03 01 01 | 01 01 00 | 04 01 | 0b 6d 65 6d 6f 72 79 2e 73 74 61 74 | 00 | 01 01",
+    ),
+    (
+        "window",
+        "0a | 06 09 03 00 | 69 01 | f9 80 04 | 05 00 00 00 00 00 00 f8 3f | 19 7d | 01 e7 07 | 12 00 | \
+         61 01 | 00 | f9 80 80 c0 01 | 1a 00 | 09 eb dc b9 10 | 00 | 01 ff 7f | 00 | 05 00 00 00 00 00 89 93 40",
     ),
     ("partial", "fd 02"),
     ("message_ack", "50 4c 43 01 00 fb ed fe fd ff ff ff ff ff ff ff ff"),

@@ -3,6 +3,7 @@
 mod content;
 mod order;
 mod sessions;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
