@@ -47,7 +47,10 @@ impl Summary {
     pub const fn pack(self, metric: &MetricDescriptor) -> [u64; PARTS] {
         let Self { last, count, min, max, sum } = self;
         let (min, max, sum) = match (metric.kind, metric.number) {
-            (Kind::Counter, _) => (pack_rate(min), pack_rate(max), 0),
+            (Kind::Counter, _) => {
+                let least = pack_rate(min);
+                (least, pack_rate(max).wrapping_sub(least), 0)
+            }
             (Kind::Gauge, Number::Float) => (last ^ min, last ^ max, sum),
             (Kind::Gauge, Number::Unsigned | Number::Signed) => {
                 let deviation = sum.wrapping_sub(count.wrapping_mul(last)).cast_signed();
@@ -64,7 +67,8 @@ impl Summary {
         let number = metric.number;
         match (metric.kind, number) {
             (Kind::Counter, _) => {
-                WindowValues { count, min: unpack_rate(min), max: unpack_rate(max), sum: 0.0 }
+                let most = min.wrapping_add(max);
+                WindowValues { count, min: unpack_rate(min), max: unpack_rate(most), sum: 0.0 }
             }
             (Kind::Gauge, Number::Float) => {
                 let [min, max, sum] = [last ^ min, last ^ max, sum].map(f64::from_bits);
