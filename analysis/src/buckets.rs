@@ -112,6 +112,8 @@ mod tests {
                         first,
                         last,
                         increase,
+                        rate_min: f64::NAN,
+                        rate_max: f64::NAN,
                     });
                 }
             }

@@ -190,6 +190,8 @@ mod tests {
             first,
             last,
             increase: last - first,
+            rate_min: f64::NAN,
+            rate_max: f64::NAN,
         }
     }
 

@@ -126,6 +126,17 @@ impl Curve {
         }))
     }
 
+    /// Extends the range of each interval of one rate by the extremes at its time, if there are some. Joined
+    /// intervals have the range of what they were joined from.
+    pub(crate) fn with_extremes(mut self, extremes: impl Fn(i64) -> Option<(f64, f64)>) -> Self {
+        for interval in &mut self.intervals {
+            if let Some((min, max)) = extremes(interval.time_ns) {
+                (interval.min, interval.max) = (interval.min.min(min), interval.max.max(max));
+            }
+        }
+        self
+    }
+
     /// Takes intervals sorted by time.
     pub fn of_intervals(
         intervals: impl ExactSizeIterator<Item = Interval> + DoubleEndedIterator + Clone,

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use polymeter_proto::units;
-use polymeter_store::reader::BucketRow;
+use polymeter_store::reader::{BucketRow, SampleRow};
 
 use crate::cumulative::{grown, is_restarted};
-use crate::curve::{GAP_SPACINGS, Holding, Interval, Spacings};
+use crate::curve::{GAP_SPACINGS, Interval, Spacings};
+use crate::gauge_course::GaugeCourse;
 
 /// Values of a series in one part of the time: those of a gauge, or the rates of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,6 +110,13 @@ impl Extent {
         Self { count: 1, min: rate, max: rate, sum: increase.value, weight: increase.seconds }
     }
 
+    /// Extends the extremes by those of the rates in windows.
+    fn within(self, rates: Option<(f64, f64)>) -> Self {
+        let (min, max) =
+            rates.map_or((self.min, self.max), |rates| wider(rates.into(), (self.min, self.max)));
+        Self { min, max, ..self }
+    }
+
     #[must_use]
     pub const fn join(self, other: Self) -> Self {
         Self {
@@ -128,6 +136,11 @@ impl Extent {
     }
 }
 
+/// Returns the extremes of two ranges. NaN is none.
+fn wider(range: Option<(f64, f64)>, (min, max): (f64, f64)) -> (f64, f64) {
+    range.map_or((min, max), |range| (range.0.min(min), range.1.max(max)))
+}
+
 /// Computes the parts of one series, whose samples or intervals arrive in the order of their times. Parts
 /// without values are left out, so that gaps stay gaps.
 #[derive(Debug)]
@@ -136,8 +149,10 @@ pub struct Downsampler {
     width_ns: i64,
     /// Factor from the increase per second to the unit of the rate; none for a gauge.
     rate_factor: Option<f64>,
-    holding: Holding,
+    gauge: GaugeCourse,
     increases: Increases,
+    /// Extremes of the rates in windows, per second, since the last increase.
+    rates: Option<(f64, f64)>,
     /// Last interval of a counter, and its length in nanoseconds.
     interval: Option<(BucketRow, i64)>,
     /// Last increase of a counter, and its time: the next one tells whether it is over a gap.
@@ -159,8 +174,9 @@ impl Downsampler {
             span_ns,
             width_ns,
             rate_factor,
-            holding: Holding::default(),
+            gauge: GaugeCourse::default(),
             increases,
+            rates: None,
             interval: None,
             last: None,
             lengths: Spacings::default(),
@@ -170,16 +186,21 @@ impl Downsampler {
         }
     }
 
-    pub fn sample(&mut self, time_ns: i64, value: f64) {
-        if self.rate_factor.is_none() {
-            if let Some(held) = self.holding.add((time_ns, value)) {
-                self.hold(&held, 1);
+    /// Adds a sample, or a window of some. Rates within windows count where the counter is exact.
+    pub fn sample(&mut self, row: &SampleRow) {
+        let Some(factor) = self.rate_factor else {
+            for (held, count) in self.gauge.add(row).into_iter().flatten() {
+                self.hold(&held, count);
             }
-        } else {
-            let begin_ns = self.increases.before_ns.unwrap_or(time_ns);
-            if let Some(increase) = self.increases.sample(time_ns, value) {
-                self.increase(begin_ns..time_ns, Extent::of_increase(increase));
-            }
+            return;
+        };
+        let (time_ns, begin_ns) = (row.time_ns, self.increases.before_ns.unwrap_or(row.time_ns));
+        if let Some(window) = row.window.filter(|_| self.increases.window_ns == 0) {
+            self.rates = Some(wider(self.rates, (window.min * factor, window.max * factor)));
+        }
+        if let Some(increase) = self.increases.sample(time_ns, row.value) {
+            let extent = Extent::of_increase(increase).within(self.rates.take());
+            self.increase(begin_ns..time_ns, Extent { count: row.count(), ..extent });
         }
     }
 
@@ -206,7 +227,7 @@ impl Downsampler {
             let seconds = units::seconds_between(before.time_ns, row.time_ns);
             if seconds > 0.0 {
                 let value = (before.increase + grown(before.last, row.first)) * factor;
-                let extent = Extent::of_increase(Increase { seconds, value });
+                let extent = Extent::of_increase(Increase { seconds, value }).within(self.rates(&before));
                 self.increase(before.time_ns..row.time_ns, Extent { count: before.count, ..extent });
             }
         }
@@ -218,11 +239,11 @@ impl Downsampler {
         if let Some((over_ns, extent)) = self.last.take() {
             self.add_increase(&over_ns, extent, None);
         }
-        for held in self.holding.finish() {
-            self.hold(&held, 1);
+        for (held, count) in self.gauge.finish() {
+            self.hold(&held, count);
         }
         self.close();
-        (self.interval, self.lengths) = (None, Spacings::default());
+        (self.interval, self.lengths, self.rates) = (None, Spacings::default(), None);
         self.increases = Increases::new(self.increases.factor, self.increases.window_ns);
         std::mem::take(&mut self.parts)
     }
@@ -239,9 +260,17 @@ impl Downsampler {
         let seconds = units::seconds_between(0, length_ns) * (samples - 1.0) / samples;
         if seconds > 0.0 {
             let extent = Extent::of_increase(Increase { seconds, value: last.increase * factor });
+            let extent = extent.within(self.rates(&last));
             let end_ns = last.time_ns.saturating_add(length_ns);
             self.increase(last.time_ns..end_ns, Extent { count: last.count, ..extent });
         }
+    }
+
+    /// Extremes of the rates in the windows of an interval; none without windows, and of a counter that is not
+    /// exact.
+    fn rates(&self, row: &BucketRow) -> Option<(f64, f64)> {
+        let factor = self.rate_factor.filter(|_| self.increases.window_ns == 0 && !row.rate_max.is_nan())?;
+        Some((row.rate_min * factor, row.rate_max * factor))
     }
 
     fn hold(&mut self, held: &Interval, count: u64) {
@@ -310,8 +339,48 @@ impl Downsampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::windows_of;
 
     const SECOND_NS: i64 = 1_000_000_000;
+
+    fn sample(time_ns: i64, value: f64) -> SampleRow {
+        SampleRow { series_id: 1, time_ns, value, window: None }
+    }
+
+    /// Parts of 5 s of 30 s of samples, each 100 ms or as windows of a second, which the first one lacks 3 of.
+    fn thirty_seconds(values: &[f64], size: usize, rate_factor: Option<f64>, window_ns: i64) -> Vec<Part> {
+        let mut of = Downsampler::new(0..30 * SECOND_NS, 5 * SECOND_NS, rate_factor, window_ns);
+        let offset = if size > 1 { 3 } else { 0 };
+        let rows =
+            windows_of(3 * SECOND_NS / 10, SECOND_NS / 10, size, offset, values, rate_factor.is_some());
+        rows.iter().for_each(|row| of.sample(row));
+        of.finish()
+    }
+
+    #[test]
+    fn parts_of_windows_are_those_of_their_samples() {
+        let gauge: Vec<f64> = (0..297).map(|number: i32| f64::from(number * 7919 % 1000)).collect();
+        let counter: Vec<f64> = (0..297).map(|number: i32| f64::from(number * number * 100)).collect();
+        for (values, factor) in [(&gauge, None), (&counter, Some(0.5))] {
+            let [sent, windows] = [1, 10].map(|size| thirty_seconds(values, size, factor, 0));
+            assert_eq!(windows.len(), 6);
+            for (window, sample) in windows.iter().zip(&sent) {
+                let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+                assert!(is_near(window.mean, sample.mean), "{window:?} {sample:?}");
+                assert_eq!((window.time_ns, window.count), (sample.time_ns, sample.count));
+                // Rates over the ends of two parts count in both.
+                if factor.is_none() {
+                    assert_eq!((window.min, window.max), (sample.min, sample.max));
+                } else {
+                    assert!(is_near(window.max, sample.max), "{window:?} {sample:?}");
+                }
+            }
+        }
+        // Rates over times shorter than the update interval of a counter mean nothing.
+        let coarse = thirty_seconds(&counter, 10, Some(0.5), SECOND_NS);
+        let (least, greatest) = (coarse[5].min, coarse[5].max);
+        assert!(greatest < 0.5 * 1000.0 * 100.0 * 2.0 * 29.6 && least > 0.0, "{least} {greatest}");
+    }
 
     fn parts(of: &mut Downsampler) -> Vec<(i64, u64, f64, f64, f64)> {
         of.finish()
@@ -332,6 +401,8 @@ mod tests {
             first,
             last,
             increase,
+            rate_min: f64::NAN,
+            rate_max: f64::NAN,
         }
     }
 
@@ -339,7 +410,7 @@ mod tests {
     fn a_gauge_has_the_range_and_the_mean_of_each_part_and_gaps() {
         let mut of = Downsampler::new(100 * SECOND_NS..i64::MAX, 10 * SECOND_NS, None, 0);
         for (at_s, value) in [(99, 7.0), (100, 1.0), (108, 3.0), (124, 5.0)] {
-            of.sample(at_s * SECOND_NS, value);
+            of.sample(&sample(at_s * SECOND_NS, value));
         }
         // 1 holds for 8 s, 3 for 16 s, which is no gap, and so does 5.
         assert_eq!(
@@ -352,7 +423,7 @@ mod tests {
             ]
         );
         for (at_s, value) in [(100, 1.0), (101, 1.0), (102, 8.0), (170, 2.0), (171, 2.0)] {
-            of.sample(at_s * SECOND_NS, value);
+            of.sample(&sample(at_s * SECOND_NS, value));
         }
         // 8 holds for 3 s, three times the time around it.
         assert_eq!(parts(&mut of), [(100, 3, 1.0, 8.0, 5.2), (170, 2, 2.0, 2.0, 2.0)]);
@@ -364,13 +435,13 @@ mod tests {
     fn a_counter_has_rates_that_no_restart_makes_negative() {
         let mut of = Downsampler::new(0..i64::MAX, 10 * SECOND_NS, Some(1.0), 0);
         for (at_s, value) in [(-1, 0.0), (0, 2.0), (2, 4.0), (4, 1.0), (5, 2.0)] {
-            of.sample(at_s * SECOND_NS, value);
+            of.sample(&sample(at_s * SECOND_NS, value));
         }
         // The increase until 0 s lies before the parts, and that since the restart is as in reports.
         assert_eq!(parts(&mut of), [(0, 2, 2.0 / 3.0, 1.0, 0.8)]);
         let mut of = Downsampler::new(0..i64::MAX, 10 * SECOND_NS, Some(1.0), 0);
         for (at_s, value) in [(0, 100.0), (1, 101.0), (2, 99.0), (3, 103.0)] {
-            of.sample(at_s * SECOND_NS, value);
+            of.sample(&sample(at_s * SECOND_NS, value));
         }
         assert_eq!(parts(&mut of), [(0, 3, 0.0, 2.0, 1.0)], "a sum that fell a little has not changed");
     }
@@ -380,7 +451,7 @@ mod tests {
         for values in [[f64::NAN, f64::NAN], [f64::NAN, 2.0], [f64::INFINITY, f64::NEG_INFINITY]] {
             for factor in [None, Some(1.0)] {
                 let mut of = Downsampler::new(0..i64::MAX, 10 * SECOND_NS, factor, 0);
-                (0..).zip(values).for_each(|(at_s, value)| of.sample(at_s * SECOND_NS, value));
+                (0..).zip(values).for_each(|(at_s, value)| of.sample(&sample(at_s * SECOND_NS, value)));
                 assert!(of.finish().len() <= 1);
             }
         }
@@ -389,7 +460,7 @@ mod tests {
     #[test]
     fn rates_are_not_computed_over_less_than_the_window() {
         let mut of = Downsampler::new(0..i64::MAX, 100 * SECOND_NS, Some(2.0), 4 * SECOND_NS);
-        (0..9).for_each(|at_s| of.sample(at_s * SECOND_NS, if at_s < 4 { 0.0 } else { 8.0 }));
+        (0..9).for_each(|at_s| of.sample(&sample(at_s * SECOND_NS, if at_s < 4 { 0.0 } else { 8.0 })));
         assert_eq!(parts(&mut of), [(0, 2, 0.0, 4.0, 2.0)]);
     }
 
@@ -416,7 +487,7 @@ mod tests {
             for points in 1..=20_i64 {
                 let width_ns = (end_ns + points - 1) / points;
                 let mut of = Downsampler::new(0..end_ns, width_ns, Some(1.0), 0);
-                at_us.iter().zip(values).for_each(|(at_us, value)| of.sample(at_us * 1000, value));
+                at_us.iter().zip(values).for_each(|(at_us, value)| of.sample(&sample(at_us * 1000, value)));
                 let seconds = |part: &Part| {
                     let begin_ns = part.time_ns.max(at_us[0] * 1000);
                     units::seconds_between(begin_ns, (part.time_ns + width_ns).min(end_ns))
@@ -447,7 +518,7 @@ mod tests {
                 parts.iter().map(|part| part.mean * seconds(part)).sum()
             };
             let mut of = Downsampler::new(begin_ns..end_ns, width_ns, Some(1.0), 0);
-            samples.iter().for_each(|(time_ns, value)| of.sample(*time_ns, *value));
+            samples.iter().for_each(|(time_ns, value)| of.sample(&sample(*time_ns, *value)));
             let found = sum(of.finish());
             assert!((found - whole).abs() < 1e-6 * whole, "{points} parts: {found}, not {whole}");
             // From a rollup of 10 s the sum differs by at most the estimate of the last interval's time.
@@ -484,7 +555,7 @@ mod tests {
             let width_ms = (end_ms - begin_ms + points - 1) / points;
             let span_ns = begin_ms * 1_000_000..end_ms * 1_000_000;
             let mut of = Downsampler::new(span_ns, width_ms * 1_000_000, None, 0);
-            samples.iter().for_each(|(time_ms, value)| of.sample(time_ms * 1_000_000, *value));
+            samples.iter().for_each(|(time_ms, value)| of.sample(&sample(time_ms * 1_000_000, *value)));
             let parts = of.finish();
             assert_eq!(parts.iter().map(|part| part.count).sum::<u64>(), samples.len() as u64);
             let mut whole = 0.0;
@@ -540,6 +611,8 @@ mod tests {
                     count: 1,
                     mean: *value,
                     increase: 0.0,
+                    rate_min: f64::NAN,
+                    rate_max: f64::NAN,
                     ..interval(0, *value, *value)
                 });
             }

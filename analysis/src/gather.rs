@@ -201,11 +201,11 @@ fn summaries_of_samples(
     hardware: &Hardware,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
-    let mut grouping = Grouping::new(rows, |row: &SeriesRow, values: &[_]| {
-        Summary::of_samples(row, values, hardware.limit(row))
+    let mut grouping = Grouping::new(rows, |row: &SeriesRow, samples: &[_]| {
+        Summary::of_rows(row, samples, hardware.limit(row))
     });
     reader.samples(SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |sample| {
-        grouping.add(sample.series_id, (sample.time_ns, sample.value));
+        grouping.add(sample.series_id, sample);
         Ok::<_, StoreError>(())
     })?;
     Ok(grouping.finish())

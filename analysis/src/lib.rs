@@ -17,6 +17,7 @@ pub mod downsample;
 mod energy;
 pub mod expression;
 pub mod gather;
+mod gauge_course;
 mod hardware;
 mod history;
 pub mod job_usage;

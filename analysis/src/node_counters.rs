@@ -8,7 +8,9 @@ use polymeter_proto::units;
 use polymeter_service::clock;
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{BucketRow, JobNodeRow, JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{
+    BucketRow, JobNodeRow, JobRow, Read, Rollup, SampleRow, SeriesRow, SeriesScope,
+};
 
 use crate::cumulative::Cumulative;
 use crate::derived;
@@ -60,8 +62,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
 }
 
 enum Values {
-    /// Times in nanoseconds since the epoch, and values.
-    Samples(Vec<(i64, f64)>),
+    Samples(Vec<SampleRow>),
     Buckets(Vec<BucketRow>, i64),
 }
 
@@ -78,9 +79,9 @@ fn values(
     let of = SeriesScope::NodesOf(job.job_key);
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
     let Some(rollup) = rollup else {
-        let mut samples: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
+        let mut samples: BTreeMap<i64, Vec<SampleRow>> = BTreeMap::new();
         reader.samples(of, &ids, &span_ns, |sample| {
-            samples.entry(sample.series_id).or_default().push((sample.time_ns, sample.value));
+            samples.entry(sample.series_id).or_default().push(sample);
             Ok::<_, StoreError>(())
         })?;
         return Ok(samples.into_iter().map(|(id, samples)| (id, Values::Samples(samples))).collect());
@@ -124,8 +125,8 @@ fn add_series(
         let span_ns = node.started_ns.max(start_ns)..node.ended_ns.unwrap_or(end_ns).min(end_ns);
         let summary = match values {
             Values::Samples(mut samples) => {
-                samples.retain(|(time_ns, _)| span_ns.contains(time_ns));
-                Summary::of_samples(row, &samples, None)
+                samples.retain(|sample| span_ns.contains(&sample.time_ns));
+                Summary::of_rows(row, &samples, None)
             }
             Values::Buckets(mut buckets, length_ns) => {
                 buckets.retain(|bucket| span_ns.contains(&bucket.time_ns));
@@ -142,8 +143,13 @@ fn counters(rows: &[SeriesRow], values: &BTreeMap<i64, Values>) -> BTreeMap<Stri
     for row in rows {
         let counter = match (values.get(&row.series_id), row.kind == "gauge") {
             (None, _) => continue,
-            (Some(Values::Samples(samples)), true) => Cumulative::of_rate(samples.iter().copied()),
-            (Some(Values::Samples(samples)), false) => Cumulative::of_samples(samples),
+            (Some(Values::Samples(samples)), true) => {
+                Cumulative::of_rate(samples.iter().map(|sample| (sample.time_ns, sample.mean())))
+            }
+            (Some(Values::Samples(samples)), false) => {
+                let values: Vec<_> = samples.iter().map(|sample| (sample.time_ns, sample.value)).collect();
+                Cumulative::of_samples(&values)
+            }
             (Some(Values::Buckets(buckets, length_ns)), true) => {
                 Cumulative::of_rate_buckets(buckets, *length_ns)
             }

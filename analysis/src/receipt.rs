@@ -234,7 +234,7 @@ mod tests {
             let wave = 1.0 + 0.03 * (elapsed_s * std::f64::consts::TAU / 7.0).sin();
             let speed = 1000.0 * drift * wave * (1.0 + remembered);
             value += 0.1 * if block.is_sampled { speed / (1.0 + slowdown) } else { speed };
-            samples.push(SampleRow { series_id: 1, time_ns: time_us * 1000, value });
+            samples.push(SampleRow { series_id: 1, time_ns: time_us * 1000, value, window: None });
             time_us += SECOND_US / 10;
         }
         samples
@@ -278,6 +278,7 @@ mod tests {
                 series_id: 1,
                 time_ns: (block.begin_us + (block.end_us - block.begin_us) / 8 * number) * 1000,
                 value,
+                window: None,
             })
         });
         let found = receipt(Measure::Time, &blocks, &times.collect::<Vec<_>>()).unwrap();
@@ -317,7 +318,7 @@ mod tests {
         let rows = |values: &[f64]| -> Vec<SampleRow> {
             (0..)
                 .zip(values)
-                .map(|(at, value)| SampleRow { series_id: 1, time_ns: at, value: *value })
+                .map(|(at, value)| SampleRow { series_id: 1, time_ns: at, value: *value, window: None })
                 .collect()
         };
         assert_eq!(guess(&rows(&[1.0, 1.0, 2.0])), Measure::Work);

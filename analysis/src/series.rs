@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use polymeter_proto::step_level::StepLevel;
-use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
+use polymeter_store::reader::{BucketRow, PlanChangeRow, SampleRow, SeriesRow};
 
 use crate::cumulative::steps;
 use crate::curve::Curve;
+use crate::gauge_course::{Dating, GaugeCourse};
 use crate::hardware::Limit;
 use crate::model::{PeriodUse, SeriesReport};
 use crate::rates;
@@ -74,11 +75,71 @@ pub(crate) struct Summary {
     mean: Option<f64>,
     range: (Option<f64>, Option<f64>),
     window_ns: Option<i64>,
+    /// Time between the samples in windows whose rates are the extremes.
+    inner_ns: Option<i64>,
     is_clamped: bool,
     curve: Curve,
 }
 
 impl Summary {
+    /// Summarises samples, and windows of some. The rates of a counter within windows count if it is exact.
+    pub(crate) fn of_rows(row: &SeriesRow, rows: &[SampleRow], limit: Option<Limit>) -> Option<Self> {
+        let values: Vec<_> = rows.iter().map(|sample| (sample.time_ns, sample.value)).collect();
+        let summary = Self::of_samples(row, &values, limit)?;
+        if rows.iter().all(|sample| sample.window.is_none()) {
+            return Some(summary);
+        }
+        let summary = Self { samples: rows.iter().map(SampleRow::count).sum(), ..summary };
+        Some(if is_counter(row) { summary.with_rates(row, rows, limit) } else { summary.with_windows(rows) })
+    }
+
+    /// Replaces the figures of the last values of windows of a gauge by those of all their samples.
+    fn with_windows(self, rows: &[SampleRow]) -> Self {
+        let mut course = GaugeCourse::default();
+        let mut intervals: Vec<_> = rows.iter().flat_map(|row| course.add(row)).flatten().collect();
+        intervals.extend(course.finish());
+        let intervals = || intervals.iter().map(|(interval, _)| *interval);
+        let first_ns = intervals().map(|interval| interval.time_ns).next().unwrap_or(self.ends_ns.0);
+        let range = (
+            intervals().map(|interval| interval.min).reduce(f64::min),
+            intervals().map(|interval| interval.max).reduce(f64::max),
+        );
+        let curve = Curve::of_intervals(intervals());
+        let ends_ns = (first_ns, self.ends_ns.1);
+        let span_s = units::seconds_between(ends_ns.0, ends_ns.1);
+        Self { ends_ns, span_s, mean: curve.mean(), range, curve, ..self }
+    }
+
+    /// Extends the range of a counter's rates by those within windows.
+    fn with_rates(self, row: &SeriesRow, rows: &[SampleRow], limit: Option<Limit>) -> Self {
+        if rates::window_ns(&row.metric) > 0 || self.is_clamped {
+            return self;
+        }
+        let factor = rate_unit(row).1;
+        let greatest = self.range.1.unwrap_or(f64::NEG_INFINITY);
+        // The time of a read is less exact than a short window. A limit holds if it held over longer times.
+        let most = limit
+            .map(|limit: Limit| limit.rate * factor)
+            .filter(|most| greatest <= *most)
+            .unwrap_or(f64::INFINITY);
+        let windows: Vec<_> = rows.iter().filter_map(|row| Some((row.time_ns, row.window?))).collect();
+        let min = windows.iter().map(|(_, window)| (window.min * factor).min(most)).reduce(f64::min);
+        let max = windows.iter().map(|(_, window)| (window.max * factor).min(most)).reduce(f64::max);
+        let known = |number: &f64| !number.is_nan();
+        let (Some(min), Some(max)) = (min.filter(known), max.filter(known)) else { return self };
+        let mut dating = Dating::default();
+        let points = rows.iter().flat_map(|row| dating.add(row)).flatten();
+        let spacings = points.filter(|point| point.count > 1 && point.spacing_ns > 0);
+        let inner_ns = spacings.map(|point| point.spacing_ns).min();
+        let range = (self.range.0.into_iter().chain([min]).reduce(f64::min), Some(max.max(greatest)));
+        let extremes = |time_ns| {
+            let at = windows.binary_search_by_key(&time_ns, |(window_ns, _)| *window_ns).ok()?;
+            let (_, window) = windows.get(at)?;
+            Some(((window.min * factor).min(most), (window.max * factor).min(most)))
+        };
+        Self { range, inner_ns, curve: self.curve.with_extremes(extremes), ..self }
+    }
+
     /// None without samples. The rates of a counter do not exceed `limit`.
     pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
         let ((first_ns, first), (last_ns, _)) = values.first().copied().zip(values.last().copied())?;
@@ -106,6 +167,7 @@ impl Summary {
             mean: curve.mean(),
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max).map(|max| max.min(most))),
             window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
+            inner_ns: None,
             is_clamped: rates.as_ref().is_some_and(|rates| rates.is_clamped),
             curve,
         })
@@ -133,6 +195,7 @@ impl Summary {
             mean: None,
             range: (None, None),
             window_ns: None,
+            inner_ns: None,
             is_clamped: false,
             curve: Curve::default(),
         };
@@ -148,7 +211,13 @@ impl Summary {
         let most = limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate);
         let mut rates = buckets::rates(buckets, length_ns, span_s);
         rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
-        let numbers = || rates.iter().map(|(_, rate)| *rate);
+        let is_exact = rates::window_ns(&row.metric) == 0 && !is_clamped;
+        let within = buckets.iter().filter(|bucket| is_exact && !bucket.rate_max.is_nan());
+        let inside: Vec<f64> = within
+            .flat_map(|bucket| [bucket.rate_min, bucket.rate_max])
+            .map(|rate| rate.min(most) * rate_unit(row).1)
+            .collect();
+        let numbers = || rates.iter().map(|(_, rate)| *rate).chain(inside.iter().copied());
         let begin_ns = rates.first().map_or(0, |(end_ns, _)| end_ns.saturating_sub(length_ns));
         Some(Self {
             increase: Some((increase, increase + first.first)),
@@ -166,7 +235,8 @@ impl Summary {
 
     /// A counter may have been 0 at a time, and have had no line until its first sample.
     pub(crate) fn report(self, row: &SeriesRow, periods: Periods, zero_ns: Option<i64>) -> SeriesReport {
-        let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
+        let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, inner_ns, is_clamped, curve } =
+            self;
         let is_counter = is_counter(row);
         let (rate_unit, factor) = rate_unit(row);
         let growth = increase
@@ -187,6 +257,7 @@ impl Summary {
             kind: row.kind.clone(),
             rate_unit: is_counter.then_some(rate_unit),
             window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
+            inner_s: inner_ns.map(|inner_ns| units::seconds_between(0, inner_ns)),
             is_clamped,
             is_derived: false,
             samples,

@@ -1,7 +1,7 @@
 //! Series and reports for tests.
 
-use polymeter_proto::units::to_f64;
-use polymeter_store::reader::JobRow;
+use polymeter_proto::units::{seconds_between, to_f64};
+use polymeter_store::reader::{JobRow, SampleRow, SampleWindow};
 
 use crate::breakdown;
 use crate::curve::Curve;
@@ -66,6 +66,42 @@ fn points(values: &[f64]) -> Vec<(i64, f64)> {
         .map(|number: i64| (START_S + number * PERIOD_S) * 1_000_000_000)
         .zip(values.iter().copied())
         .collect()
+}
+
+/// Rows of samples at `begin_ns` and each `spacing_ns` after it: windows of `size` samples, the first of which
+/// lacks `offset` samples. A window of one sample is a sample.
+pub(crate) fn windows_of(
+    begin_ns: i64,
+    spacing_ns: i64,
+    size: usize,
+    offset: usize,
+    values: &[f64],
+    is_counter: bool,
+) -> Vec<SampleRow> {
+    let mut rows = Vec::new();
+    let mut begin = 0;
+    while begin < values.len() {
+        let end = values.len().min(if begin == 0 { size - offset } else { begin + size });
+        let own = &values[begin..end];
+        let rates = values[begin.saturating_sub(1)..end].windows(2);
+        let rates: Vec<f64> =
+            rates.map(|pair| (pair[1] - pair[0]) / seconds_between(0, spacing_ns)).collect();
+        let of = if is_counter { rates.as_slice() } else { own };
+        let window = SampleWindow {
+            count: own.len() as u64,
+            min: of.iter().copied().fold(f64::NAN, f64::min),
+            max: of.iter().copied().fold(f64::NAN, f64::max),
+            sum: if is_counter { f64::NAN } else { own.iter().sum() },
+        };
+        rows.push(SampleRow {
+            series_id: 1,
+            time_ns: begin_ns + ((end as u64).cast_signed() - 1) * spacing_ns,
+            value: own[own.len() - 1],
+            window: (size > 1).then_some(window),
+        });
+        begin = end;
+    }
+    rows
 }
 
 fn series(metric: &str, kind: &str, values: &[f64]) -> SeriesReport {

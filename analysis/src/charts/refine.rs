@@ -203,6 +203,8 @@ mod tests {
                                 first: 1.0,
                                 last: 3.0,
                                 increase: 2.0,
+                                rate_min: f64::NAN,
+                                rate_max: f64::NAN,
                             })
                         })
                         .collect(),

@@ -26,6 +26,9 @@ pub struct SeriesReport {
     /// Shortest window of a counter's rates; none if each lies between two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
+    /// Time between two samples within windows, of a counter whose `min` and `max` are rates within windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_s: Option<f64>,
     /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to
     /// it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

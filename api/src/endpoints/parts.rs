@@ -131,7 +131,7 @@ impl Wanted<'_> {
             None => reader.samples(self.of, &ids, &span_ns, |sample| {
                 switch(&mut current, sample.series_id)?;
                 if let Some((_, parts)) = &mut current {
-                    parts.sample(sample.time_ns, sample.value);
+                    parts.sample(&sample);
                 }
                 Ok::<_, Failure>(())
             })?,

@@ -171,7 +171,14 @@ mod tests {
         ) -> Result<(), StoreError> {
             for time_ns in 0..BLOCKS {
                 clock::sleep(self.0);
-                if each(RowBlock::Samples(vec![SampleRow { series_id: 1, time_ns, value: 0.0 }])).is_break() {
+                if each(RowBlock::Samples(vec![SampleRow {
+                    series_id: 1,
+                    time_ns,
+                    value: 0.0,
+                    window: None,
+                }]))
+                .is_break()
+                {
                     break;
                 }
             }

@@ -342,7 +342,7 @@ fn durations(reader: &mut dyn Read, job: &JobRow, phase: &str) -> Result<Vec<Sam
         let next = i64::try_from(series.len()).unwrap_or(i64::MAX);
         let series_id = *series.entry(node).or_insert(next);
         let value = units::to_f64(span_ns.end.abs_diff(span_ns.start)) / 1e9;
-        samples.push(SampleRow { series_id, time_ns: span_ns.end, value });
+        samples.push(SampleRow { series_id, time_ns: span_ns.end, value, window: None });
     }
     samples.sort_by_key(|sample| (sample.series_id, sample.time_ns));
     Ok(samples)

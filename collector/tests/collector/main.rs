@@ -69,6 +69,7 @@ mod texts;
 mod time_range;
 mod typed_rows;
 mod usage;
+mod windows;
 
 /// Tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
@@ -128,6 +129,7 @@ fn main() -> std::process::ExitCode {
         time_range::TESTS,
         typed_rows::TESTS,
         usage::TESTS,
+        windows::TESTS,
     ];
     let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)

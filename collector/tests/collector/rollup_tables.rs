@@ -16,7 +16,7 @@ polymeter_test_harness::tests![
 fn an_interrupted_computation_on_sqlite() {
     // More samples than one transaction adds.
     interrupt(Kind::Sqlite, "WITH RECURSIVE copy (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < 4)
-         INSERT INTO samples SELECT time - n * 86400000000000, series_id, value FROM copy, samples ORDER BY n;
+         INSERT INTO samples (time, series_id, value) SELECT time - n * 86400000000000, series_id, value FROM copy, samples ORDER BY n;
          DELETE FROM rollup_10s; DELETE FROM rollup_1min; DELETE FROM rollup_1h; UPDATE rollup SET samples_rowid = 0");
 }
 
@@ -106,7 +106,7 @@ fn summaries_of_a_job_on_sqlite() {
          INSERT INTO job_node (job_key, node, started, ended) VALUES (1, 'n1', 3600000000000, 7200000000000);
          INSERT INTO series (series_id, node, metric, job_key, job_id, labels) VALUES (1, 'n1', 'cpu.usage', 1, '20', '{}'),
              (2, 'n1', 'node.load1', NULL, NULL, '{}');
-         INSERT INTO samples SELECT value * 787 % 2003 * 7000000000, series_id, value * 787 % 2003 * 11 % 501 FROM
+         INSERT INTO samples (time, series_id, value) SELECT value * 787 % 2003 * 7000000000, series_id, value * 787 % 2003 * 11 % 501 FROM
              (WITH RECURSIVE number (value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM number WHERE value < 2002) SELECT value FROM number),
              series ORDER BY value",
     );

@@ -122,7 +122,7 @@ fn recent_samples_are_found_by_their_time() {
     server.query("SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date)");
     // Some hundred thousand samples of this day, in the order of their times.
     server.query(
-        "INSERT INTO samples SELECT date_trunc('day', now(), 'UTC') + second * interval '1 s', 1, 1 FROM generate_series(0, 86399) AS second, generate_series(1, 4)",
+        "INSERT INTO samples (time, series_id, value) SELECT date_trunc('day', now(), 'UTC') + second * interval '1 s', 1, 1 FROM generate_series(0, 86399) AS second, generate_series(1, 4)",
     );
     let all = pages_read(server);
     assert!(all > 2000, "{all}");
@@ -244,7 +244,7 @@ fn compresses_old_chunks_if_the_scheduler_fails() {
     });
     server.query(
         "SET timescaledb.enable_direct_compress_insert = off;
-         INSERT INTO samples SELECT now() - interval '5 days', 1, number FROM generate_series(1, 1000) AS number",
+         INSERT INTO samples (time, series_id, value) SELECT now() - interval '5 days', 1, number FROM generate_series(1, 1000) AS number",
     );
     let status = server.query(&format!("SELECT last_run_status {policy}"));
     let collector = environment.collector();

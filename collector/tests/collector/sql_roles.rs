@@ -45,9 +45,9 @@ const MORE_JOBS: &str = "
     INSERT INTO series (node, metric, job_key, job_id, labels)
     SELECT 'n2', CASE job_id WHEN 'hidden' THEN 'user.hidden' ELSE 'cpu.usage' END, job_key, job_id,
         jsonb_build_object('secret', job_id) FROM job WHERE job_key > 40;
-    INSERT INTO samples SELECT started + make_interval(mins => 10 * number), series_id, number
+    INSERT INTO samples (time, series_id, value) SELECT started + make_interval(mins => 10 * number), series_id, number
     FROM job JOIN series USING (job_key), generate_series(0, 6) AS number WHERE job_key > 40;
-    INSERT INTO samples SELECT begin + make_interval(mins => 10 * number), series_id, number
+    INSERT INTO samples (time, series_id, value) SELECT begin + make_interval(mins => 10 * number), series_id, number
     FROM (SELECT date_trunc('day', now(), 'UTC') - interval '1 day' AS begin) AS day, series, generate_series(0, 143) AS number
     WHERE job_key IS NULL AND node = 'n2' AND NOT EXISTS (SELECT FROM samples WHERE samples.series_id = series.series_id AND time >= begin);
     INSERT INTO stack_function SELECT job_key, 1, 'secret ' || job_id, 'a.out' FROM job WHERE job_id IN ('hidden', '42_7');

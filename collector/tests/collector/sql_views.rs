@@ -322,7 +322,7 @@ fn sqlite_has_the_same_views() {
          INSERT INTO job_node (job_key, node, started, ended) VALUES (1, 'n1', 3600 * {second}, 7200 * {second});
          INSERT INTO series (series_id, node, metric, job_key, job_id, labels) VALUES (1, 'n1', 'cpu.usage', 1, '20', '{{}}'),
              (2, 'n1', 'node.load1', NULL, NULL, '{{}}'), (3, 'n2', 'node.load1', NULL, NULL, '{{}}');
-         INSERT INTO samples SELECT value * 600 * {second}, series_id, value FROM series,
+         INSERT INTO samples (time, series_id, value) SELECT value * 600 * {second}, series_id, value FROM series,
              (WITH RECURSIVE number (value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM number WHERE value < 100) SELECT value FROM number)"
     ));
     let is = |select: &str, expected: i64| assert_eq!(environment.number(select), expected, "{select}");

@@ -100,7 +100,7 @@ fn a_store_survives_the_way_through_a_database() {
          INSERT INTO rollup_1h VALUES (1, 0, 7, 1, 2, 9, 6, 0, 1, 3599999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 1, 7200000000000, 3, 10799999999999, 3);
          UPDATE retention SET dropped_before = 10800000000000 WHERE relation = 'samples';
          INSERT INTO kept_job VALUES (1, 5000, NULL, 1);
-         INSERT INTO samples_quarantine VALUES (5000, 2, 1.5, 6000);
+         INSERT INTO samples_quarantine (time, series_id, value, received) VALUES (5000, 2, 1.5, 6000);
          INSERT INTO stack_function VALUES (1, -7, 'f;g', NULL), (1, 8, NULL, '[kernel]');
          INSERT INTO stack_node VALUES (1, 5, NULL, -7), (1, -6, 5, 8);
          INSERT INTO stack_interval VALUES (1, 5000, -9, 'n1', 'stacks.cpu', 1000000, 10000, 3, 1, 2, 0, 1);

@@ -101,7 +101,7 @@ fn samples_out_of_range_are_quarantined(environment: &mut TestEnvironment) {
     // The samples can be moved, as docs/explanation/security.md describes.
     if environment.kind != Kind::Sqlite {
         environment.execute(
-            "INSERT INTO samples SELECT time + interval '732 days', series_id, value FROM samples_quarantine JOIN series USING (series_id) WHERE node = 'n1';
+            "INSERT INTO samples (time, series_id, value) SELECT time + interval '732 days', series_id, value FROM samples_quarantine JOIN series USING (series_id) WHERE node = 'n1';
              DELETE FROM samples_quarantine USING series WHERE series.series_id = samples_quarantine.series_id AND node = 'n1'",
         );
         assert_eq!(environment.number("SELECT count(*) FROM samples"), 9);

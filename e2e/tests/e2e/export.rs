@@ -95,7 +95,7 @@ impl Stored {
             );
             for (number, value) in values.iter().enumerate() {
                 rows += &format!(
-                    "INSERT INTO samples SELECT started + {number} * 50000000, series_id, {value}
+                    "INSERT INTO samples (time, series_id, value) SELECT started + {number} * 50000000, series_id, {value}
                      FROM series JOIN job USING (job_key) WHERE metric = '{metric}';"
                 );
             }

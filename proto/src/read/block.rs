@@ -90,7 +90,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{LossRow, SampleRow};
+    use crate::read::{LossRow, SampleRow, SampleWindow};
 
     fn encoded(frame: &Frame) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -106,6 +106,12 @@ mod tests {
             series_id: number,
             time_ns: i64::MAX - number,
             value: f64::from_bits(0x3ff0_0000_0000_0001),
+            window: (number % 2 == 0).then_some(SampleWindow {
+                count: 3,
+                min: -1.5,
+                max: 2.5,
+                sum: f64::INFINITY,
+            }),
         });
         let error = ReadError::new("store", "cannot read the store: it is away; try again");
         let loss = LossRow {
@@ -133,7 +139,7 @@ mod tests {
     #[test]
     fn a_row_with_only_small_numbers_is_decoded() {
         // Their full width is far above their encoded length, and counts against the limit of memory.
-        let row = SampleRow { series_id: 0, time_ns: 0, value: 0.0 };
+        let row = SampleRow { series_id: 0, time_ns: 0, value: 0.0, window: None };
         let frame = Frame::Rows(RowBlock::Samples(vec![row; 100_000]));
         assert_eq!(Frame::decode(&encoded(&frame)), Ok(frame));
     }

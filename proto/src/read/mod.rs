@@ -18,6 +18,6 @@ pub use self::id_ranges::IdRanges;
 pub use self::query::{JobFilter, JobOrder, JobsOf, Query, SeriesOwner, UsageGroup};
 pub use self::row_types::{
     AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, JobUsage, LedgerRow, LossRow, MarkRow,
-    NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow, StackIntervalRow,
-    StackNodeRow, StackRow, UsageRow,
+    NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SampleWindow, SeriesRow,
+    StackIntervalRow, StackNodeRow, StackRow, UsageRow,
 };

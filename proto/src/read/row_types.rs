@@ -9,6 +9,7 @@ use crate::period::{Period, Sampling};
 use crate::run::Run;
 use crate::series::{Labels, Processors, Roofs, contained};
 use crate::step_level::StepLevel;
+use crate::units;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
@@ -173,7 +174,42 @@ pub struct SampleRow {
     /// Key of the store.
     pub series_id: i64,
     pub time_ns: i64,
+    /// The last value of a window.
     pub value: f64,
+    /// None for one sample.
+    pub window: Option<SampleWindow>,
+}
+
+/// Summary of the samples of a window. What is unknown is NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SampleWindow {
+    pub count: u64,
+    /// Smallest value; of a counter the smallest rate between two samples, per second.
+    pub min: f64,
+    /// Largest value; of a counter the largest rate between two samples, per second.
+    pub max: f64,
+    /// Sum of the values; NaN for a counter.
+    pub sum: f64,
+}
+
+impl SampleWindow {
+    /// Returns the mean of the values of a gauge.
+    pub fn mean(&self) -> Option<f64> {
+        let mean = self.sum / units::to_f64(self.count.max(1));
+        (!mean.is_nan()).then_some(mean)
+    }
+}
+
+impl SampleRow {
+    /// Returns the number of samples that the row stands for.
+    pub fn count(&self) -> u64 {
+        self.window.map_or(1, |window| window.count)
+    }
+
+    /// Returns the mean of a window of a gauge, otherwise the value.
+    pub fn mean(&self) -> f64 {
+        self.window.and_then(|window| window.mean()).unwrap_or(self.value)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -190,6 +226,10 @@ pub struct BucketRow {
     pub last: f64,
     /// Increase of a counter from `first` to `last`.
     pub increase: f64,
+    /// Smallest rate of a counter within windows, per second; NaN without windows.
+    pub rate_min: f64,
+    /// Largest rate of a counter within windows, per second; NaN without windows.
+    pub rate_max: f64,
 }
 
 /// Rollup of samples, by the length of its intervals.

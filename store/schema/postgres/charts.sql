@@ -3,7 +3,8 @@
 -- The course of the metrics `of_metrics`, one row per series and interval of `step` that has samples.
 -- `of_jobs`: the keys of jobs, or null for the series of nodes; `of_nodes`: nodes, or null for all. `value`
 -- is the mean of a gauge, or the change of a counter per second of its time; counters in nanoseconds are in
--- seconds, so that CPU time is in cores. `increase` is the whole change in the interval, which is `step_s`
+-- seconds, so that CPU time is in cores. `max` is the greatest value of a gauge; of a counter the greatest rate
+-- that a window had, where there are windows, else as `value`. `increase` is the whole change in the interval, which is `step_s`
 -- seconds long: more than a step if the rollup is coarser. `is_summed` is false for a device whose bytes are
 -- those of devices below it, if these have series; and for a local one. It reads the coarsest rollup whose
 -- intervals are not longer than a step, a finer one if that has few intervals, or a coarser one if there were
@@ -74,17 +75,19 @@ BEGIN
     ORDER BY level.width LIMIT 1;
     step := greatest(step, width);
     IF relation = 'samples' THEN
-        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last, value AS max, value AS sum, 1 AS parts, 1 AS count,
-            0 AS increase FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper);
+        buckets := format('SELECT series_id, time - %L::interval AS time, value AS first, value AS last,
+            CASE WHEN sum IS NULL THEN value ELSE max END AS max, coalesce(sum, value * coalesce(count, 1)) AS sum,
+            coalesce(count, 1) AS parts, coalesce(count, 1) AS count, 0 AS increase, CASE WHEN sum IS NULL THEN max END AS rate_max
+            FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper);
     ELSE
         -- The nearest bucket: the buckets of nodes with different clocks begin at the same times then.
-        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, parts, count, increase
+        buckets := format('SELECT series_id, date_bin(%L, time - %L::interval, ''epoch'') AS time, first, last, max, sum, parts, count, increase, rate_max
             FROM %s_between(%L, %L) AS bucket WHERE true',
                           width, ahead - width / 2, relation, date_bin(width, lower, 'epoch') - width, upper);
     END IF;
     RETURN QUERY EXECUTE format($query$
 WITH change AS (
-    SELECT series_id, time, max, sum, parts, count,
+    SELECT series_id, time, max, sum, parts, count, rate_max,
            increase + coalesce(CASE WHEN first >= lag(last) OVER line THEN first - lag(last) OVER line
                                     WHEN first <= lag(last) OVER line / 2 THEN first END, 0) AS increase,
            -- Samples fill the first and the last bucket only in part, which their number tells.
@@ -98,12 +101,12 @@ WITH change AS (
     WINDOW line AS (PARTITION BY series_id ORDER BY time)
 ), bin AS (
     SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, avg(sum / parts) AS mean, sum(increase) AS increase,
-           nullif(sum(seconds), 0) AS seconds
+           nullif(sum(seconds), 0) AS seconds, max(rate_max) AS rate_max
     FROM change WHERE time >= $3 GROUP BY 1, 2
 )
 SELECT bin.time, bin.series_id, member.metric, block.node, block.job_key, block.job_id, member.labels,
        CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE mean END,
-       CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE bin.max END,
+       CASE WHEN kind = 'counter' THEN greatest(bin.increase / seconds, bin.rate_max) / unit.factor ELSE bin.max END,
        CASE WHEN kind = 'counter' THEN bin.increase / unit.factor END, extract(epoch FROM $2)::float8,
        bin.series_id <> ALL ($5)
 FROM bin

@@ -68,10 +68,11 @@ $$;
 -- The samples of a series from `lower` to `upper`, both included. A statement with constants goes to one
 -- shard, and to few partitions.
 CREATE FUNCTION polymeter_samples_of_node(of_node text, of_series int8, lower timestamptz, upper timestamptz)
-RETURNS TABLE ("time" timestamptz, value float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000 AS $$
+RETURNS TABLE ("time" timestamptz, value float8, count int8, min float8, max float8, sum float8)
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000 AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
-        'SELECT time, value FROM samples WHERE node_key = %L::int4 AND series_id = %L::int8 AND time >= %L::timestamptz AND time <= %L::timestamptz',
+        'SELECT time, value, count, min, max, sum FROM samples WHERE node_key = %L::int4 AND series_id = %L::int8 AND time >= %L::timestamptz AND time <= %L::timestamptz',
         polymeter_node_key(of_node), of_series, lower, upper);
 END
 $$;
@@ -84,7 +85,7 @@ DECLARE
     of_node CONSTANT text := polymeter_readable_node(of_series, lower, upper);
 BEGIN
     IF of_node IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM polymeter_samples_of_node(of_node, of_series, lower, upper);
+        RETURN QUERY SELECT own.time, own.value FROM polymeter_samples_of_node(of_node, of_series, lower, upper) AS own;
     END IF;
 END
 $$;
@@ -113,7 +114,8 @@ BEGIN
         SELECT date_bin('1 min', time, 'epoch'), max, sum / count, 1 FROM rollup_10s
         WHERE series_id = of_series AND time >= lower AND time < part_upper AND time >= of_minutes AND time < of_samples
         UNION ALL
-        SELECT date_bin('1 min', time, 'epoch'), max(value), avg(value), 1
+        SELECT date_bin('1 min', time, 'epoch'), max(CASE WHEN sum IS NULL THEN value ELSE max END),
+               sum(coalesce(sum, value * coalesce(count, 1))) / sum(coalesce(count, 1))::float8, 1
         FROM polymeter_samples_of_node(of_node, of_series, greatest(lower, of_samples), part_upper) WHERE time < part_upper
         GROUP BY date_bin('10 s', time, 'epoch'), 1
     ) AS part WHERE part.time >= lower AND part.time <= upper GROUP BY part.time;
@@ -123,9 +125,10 @@ $$;
 -- The samples of the series `ids`, or of all if it is null, from `begin_at` to `end_at`, both included, for
 -- those who may read the table.
 CREATE FUNCTION polymeter_samples_among(ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, value float8) LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
+RETURNS TABLE (series_id int8, "time" timestamptz, value float8, count int8, min float8, max float8, sum float8)
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
 BEGIN
-    RETURN QUERY EXECUTE format('SELECT series_id, time, value FROM samples WHERE time >= %L::timestamptz AND time <= %L::timestamptz %s',
+    RETURN QUERY EXECUTE format('SELECT series_id, time, value, count, min, max, sum FROM samples WHERE time >= %L::timestamptz AND time <= %L::timestamptz %s',
         begin_at, end_at, CASE WHEN ids IS NULL THEN '' ELSE format('AND series_id = ANY (%L::int8[])', ids) END);
 END
 $$;
@@ -133,7 +136,8 @@ $$;
 -- The buckets of 10 s behind those that are computed, of the series `ids`, or of all if it is null. Each
 -- shard computes its own.
 CREATE FUNCTION polymeter_recent_buckets(ids int8[], begin_at timestamptz, end_at timestamptz)
-RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, sum float8, first float8, last float8)
+RETURNS TABLE (series_id int8, "time" timestamptz, count int8, min float8, max float8, sum float8, first float8, last float8,
+               rate_min float8, rate_max float8)
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED COST 10000 AS $$
 DECLARE
     computed CONSTANT timestamptz := (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');
@@ -143,8 +147,11 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY EXECUTE format(
-        'SELECT series_id, date_bin(''10 s'', time, ''epoch'') AS time, count(*), min(value), max(value), sum(value),
-                (min(ARRAY[extract(epoch FROM time)::float8, value]))[2], (max(ARRAY[extract(epoch FROM time)::float8, value]))[2]
+        'SELECT series_id, date_bin(''10 s'', time, ''epoch'') AS time, sum(coalesce(count, 1))::int8,
+                min(CASE WHEN sum IS NULL THEN value ELSE min END), max(CASE WHEN sum IS NULL THEN value ELSE max END),
+                sum(coalesce(sum, value * coalesce(count, 1))),
+                (min(ARRAY[extract(epoch FROM time)::float8, value]))[2], (max(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+                min(CASE WHEN sum IS NULL THEN min END), max(CASE WHEN sum IS NULL THEN max END)
          FROM samples WHERE time >= %L::timestamptz AND time < %L::timestamptz AND date_bin(''10 s'', time, ''epoch'') >= %1$L::timestamptz
              AND date_bin(''10 s'', time, ''epoch'') < %3$L::timestamptz %4$s
          GROUP BY node_key, series_id, date_bin(''10 s'', time, ''epoch'')',
@@ -159,12 +166,12 @@ SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
-            ELSE max - first + last END AS increase
+            ELSE max - first + last END AS increase, rate_min, rate_max
 FROM (
-    SELECT series_id, time, count, min, max, sum, count AS parts, first, last FROM rollup_10s
+    SELECT series_id, time, count, min, max, sum, count AS parts, first, last, rate_min, rate_max FROM rollup_10s
     WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
     UNION ALL
-    SELECT series_id, time, count, min, max, sum, count, first, last FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
+    SELECT series_id, time, count, min, max, sum, count, first, last, rate_min, rate_max FROM polymeter_recent_buckets(NULL, '-infinity', 'infinity')
 ) AS buckets;
 
 -- As the functions `samples_..._between` with two arguments, of the series `ids` alone.
@@ -175,9 +182,9 @@ SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
-            ELSE max - first + last END AS increase
+            ELSE max - first + last END AS increase, rate_min, rate_max
 FROM (
-    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last FROM rollup_LEVEL
+    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last, rate_min, rate_max FROM rollup_LEVEL
     WHERE OF_SERIES time >= begin_at AND time < end_at
         AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
@@ -185,7 +192,8 @@ FROM (
 ) AS buckets
 $$;
     of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), SUM,
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2], (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
+           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2], (max(ARRAY[extract(epoch FROM time)::float8, last]))[2],
+           min(rate_min), max(rate_max)
     FROM FINER_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval 'WIDTH') AT TIME ZONE 'UTC', ids)
     WHERE BUCKET >= begin_at AND BUCKET < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     GROUP BY series_id, BUCKET$$;
@@ -199,7 +207,7 @@ BEGIN
             AS levels (name, width, finer, parts, means)
     LOOP
         query := replace(template, 'BEHIND', coalesce(replace(of_finer, 'FINER', level.finer),
-            'SELECT series_id, time, count, min, max, sum, count, first, last FROM polymeter_recent_buckets(ids, begin_at, end_at)'));
+            'SELECT series_id, time, count, min, max, sum, count, first, last, rate_min, rate_max FROM polymeter_recent_buckets(ids, begin_at, end_at)'));
         query := replace(replace(query, 'PARTS', level.parts), 'SUM', coalesce(level.means, ''));
         query := replace(replace(query, 'BUCKET', format('date_bin(%L, time, ''epoch'')', level.width)), 'WIDTH', level.width);
         query := replace(query, 'LEVEL', level.name);

@@ -91,7 +91,8 @@ BEGIN
             FROM (
                 SELECT *, max(value) OVER (PARTITION BY series_id, restarts ORDER BY end_at) AS highest FROM (
                     SELECT *, count(*) FILTER (WHERE is_restarted) OVER line AS restarts FROM (
-                        SELECT series_id, is_gauge, value, lag(time) OVER line AS begin_at, time AS end_at,
+                        -- A window of a gauge has the mean of its samples; a counter has no sum.
+                        SELECT series_id, is_gauge, coalesce(sum / count, value) AS value, lag(time) OVER line AS begin_at, time AS end_at,
                                value <= lag(value) OVER line / 2 AND value < lag(value) OVER line AS is_restarted
                         FROM samples JOIN line USING (series_id)
                         WHERE series_id = ANY (%1$L::int8[]) AND series_id BETWEEN %2$L::int8 AND %3$L::int8 AND time >= %4$L AND time <= %5$L

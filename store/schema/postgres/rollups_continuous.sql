@@ -8,6 +8,9 @@
 --
 -- The mean of a bucket is `sum / parts`: of 10 s over its samples, of longer ones over the means of their
 -- buckets of 10 s, so that a time with a shorter period weighs no more than another.
+--
+-- `rate_min` and `rate_max` are the extremes of the rates that windows of a counter had, per second; null without
+-- windows. A window counts as the samples that it had.
 
 -- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
 -- removed their samples.
@@ -19,12 +22,15 @@ INSERT INTO rollup (relation) VALUES ('samples_10s'), ('samples_1min'), ('sample
 
 CREATE MATERIALIZED VIEW samples_10s
 WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb.chunk_interval = '6 hours') AS
-SELECT series_id, time_bucket('10 s', time) AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-       count(*) AS parts, first(value, time) AS first, last(value, time) AS last,
+SELECT series_id, time_bucket('10 s', time) AS time, CAST(sum(coalesce(count, 1)) AS int8) AS count,
+       min(CASE WHEN sum IS NULL THEN value ELSE min END) AS min, max(CASE WHEN sum IS NULL THEN value ELSE max END) AS max,
+       sum(coalesce(sum, value * coalesce(count, 1))) AS sum, CAST(sum(coalesce(count, 1)) AS int8) AS parts,
+       first(value, time) AS first, last(value, time) AS last,
        CASE WHEN first(value, time) = min(value) AND last(value, time) = max(value) THEN last(value, time) - first(value, time)
             WHEN min(value) > max(value) / 2 THEN max(value) - first(value, time)
             WHEN last(value, time) = max(value) THEN last(value, time)
-            ELSE max(value) - first(value, time) + last(value, time) END AS increase
+            ELSE max(value) - first(value, time) + last(value, time) END AS increase,
+       min(CASE WHEN sum IS NULL THEN min END) AS rate_min, max(CASE WHEN sum IS NULL THEN max END) AS rate_max
 FROM samples GROUP BY series_id, time_bucket('10 s', time) WITH NO DATA;
 ALTER MATERIALIZED VIEW samples_10s SET (timescaledb.compress, timescaledb.compress_segmentby = '',
     timescaledb.compress_orderby = 'series_id,time');
@@ -36,7 +42,8 @@ SELECT series_id, time_bucket('1 min', time) AS time, CAST(sum(count) AS int8) A
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
             WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
-            ELSE max(max) - first(first, time) + last(last, time) END AS increase
+            ELSE max(max) - first(first, time) + last(last, time) END AS increase,
+       min(rate_min) AS rate_min, max(rate_max) AS rate_max
 FROM samples_10s GROUP BY series_id, time_bucket('1 min', time) WITH NO DATA;
 ALTER MATERIALIZED VIEW samples_1min SET (timescaledb.compress, timescaledb.compress_segmentby = '',
     timescaledb.compress_orderby = 'series_id,time');
@@ -48,7 +55,8 @@ SELECT series_id, time_bucket('1 h', time) AS time, CAST(sum(count) AS int8) AS 
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
             WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
-            ELSE max(max) - first(first, time) + last(last, time) END AS increase
+            ELSE max(max) - first(first, time) + last(last, time) END AS increase,
+       min(rate_min) AS rate_min, max(rate_max) AS rate_max
 FROM samples_1min GROUP BY series_id, time_bucket('1 h', time) WITH NO DATA;
 ALTER MATERIALIZED VIEW samples_1h SET (timescaledb.compress, timescaledb.compress_segmentby = '',
     timescaledb.compress_orderby = 'series_id,time');

@@ -8,6 +8,9 @@
 --
 -- The mean of a bucket is `sum / parts`: of 10 s over its samples, of longer ones over the means of their
 -- buckets of 10 s, so that a time with a shorter period weighs no more than another.
+--
+-- `rate_min` and `rate_max` are the extremes of the rates that windows of a counter had, per second; null without
+-- windows. A window counts as the samples that it had.
 
 -- The state of the rollups. Buckets that begin before `final_before` are not computed again: retention
 -- removed their samples. Buckets that begin before `claimed_before` are being computed: a transaction that
@@ -35,6 +38,8 @@ CREATE TABLE rollup_10s (
     sum float8 NOT NULL,
     first float8 NOT NULL,
     last float8 NOT NULL,
+    rate_min float8,
+    rate_max float8,
     PRIMARY KEY (series_id, time)
 ) PARTITION BY RANGE (time);
 CREATE INDEX rollup_10s_by_time ON rollup_10s USING brin (time);
@@ -49,6 +54,8 @@ CREATE TABLE rollup_1min (
     parts int8 NOT NULL,
     first float8 NOT NULL,
     last float8 NOT NULL,
+    rate_min float8,
+    rate_max float8,
     PRIMARY KEY (series_id, time)
 ) PARTITION BY RANGE (time);
 CREATE INDEX rollup_1min_by_time ON rollup_1min USING brin (time);
@@ -63,6 +70,8 @@ CREATE TABLE rollup_1h (
     parts int8 NOT NULL,
     first float8 NOT NULL,
     last float8 NOT NULL,
+    rate_min float8,
+    rate_max float8,
     PRIMARY KEY (series_id, time)
 );
 CREATE INDEX rollup_1h_by_time ON rollup_1h USING brin (time);
@@ -100,19 +109,24 @@ SELECT series_id, time, count, min, max, sum, parts, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
-            ELSE max - first + last END AS increase
+            ELSE max - first + last END AS increase, rate_min, rate_max
 FROM (
-    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last FROM rollup_LEVEL
+    SELECT series_id, time, count, min, max, sum, PARTS AS parts, first, last, rate_min, rate_max FROM rollup_LEVEL
     WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
     SELECT series_id, BUCKET AS time, AGGREGATES,
            (min(ARRAY[extract(epoch FROM time)::float8, FIRST]))[2] AS first,
-           (max(ARRAY[extract(epoch FROM time)::float8, LAST]))[2] AS last
+           (max(ARRAY[extract(epoch FROM time)::float8, LAST]))[2] AS last, RATES
     FROM FINER WHERE BEHIND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     GROUP BY series_id, BUCKET
 ) AS buckets
 $$;
-    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum, count(*) AS parts';
+    of_samples CONSTANT text := 'sum(coalesce(count, 1))::int8 AS count, min(CASE WHEN sum IS NULL THEN value ELSE min END) AS min, '
+        || 'max(CASE WHEN sum IS NULL THEN value ELSE max END) AS max, sum(coalesce(sum, value * coalesce(count, 1))) AS sum, '
+        || 'sum(coalesce(count, 1))::int8 AS parts';
+    rates_of_samples CONSTANT text :=
+        'min(CASE WHEN sum IS NULL THEN min END) AS rate_min, max(CASE WHEN sum IS NULL THEN max END) AS rate_max';
+    rates_of_buckets CONSTANT text := 'min(rate_min) AS rate_min, max(rate_max) AS rate_max';
     of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, ';
     of_tens CONSTANT text := of_buckets || 'sum(sum / parts) AS sum, count(*) AS parts';
     of_minutes CONSTANT text := of_buckets || 'sum(sum) AS sum, sum(parts)::int8 AS parts';
@@ -120,17 +134,18 @@ $$;
     query text;
 BEGIN
     FOR level IN
-        SELECT name, finer, aggregates, parts, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
+        SELECT name, finer, aggregates, rates, parts, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
                -- The sum of a time without time zone and an interval is immutable: the planner computes it.
                format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
-        FROM (VALUES ('10s', '10 s', 'samples', of_samples, 'count', 'value', 'value'),
-                     ('1min', '1 min', 'samples_10s', of_tens, 'parts', 'first', 'last'),
-                     ('1h', '1 h', 'samples_1min', of_minutes, 'parts', 'first', 'last'))
-            AS levels (name, width, finer, aggregates, parts, first, last)
+        FROM (VALUES ('10s', '10 s', 'samples', of_samples, rates_of_samples, 'count', 'value', 'value'),
+                     ('1min', '1 min', 'samples_10s', of_tens, rates_of_buckets, 'parts', 'first', 'last'),
+                     ('1h', '1 h', 'samples_1min', of_minutes, rates_of_buckets, 'parts', 'first', 'last'))
+            AS levels (name, width, finer, aggregates, rates, parts, first, last)
     LOOP
         query := replace(replace(template, 'LEVEL', level.name), 'BUCKET', level.bucket);
         query := replace(replace(query, 'FIRST', level.first), 'LAST', level.last);
         query := replace(replace(query, 'AGGREGATES', level.aggregates), 'PARTS', level.parts);
+        query := replace(query, 'RATES', level.rates);
         EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
             || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER', level.finer);
         query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
@@ -156,5 +171,6 @@ SELECT series_id, date_bin('1 min', time, 'epoch'), time, time, max, sum, count,
 WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
     AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
 UNION ALL
-SELECT series_id, date_bin('1 min', time, 'epoch'), time, date_bin('10 s', time, 'epoch'), value, value, 1, 1 FROM samples
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, date_bin('10 s', time, 'epoch'), CASE WHEN sum IS NULL THEN value ELSE max END,
+       coalesce(sum, value * coalesce(count, 1)), coalesce(count, 1), 1 FROM samples
 WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');

@@ -2,10 +2,19 @@
 
 -- Without a unique index, which costs the ingest: that each frame is stored once comes from
 -- `session.last_sequence`.
+--
+-- A window is a row for the samples of a longer period: `value` is the last of them, `count` their number. Of a
+-- gauge `min`, `max` and `sum` are those of the values; of a counter `min` and `max` are the smallest and the
+-- largest rate between two samples, per second, and there is no `sum`. All four are null for a sample: they
+-- take no space, since the head of a row has a bit for each.
 CREATE TABLE samples (
     time timestamptz NOT NULL,
     series_id int8 NOT NULL,
-    value float8 NOT NULL
+    value float8 NOT NULL,
+    count int8,
+    min float8,
+    max float8,
+    sum float8
 ) PARTITION BY RANGE (time);
 
 -- Creates the partition of one day, in UTC, unless it is there. The caller holds the schema's advisory lock.

@@ -6,6 +6,10 @@ CREATE TABLE samples_quarantine (
     time timestamptz NOT NULL,
     series_id int8 NOT NULL,
     value float8 NOT NULL,
-    received timestamptz NOT NULL
+    received timestamptz NOT NULL,
+    count int8,
+    min float8,
+    max float8,
+    sum float8
 );
 CREATE INDEX samples_quarantine_by_series ON samples_quarantine (series_id, received);

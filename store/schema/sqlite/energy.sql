@@ -1,4 +1,5 @@
--- The energy of jobs, as reports compute it (analysis/src/energy.rs), always from samples.
+-- The energy of jobs, as reports compute it (analysis/src/energy.rs), always from samples. A window of a gauge
+-- has the mean of its samples; a counter has no sum.
 
 -- The times of jobs on their nodes, and the bounds of the values that are read.
 CREATE VIEW polymeter_job_place AS
@@ -75,8 +76,10 @@ SELECT job_key, job_id, node, part, metric AS metric_id,
                            THEN after_value * (at - before_at) / (after_at - before_at)
                            ELSE before_value + max(after_value - before_value, 0) * (at - before_at) / (after_at - before_at) END
                FROM (
-                   SELECT *, (SELECT value FROM samples WHERE samples.series_id = place.series_id AND time = before_at) AS before_value,
-                          (SELECT value FROM samples WHERE samples.series_id = place.series_id AND time = after_at) AS after_value
+                   SELECT *, (SELECT coalesce(sum / count, value) FROM samples WHERE samples.series_id = place.series_id AND time = before_at)
+                              AS before_value,
+                          (SELECT coalesce(sum / count, value) FROM samples WHERE samples.series_id = place.series_id AND time = after_at)
+                              AS after_value
                    FROM place
                )
            ), step (rank, at, increase) AS (
@@ -103,7 +106,7 @@ SELECT job_key, job_id, node, part, metric AS metric_id,
                FROM (
                    SELECT *, max(value) OVER (PARTITION BY series_id, restarts ORDER BY end_at) AS highest FROM (
                        SELECT *, sum(is_restarted) OVER line AS restarts FROM (
-                           SELECT own.series_id, own.kind, value, lag(time) OVER line AS begin_at, time AS end_at,
+                           SELECT own.series_id, own.kind, coalesce(sum / count, value) AS value, lag(time) OVER line AS begin_at, time AS end_at,
                                   coalesce(value <= lag(value) OVER line / 2 AND value < lag(value) OVER line, 0) AS is_restarted
                            FROM polymeter_energy_series AS own
                            JOIN samples ON samples.series_id = own.series_id AND time >= lower AND time <= upper

@@ -41,10 +41,20 @@ SELECT first_id + position AS series_id, node, metric, job_key, job_id, labels, 
 FROM series_block JOIN series_shape_member ON series_shape_member.shape_id = series_block.shape_id;
 
 -- Without a unique index: that each frame is stored once comes from `session.last_sequence`.
+--
+-- A window is a row for the samples of a longer period: `value` is the last of them, `count` their number. Of a
+-- gauge `min`, `max` and `sum` are those of the values; of a counter `min` and `max` are the smallest and the
+-- largest rate between two samples, per second, and there is no `sum`. All four are null for a sample.
+--
+-- The columns of windows stand last: SQLite is compiled so that a row has no bytes for nulls at its end.
 CREATE TABLE samples (
     time INTEGER NOT NULL,
     series_id INTEGER NOT NULL,
-    value REAL
+    value REAL,
+    count INTEGER,
+    min REAL,
+    max REAL,
+    sum REAL
 );
 CREATE INDEX samples_by_series ON samples (series_id, time);
 
@@ -54,6 +64,10 @@ CREATE TABLE samples_quarantine (
     time INTEGER NOT NULL,
     series_id INTEGER NOT NULL,
     value REAL,
-    received INTEGER NOT NULL
+    received INTEGER NOT NULL,
+    count INTEGER,
+    min REAL,
+    max REAL,
+    sum REAL
 );
 CREATE INDEX samples_quarantine_by_series ON samples_quarantine (series_id, received);

@@ -83,7 +83,7 @@ JOIN metric ON metric.metric = series.metric;
 CREATE VIEW polymeter_computed_minute AS
 SELECT series_id, time,
        max(bucket.max, coalesce((
-           SELECT max(value) FROM samples
+           SELECT max(CASE WHEN sum IS NULL THEN value ELSE samples.max END) FROM samples
            WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
                AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')), bucket.max)) AS max,
        coalesce((
@@ -92,7 +92,7 @@ SELECT series_id, time,
                    SELECT time, sum, count, 0 AS is_recent FROM rollup_10s
                    WHERE rollup_10s.series_id = bucket.series_id AND rollup_10s.time >= bucket.time AND rollup_10s.time < bucket.time + 60000000000
                    UNION ALL
-                   SELECT time - time % 10000000000, value, 1, 1 FROM samples
+                   SELECT time - time % 10000000000, coalesce(sum, value * coalesce(count, 1)), coalesce(count, 1), 1 FROM samples
                    WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
                        AND value IS NOT NULL AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
                ) GROUP BY time
@@ -102,12 +102,12 @@ FROM rollup_1min AS bucket;
 -- The minutes whose samples are all behind, each found by its first sample, whose time is `part_time`.
 CREATE VIEW polymeter_recent_minute AS
 SELECT series_id, part.time AS part_time, part.time - part.time % 60000000000 AS time,
-       (SELECT max(value) FROM samples
+       (SELECT max(CASE WHEN sum IS NULL THEN value ELSE max END) FROM samples
            WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
                AND samples.time < part.time - part.time % 60000000000 + 60000000000
                AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS max,
        (SELECT avg(mean) FROM (
-           SELECT avg(value) AS mean FROM samples
+           SELECT sum(coalesce(sum, value * coalesce(count, 1))) / sum(coalesce(count, 1)) AS mean FROM samples
            WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
                AND samples.time < part.time - part.time % 60000000000 + 60000000000
                AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')

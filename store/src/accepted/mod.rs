@@ -153,6 +153,11 @@ impl Accepted {
     }
 
     /// Returns the number of samples, except for quarantined ones.
+    pub fn stored(&self) -> u64 {
+        self.samples.iter().map(SampleBlock::samples).sum()
+    }
+
+    /// Returns the number of rows of samples, except for quarantined ones: a window is one.
     pub fn rows(&self) -> usize {
         self.samples.iter().map(|samples| samples.values.len()).sum()
     }

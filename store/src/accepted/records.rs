@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use polymeter_proto::read::SampleWindow;
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
+    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
+    SessionId,
 };
 
 use super::store_id::StoreId;
@@ -99,7 +101,59 @@ pub struct WindowColumns {
     pub sum: Vec<f64>,
 }
 
+impl WindowColumns {
+    /// Returns the summary of a value; none if there are fewer. A counter has no sum.
+    fn get(&self, position: usize, is_counter: bool) -> Option<SampleWindow> {
+        Some(SampleWindow {
+            count: *self.counts.get(position)?,
+            min: *self.min.get(position)?,
+            max: *self.max.get(position)?,
+            sum: if is_counter { f64::NAN } else { *self.sum.get(position)? },
+        })
+    }
+
+    /// Returns the summaries of the values at which `kept` is true.
+    #[must_use]
+    pub fn keep(&self, kept: impl Iterator<Item = bool> + Clone) -> Self {
+        Self {
+            counts: keep(&self.counts, kept.clone()),
+            min: keep(&self.min, kept.clone()),
+            max: keep(&self.max, kept.clone()),
+            sum: keep(&self.sum, kept),
+        }
+    }
+}
+
+fn keep<T: Copy>(values: &[T], kept: impl Iterator<Item = bool>) -> Vec<T> {
+    values.iter().zip(kept).filter(|(_, kept)| *kept).map(|(value, _)| *value).collect()
+}
+
 impl SampleBlock {
+    /// Returns the number of samples; a window counts as those that it had.
+    pub fn samples(&self) -> u64 {
+        match &self.windows {
+            None => self.values.len() as u64,
+            Some(windows) => windows.counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)),
+        }
+    }
+
+    /// Returns each series with its rows: times in microseconds since the epoch, values, and windows.
+    pub fn rows(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<SeriesRecord>, impl Iterator<Item = (i64, f64, Option<SampleWindow>)>)>
+    {
+        let rows = self.times_us.len();
+        self.iter().enumerate().map(move |(column, (series, samples))| {
+            let windows = self.windows.as_ref();
+            let is_counter = series.metric.kind == Kind::Counter;
+            let rows = samples.enumerate().map(move |(row, (time_us, value))| {
+                let window = windows.and_then(|windows| windows.get(column * rows + row, is_counter));
+                (time_us, value, window)
+            });
+            (series, rows)
+        })
+    }
+
     /// Returns each series with its samples: times in microseconds since the epoch, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<SeriesRecord>, impl Iterator<Item = (i64, f64)>)> {
         self.series.iter().zip(self.values.chunks_exact(self.times_us.len().max(1))).map(

@@ -9,7 +9,7 @@ mod tables;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use self::tables::{LEDGER_LINE, QUARANTINE, ROLLUPS, RollupTable, SAMPLES, TABLES, Table};
+use self::tables::{LEDGER_LINE, QUARANTINE, ROLLUPS, RollupTable, SAMPLES, TABLES, Table, is_optional};
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::labels::{labels_json, parse_labels};
@@ -231,12 +231,13 @@ impl Copying<'_> {
     ) -> Result<u64, StoreError> {
         let is_file = self.is_file;
         let read = of.map_or(table.columns, |rollup| rollup.columns(false));
-        let select = format!("SELECT {} FROM {relation} {condition}", names(read));
+        let columns: Vec<_> = read.iter().map(|(name, kind)| number_name(table, name, *kind)).collect();
+        let select = format!("SELECT {} FROM {relation} {condition}", columns.join(", "));
         let Self { source, target, progress, days, .. } = self;
         let mut writing = Writing::new(&mut **target, table, is_file);
         let mut failed = None;
         source.stream(&select, read, &mut |numbers| {
-            let mut row: Vec<Value<'static>> = numbers.iter().zip(read).map(number).collect();
+            let mut row: Vec<Value<'static>> = numbers.iter().zip(read).map(|of| number(table, of)).collect();
             let time_us = numbers.iter().zip(read).find(|(_, (name, _))| *name == "time");
             let time_us = time_us.map_or(0, |(number, _)| number.integer().div_euclid(1000));
             if let Some(rollup) = of.filter(|_| is_file) {
@@ -372,7 +373,20 @@ fn names(columns: &[Column]) -> String {
     columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn number((number, (_, kind)): (&Number, &Column)) -> Value<'static> {
+/// Returns a column of a `SELECT` of numbers, in which no integer is null.
+fn number_name(table: &Table, name: &str, kind: ColumnType) -> String {
+    if kind == ColumnType::Integer && is_optional(table, name) {
+        format!("coalesce({name}, 0)")
+    } else {
+        name.to_owned()
+    }
+}
+
+fn number(table: &Table, (number, (name, kind)): (&Number, &Column)) -> Value<'static> {
+    let is_null = if *kind == ColumnType::Real { number.real().is_nan() } else { number.integer() == 0 };
+    if is_null && is_optional(table, name) {
+        return Value::Null;
+    }
     match kind {
         ColumnType::Time => Value::Time(number.integer().div_euclid(1000)),
         ColumnType::Real => Value::Real(number.real()),

@@ -265,11 +265,24 @@ pub(super) const LEDGER_LINE: &str = "ledger_line";
 
 /// Tables that have a row for each sample.
 pub(super) const SAMPLES: Table =
-    table("samples", &[("time", Time), ("series_id", Integer), ("value", Real)]);
+    table("samples", &[("time", Time), ("series_id", Integer), ("value", Real), COUNT, MIN, MAX, SUM]);
 pub(super) const QUARANTINE: Table = table(
     "samples_quarantine",
-    &[("time", Time), ("series_id", Integer), ("value", Real), ("received", Time)],
+    &[("time", Time), ("series_id", Integer), ("value", Real), ("received", Time), COUNT, MIN, MAX, SUM],
 );
+
+/// Columns of windows, which are null for samples.
+const COUNT: Column = ("count", Integer);
+const MIN: Column = ("min", Real);
+const MAX: Column = ("max", Real);
+const SUM: Column = ("sum", Real);
+
+/// Tells whether a column of a table of numbers may be null: those of windows, in which no count is 0.
+pub(super) fn is_optional(table: &Table, column: &str) -> bool {
+    let has_samples = [SAMPLES.name, QUARANTINE.name].contains(&table.name);
+    has_samples && [COUNT, MIN, MAX, SUM].iter().any(|(name, _)| *name == column)
+        || ["rate_min", "rate_max"].contains(&column)
+}
 
 /// Columns of rollups in a file; a database lacks the last two, and buckets of 10 s lack the first.
 const BUCKETS: &[Column] = &[
@@ -282,6 +295,8 @@ const BUCKETS: &[Column] = &[
     ("sum", Real),
     ("first", Real),
     ("last", Real),
+    ("rate_min", Real),
+    ("rate_max", Real),
     ("first_time", Time),
     ("last_time", Time),
 ];

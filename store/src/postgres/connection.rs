@@ -10,13 +10,13 @@ use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
-use super::copy::{CopyReader, put_header, put_sample, put_trailer};
+use super::copy::{CopyReader, put_header, put_sample, put_trailer, put_window};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
 use super::slow_statements::{Watched, wait};
 use super::statement::{self, CITUS_DIALECT, CONTINUOUS_DIALECT, DIALECT};
 use super::{citus, partitions, rollup_tables, table_detection};
-use crate::accepted::Accepted;
+use crate::accepted::{Accepted, SampleBlock};
 use crate::backend::{Connection, Dialect};
 use crate::bounds::stored_us;
 use crate::digest::node_key;
@@ -178,7 +178,12 @@ impl Connection for PostgresConnection {
         }
         let has_keys = self.table == Some(SampleTable::Distributed);
         let answer = copy_samples(&self.client, &mut self.copy, frames, has_keys);
-        self.runtime.block_on(wait(self.watched.as_ref(), "COPY samples", answer))
+        let samples = self.runtime.block_on(wait(self.watched.as_ref(), "COPY samples", answer))?;
+        if frames.iter().flat_map(|frame| &frame.samples).all(|block| block.windows.is_none()) {
+            return Ok(samples);
+        }
+        let answer = copy_windows(&self.client, frames, has_keys);
+        Ok(samples + self.runtime.block_on(wait(self.watched.as_ref(), "COPY samples", answer))?)
     }
 
     fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError> {
@@ -235,7 +240,8 @@ async fn copy_samples(
     const COPY: &str = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
     const COPY_WITH_KEYS: &str = "COPY samples (time, series_id, value, node_key) FROM STDIN (FORMAT binary)";
     // All ids were assigned before; the table would reject a row without one.
-    let columns = frames.iter().flat_map(|frame| &frame.samples).flat_map(|block| {
+    let blocks = frames.iter().flat_map(|frame| &frame.samples).filter(|block| block.windows.is_none());
+    let columns = blocks.flat_map(|block| {
         let begin_us = block.times_us.first().copied();
         block.iter().filter_map(move |(series, column)| {
             let key = has_keys.then(|| node_key(series.node().as_str()));
@@ -266,4 +272,42 @@ async fn copy_samples(
     put_trailer(&mut buffer);
     copy.send(buffer.freeze()).await?;
     copy.finish().await
+}
+
+/// Copies the windows of `frames`, as [`copy_samples`] does the samples. They are few. Returns the number of
+/// samples that they had.
+async fn copy_windows(
+    client: &Client,
+    frames: &[&Accepted],
+    has_keys: bool,
+) -> Result<u64, tokio_postgres::Error> {
+    let blocks = || frames.iter().flat_map(|frame| &frame.samples).filter(|block| block.windows.is_some());
+    let key = if has_keys { ", node_key" } else { "" };
+    let statement = format!(
+        "COPY samples (time, series_id, value, count, min, max, sum{key}) FROM STDIN (FORMAT binary)"
+    );
+    let mut rows: Vec<_> = blocks()
+        .flat_map(|block| block.rows())
+        .filter_map(|(series, rows)| Some((series.id.get()?, series, rows)))
+        .flat_map(|(id, series, rows)| {
+            rows.filter_map(move |(time_us, value, window)| {
+                let key = has_keys.then(|| node_key(series.node().as_str()));
+                Some(((id, stored_us(time_us)), value, window?, key))
+            })
+        })
+        .collect();
+    rows.sort_by_key(|(place, ..)| *place);
+    let mut copy = pin!(client.copy_in::<_, Bytes>(&statement).await?);
+    let mut buffer = BytesMut::new();
+    put_header(&mut buffer);
+    for ((id, time_us), value, window, key) in rows {
+        put_window(&mut buffer, (time_us, id, value), &window, key);
+        if buffer.len() >= limits::COPY_BYTES {
+            copy.feed(buffer.split().freeze()).await?;
+        }
+    }
+    put_trailer(&mut buffer);
+    copy.send(buffer.freeze()).await?;
+    copy.finish().await?;
+    Ok(blocks().map(SampleBlock::samples).sum())
 }

@@ -4,8 +4,10 @@
 use std::error::Error;
 
 use bytes::{Buf, BufMut, BytesMut};
+use polymeter_proto::read::SampleWindow;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
+use crate::bounds::stored_count;
 use crate::error::{DatabaseError, ErrorKind};
 use crate::row::unexpected;
 use crate::value::{Column, ColumnType, Number};
@@ -37,12 +39,43 @@ pub(super) fn put_sample(
     node_key: Option<i32>,
 ) {
     out.put_i16(if node_key.is_some() { 4 } else { 3 });
+    put_value(out, time_us, series_id, value);
+    put_key(out, node_key);
+}
+
+/// Appends a row of the table `samples` that is a window: seven fields, and the key of the node where the table
+/// has it.
+pub(super) fn put_window(
+    out: &mut BytesMut,
+    (time_us, series_id, value): (i64, i64, f64),
+    window: &SampleWindow,
+    node_key: Option<i32>,
+) {
+    out.put_i16(if node_key.is_some() { 8 } else { 7 });
+    put_value(out, time_us, series_id, value);
+    out.put_i32(8);
+    out.put_i64(stored_count(window.count));
+    for number in [window.min, window.max, window.sum] {
+        if number.is_nan() {
+            out.put_i32(NULL);
+        } else {
+            out.put_i32(8);
+            out.put_f64(number);
+        }
+    }
+    put_key(out, node_key);
+}
+
+fn put_value(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
     out.put_i32(8);
     out.put_i64(time_us - POSTGRES_EPOCH_US);
     out.put_i32(8);
     out.put_i64(series_id);
     out.put_i32(8);
     out.put_f64(value);
+}
+
+fn put_key(out: &mut BytesMut, node_key: Option<i32>) {
     if let Some(key) = node_key {
         out.put_i32(4);
         out.put_i32(key);
@@ -196,6 +229,22 @@ mod tests {
         put_sample(&mut with_key, POSTGRES_EPOCH_US + 1, 7, 1.0, Some(-2));
         let row = &expected[19..expected.len() - 2];
         assert_eq!(with_key[..], [&[0, 4], &row[2..], &[0, 0, 0, 4, 255, 255, 255, 254]].concat());
+    }
+
+    #[test]
+    fn a_window_has_four_more_fields_which_may_be_null() {
+        let (mut plain, mut out) = (BytesMut::new(), BytesMut::new());
+        put_sample(&mut plain, 5, 7, 1.0, Some(9));
+        let window = SampleWindow { count: 3, min: 0.5, max: 2.0, sum: f64::NAN };
+        put_window(&mut out, (5, 7, 1.0), &window, Some(9));
+        let (values, key) = plain.split_at(plain.len() - 8);
+        let mut expected = vec![0, 8];
+        expected.extend_from_slice(&values[2..]);
+        expected.extend_from_slice(&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 3]);
+        expected.extend_from_slice(&[0, 0, 0, 8, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(&[0, 0, 0, 8, 0x40, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+        expected.extend_from_slice(key);
+        assert_eq!(out, expected);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) const REORDER: Task = Task { name: "order recent samples", rounds: 10
 
 const ACTION: &str = "order recent samples";
 
+const COLUMNS: &str = "time, series_id, value, count, min, max, sum";
+
 /// Samples that one transaction rewrites at most: some 10 s, and 300 MB of temporary space.
 const STEP_ROWS: i64 = 4_000_000;
 
@@ -82,14 +84,14 @@ fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -
         connection.query(skip, &[]).context(ACTION)?;
         let mut run = |statement: &str| connection.execute(statement, &[]).context(ACTION);
         run(
-            "CREATE TEMP TABLE reordered (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL) ON COMMIT DROP",
+            "CREATE TEMP TABLE reordered (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL,
+                 count int8, min float8, max float8, sum float8) ON COMMIT DROP",
         )?;
-        let copied =
-            run(&format!("INSERT INTO reordered SELECT time, series_id, value FROM samples WHERE {period}"))?;
+        let copied = run(&format!("INSERT INTO reordered SELECT {COLUMNS} FROM samples WHERE {period}"))?;
         run(&format!("DELETE FROM samples WHERE {period}"))?;
-        let inserted = run(
-            "INSERT INTO samples (time, series_id, value) SELECT time, series_id, value FROM reordered ORDER BY series_id, time",
-        )?;
+        let inserted = run(&format!(
+            "INSERT INTO samples ({COLUMNS}) SELECT {COLUMNS} FROM reordered ORDER BY series_id, time"
+        ))?;
         let count = format!("SELECT count(*) FROM samples WHERE {period}");
         let present: u64 = connection.select_one(&count, &[]).context(ACTION)?;
         if copied != inserted || copied != present {

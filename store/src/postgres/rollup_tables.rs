@@ -62,9 +62,12 @@ const ROLLUPS: [Rollup; 3] = [
         width: "10 s",
         width_us: 10_000_000,
         source: "samples",
-        columns: "count(*), min(value), max(value), sum(value),
+        columns: "sum(coalesce(count, 1))::int8, min(CASE WHEN sum IS NULL THEN value ELSE min END),
+             max(CASE WHEN sum IS NULL THEN value ELSE max END),
+             sum(coalesce(sum, value * coalesce(count, 1))),
              (min(ARRAY[extract(epoch FROM time)::float8, value]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, value]))[2]",
+             (max(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+             min(CASE WHEN sum IS NULL THEN min END), max(CASE WHEN sum IS NULL THEN max END)",
         step_us: 30 * MINUTE_US,
     },
     Rollup {
@@ -75,7 +78,7 @@ const ROLLUPS: [Rollup; 3] = [
         source: "rollup_10s",
         columns: "sum(count)::int8, min(min), max(max), sum(sum / count), count(*),
              (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]",
+             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2], min(rate_min), max(rate_max)",
         step_us: 6 * HOUR_US,
     },
     Rollup {
@@ -86,7 +89,7 @@ const ROLLUPS: [Rollup; 3] = [
         source: "rollup_1min",
         columns: "sum(count)::int8, min(min), max(max), sum(sum), sum(parts)::int8,
              (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]",
+             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2], min(rate_min), max(rate_max)",
         step_us: 7 * 24 * HOUR_US,
     },
 ];

@@ -311,7 +311,8 @@ mod tests {
         // At 30 s the clock is set back by 20 s.
         let clock = NodeClock(vec![session(11, 60, Some(-20)), session(0, 10, Some(4))]);
         let mut found = Vec::new();
-        let row = |series_id, time_s: i64| SampleRow { series_id, time_ns: time_s * S, value: 0.0 };
+        let row =
+            |series_id, time_s: i64| SampleRow { series_id, time_ns: time_s * S, value: 0.0, window: None };
         let mut corrected = Corrected::new(&clock, &(0..50 * S), 0, |row: SampleRow| {
             found.push((row.series_id, row.time_ns / S));
             Ok::<_, ()>(())

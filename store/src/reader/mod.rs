@@ -23,7 +23,7 @@ mod usage;
 pub use polymeter_proto::read::{
     AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobUsage, JobsOf,
     LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow,
-    SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
+    SampleWindow, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
 };
 
 pub use self::access::{Access, GuardedReader};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow};
+use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow, SampleWindow};
+use polymeter_proto::units;
 
 use super::clocks::Corrected;
 use super::cover::{Ascending, cover};
@@ -14,11 +15,19 @@ use crate::error::Context;
 use crate::row::unexpected;
 use crate::value::{Column, ColumnType};
 
-const SAMPLE: [Column; 3] =
-    [("series_id", ColumnType::Integer), ("time", ColumnType::Time), ("value", ColumnType::Real)];
+/// The count of a window is null for a sample, which only a floating-point number may be.
+const SAMPLE: [Column; 7] = [
+    ("series_id", ColumnType::Integer),
+    ("time", ColumnType::Time),
+    ("value", ColumnType::Real),
+    ("count", ColumnType::Real),
+    ("min", ColumnType::Real),
+    ("max", ColumnType::Real),
+    ("sum", ColumnType::Real),
+];
 
 /// The columns of an interval of a rollup.
-const BUCKET: [Column; 9] = [
+const BUCKET: [Column; 11] = [
     ("series_id", ColumnType::Integer),
     ("time", ColumnType::Time),
     ("count", ColumnType::Integer),
@@ -28,6 +37,8 @@ const BUCKET: [Column; 9] = [
     ("first", ColumnType::Real),
     ("last", ColumnType::Real),
     ("increase", ColumnType::Real),
+    ("rate_min", ColumnType::Real),
+    ("rate_max", ColumnType::Real),
 ];
 
 impl Reader {
@@ -68,14 +79,21 @@ impl Reader {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, span_ns) {
             let select = format!(
-                "SELECT series_id, time, value FROM samples WHERE {condition} ORDER BY series_id, time"
+                "SELECT series_id, time, value, CAST(count AS double precision), min, max, sum
+                 FROM samples WHERE {condition} ORDER BY series_id, time"
             );
-            self.stream(&select, &SAMPLE, |[series_id, time_ns, value]| {
+            self.stream(&select, &SAMPLE, |[series_id, time_ns, value, count, min, max, sum]| {
                 let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
                 }
-                each(SampleRow { series_id, time_ns: time_ns.integer(), value: value.real() })
+                let window = (!count.real().is_nan()).then(|| SampleWindow {
+                    count: units::whole(count.real()),
+                    min: min.real(),
+                    max: max.real(),
+                    sum: sum.real(),
+                });
+                each(SampleRow { series_id, time_ns: time_ns.integer(), value: value.real(), window })
             })?;
         }
         Ok(())
@@ -124,12 +142,14 @@ impl Reader {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, &span_ns) {
             let select = format!(
-                "SELECT series_id, time, CAST(count AS bigint), min, max, sum / parts, first, last, increase
+                "SELECT series_id, time, CAST(count AS bigint), min, max, sum / parts, first, last, increase, rate_min,
+                     rate_max
                  FROM {source}
                  WHERE {condition} ORDER BY series_id, time"
             );
             self.stream(&select, &BUCKET, |row| {
-                let [series_id, time_ns, count, min, max, mean, first, last, increase] = row;
+                let [series_id, time_ns, count, min, max, mean, first, last, increase, rate_min, rate_max] =
+                    row;
                 let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
@@ -144,6 +164,8 @@ impl Reader {
                     first: first.real(),
                     last: last.real(),
                     increase: increase.real(),
+                    rate_min: rate_min.real(),
+                    rate_max: rate_max.real(),
                 })
             })?;
         }

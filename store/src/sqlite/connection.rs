@@ -12,7 +12,7 @@ use super::files::{self, StoreFiles};
 use super::migrations::migrate;
 use super::silent_jobs;
 use super::statement::{self, DIALECT};
-use crate::accepted::Accepted;
+use crate::accepted::{Accepted, SampleBlock};
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
 use crate::row::Row;
@@ -71,6 +71,31 @@ impl SqliteConnection {
             ControlFlow::Continue(())
         })?;
         Ok(rows)
+    }
+}
+
+impl SqliteConnection {
+    /// Returns the number of samples in the windows.
+    fn insert_windows(&self, block: &SampleBlock) -> rusqlite::Result<u64> {
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO samples (time, series_id, value, count, min, max, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        for (series, rows) in block.rows() {
+            let id = series.id.get();
+            for (time_us, value, window) in rows {
+                let window = window.map(|window| (Value::count(window.count), window));
+                insert.execute((
+                    Value::time(time_us),
+                    id,
+                    value,
+                    window.as_ref().map(|(count, _)| count),
+                    window.as_ref().map(|(_, window)| window.min),
+                    window.as_ref().map(|(_, window)| window.max),
+                    window.as_ref().map(|(_, window)| window.sum),
+                ))?;
+            }
+        }
+        Ok(block.samples())
     }
 }
 
@@ -142,17 +167,21 @@ impl Connection for SqliteConnection {
         let mut insert = self
             .connection
             .prepare_cached("INSERT INTO samples (time, series_id, value) VALUES (?1, ?2, ?3)")?;
-        let mut rows = 0;
+        let mut written = 0;
+        let blocks = || frames.iter().flat_map(|frame| &frame.samples);
         for (series, column) in
-            frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter())
+            blocks().filter(|block| block.windows.is_none()).flat_map(|block| block.iter())
         {
             let id = series.id.get();
             for (time_us, value) in column {
                 insert.execute((Value::time(time_us), id, value))?;
-                rows += 1;
+                written += 1;
             }
         }
-        Ok(rows)
+        for block in blocks().filter(|block| block.windows.is_some()) {
+            written += self.insert_windows(block)?;
+        }
+        Ok(written)
     }
 
     fn make_room(&mut self, _: &[Accepted]) -> Result<(), DatabaseError> {

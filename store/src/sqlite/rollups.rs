@@ -34,10 +34,14 @@ const DELTA: &str = "INSERT INTO temp.delta
                  AND samples.rowid BETWEEN $1 AND $2 ORDER BY samples.rowid DESC LIMIT 1),
             coalesce((old.sum + buckets.sum) / (old.count + buckets.count) - old.sum / old.count,
                      buckets.sum / buckets.count),
-            old.series_id IS NULL
+            old.series_id IS NULL, buckets.rate_min, buckets.rate_max
      FROM (
-         SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max,
-                sum(value) AS sum, min(time) AS first_time, max(time) AS last_time
+         SELECT series_id, time - time % 10000000000 AS bucket, sum(coalesce(count, 1)) AS count,
+                min(CASE WHEN sum IS NULL THEN value ELSE min END) AS min,
+                max(CASE WHEN sum IS NULL THEN value ELSE max END) AS max,
+                sum(coalesce(sum, value * coalesce(count, 1))) AS sum, min(time) AS first_time,
+                max(time) AS last_time, min(CASE WHEN sum IS NULL THEN min END) AS rate_min,
+                max(CASE WHEN sum IS NULL THEN max END) AS rate_max
          FROM samples NOT INDEXED WHERE rowid BETWEEN $1 AND $2 AND value IS NOT NULL GROUP BY series_id, bucket
      ) AS buckets LEFT JOIN rollup_10s AS old ON old.series_id = buckets.series_id AND old.time = bucket";
 
@@ -49,7 +53,7 @@ pub(super) fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), St
     const ACTION: &str = "add samples to the rollups";
     let delta = "CREATE TEMP TABLE IF NOT EXISTS delta (series_id INTEGER, time INTEGER, count INTEGER, min REAL, max REAL,
          sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL, mean_change REAL,
-         parts_change INTEGER)";
+         parts_change INTEGER, rate_min REAL, rate_max REAL)";
     connection.execute(delta, &[]).context(ACTION)?;
     while !stop.is_requested() && add_step(connection).context(ACTION)? {
         if stop.is_requested_within(PAUSE) {
@@ -99,9 +103,10 @@ fn merge(table: &str, width_ns: i64) -> String {
     };
     format!(
         "INSERT INTO {table}
-             (series_id, time, count, min, max, sum{parts}, first_time, first, last_time, last)
+             (series_id, time, count, min, max, sum{parts}, first_time, first, last_time, last, rate_min,
+              rate_max)
          SELECT series_id, time - time % {width_ns}, count, min, max, {sum}, first_time, first,
-             last_time, last
+             last_time, last, rate_min, rate_max
          FROM temp.delta WHERE true ORDER BY series_id, time
          ON CONFLICT (series_id, time) DO UPDATE SET
              count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),
@@ -109,6 +114,8 @@ fn merge(table: &str, width_ns: i64) -> String {
              first = CASE WHEN excluded.first_time < first_time THEN excluded.first ELSE first END,
              first_time = min(first_time, excluded.first_time),
              last = CASE WHEN excluded.last_time >= last_time THEN excluded.last ELSE last END,
-             last_time = max(last_time, excluded.last_time)"
+             last_time = max(last_time, excluded.last_time),
+             rate_min = min(coalesce(rate_min, excluded.rate_min), coalesce(excluded.rate_min, rate_min)),
+             rate_max = max(coalesce(rate_max, excluded.rate_max), coalesce(excluded.rate_max, rate_max))"
     )
 }

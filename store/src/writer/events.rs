@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use super::progress::key_of;
-use crate::accepted::{Accepted, JobRecord};
+use crate::accepted::{Accepted, JobRecord, SampleBlock};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-const QUARANTINED: [Column; 4] = [
+const QUARANTINED: [Column; 8] = [
     ("time", ColumnType::Time),
     ("series_id", ColumnType::Integer),
     ("value", ColumnType::Real),
     ("received", ColumnType::Time),
+    ("count", ColumnType::Integer),
+    ("min", ColumnType::Real),
+    ("max", ColumnType::Real),
+    ("sum", ColumnType::Real),
 ];
 
 const LOSS: [Column; 9] = [
@@ -44,19 +48,34 @@ pub(super) fn insert_quarantined(
 ) -> Result<u64, DatabaseError> {
     let mut rows = Vec::new();
     for frame in frames {
-        for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
+        for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.rows()) {
             let (id, received) = (series.id.get(), frame.received_us);
-            rows.extend(column.map(|(time_us, value)| {
-                [Value::time(time_us), id.into(), value.into(), Value::time(received)]
+            rows.extend(column.map(|(time_us, value, window)| {
+                [
+                    Value::time(time_us),
+                    id.into(),
+                    value.into(),
+                    Value::time(received),
+                    window.map_or(Value::Null, |window| Value::count(window.count)),
+                    known(window.map(|window| window.min)),
+                    known(window.map(|window| window.max)),
+                    known(window.map(|window| window.sum)),
+                ]
             }));
         }
     }
     insert(
         connection,
-        "INSERT INTO samples_quarantine (time, series_id, value, received)
-         SELECT time, series_id, value, received FROM {new}",
+        "INSERT INTO samples_quarantine (time, series_id, value, received, count, min, max, sum)
+         SELECT time, series_id, value, received, count, min, max, sum FROM {new}",
         &Batch::new(&QUARANTINED, rows),
-    )
+    )?;
+    Ok(frames.iter().flat_map(|frame| &frame.quarantined).map(SampleBlock::samples).sum())
+}
+
+/// Returns a number of a window that may be unknown.
+fn known(number: Option<f64>) -> Value<'static> {
+    number.filter(|number| !number.is_nan()).into()
 }
 
 pub(super) fn insert_losses(

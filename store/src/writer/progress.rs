@@ -26,7 +26,7 @@ impl Progress {
     fn add(&mut self, frame: &Accepted) {
         self.last = frame.sequence;
         self.is_new = true;
-        self.stored += frame.rows() as u64;
+        self.stored += frame.stored();
         self.newest_us = self.newest_us.max(frame.newest_us());
         self.ended_us = frame.session_end_us.or(self.ended_us);
     }

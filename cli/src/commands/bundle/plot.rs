@@ -103,6 +103,7 @@ mod tests {
             kind: "gauge".to_owned(),
             rate_unit: None,
             window_s: None,
+            inner_s: None,
             is_clamped: false,
             is_derived: false,
             samples: 3,

@@ -155,6 +155,7 @@ fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
 fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
     let mut windows: Vec<Window<'_>> = Vec::new();
     let mut clamped: Vec<&str> = Vec::new();
+    let mut within: Vec<(f64, Vec<&str>)> = Vec::new();
     for series in listed {
         let name = series.metric.as_str();
         // A note describes the windows of a rollup.
@@ -168,11 +169,22 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
                 None => windows.push(Window { length_s: window_s, is_long, names: vec![name] }),
             }
         }
+        if let Some(inner_s) = series.inner_s {
+            match within.iter_mut().find(|(known_s, _)| (*known_s - inner_s).abs() < 1e-9) {
+                Some((_, names)) => add(names, name),
+                None => within.push((inner_s, vec![name])),
+            }
+        }
         if series.is_clamped {
             add(&mut clamped, name);
         }
     }
     let mut remarks: Vec<String> = windows.iter().map(Window::remark).collect();
+    for (inner_s, names) in within {
+        let (names, length) = (abridged_list(&names, NAMED), units::duration_f64(inner_s * 1e9));
+        remarks
+            .push(format!("{names}: min and max are rates over {length}, within the windows that were sent"));
+    }
     if !clamped.is_empty() {
         remarks.push(format!(
             "{}: the kernel counted more CPU time than the node's CPUs can provide; max is limited to their capacity",

@@ -106,7 +106,10 @@ impl Read for Everything {
             | Query::NodeSeries { .. } => RowBlock::Series(vec![series(7)]),
             Query::JobNodes { .. } => RowBlock::JobNodes(vec![job_node()]),
             Query::Samples { series, .. } | Query::Buckets { series, .. } => RowBlock::Samples(
-                series.ids().map(|series_id| SampleRow { series_id, time_ns: 1, value: 1.0 }).collect(),
+                series
+                    .ids()
+                    .map(|series_id| SampleRow { series_id, time_ns: 1, value: 1.0, window: None })
+                    .collect(),
             ),
             Query::Losses { job_key } => RowBlock::Losses(vec![loss(*job_key), loss(2)]),
             Query::LastLosses { .. } => RowBlock::Losses(vec![loss(2)]),
@@ -284,7 +287,12 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
         fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
             if let Query::Samples { series, span_ns, .. } = query {
                 let rows = series.ids().flat_map(|series_id| {
-                    times(span_ns).map(move |time_ns| SampleRow { series_id, time_ns, value: 1.0 })
+                    times(span_ns).map(move |time_ns| SampleRow {
+                        series_id,
+                        time_ns,
+                        value: 1.0,
+                        window: None,
+                    })
                 });
                 let _flow = each(RowBlock::Samples(rows.collect()));
                 return Ok(());
@@ -302,6 +310,8 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
                         first: 1.0,
                         last: 1.0,
                         increase: 0.0,
+                        rate_min: f64::NAN,
+                        rate_max: f64::NAN,
                     })
                 });
                 let _flow = each(RowBlock::Buckets(rows.collect()));
