@@ -139,10 +139,15 @@ impl Read for RemoteReader {
             Query::LastLosses { limit } => {
                 vec![Query::LastLosses { limit: (*limit).min(limits::QUERY_LOSSES) }]
             }
-            Query::Samples { of, series, span_ns } => {
+            Query::Samples { of, series, span_ns, set } => {
                 let parts = series.parts(limits::QUERY_SERIES, limits::QUERY_RANGES).into_iter();
                 parts
-                    .map(|series| Query::Samples { of: of.clone(), series, span_ns: span_ns.clone() })
+                    .map(|series| Query::Samples {
+                        of: of.clone(),
+                        series,
+                        span_ns: span_ns.clone(),
+                        set: *set,
+                    })
                     .collect()
             }
             Query::Buckets { rollup, of, series, span_ns } => {
@@ -166,6 +171,7 @@ impl Read for RemoteReader {
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
+            | Query::KeptIntervals { .. }
             | Query::Losses { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }

@@ -60,7 +60,7 @@ impl TimeRange {
             now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
         let is_possible = |time_us: &i64| possible.contains(time_us);
         let mut others = Vec::new();
-        for samples in &mut accepted.samples {
+        for samples in accepted.samples.iter_mut().chain(&mut accepted.kept) {
             if samples.times_us.iter().all(is_possible) {
                 continue;
             }

@@ -8,7 +8,7 @@ use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
-use polymeter_proto::read::Query;
+use polymeter_proto::read::{Query, SampleSet};
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind as MetricKind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
     ShapeId, Unit,
@@ -200,6 +200,7 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
         of: SeriesOwner::NodesOf(jobs[2].job_key),
         series: (0..1000).collect(),
         span_ns: 0..i64::MAX,
+        set: SampleSet::Plan,
     };
     let mut times_us = Vec::new();
     reader

@@ -32,6 +32,7 @@ mod grafana;
 mod job_end;
 mod job_facts;
 mod job_runs;
+mod kept;
 mod ledger;
 mod live;
 mod live_clients;
@@ -92,6 +93,7 @@ fn main() -> std::process::ExitCode {
         job_end::TESTS,
         job_facts::TESTS,
         job_runs::TESTS,
+        kept::TESTS,
         ledger::TESTS,
         live::TESTS,
         live_clients::TESTS,

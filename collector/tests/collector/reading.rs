@@ -12,7 +12,9 @@ use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::control::{CollectorAnswer, ReadAccess, ReadRequest};
 use polymeter_proto::ledger::{Event, Mark, MarkKind};
-use polymeter_proto::read::{Frame, IdRanges, JobFilter, Query, Rollup, RowBlock, SeriesOwner, UsageGroup};
+use polymeter_proto::read::{
+    Frame, IdRanges, JobFilter, Query, Rollup, RowBlock, SampleSet, SeriesOwner, UsageGroup,
+};
 use polymeter_proto::series::{JobDescriptor, JobHandle};
 use polymeter_store::reader::{JobRow, SeriesScope};
 use polymeter_test_harness::skip;
@@ -129,8 +131,25 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         })),
         Query::Series { of: of.clone() },
         Query::Series { of: of_node.clone() },
-        Query::Samples { of: of.clone(), series: series.clone(), span_ns: span_ns.clone() },
-        Query::Samples { of: of_node, series: series.clone(), span_ns: span_ns.clone() },
+        Query::Samples {
+            of: of.clone(),
+            series: series.clone(),
+            span_ns: span_ns.clone(),
+            set: SampleSet::Plan,
+        },
+        Query::Samples {
+            of: of_node,
+            series: series.clone(),
+            span_ns: span_ns.clone(),
+            set: SampleSet::Plan,
+        },
+        Query::Samples {
+            of: of.clone(),
+            series: series.clone(),
+            span_ns: span_ns.clone(),
+            set: SampleSet::Kept,
+        },
+        Query::KeptIntervals { job_key },
         Query::Buckets { rollup: Rollup::TenSeconds, of, series: series.clone(), span_ns },
         Query::Ledger { job_key },
         Query::PlanChanges { job_key },
@@ -150,7 +169,12 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         Query::JobMetrics { job_key, node: None },
         Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
         Query::JobSeries { job_key, metrics: vec!["cpu.usage".to_owned(), "unknown".to_owned()] },
-        Query::Samples { of: SeriesOwner::NodesOf(job_key), series: series.clone(), span_ns: 0..i64::MAX },
+        Query::Samples {
+            of: SeriesOwner::NodesOf(job_key),
+            series: series.clone(),
+            span_ns: 0..i64::MAX,
+            set: SampleSet::Plan,
+        },
         Query::Usage {
             by: UsageGroup::User,
             ended_ns: 0..i64::MAX,
@@ -200,6 +224,7 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                     let rows = match query {
                         Query::Jobs(_) | Query::Marks { .. } | Query::CandidateIds { .. } => Some(1),
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
+                        Query::Samples { set: SampleSet::Kept, .. } | Query::KeptIntervals { .. } => Some(0),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
                         Query::JobNodes { .. } | Query::JobSeries { .. } => Some(1),
                         Query::Series { .. }
@@ -231,6 +256,7 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                 of: SeriesOwner::Job(job.job_key),
                 series: series.clone(),
                 span_ns: 0..i64::MAX,
+                set: SampleSet::Plan,
             };
             assert_eq!(count(&client.ask(&samples).0), 60, "{uid}");
         }
@@ -260,7 +286,7 @@ pub(crate) fn endless(fixture: &Fixture, environment: &mut TestEnvironment) -> Q
         ),
     };
     environment.execute(&insert);
-    Query::Samples { of: SeriesOwner::Job(job.job_key), series, span_ns: 0..i64::MAX }
+    Query::Samples { of: SeriesOwner::Job(job.job_key), series, span_ns: 0..i64::MAX, set: SampleSet::Plan }
 }
 
 fn a_stopped_reader_affects_no_writer(environment: &mut TestEnvironment) {
@@ -343,7 +369,7 @@ fn garbage_ends_only_its_session(environment: &mut TestEnvironment) {
     for (start, end) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, 0)] {
         let span_ns = start..end;
         let series = [i64::MIN, -1, 0, i64::MAX].into_iter().collect();
-        let query = Query::Samples { of: SeriesOwner::Job(i64::MAX), series, span_ns };
+        let query = Query::Samples { of: SeriesOwner::Job(i64::MAX), series, span_ns, set: SampleSet::Plan };
         assert_eq!(count(&client.ask(&query).0), 0);
     }
     // A line that does not end is refused, and ends the session.

@@ -105,6 +105,8 @@ fn a_store_survives_the_way_through_a_database() {
          INSERT INTO stack_node VALUES (1, 5, NULL, -7), (1, -6, 5, 8);
          INSERT INTO stack_interval VALUES (1, 5000, -9, 'n1', 'stacks.cpu', 1000000, 10000, 3, 1, 2, 0, 1);
          INSERT INTO stack_sample VALUES (1, 5000, -9, 4294967295, -6, 3);
+         INSERT INTO kept_interval VALUES (1, 'n1', 5000, 7000, -9, 'OOM kill', 2);
+         INSERT INTO kept_sample VALUES (5000, 1, 2.5), (6000, 1, 3.5);
          INSERT INTO job_end (job_key, noticed, attempts) VALUES (2, 7000, 1);
          UPDATE rollup SET final_before = 10800000000000",
     );
@@ -120,7 +122,7 @@ fn a_store_survives_the_way_through_a_database() {
     assert_eq!((rows("job"), rows("samples_quarantine"), rows("rollup_1h")), (3, 1, 2), "{copied:?}");
     assert!(tables.contains(&"samples") && copied.ledger_stored > 0, "{copied:?}");
     assert_eq!(rows("samples"), u64::try_from(copied.ledger_stored).unwrap() + 2);
-    assert_eq!(copied.in_call_stacks, 3);
+    assert_eq!((copied.in_call_stacks, rows("kept_interval"), rows("kept_sample")), (3, 1, 2));
     // The database has the same relations for readers.
     let mut readers = [&source.url(), &database.url()].map(|url| Reader::open(url).unwrap());
     let jobs =

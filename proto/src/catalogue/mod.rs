@@ -67,6 +67,13 @@ pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
 }
 
+/// Begin of the names under which the ledger counts the samples of rings.
+pub const RING_SOURCES: &str = "ring/";
+
+pub fn is_ring_source(source: &str) -> bool {
+    source.starts_with(RING_SOURCES)
+}
+
 /// Returns true if a selector selects a metric, sampled or derived.
 pub fn is_known(selector: &Selector) -> bool {
     !select(selector).is_empty() || derived::select(selector).next().is_some()

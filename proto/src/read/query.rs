@@ -157,6 +157,23 @@ pub enum UsageGroup {
     Job,
 }
 
+/// Which samples of series are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleSet {
+    /// Those of the sampling plan, of which figures and rollups are made.
+    #[default]
+    Plan,
+    /// Those that rings kept.
+    Kept,
+    /// Both, one for each time of a series.
+    All,
+}
+
+fn is_of_plan(set: &SampleSet) -> bool {
+    *set == SampleSet::Plan
+}
+
 /// A query. Its answer is any number of rows of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
@@ -201,6 +218,8 @@ pub enum Query {
         series: IdRanges,
         /// Nanoseconds since the epoch.
         span_ns: Range<i64>,
+        #[serde(default, skip_serializing_if = "is_of_plan")]
+        set: SampleSet,
     },
     /// Intervals of a rollup with samples of series in a span of time, sorted by series, then by time.
     Buckets {
@@ -220,6 +239,8 @@ pub enum Query {
     RefusedRequests { job_key: i64 },
     /// Marks of a job.
     Marks { job_key: i64 },
+    /// Intervals of a job that rings kept.
+    KeptIntervals { job_key: i64 },
     /// Samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {
@@ -260,7 +281,7 @@ pub enum Query {
 }
 
 impl Query {
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 24] = [
         "jobs",
         "usage",
         "notices",
@@ -277,6 +298,7 @@ impl Query {
         "plan_changes",
         "refused_requests",
         "marks",
+        "kept_intervals",
         "stacks",
         "stack_intervals",
         "stack_nodes",
@@ -304,6 +326,7 @@ impl Query {
             Self::PlanChanges { .. } => "plan_changes",
             Self::RefusedRequests { .. } => "refused_requests",
             Self::Marks { .. } => "marks",
+            Self::KeptIntervals { .. } => "kept_intervals",
             Self::Stacks { .. } => "stacks",
             Self::StackIntervals { .. } => "stack_intervals",
             Self::StackNodes { .. } => "stack_nodes",
@@ -369,6 +392,7 @@ impl Query {
             | Self::PlanChanges { .. }
             | Self::RefusedRequests { .. }
             | Self::Marks { .. }
+            | Self::KeptIntervals { .. }
             | Self::Stacks { .. }
             | Self::StackIntervals { .. }
             | Self::StackNodes { .. }
@@ -403,8 +427,17 @@ mod tests {
                 r#"{"query":"series","of":{"node":"n1"}}"#,
             ),
             (
-                Query::Samples { of, series, span_ns: 0..10 },
+                Query::Samples {
+                    of: of.clone(),
+                    series: series.clone(),
+                    span_ns: 0..10,
+                    set: SampleSet::Plan,
+                },
                 r#"{"query":"samples","of":{"job":9},"series":[[4,6]],"span_ns":{"start":0,"end":10}}"#,
+            ),
+            (
+                Query::Samples { of, series, span_ns: 0..10, set: SampleSet::All },
+                r#"{"query":"samples","of":{"job":9},"series":[[4,6]],"span_ns":{"start":0,"end":10},"set":"all"}"#,
             ),
             (Query::Marks { job_key: 9 }, r#"{"query":"marks","job_key":9}"#),
         ] {

@@ -401,6 +401,20 @@ pub struct MarkRow {
     pub actor: Option<String>,
 }
 
+/// Interval of a job on a node of which a ring kept the samples.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptIntervalRow {
+    pub node: String,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// The same on all nodes that kept the interval.
+    pub trigger: i64,
+    /// Why it was kept, for people.
+    pub reason: String,
+    /// Samples that the node sent of it.
+    pub samples: u64,
+}
+
 /// Samples of a call stack in a process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackRow {
@@ -513,6 +527,7 @@ pub enum RowBlock {
     Stacks(Vec<StackRow>),
     StackIntervals(Vec<StackIntervalRow>),
     StackNodes(Vec<StackNodeRow>),
+    KeptIntervals(Vec<KeptIntervalRow>),
 }
 
 /// Type of row, which has one form of block.
@@ -558,6 +573,7 @@ read_rows! {
     StackRow => Stacks,
     StackIntervalRow => StackIntervals,
     StackNodeRow => StackNodes,
+    KeptIntervalRow => KeptIntervals,
 }
 
 impl RowBlock {
@@ -583,6 +599,7 @@ impl RowBlock {
             Self::Stacks(rows) => rows.len(),
             Self::StackIntervals(rows) => rows.len(),
             Self::StackNodes(rows) => rows.len(),
+            Self::KeptIntervals(rows) => rows.len(),
         }
     }
 

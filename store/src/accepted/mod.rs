@@ -115,9 +115,10 @@ impl Accepted {
             session_end_us: self.session_end_us,
             job_owners: self.job_owners.clone(),
             refused_requests: self.refused_requests.clone(),
+            kept_intervals: self.kept_intervals.clone(),
             ..Self::empty(Arc::clone(&self.session), self.sequence, self.received_us)
         };
-        for samples in self.samples.iter().chain(&self.quarantined) {
+        for samples in self.samples.iter().chain(&self.kept).chain(&self.quarantined) {
             empty.add_loss(LossRecord {
                 line: Some(Arc::clone(&samples.line)),
                 samples: samples.samples(),
@@ -149,17 +150,18 @@ impl Accepted {
             + self.job_details.len()
             + self.job_owners.len()
             + self.refused_requests.len()
+            + self.kept_intervals.len()
             + self.session_end_us.is_some() as usize
     }
 
-    /// Returns the number of samples, except for quarantined ones.
+    /// Returns the number of samples, with kept ones and without quarantined ones.
     pub fn stored(&self) -> u64 {
-        self.samples.iter().map(SampleBlock::samples).sum()
+        self.samples.iter().chain(&self.kept).map(SampleBlock::samples).sum()
     }
 
-    /// Returns the number of rows of samples, except for quarantined ones: a window is one.
+    /// Returns the number of rows of samples, with kept ones and without quarantined ones: a window is one.
     pub fn rows(&self) -> usize {
-        self.samples.iter().map(|samples| samples.values.len()).sum()
+        self.samples.iter().chain(&self.kept).map(|samples| samples.values.len()).sum()
     }
 
     pub fn rows_quarantined(&self) -> usize {
@@ -183,11 +185,13 @@ impl Accepted {
             .chain(self.job_details.iter().map(|(job, _)| job))
             .chain(self.job_owners.iter().map(|(job, _)| job))
             .chain(self.refused_requests.iter().map(|(job, _)| job))
+            .chain(self.kept_intervals.iter().map(|(job, _)| job))
     }
 
     /// Returns all lines of the ledger that it changes, possibly with duplicates.
     pub fn lines(&self) -> impl Iterator<Item = &Arc<LedgerLine>> {
-        let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
+        let of_samples =
+            self.samples.iter().chain(&self.kept).chain(&self.quarantined).map(|samples| &samples.line);
         let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
         let of_stacks = self.stacks.iter().map(|stacks| &stacks.line);
         of_samples.chain(of_stacks).chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
@@ -205,7 +209,8 @@ impl Accepted {
 
     /// Returns the series of its samples, possibly with duplicates.
     pub fn series(&self) -> impl Iterator<Item = &Arc<SeriesRecord>> {
-        self.samples.iter().chain(&self.quarantined).flat_map(|samples| &samples.series)
+        let all = self.samples.iter().chain(&self.kept).chain(&self.quarantined);
+        all.flat_map(|samples| &samples.series)
     }
 }
 

@@ -254,6 +254,19 @@ pub(super) const TABLES: &[Table] = &[
         ],
     ),
     table(
+        "kept_interval",
+        &[
+            ("job_key", Integer),
+            ("node", Text),
+            ("started", Time),
+            ("ended", Time),
+            ("trigger_id", Integer),
+            ("reason", Text),
+            ("samples", Integer),
+        ],
+    ),
+    table("kept_sample", &[("time", Time), ("series_id", Integer), ("value", Real)]),
+    table(
         "retention",
         &[("relation", Text), ("keep_days", Integer), ("dropped_before", Time), ("complete_before", Time)],
     ),

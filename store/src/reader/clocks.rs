@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr;
 
 use polymeter_proto::read::{
-    BucketRow, IdRanges, JobNodeRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SampleRow,
+    BucketRow, IdRanges, JobNodeRow, KeptIntervalRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SampleRow,
 };
 
 use super::read::SeriesScope;
@@ -132,6 +132,21 @@ node_times! {
     RefusedRow { time_ns },
     LossRow { first_time_ns, last_time_ns },
     PlanChangeRow { time_ns } until_ns,
+}
+
+impl NodeTimes for KeptIntervalRow {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn time_ns(&self) -> i64 {
+        self.begin_ns
+    }
+
+    fn change(&mut self, change: impl Fn(i64) -> i64) {
+        self.begin_ns = change(self.begin_ns);
+        self.end_ns = change(self.end_ns);
+    }
 }
 
 pub(super) trait SeriesTime: Copy {

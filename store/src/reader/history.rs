@@ -1,7 +1,7 @@
 //! Ledger, losses, refused requests and marks.
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, RefusedRow};
+use polymeter_proto::read::{KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow};
 
 use super::recorded_statements::{Reader, Selection};
 use crate::StoreError;
@@ -21,6 +21,11 @@ impl Reader {
     /// Returns the marks of a job, in the order of their times.
     pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         self.collect(&marks_of(job_key))
+    }
+
+    /// Returns the intervals of a job that rings kept, in the order of their times.
+    pub fn kept_intervals(&mut self, job_key: i64) -> Result<Vec<KeptIntervalRow>, StoreError> {
+        self.collect(&kept_intervals_of(job_key))
     }
 
     /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the
@@ -63,6 +68,12 @@ pub(super) fn marks_of(job_key: i64) -> Selection<'static, MarkRow> {
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
+pub(super) fn kept_intervals_of(job_key: i64) -> Selection<'static, KeptIntervalRow> {
+    let select = "SELECT node, started, ended, trigger_id, reason, samples FROM kept_interval
+         WHERE job_key = $1 ORDER BY started, node, ended";
+    Selection::new(select.to_owned(), vec![job_key.into()])
+}
+
 /// Selects the losses of a job, and of unknown sources on its nodes while it ran.
 pub(super) fn losses_of(job_key: i64) -> Selection<'static, LossRow> {
     let select = format!(
@@ -88,6 +99,8 @@ from_row!(LedgerRow { session_id, node, source, tally, skipped, rejected, quaran
 from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, window_us, actor, reason });
 
 from_row!(MarkRow { time_ns: TimeNs, node, name, kind, actor });
+
+from_row!(KeptIntervalRow { node, begin_ns: TimeNs, end_ns: TimeNs, trigger, reason, samples });
 
 from_row!(LossRow {
     time_ns: TimeNs,

@@ -22,8 +22,9 @@ mod usage;
 
 pub use polymeter_proto::read::{
     AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobUsage, JobsOf,
-    LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow,
-    SampleWindow, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
+    KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow, Rollup,
+    RowBlock, SampleRow, SampleSet, SampleWindow, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow,
+    StackRow, UsageGroup, UsageRow,
 };
 
 pub use self::access::{Access, GuardedReader};

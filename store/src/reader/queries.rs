@@ -48,26 +48,15 @@ impl Read for Reader {
                 pass_all(series.metrics().into_iter(), each);
             }
             Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
-            Query::PlanChanges { job_key } => {
-                let clocks = self.clocks(&[*job_key])?;
-                let changes = self.plan_change_events(*job_key)?;
-                let corrected = changes.rows().map(|mut row| {
-                    clocks.correct(*job_key, &mut row);
-                    row
-                });
-                if clocks.is_empty() {
-                    pass_all(corrected, each);
-                } else {
-                    let mut rows: Vec<_> = corrected.collect();
-                    rows.sort_by_key(|row| row.time_ns);
-                    pass_all(rows.into_iter(), each);
-                }
-            }
+            Query::PlanChanges { job_key } => return self.plan_changes_of(*job_key, each),
             Query::RefusedRequests { job_key } => {
                 return self.corrected_blocks(*job_key, &history::refused_requests_of(*job_key), each);
             }
             Query::Marks { job_key } => {
                 return self.corrected_blocks(*job_key, &history::marks_of(*job_key), each);
+            }
+            Query::KeptIntervals { job_key } => {
+                return self.corrected_blocks(*job_key, &history::kept_intervals_of(*job_key), each);
             }
             Query::Losses { job_key } => {
                 return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);
@@ -75,9 +64,9 @@ impl Read for Reader {
             Query::Stacks { .. } | Query::StackIntervals { .. } | Query::StackNodes { .. } => {
                 return self.stacks(query, each);
             }
-            Query::Samples { of, series, span_ns } => {
+            Query::Samples { of, series, span_ns, set } => {
                 let mut blocks = Blocks::new(each);
-                let read = self.samples(of.into(), series, span_ns, |sample| blocks.add(sample));
+                let read = self.samples_of_set(*set, of.into(), series, span_ns, |sample| blocks.add(sample));
                 return blocks.finish(read);
             }
             Query::Buckets { rollup, of, series, span_ns } => {
@@ -91,6 +80,27 @@ impl Read for Reader {
 }
 
 impl Reader {
+    fn plan_changes_of(
+        &mut self,
+        job_key: i64,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let clocks = self.clocks(&[job_key])?;
+        let changes = self.plan_change_events(job_key)?;
+        let corrected = changes.rows().map(|mut row| {
+            clocks.correct(job_key, &mut row);
+            row
+        });
+        if clocks.is_empty() {
+            pass_all(corrected, each);
+        } else {
+            let mut rows: Vec<_> = corrected.collect();
+            rows.sort_by_key(|row| row.time_ns);
+            pass_all(rows.into_iter(), each);
+        }
+        Ok(())
+    }
+
     /// Passes the rows of a job on, with the times of its nodes by the collector's clock.
     fn corrected_blocks<T: ReadRow + FromRow + NodeTimes>(
         &mut self,

@@ -3,9 +3,10 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf, LedgerRow,
-    LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow,
-    SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
+    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf,
+    KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow,
+    Rollup, RowBlock, SampleRow, SampleSet, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow,
+    UsageGroup, UsageRow,
 };
 
 use crate::StoreError;
@@ -169,8 +170,20 @@ impl dyn Read + '_ {
         span_ns: &Range<i64>,
         each: impl FnMut(SampleRow) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.samples_of_set(SampleSet::Plan, of, series, span_ns, each)
+    }
+
+    /// Passes the samples of a set to `each`, as [`Self::samples`] does with those of the sampling plan.
+    pub fn samples_of_set<E: From<StoreError>>(
+        &mut self,
+        set: SampleSet,
+        of: SeriesScope<'_>,
+        series: &[i64],
+        span_ns: &Range<i64>,
+        each: impl FnMut(SampleRow) -> Result<(), E>,
+    ) -> Result<(), E> {
         let series: IdRanges = series.iter().copied().collect();
-        self.stream(&Query::Samples { of: of.into(), series, span_ns: span_ns.clone() }, each)
+        self.stream(&Query::Samples { of: of.into(), series, span_ns: span_ns.clone(), set }, each)
     }
 
     /// Passes the intervals of a rollup that contain samples of `series`, which belong to `of`, within
@@ -210,6 +223,11 @@ impl dyn Read + '_ {
     /// Returns the marks of a job, in the order of their times.
     pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         self.collect(&Query::Marks { job_key })
+    }
+
+    /// Returns the intervals of a job that rings kept, in the order of their times.
+    pub fn kept_intervals(&mut self, job_key: i64) -> Result<Vec<KeptIntervalRow>, StoreError> {
+        self.collect(&Query::KeptIntervals { job_key })
     }
 
     /// Passes the samples of call stacks of a job, or of the job on one node, whose intervals have their

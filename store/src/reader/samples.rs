@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow, SampleWindow};
+use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow, SampleSet, SampleWindow};
 use polymeter_proto::units;
 
 use super::clocks::Corrected;
@@ -25,6 +25,14 @@ const SAMPLE: [Column; 7] = [
     ("max", ColumnType::Real),
     ("sum", ColumnType::Real),
 ];
+
+const PLANNED: &str =
+    "SELECT series_id, time, value, CAST(count AS double precision) AS count, min, max, sum FROM samples";
+
+/// A ring holds no windows.
+const KEPT: &str = "SELECT series_id, time, value, CAST(NULL AS double precision) AS count,
+         CAST(NULL AS double precision) AS min, CAST(NULL AS double precision) AS max,
+         CAST(NULL AS double precision) AS sum FROM kept_sample";
 
 /// The columns of an interval of a rollup.
 const BUCKET: [Column; 11] = [
@@ -53,24 +61,56 @@ impl Reader {
         of: SeriesScope<'_>,
         series: &IdRanges,
         span_ns: &Range<i64>,
+        each: impl FnMut(SampleRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.samples_of_set(SampleSet::Plan, of, series, span_ns, each)
+    }
+
+    /// Passes the samples of a set on, as [`Self::samples`] does with those of the sampling plan. With those
+    /// that rings kept, a series has one sample for each time.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn samples_of_set<E: From<StoreError>>(
+        &mut self,
+        set: SampleSet,
+        of: SeriesScope<'_>,
+        series: &IdRanges,
+        span_ns: &Range<i64>,
         mut each: impl FnMut(SampleRow) -> Result<(), E>,
     ) -> Result<(), E> {
         let (job_key, clocks) = self.clocks_of(of)?;
+        let set = if set == SampleSet::All && !self.has_kept(of)? { SampleSet::Plan } else { set };
+        let mut last = None;
+        let mut each = |row: SampleRow| {
+            let is_again = set != SampleSet::Plan && last == Some((row.series_id, row.time_ns));
+            last = Some((row.series_id, row.time_ns));
+            if is_again { Ok(()) } else { each(row) }
+        };
         for part in self.by_clock(of, series, (job_key, &clocks))? {
             let Some(clock) = part.clock else {
-                self.stored_samples(of, &part.series, span_ns, &mut each)?;
+                self.stored_samples(set, of, &part.series, span_ns, &mut each)?;
                 continue;
             };
             let mut corrected = Corrected::new(clock, span_ns, 0, &mut each);
-            self.stored_samples(of, &part.series, &clock.raw_ns(span_ns), |row| corrected.add(row))?;
+            let raw_ns = clock.raw_ns(span_ns);
+            self.stored_samples(set, of, &part.series, &raw_ns, |row| corrected.add(row))?;
             corrected.finish()?;
         }
         Ok(())
     }
 
+    /// Returns true if rings kept samples of a job.
+    fn has_kept(&mut self, of: SeriesScope<'_>) -> Result<bool, StoreError> {
+        let SeriesScope::Job(job_key) = of else { return Ok(false) };
+        let select = "SELECT CAST(1 AS bigint) FROM kept_interval WHERE job_key = $1 LIMIT 1";
+        Ok(!self.rows::<i64>(select, &[job_key.into()])?.is_empty())
+    }
+
     /// Passes samples on, with their times by the clocks of their nodes.
     fn stored_samples<E: From<StoreError>>(
         &mut self,
+        set: SampleSet,
         of: SeriesScope<'_>,
         series: &IdRanges,
         span_ns: &Range<i64>,
@@ -78,10 +118,14 @@ impl Reader {
     ) -> Result<(), E> {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, span_ns) {
-            let select = format!(
-                "SELECT series_id, time, value, CAST(count AS double precision), min, max, sum
-                 FROM samples WHERE {condition} ORDER BY series_id, time"
-            );
+            let select = match set {
+                SampleSet::Plan => format!("{PLANNED} WHERE {condition}"),
+                SampleSet::Kept => format!("{KEPT} WHERE {condition}"),
+                SampleSet::All => {
+                    format!("{PLANNED} WHERE {condition} UNION ALL {KEPT} WHERE {condition}")
+                }
+            };
+            let select = format!("{select} ORDER BY series_id, time");
             self.stream(&select, &SAMPLE, |[series_id, time_ns, value, count, min, max, sum]| {
                 let series_id = series_id.integer();
                 if !wanted.contains(series_id) {

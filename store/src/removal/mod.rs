@@ -5,6 +5,7 @@
 //! its time is gone.
 
 pub(crate) mod clock_check;
+mod kept_samples;
 pub(crate) mod metadata;
 mod old_rows;
 pub(crate) mod requests;
@@ -119,6 +120,7 @@ pub(crate) fn remove_before(
             info!("removed {} in quarantine", counted(removed, "sample"));
         }
         stacks::remove(connection, before_us, now_us, stop).context("remove call stacks")?;
+        kept_samples::remove(connection, before_us, now_us, stop).context("remove samples of rings")?;
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;

@@ -64,7 +64,7 @@ pub(super) fn identity(line: &LedgerLine) -> Identity {
 pub(super) fn line_changes(frames: &[&Accepted]) -> LineChanges {
     let mut changes = LineChanges::default();
     for frame in frames {
-        for samples in &frame.samples {
+        for samples in frame.samples.iter().chain(&frame.kept) {
             add(&mut changes.of(&samples.line).stored, samples.samples());
         }
         for stacks in &frame.stacks {

@@ -7,6 +7,7 @@ mod found;
 mod ids;
 mod job_ends;
 mod jobs;
+mod kept;
 mod ledger;
 mod ledger_lines;
 mod plan_changes;
@@ -171,7 +172,7 @@ fn write(
     let lines = ledger::line_changes(&new);
     let changes = ledger::settle(lines.known, &mut pending, connection.dialect().defers_ledger);
     let write_all = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
-        let rows = connection.write_samples(&new)?;
+        let rows = connection.write_samples(&new)? + kept::insert(connection, &new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
         stacks::insert(connection, &new)?;
         ledger_lines::update(connection, &changes)?;

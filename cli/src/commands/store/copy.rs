@@ -61,18 +61,23 @@ pub(super) fn execute(arguments: &CopyArguments) -> Result<(), Failure> {
         units::counted(samples, "sample"),
         units::counted(all, "row"),
     );
-    text.push_str(&of_ledger(ledger_stored, i64::try_from(samples).unwrap_or(i64::MAX), in_call_stacks));
+    let [in_table, in_rings] =
+        [samples, of("kept_sample")].map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
+    text.push_str(&of_ledger(ledger_stored, in_table, in_call_stacks, in_rings));
     text.push_str("Next: name the new store in collector.toml, and start the collector\n");
     terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))
 }
 
 /// Says where the samples are that are stored by the ledger.
-fn of_ledger(stored: i64, in_table: i64, in_call_stacks: i64) -> String {
-    let removed = stored.saturating_sub(in_table).saturating_sub(in_call_stacks);
+fn of_ledger(stored: i64, in_table: i64, in_call_stacks: i64, in_rings: i64) -> String {
+    let removed = stored.saturating_sub(in_table).saturating_sub(in_call_stacks).saturating_sub(in_rings);
     let mut text =
         format!("the ledger has {stored} stored samples, as in the source: {in_table} in the table");
     if in_call_stacks > 0 {
         text.push_str(&format!(", {in_call_stacks} in call stacks"));
+    }
+    if in_rings > 0 {
+        text.push_str(&format!(", {in_rings} that rings kept"));
     }
     match removed {
         0 => {}
@@ -89,19 +94,21 @@ mod tests {
 
     #[test]
     fn each_stored_sample_of_the_ledger_is_accounted_for() {
-        for (stored, in_table, in_call_stacks, expected) in [
-            (5, 5, 0, "5 in the table"),
-            (28_215, 27_748, 467, "27748 in the table, 467 in call stacks"),
+        for (stored, in_table, in_call_stacks, in_rings, expected) in [
+            (5, 5, 0, 0, "5 in the table"),
+            (28_215, 27_748, 467, 0, "27748 in the table, 467 in call stacks"),
+            (15, 5, 0, 10, "5 in the table, 10 that rings kept"),
             (
                 9,
                 2,
                 3,
+                0,
                 "2 in the table, 3 in call stacks, 4 that retention or `polymeter store prune` removed",
             ),
-            (5, 7, 0, "7 in the table, 2 of them written by other means"),
+            (5, 7, 0, 0, "7 in the table, 2 of them written by other means"),
         ] {
             assert_eq!(
-                of_ledger(stored, in_table, in_call_stacks),
+                of_ledger(stored, in_table, in_call_stacks, in_rings),
                 format!("the ledger has {stored} stored samples, as in the source: {expected}\n")
             );
         }

@@ -78,6 +78,15 @@ impl Agent {
 
     /// Returns the number of the frame.
     pub(crate) fn frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
+        self.frame_of(false, rows, ledger, events)
+    }
+
+    /// Makes a frame of samples that a ring kept. Returns its number.
+    pub(crate) fn kept_frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
+        self.frame_of(true, rows, ledger, events)
+    }
+
+    fn frame_of(&mut self, is_kept: bool, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
         self.sequence += 1;
         let mut batch = Batch::with_capacity(1024);
         let mut dictionary = Vec::new();
@@ -92,7 +101,7 @@ impl Agent {
             batch.push(index, instant, values.iter().copied()).unwrap();
         }
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary: &dictionary, ledger, events, stacks: &[], is_kept: false };
+        let extras = Extras { dictionary: &dictionary, ledger, events, stacks: &[], is_kept };
         self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
         self.outbox.insert(self.sequence, bytes);
         self.sequence

@@ -191,6 +191,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::PlanChanges { job_key }
             | Query::RefusedRequests { job_key }
             | Query::Marks { job_key }
+            | Query::KeptIntervals { job_key }
             | Query::Losses { job_key }
             | Query::FinestRollup { job_key, .. } => {
                 if self.sees(of, *job_key)? {
@@ -264,9 +265,9 @@ impl<R: Read> GuardedReader<R> {
         match query {
             Query::Series { .. } | Query::JobSeries { .. } => self.read_series(job_key, query, each),
             Query::NodeSeries { .. } => self.read_node_series(job_key, query, each),
-            Query::Samples { of: of @ SeriesOwner::NodesOf(_), series, span_ns } => {
-                let (series, span_ns) = self.readable(series, span_ns);
-                self.read_of_nodes(&Query::Samples { of: of.clone(), series, span_ns }, 0, each)
+            Query::Samples { of: of @ SeriesOwner::NodesOf(_), series, span_ns, set } => {
+                let ((series, span_ns), set) = (self.readable(series, span_ns), *set);
+                self.read_of_nodes(&Query::Samples { of: of.clone(), series, span_ns, set }, 0, each)
             }
             Query::Buckets { rollup, of: of @ SeriesOwner::NodesOf(_), series, span_ns } => {
                 let ((series, span_ns), rollup) = (self.readable(series, span_ns), *rollup);
@@ -276,9 +277,9 @@ impl<R: Read> GuardedReader<R> {
                     each,
                 )
             }
-            Query::Samples { series, span_ns, .. } => {
+            Query::Samples { series, span_ns, set, .. } => {
                 let (series, span_ns) = (self.series_of_job(job_key, series)?, span_ns.clone());
-                self.reader.read(&Query::Samples { of, series, span_ns }, each)
+                self.reader.read(&Query::Samples { of, series, span_ns, set: *set }, each)
             }
             Query::Buckets { rollup, series, span_ns, .. } => {
                 let (series, span_ns) = (self.series_of_job(job_key, series)?, span_ns.clone());
@@ -298,6 +299,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
+            | Query::KeptIntervals { .. }
             | Query::JobNodes { .. }
             | Query::JobMetrics { .. }
             | Query::Stacks { .. }

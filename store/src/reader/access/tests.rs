@@ -1,7 +1,8 @@
 //! Tests of the rights of readers.
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, JobRow, LossRow, NoticeRow, Rollup, SampleRow, SeriesRow, UsageGroup, UsageRow,
+    AgentRow, BucketRow, JobRow, LossRow, NoticeRow, Rollup, SampleRow, SampleSet, SeriesRow, UsageGroup,
+    UsageRow,
 };
 use polymeter_proto::series::Labels;
 
@@ -120,6 +121,7 @@ impl Read for Everything {
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
+            | Query::KeptIntervals { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }
             | Query::StackNodes { .. }
@@ -142,7 +144,8 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::NodeSeries { job_key, metrics: vec!["m".to_owned()] },
         Query::JobSeries { job_key, metrics: vec!["m".to_owned()] },
         Query::JobNodes { job_key },
-        Query::Samples { of: of.clone(), series: series.clone(), span_ns: 0..9 },
+        Query::Samples { of: of.clone(), series: series.clone(), span_ns: 0..9, set: SampleSet::Kept },
+        Query::KeptIntervals { job_key },
         Query::Buckets { rollup: Rollup::Hour, of, series, span_ns: 0..9 },
         Query::Ledger { job_key },
         Query::PlanChanges { job_key },
@@ -259,7 +262,7 @@ fn ids(blocks: Vec<RowBlock>) -> Vec<i64> {
 #[test]
 fn series_of_other_jobs_and_of_nodes_are_left_out() {
     let wanted: IdRanges = [7, 10, 11, 20, 21].into_iter().collect();
-    let samples = |of| Query::Samples { of, series: wanted.clone(), span_ns: 0..9 };
+    let samples = |of| Query::Samples { of, series: wanted.clone(), span_ns: 0..9, set: SampleSet::Plan };
     let owner = || Access::owner(USER);
     assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Job(OWN))).0), [10, 11]);
     assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Node("n1".to_owned()))).0), [0_i64; 0]);
@@ -322,7 +325,8 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
     }
     let of = || SeriesOwner::NodesOf(OWN);
     let series: IdRanges = [6, 7].into_iter().collect();
-    let samples = Query::Samples { of: of(), series: series.clone(), span_ns: 0..i64::MAX };
+    let samples =
+        Query::Samples { of: of(), series: series.clone(), span_ns: 0..i64::MAX, set: SampleSet::All };
     let minutes = Query::Buckets { rollup: Rollup::Minute, of: of(), series, span_ns: 0..i64::MAX };
     let mut guard = GuardedReader::new(Node, Access::owner(USER));
     let mut ask = |query: &Query| {
@@ -346,6 +350,7 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
         of: SeriesOwner::NodesOf(2),
         series: [7].into_iter().collect(),
         span_ns: 0..i64::MAX,
+        set: SampleSet::Plan,
     };
     assert_eq!(ask(&of_another), None);
 }
