@@ -44,7 +44,6 @@ pub mod roles;
 pub mod session_messages;
 mod settings;
 mod shutdown;
-mod silent_connections;
 pub mod sinks;
 mod summaries;
 mod thread;

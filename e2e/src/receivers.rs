@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -33,11 +33,26 @@ impl ReceiverKind {
     }
 
     fn path(self) -> PathBuf {
-        std::env::var_os(DIRECTORY).map_or_else(
-            || PathBuf::from(self.program()),
-            |directory| PathBuf::from(directory).join(self.program()),
-        )
+        path_of(self.program())
     }
+}
+
+fn path_of(program: &str) -> PathBuf {
+    std::env::var_os(DIRECTORY)
+        .map_or_else(|| PathBuf::from(program), |directory| PathBuf::from(directory).join(program))
+}
+
+/// What `promtool check metrics` says about a page; empty if it finds no fault.
+pub fn promtool(page: &str) -> String {
+    let mut command = Command::new(path_of("promtool"));
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(output.status.success(), text.is_empty(), "{text}");
+    text
 }
 
 pub(crate) fn missing() -> Option<String> {
@@ -52,14 +67,25 @@ pub(crate) fn missing() -> Option<String> {
 pub struct Receiver {
     kind: ReceiverKind,
     port: u16,
+    /// Of a Prometheus.
+    config: String,
     daemon: Option<Daemon>,
 }
 
 impl Receiver {
     /// Starts a receiver with an empty database and waits until it answers.
     pub fn start(env: &TestEnvironment, kind: ReceiverKind) -> Self {
+        Self::with_config(env, kind, "global: {}\n")
+    }
+
+    /// Starts a Prometheus that scrapes what its configuration says.
+    pub fn scraping(env: &TestEnvironment, config: &str) -> Self {
+        Self::with_config(env, ReceiverKind::Prometheus, config)
+    }
+
+    fn with_config(env: &TestEnvironment, kind: ReceiverKind, config: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut receiver = Self { kind, port, daemon: None };
+        let mut receiver = Self { kind, port, config: config.to_owned(), daemon: None };
         receiver.restart(env);
         receiver
     }
@@ -70,7 +96,7 @@ impl Receiver {
         match self.kind {
             ReceiverKind::Prometheus => {
                 let config = env.path("prometheus.yml");
-                fs::write(&config, "global: {}\n").unwrap();
+                fs::write(&config, &self.config).unwrap();
                 command
                     .arg(format!("--config.file={}", config.display()))
                     .arg(format!("--storage.tsdb.path={}", data.display()))

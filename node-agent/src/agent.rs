@@ -27,11 +27,12 @@ use crate::delivery::remote_requests::{self, RemoteRequestReceiver, RemoteReques
 use crate::delivery::ring::{RingLimits, RingRequests};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stopped};
 use crate::delivery::spool_manager::SpoolConfig;
-use crate::delivery::tap::Tap;
+use crate::delivery::tap::{NewestValues, Tap};
 use crate::kernel;
 use crate::keys::AgentKeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
+use crate::openmetrics::{Entrance, Server};
 use crate::request::{
     AccessError, AnnotateError, JobSpec, PushSpec, RegisterError, SupervisorRequest, View, ask,
 };
@@ -52,6 +53,8 @@ pub struct Agent {
     channels: Arc<Channels>,
     counters: Arc<Counters>,
     session: SessionId,
+    /// None unless it is configured.
+    page: Option<Server>,
 }
 
 impl Agent {
@@ -72,7 +75,9 @@ impl Agent {
             channels: Arc::new(Channels::new().map_err(system("cannot create an eventfd"))?),
             counters: Arc::new(Counters::default()),
             stats_cache: Arc::new(StatsCache::default()),
-            tap: Arc::new(Tap::default()),
+            tap: Arc::new(Tap::with_newest(config.openmetrics.listen.is_some().then(|| {
+                NewestValues::new(i64::try_from(config.flush_interval.as_nanos() / 1000).unwrap_or(i64::MAX))
+            }))),
             ring_requests: Arc::new(RingRequests::default()),
         };
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
@@ -80,6 +85,7 @@ impl Agent {
         let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
         let processors = Processors { roofs: roofs(&config.roofs), ..processors(&config.root, &cpus) };
         let descriptor = descriptor(&config, processors)?;
+        let page = serve_page(&config, &descriptor.node, &shared.tap)?;
         let sender = connect(context, &config, (session, descriptor), &shared, remote_requests)?;
         let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
@@ -99,7 +105,7 @@ impl Agent {
         };
         let unstarted = Unstarted { sender, supervisor, received, endpoints, flush, priority };
         match unstarted.start(&channels, &counters, &ending) {
-            Ok(threads) => Ok(Self { requests, threads, ending, channels, counters, session }),
+            Ok(threads) => Ok(Self { requests, threads, ending, channels, counters, session, page }),
             Err(error) => {
                 // Nobody else ends the threads that have started.
                 drop(channels.command(Command::Stop));
@@ -167,6 +173,7 @@ impl Agent {
     /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are
     /// acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
+        drop(self.page);
         self.requests.blocking_send(SupervisorRequest::Stop).ok();
         // A thread that panicked has logged that already; the others must still be ended.
         let Threads { supervisor, sampler, exit_watcher, sender } = self.threads;
@@ -280,6 +287,17 @@ fn ring_limits(config: &AgentConfig) -> RingLimits {
         bytes_per_s: rate_bytes,
         outbox_bytes: config.outbox_bytes,
     }
+}
+
+fn serve_page(
+    config: &AgentConfig,
+    node: &Identifier,
+    tap: &Arc<Tap>,
+) -> Result<Option<Server>, AgentStartError> {
+    let entrance = Entrance::open(&config.openmetrics).map_err(AgentStartError::OpenMetrics)?;
+    let Some(entrance) = entrance else { return Ok(None) };
+    let server = Server::start(entrance, node.clone(), config.openmetrics.metrics.clone(), Arc::clone(tap));
+    server.map(Some).map_err(system("cannot start the thread of the page of metrics"))
 }
 
 fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentStartError> {

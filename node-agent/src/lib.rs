@@ -26,6 +26,7 @@ pub mod keys;
 pub mod lanes;
 mod lifecycle;
 mod mutex;
+mod openmetrics;
 pub mod plan;
 pub mod principal;
 pub mod request;
@@ -44,4 +45,5 @@ pub use polymeter_service::clock;
 
 pub use agent::Agent;
 pub use delivery::sender::Stopped;
+pub use openmetrics::EntranceError;
 pub use start_error::AgentStartError;

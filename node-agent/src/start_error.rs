@@ -7,6 +7,7 @@ use polymeter_service::key_files::KeysError;
 use polymeter_service::spool::SpoolError;
 
 use crate::admission::MIN_DESCRIPTORS;
+use crate::openmetrics::EntranceError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AgentStartError {
@@ -22,6 +23,8 @@ pub enum AgentStartError {
     Spool(#[source] SpoolError),
     #[error("cannot open the control socket {}; set `control_socket` in the configuration", .0.display())]
     Control(PathBuf, #[source] io::Error),
+    #[error("cannot serve the page of metrics; correct [openmetrics] in the configuration")]
+    OpenMetrics(#[source] EntranceError),
     #[error(
         "cannot start with {0} file descriptors: the agent needs {MIN_DESCRIPTORS}, and about 32 more for each job; raise LimitNOFILE of \
          the service, or `ulimit -n`"

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod catalogue;
 pub mod control;
 pub mod endpoint;
+pub mod exposition;
 pub mod key;
 pub mod ledger;
 pub mod limits;

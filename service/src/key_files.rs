@@ -1,7 +1,7 @@
 //! Reading of key files, if no other user could have read or changed them.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -9,6 +9,9 @@ use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey, SERVICE_USER
 use rustix::process::geteuid;
 
 use crate::users::uid_of;
+
+/// A private key with its certificates has a few thousand bytes.
+pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why keys cannot be used. Contains no secret.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,17 @@ pub fn read_key_pair(path: &Path) -> Result<KeyPair, KeyFileError> {
 pub fn read_public_key(path: &Path) -> Result<PublicKey, KeyFileError> {
     let (file, guard) = open(path)?;
     PublicKey::from_file(path, guard, file)
+}
+
+/// Reads the text of a file, up to [`SECRET_BYTES_MAX`], which no other user may be able to read.
+pub fn read_secret(path: &Path) -> Result<String, KeyFileError> {
+    let (file, guard) = open(path)?;
+    guard.keeps_secret(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
+    let mut text = String::new();
+    file.take(SECRET_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| KeyFileError::Read(path.to_owned(), error))?;
+    Ok(text)
 }
 
 /// Returns the metadata of the directory at `path`, which no other user may be able to change.

@@ -4,6 +4,7 @@
 //! The invariant: nothing here depends on an agent, a collector or a store.
 
 pub mod api_token;
+pub mod bearer_token;
 pub mod byte_size;
 pub mod cgroup_mounts;
 pub mod check;
@@ -20,6 +21,7 @@ pub mod place;
 pub mod printable;
 pub mod safe_text;
 pub mod service_manager;
+pub mod silent_connections;
 pub mod spool;
 pub mod svg;
 pub mod time_text;

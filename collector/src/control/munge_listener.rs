@@ -22,7 +22,7 @@ use super::munge::Unmunge;
 use super::nonce::nonce;
 use crate::limits;
 use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
-use crate::silent_connections::SilentConnections;
+use polymeter_service::silent_connections::SilentConnections;
 
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
     let listener = StdListener::bind(address)?;

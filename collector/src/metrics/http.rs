@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::registered::Metrics;
-use crate::silent_connections::SilentConnections;
+use polymeter_service::silent_connections::SilentConnections;
 use crate::{limits, thread};
 
 #[derive(Debug)]

@@ -44,6 +44,7 @@ mod measuring;
 mod munge_tokens;
 mod oar;
 mod oar_states;
+mod openmetrics;
 mod operation;
 mod other_schedulers;
 mod outcomes;
@@ -123,6 +124,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     oar::TESTS,
     oar_states::TESTS,
     munge_tokens::TESTS,
+    openmetrics::TESTS,
     operation::TESTS,
     other_schedulers::TESTS,
     outcomes::TESTS,

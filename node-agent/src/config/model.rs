@@ -13,6 +13,7 @@ use polymeter_service::users::user_or_group;
 use polymeter_service::{keys, log};
 
 use super::key_settings;
+use super::openmetrics::{self, OpenMetricsConfig};
 use super::rules::{bound, cgroup_rule, layer, patterns, rule};
 use super::value_parsers::{
     CollectorOrder, JobVisibility, absolute, bytes, bytes_or_off, endpoint, path_or_off, period_or_off,
@@ -89,6 +90,7 @@ pub struct AgentConfig {
     pub administrators: Vec<String>,
     /// Jobs that ordinary users can see.
     pub job_visibility: JobVisibility,
+    pub openmetrics: OpenMetricsConfig,
     /// Events that are logged.
     pub log_level: log::Filter,
     pub log_format: log::Format,
@@ -190,6 +192,7 @@ impl Default for AgentConfig {
             hindsight: Hindsight::default(),
             administrators: Vec::new(),
             job_visibility: JobVisibility::Own,
+            openmetrics: OpenMetricsConfig { metrics: openmetrics::every_metric(), ..OpenMetricsConfig::default() },
             log_level: log::Filter::default(),
             log_format: log::Format::default(),
             exit_when_idle: false,
@@ -336,6 +339,10 @@ keys! {
     /// The form of log lines: "text" or "json".
     "log_format": OneOf(&["text", "json"]), Usual("text"), AT_ONCE
         => log_format = value.parse(str::parse);
+
+    /// The page of the newest values of the node and its jobs, which Prometheus and its relatives read at
+    /// /metrics. See docs/how-to/openmetrics.md. Without this section it is off.
+    "openmetrics": Table(|| docs(openmetrics::KEYS)), Usual("") => openmetrics = openmetrics::take(value);
 
     /// The limits of `polymeter set`; they do not apply to administrators. The budgets include the baseline.
     /// If the measured cost exceeds a budget, users' leases are slowed down; the baseline is not.

@@ -15,6 +15,8 @@ pub enum InvalidValue {
     Endpoint(String),
     #[error("invalid endpoint `{0}`: the port is missing; write tcp://HOST:PORT")]
     Port(String),
+    #[error("expected the absolute path of a Unix socket, ADDRESS:PORT, or \"off\", found `{0}`")]
+    PageAddress(String),
     #[error("expected an absolute path, found `{0}`")]
     Path(String),
     #[error("unknown order `{0}`: expected \"listed\" or \"spread\"")]

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use polymeter_proto::key::KeyPair;
-use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use polymeter_service::log_throttle::LogThrottle;
@@ -230,11 +229,7 @@ impl Sender {
 
     fn publish_samples(&self, flushed: &SampleBatch) {
         self.tap.publish(&flushed.batch);
-        for record in &flushed.events {
-            if let Event::JobEnded { job, .. } = record.event {
-                self.tap.end(job);
-            }
-        }
+        flushed.events.iter().for_each(|record| self.tap.note(&record.event));
     }
 
     /// Sends an earlier session first. False if the socket has no room.

@@ -52,26 +52,19 @@ pub fn unread_source(source: &str) -> String {
 }
 
 /// Beginning of the names under which the ledger counts samples that go to the ring.
-const RING: &str = "ring/";
+pub const RING_SOURCES: &str = "ring/";
 
 /// Name under which the ledger counts the samples of a source that go to the ring.
 pub fn ring_source(source: &str) -> String {
-    format!("{RING}{source}")
+    format!("{RING_SOURCES}{source}")
 }
 
 pub fn is_ring_source(source: &str) -> bool {
-    source.starts_with(RING)
+    source.starts_with(RING_SOURCES)
 }
 
 pub fn is_stacks_source(source: &str) -> bool {
     STACKS_KINDS.contains(&source)
-}
-
-/// Begin of the names under which the ledger counts the samples of rings.
-pub const RING_SOURCES: &str = "ring/";
-
-pub fn is_ring_source(source: &str) -> bool {
-    source.starts_with(RING_SOURCES)
 }
 
 /// Returns true if a selector selects a metric, sampled or derived.

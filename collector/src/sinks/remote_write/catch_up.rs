@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use polymeter_proto::exposition::Part;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::read::{IdRanges, JobFilter, SeriesRow};
 use polymeter_proto::series::{Kind, MetricDescriptor, Number, Unit};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{Read, Reader, SeriesScope};
 
-use super::names::Part;
 use super::request::hash;
 use super::series::{Identity, SeriesTable};
 

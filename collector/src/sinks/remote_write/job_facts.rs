@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use polymeter_proto::exposition::{JOB_INFO, LabelSet};
 use polymeter_proto::read::JobFilter;
 use polymeter_store::StoreUrl;
 use polymeter_store::accepted::{Accepted, JobRecord};
 use polymeter_store::reader::Reader;
 
-use super::names::{JOB_INFO, LabelSet};
-use super::series::Place;
+use super::series::{Place, encode};
 
 /// Well below the five minutes after which Prometheus takes a series for ended.
 pub(super) const INFO_INTERVAL_MS: i64 = 15_000;
@@ -41,7 +41,7 @@ impl Facts {
         ] {
             labels.add(name, value);
         }
-        labels.encode(JOB_INFO)
+        encode(labels, JOB_INFO)
     }
 }
 

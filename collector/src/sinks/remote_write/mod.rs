@@ -19,7 +19,6 @@ mod counters;
 pub mod fuzzing;
 mod http;
 mod job_facts;
-mod names;
 mod pipeline;
 mod remote_write_sink;
 mod request;

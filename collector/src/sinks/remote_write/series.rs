@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use polymeter_proto::exposition::{LabelSet, Part, divisor, metric_name};
 use polymeter_proto::series::{Labels, MetricDescriptor};
 use polymeter_store::accepted::SeriesRecord;
 
 use super::config::RemoteWriteConfig;
-use super::names::{LabelSet, Part, divisor, metric_name};
-use super::request::hash;
+use super::request::{encode_labels, hash};
 use super::spool::record::encode_times;
 use super::window::{Progress, Window};
 
@@ -20,6 +20,12 @@ const TIMES_KEPT_MS: i64 = 86_400_000;
 
 pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
     usize::try_from((hash >> 32) % shards.max(1) as u64).unwrap_or_default()
+}
+
+/// Labels of a series with this metric name, as a request has them.
+pub(super) fn encode(labels: LabelSet, name: &str) -> Vec<u8> {
+    let pairs = labels.with_name(name);
+    encode_labels(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +65,7 @@ impl Selection {
 
     pub(super) fn encode(&self, series: Identity<'_>, part: Part) -> Vec<u8> {
         let name = metric_name(series.metric, part);
-        LabelSet::new(series.node, series.job, &self.0.labels, series.labels).encode(&name)
+        encode(LabelSet::new(series.node, series.job, &self.0.labels, series.labels), &name)
     }
 
     pub(super) fn label_set(&self, node: &str, job: Option<&str>) -> LabelSet {

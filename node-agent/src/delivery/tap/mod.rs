@@ -1,4 +1,5 @@
-//! The tap: passes the samples of each batch to watchers before the batch goes into a frame.
+//! The tap: passes the samples of each batch to watchers, and the newest values to the page of metrics,
+//! before the batch goes into a frame.
 //!
 //! The sender calls it and never waits: a watcher that is slower than the samples misses some, and gets their
 //! number. The sampler is not involved.
@@ -9,11 +10,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use polymeter_proto::batch::{Batch, Column, Shape};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{JobHandle, ShapeId};
 use tokio::sync::mpsc;
 
 use crate::mutex::lock;
+
+mod newest;
+
+pub(crate) use self::newest::{NewestValues, Snapshot};
 
 /// Most samples that wait for one watcher: a megabyte, and the most of one batch.
 const SAMPLES_WAITING: usize = 64 * 1024;
@@ -142,9 +148,19 @@ pub struct Tap {
     watchers: Mutex<Vec<Watcher>>,
     count: AtomicUsize,
     next_id: AtomicU64,
+    /// None unless the page of metrics is served.
+    newest: Option<NewestValues>,
 }
 
 impl Tap {
+    pub(crate) fn with_newest(newest: Option<NewestValues>) -> Self {
+        Self { newest, ..Self::default() }
+    }
+
+    pub(crate) const fn newest(&self) -> Option<&NewestValues> {
+        self.newest.as_ref()
+    }
+
     pub fn is_watched(&self) -> bool {
         self.count.load(Acquire) > 0
     }
@@ -161,12 +177,25 @@ impl Tap {
     }
 
     pub fn publish(&self, batch: &Batch) {
+        if let Some(newest) = &self.newest {
+            newest.publish(batch);
+        }
         if self.is_watched() && !batch.is_empty() {
             lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
         }
     }
 
-    pub fn end(&self, job: JobHandle) {
+    /// Takes note of what follows the samples.
+    pub fn note(&self, event: &Event) {
+        if let Some(newest) = &self.newest {
+            newest.note(event);
+        }
+        if let Event::JobEnded { job, .. } = event {
+            self.end(*job);
+        }
+    }
+
+    fn end(&self, job: JobHandle) {
         if self.is_watched() {
             self.change(|watchers| watchers.retain(|watcher| watcher.job != Some(job)));
         }

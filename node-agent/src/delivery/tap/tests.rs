@@ -112,7 +112,7 @@ fn the_end_of_a_job_ends_its_watches_after_the_last_sample() {
     let mut receiver = tap.watch(Some(JobHandle(1)), Vec::new());
     let node = tap.watch(None, Vec::new());
     tap.publish(&batch(&[shape(1, &["a.x"])], 1));
-    tap.end(JobHandle(1));
+    tap.note(&Event::JobEnded { job: JobHandle(1), at_us: 1 });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(receiver.next()).unwrap().len(), 1);
     assert!(runtime.block_on(receiver.next()).is_none());

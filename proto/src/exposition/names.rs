@@ -1,20 +1,25 @@
 //! Names of metrics and labels in the data model of OpenMetrics.
 //!
 //! `cpu.usage`, a counter of nanoseconds, becomes `polymeter_cpu_usage_seconds_total`: the unit is a suffix,
-//! and so is `_total` of a counter. Nanoseconds become seconds, the base unit; all other values are those of
-//! the store.
+//! and so is `_total` of a counter. A gauge whose name ends like a counter's gets `_value`. Nanoseconds become
+//! seconds, the base unit; all other values are those of the store.
 
-use polymeter_proto::series::{Kind, Labels, MetricDescriptor, Unit};
+use crate::series::{Kind, Labels, MetricDescriptor, Unit};
 
+/// Of all metrics of the project.
 const PREFIX: &str = "polymeter_";
 
-pub(super) const JOB_INFO: &str = "polymeter_job_info";
+/// A gauge of 1 whose labels are facts of a job.
+pub const JOB_INFO: &str = "polymeter_job_info";
 
-pub(super) const NODE: &str = "node";
-pub(super) const JOB: &str = "jobid";
+/// Ends of names that only counters, histograms and summaries may have.
+const RESERVED_ENDS: [&str; 5] = ["_total", "_created", "_count", "_sum", "_bucket"];
+
+const NODE: &str = "node";
+const JOB: &str = "jobid";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// Value of a series without windows, too.
     Last,
     Min,
@@ -22,9 +27,13 @@ pub(super) enum Part {
 }
 
 /// `_min` and `_max` are behind the unit. Such a series is a gauge, also that of a counter.
-pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
+pub fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
     let mut name = String::from(PREFIX);
     name.extend(metric.name.as_str().chars().map(|c| if c == '.' { '_' } else { c }));
+    // The kernel's abbreviation would be read as seconds.
+    if name.contains("_sec_") {
+        name = name.replace("_sec_", "_secondary_");
+    }
     if let Some(unit) = unit_suffix(metric.unit) {
         let has_unit = name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
         if !has_unit {
@@ -34,6 +43,9 @@ pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
     }
     match (part, metric.kind) {
         (Part::Last, Kind::Counter) => name.push_str("_total"),
+        (Part::Last, Kind::Gauge) if RESERVED_ENDS.iter().any(|end| name.ends_with(end)) => {
+            name.push_str("_value");
+        }
         (Part::Last, Kind::Gauge) => {}
         (Part::Min, _) => name.push_str("_min"),
         (Part::Max, _) => name.push_str("_max"),
@@ -42,7 +54,7 @@ pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
 }
 
 /// None for numbers, and for units that a label states.
-const fn unit_suffix(unit: Unit) -> Option<&'static str> {
+pub const fn unit_suffix(unit: Unit) -> Option<&'static str> {
     match unit {
         Unit::Nanoseconds => Some("seconds"),
         Unit::BytesPerSecond => Some("bytes_per_second"),
@@ -63,7 +75,7 @@ const fn unit_suffix(unit: Unit) -> Option<&'static str> {
 }
 
 /// Values are divided by it: 10^9 for nanoseconds, which become seconds.
-pub(super) const fn divisor(unit: Unit) -> f64 {
+pub const fn divisor(unit: Unit) -> f64 {
     if matches!(unit, Unit::Nanoseconds) { 1e9 } else { 1.0 }
 }
 
@@ -78,12 +90,12 @@ fn label_name(text: &str) -> String {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct LabelSet(Vec<(String, String)>);
+pub struct LabelSet(Vec<(String, String)>);
 
 impl LabelSet {
     /// Node and job, the configured labels, and the series' own. One of its own with a name that is taken
     /// gets the prefix `exported_`, as in Prometheus.
-    pub(super) fn new(node: &str, job: Option<&str>, configured: &[(String, String)], own: &Labels) -> Self {
+    pub fn new(node: &str, job: Option<&str>, configured: &[(String, String)], own: &Labels) -> Self {
         let mut set = Self(vec![(NODE.to_owned(), node.to_owned())]);
         set.0.extend(job.map(|job| (JOB.to_owned(), job.to_owned())));
         for (name, value) in configured {
@@ -96,7 +108,7 @@ impl LabelSet {
     }
 
     /// An empty value is the same as no label.
-    pub(super) fn add(&mut self, name: &str, value: &str) {
+    pub fn add(&mut self, name: &str, value: &str) {
         if value.is_empty() {
             return;
         }
@@ -108,19 +120,17 @@ impl LabelSet {
         self.0.push((name, value.to_owned()));
     }
 
-    pub(super) fn encode(&mut self, name: &str) -> Vec<u8> {
+    /// Pairs of a name and a value, sorted by name, with `__name__` among them.
+    pub fn with_name(mut self, name: &str) -> Vec<(String, String)> {
+        self.0.push(("__name__".to_owned(), name.to_owned()));
         self.0.sort();
-        // Sorted by bytes: `_` is behind all capital letters.
-        let before = self.0.partition_point(|(label, _)| label.as_str() < "__name__");
-        let (first, second) = self.0.split_at_checked(before).unwrap_or((&self.0, &[]));
-        let pair = |(name, value): &'_ (String, String)| (name.clone(), value.clone());
-        let all: Vec<_> = first
-            .iter()
-            .map(pair)
-            .chain([("__name__".to_owned(), name.to_owned())])
-            .chain(second.iter().map(pair))
-            .collect();
-        super::request::encode_labels(all.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        self.0
+    }
+
+    /// Sorts the labels by name.
+    pub fn into_pairs(mut self) -> Vec<(String, String)> {
+        self.0.sort();
+        self.0
     }
 }
 
@@ -128,9 +138,9 @@ impl LabelSet {
 mod tests {
     use std::collections::BTreeMap;
 
-    use polymeter_proto::catalogue;
-    use polymeter_proto::name::MetricName;
-    use polymeter_proto::series::Number;
+    use crate::catalogue;
+    use crate::name::MetricName;
+    use crate::series::Number;
 
     use super::*;
 
@@ -151,6 +161,14 @@ mod tests {
                 "polymeter_node_network_speed_bytes_per_second",
             ),
             ("memory.events.max", Unit::Count, Kind::Counter, "polymeter_memory_events_max_total"),
+            ("process.count", Unit::Count, Kind::Gauge, "polymeter_process_count_value"),
+            ("node.numa.hugepages.total", Unit::Count, Kind::Gauge, "polymeter_node_numa_hugepages_total_value"),
+            (
+                "memory.sec_pagetables",
+                Unit::Bytes,
+                Kind::Gauge,
+                "polymeter_memory_secondary_pagetables_bytes",
+            ),
             ("user.loss", Unit::Labelled, Kind::Gauge, "polymeter_user_loss"),
         ] {
             assert_eq!(metric_name(&metric(name, unit, kind), Part::Last), expected);
@@ -189,10 +207,8 @@ mod tests {
         let own =
             Labels::new(vec![pair("cpu", "3"), pair("node", "1"), pair("0-a", "ü"), pair("jobid", "x")])
                 .unwrap();
-        let mut set = LabelSet::new("n1", None, &[pair("Site", "here")], &own);
-        let mut body = super::super::request::RequestBuilder::default();
-        body.add(&set.encode("up"), &[(1, 0)]);
-        let (labels, _) = super::super::request::decode_v1(body.body()).unwrap().remove(0);
+        let set = LabelSet::new("n1", None, &[pair("Site", "here")], &own);
+        let labels = set.with_name("up");
         let expected = [
             ("Site", "here"),
             ("_0_a", "ü"),

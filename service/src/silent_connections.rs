@@ -9,18 +9,18 @@ use tokio::task::AbortHandle;
 
 /// Tasks that wait for requests, in the order of their connections.
 #[derive(Debug)]
-pub(crate) struct SilentConnections {
+pub struct SilentConnections {
     places: usize,
     open: VecDeque<(IpAddr, AbortHandle)>,
 }
 
 impl SilentConnections {
-    pub(crate) const fn new(places: usize) -> Self {
+    pub const fn new(places: usize) -> Self {
         Self { places, open: VecDeque::new() }
     }
 
     /// Ends another task if there are too many.
-    pub(crate) fn add(&mut self, peer: IpAddr, task: AbortHandle) {
+    pub fn add(&mut self, peer: IpAddr, task: AbortHandle) {
         self.open.retain(|(_, task)| !task.is_finished());
         if self.open.len() >= self.places
             && let Some((_, displaced)) = self.victim().and_then(|place| self.open.remove(place))
