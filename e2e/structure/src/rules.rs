@@ -99,6 +99,7 @@ pub const STAGES: &[Stages] = &[
             &["admission"],
             &["lifecycle"],
             &["delivery", "control"],
+            &["openmetrics"],
             &["supervisor"],
             &["agent"],
         ],

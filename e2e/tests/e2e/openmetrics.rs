@@ -69,12 +69,16 @@ fn the_page_has_values_of_the_store_until_the_job_ends() {
     let page = || values(&curl(&["--unix-socket", &socket, "http://x/metrics"]).unwrap_or_default());
     let labels = format!("{{jobid=\"x\",node=\"{}\"}}", env.node);
     let usage = format!("polymeter_cpu_usage_seconds_total{labels}");
-    wait_until("the job is on the page", || page().contains_key(&usage));
-    let shown = page();
-    assert_eq!(shown.get(&format!("polymeter_pids_current{labels}")), Some(&1.0), "{shown:?}");
+    let memory = format!("polymeter_node_memory_total_bytes{{node=\"{}\"}}", env.node);
+    let processes = format!("polymeter_pids_current{labels}");
+    let mut shown = BTreeMap::new();
+    wait_until("job and node are on the page", || {
+        shown = page();
+        [&usage, &memory, &processes].into_iter().all(|series| shown.contains_key(series))
+    });
+    assert_eq!(shown.get(&processes), Some(&1.0), "{shown:?}");
     let info = shown.keys().find(|series| series.starts_with("polymeter_job_info{")).unwrap();
     assert!(info.contains(&format!("uid=\"{OWNER}\"")), "{info}");
-    let memory = format!("polymeter_node_memory_total_bytes{{node=\"{}\"}}", env.node);
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
     let kib: f64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert_eq!(shown.get(&memory), Some(&(kib * 1024.0)), "{shown:?}");
