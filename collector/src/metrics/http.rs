@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::registered::Metrics;
-use polymeter_service::silent_connections::SilentConnections;
 use crate::{limits, thread};
+use polymeter_service::silent_connections::SilentConnections;
 
 #[derive(Debug)]
 pub(crate) struct Server {

@@ -28,7 +28,7 @@ const TRIGGER: u64 = u64::MAX - 6;
 fn in_ring(shape: &Shape) -> Arc<Shape> {
     let (job, columns) = (shape.job.clone(), shape.columns.clone());
     let (id, source) = (ShapeId(shape.id.0 + 1000), "ring/stat".try_into().unwrap());
-    Arc::new(Shape { id, job, source, period: shape.period, columns })
+    Arc::new(Shape { id, job, source, period: shape.period, columns, window: None })
 }
 
 fn kept_times_us(job: &Job) -> impl Iterator<Item = i64> {

@@ -18,7 +18,8 @@ use serde_json::json;
 
 tests![the_page_has_values_of_the_store_until_the_job_ends, prometheus_scrapes_the_page_with_a_token];
 
-const BASELINE: [(&str, &str); 3] = [("cpu.usage", "100ms"), ("pids.current", "100ms"), ("node.memory.*", "1s")];
+const BASELINE: [(&str, &str); 3] =
+    [("cpu.usage", "100ms"), ("pids.current", "100ms"), ("node.memory.*", "1s")];
 
 /// An agent with a job of two processes at most, and its page.
 struct Node {
@@ -42,8 +43,12 @@ fn start(env: &TestEnvironment, page: &str) -> Node {
 }
 
 fn curl(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("curl").args(["--silent", "--fail", "--max-time", "60"]).args(arguments).output();
-    output.ok().filter(|output| output.status.success()).map(|output| String::from_utf8(output.stdout).unwrap())
+    let output =
+        Command::new("curl").args(["--silent", "--fail", "--max-time", "60"]).args(arguments).output();
+    output
+        .ok()
+        .filter(|output| output.status.success())
+        .map(|output| String::from_utf8(output.stdout).unwrap())
 }
 
 /// Values by the text of the series.

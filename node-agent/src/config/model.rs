@@ -192,7 +192,10 @@ impl Default for AgentConfig {
             hindsight: Hindsight::default(),
             administrators: Vec::new(),
             job_visibility: JobVisibility::Own,
-            openmetrics: OpenMetricsConfig { metrics: openmetrics::every_metric(), ..OpenMetricsConfig::default() },
+            openmetrics: OpenMetricsConfig {
+                metrics: openmetrics::every_metric(),
+                ..OpenMetricsConfig::default()
+            },
             log_level: log::Filter::default(),
             log_format: log::Format::default(),
             exit_when_idle: false,

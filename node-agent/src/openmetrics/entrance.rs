@@ -28,7 +28,9 @@ pub enum EntranceError {
     Token(#[source] KeyFileError),
     #[error("cannot use `key_file`")]
     Key(#[source] KeyFileError),
-    #[error("cannot use `certificate_file` {path} with `key_file`: {reason}; check that they are PEM and belong together")]
+    #[error(
+        "cannot use `certificate_file` {path} with `key_file`: {reason}; check that they are PEM and belong together"
+    )]
     Certificate { path: String, reason: String },
 }
 
@@ -92,7 +94,8 @@ fn open_unix(path: &Path) -> io::Result<UnixListener> {
 
 /// Reads the files of the configuration.
 pub(crate) fn read_secrets(config: &OpenMetricsConfig) -> Result<Secrets, EntranceError> {
-    let token = config.token_file.as_deref().map(BearerToken::read).transpose().map_err(EntranceError::Token)?;
+    let token =
+        config.token_file.as_deref().map(BearerToken::read).transpose().map_err(EntranceError::Token)?;
     let files = config.certificate_file.as_deref().zip(config.key_file.as_deref());
     let tls = files.map(|(certificate, key)| acceptor(certificate, key)).transpose()?;
     Ok(Secrets { token, tls })
@@ -100,7 +103,8 @@ pub(crate) fn read_secrets(config: &OpenMetricsConfig) -> Result<Secrets, Entran
 
 fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, EntranceError> {
     let secret = read_secret(key).map_err(EntranceError::Key)?;
-    let unusable = |reason: String| EntranceError::Certificate { path: certificate.display().to_string(), reason };
+    let unusable =
+        |reason: String| EntranceError::Certificate { path: certificate.display().to_string(), reason };
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unusable(error.to_string()))?;

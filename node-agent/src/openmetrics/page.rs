@@ -124,7 +124,7 @@ mod tests {
     use polymeter_proto::batch::{Batch, Column, Instant, Shape};
     use polymeter_proto::ledger::Event;
     use polymeter_proto::name::MetricName;
-    use polymeter_proto::period::Period;
+    use polymeter_proto::period::{Period, Sampling};
     use polymeter_proto::series::{JobDescriptor, JobHandle, MetricId, SeriesId, ShapeId};
 
     use super::*;
@@ -155,7 +155,7 @@ mod tests {
             };
             Arc::new(Job { handle: JobHandle(number), descriptor })
         });
-        Arc::new(Shape { id: ShapeId(number), source: id("s"), job, period: Period::SECOND, columns })
+        Arc::new(Shape { id: ShapeId(number), source: id("s"), job, period: Period::SECOND, columns, window: None })
     }
 
     fn publish(tap: &Tap, shape: &Arc<Shape>, rows: &[(i64, &[Option<u64>])]) {
@@ -186,7 +186,11 @@ mod tests {
     fn job() -> Arc<Shape> {
         let usage = metric("cpu.usage", Unit::Nanoseconds, Kind::Counter);
         let anon = metric("memory.anon", Unit::Bytes, Kind::Gauge);
-        shape(7, Some("42"), vec![column(2, usage.clone(), &[]), column(3, anon, &[]), column(4, usage, &[("step", "0")])])
+        shape(
+            7,
+            Some("42"),
+            vec![column(2, usage.clone(), &[]), column(3, anon, &[]), column(4, usage, &[("step", "0")])],
+        )
     }
 
     /// Samples on the page at a time, without those that count the page itself.
@@ -200,7 +204,11 @@ mod tests {
     fn has_the_newest_value_of_each_series() {
         let pages = pages(true);
         publish(&pages.tap, &node(), &[(1_000, &[Some(3)]), (2_000, &[Some(4)])]);
-        publish(&pages.tap, &job(), &[(1_000, &[Some(1_000_000_000), Some(5), None]), (2_000, &[Some(2_000_000_000), None, None])]);
+        publish(
+            &pages.tap,
+            &job(),
+            &[(1_000, &[Some(1_000_000_000), Some(5), None]), (2_000, &[Some(2_000_000_000), None, None])],
+        );
         let expected = [
             "polymeter_cpu_usage_seconds_total{jobid=\"42\",node=\"n1\"} 2",
             "polymeter_job_info{cluster=\"lab\",jobid=\"42\",node=\"n1\",uid=\"1000\"} 1",
@@ -229,7 +237,7 @@ mod tests {
             job,
             level: None,
             metric: MetricName::new(name).unwrap(),
-            old: Some(Period::SECOND),
+            old: Some(Sampling::raw(Period::SECOND)),
             new: None,
             cause: polymeter_proto::ledger::Cause::Baseline,
             by: None,
@@ -250,9 +258,11 @@ mod tests {
     fn a_name_with_two_meanings_is_counted() {
         let pages = pages(true);
         let columns = [Kind::Counter, Kind::Gauge].into_iter().zip(1..);
-        let columns = columns.map(|(kind, id)| column(id, metric("user.a", Unit::Labelled, kind), &[])).collect();
+        let columns =
+            columns.map(|(kind, id)| column(id, metric("user.a", Unit::Labelled, kind), &[])).collect();
         publish(&pages.tap, &shape(1, Some("1"), columns), &[(1, &[Some(1), Some(2)])]);
-        let of = |at_us| pages.page(&pages.tap.newest().unwrap().snapshot(at_us)).to_text(Format::OpenMetrics);
+        let of =
+            |at_us| pages.page(&pages.tap.newest().unwrap().snapshot(at_us)).to_text(Format::OpenMetrics);
         let text = of(2);
         assert!(text.contains("\npolymeter_user_a_total{") && !text.contains("polymeter_user_a{"), "{text}");
         assert!(text.contains("polymeter_page_refused_total{node=\"n1\"} 1\n"), "{text}");

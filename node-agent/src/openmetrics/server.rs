@@ -231,7 +231,10 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let connect = || UnixStream::connect(&path).unwrap();
         let text = ask(connect(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("text/plain; version=0.0.4"), "{text}");
+        assert!(
+            text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("text/plain; version=0.0.4"),
+            "{text}"
+        );
         assert!(text.ends_with("polymeter_page_refused_total{node=\"n1\"} 0\n"), "{text}");
         let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
         let text = ask(connect(), &format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n"));

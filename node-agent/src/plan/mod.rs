@@ -18,13 +18,11 @@ pub use layer::{Layer, Rule, names_perf};
 use layer::{derived_from, selects_of_steps};
 pub(crate) use layer::{is_of_hardware, select, selects};
 
+/// How the names of call stacks begin.
 const STACKS: &str = "stacks.";
 
 /// Greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
-
-/// How the names of call stacks begin.
-const STACKS: &str = "stacks.";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {

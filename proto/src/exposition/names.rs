@@ -162,7 +162,12 @@ mod tests {
             ),
             ("memory.events.max", Unit::Count, Kind::Counter, "polymeter_memory_events_max_total"),
             ("process.count", Unit::Count, Kind::Gauge, "polymeter_process_count_value"),
-            ("node.numa.hugepages.total", Unit::Count, Kind::Gauge, "polymeter_node_numa_hugepages_total_value"),
+            (
+                "node.numa.hugepages.total",
+                Unit::Count,
+                Kind::Gauge,
+                "polymeter_node_numa_hugepages_total_value",
+            ),
             (
                 "memory.sec_pagetables",
                 Unit::Bytes,

@@ -76,7 +76,13 @@ impl Page {
 
     /// Adds a value of a metric outside of the catalogue, by its name on the page, which ends in `_total` for
     /// counters only.
-    pub fn add_named(&mut self, (name, kind): (&str, Kind), help: &'static str, labels: LabelSet, value: f64) {
+    pub fn add_named(
+        &mut self,
+        (name, kind): (&str, Kind),
+        help: &'static str,
+        labels: LabelSet,
+        value: f64,
+    ) {
         if let Some(family) = self.family(name, kind, None, help) {
             family.put(label_text(labels), 0, value);
         }
@@ -93,10 +99,12 @@ impl Page {
             Kind::Counter => name.strip_suffix(TOTAL).unwrap_or(name),
             Kind::Gauge => name,
         };
-        let family = self
-            .families
-            .entry(base.to_owned())
-            .or_insert_with(|| Family { kind, unit, help, values: BTreeMap::new() });
+        let family = self.families.entry(base.to_owned()).or_insert_with(|| Family {
+            kind,
+            unit,
+            help,
+            values: BTreeMap::new(),
+        });
         (family.kind == kind && family.unit == unit).then_some(family)
     }
 
@@ -243,9 +251,8 @@ mod tests {
     #[test]
     fn a_name_has_one_meaning() {
         let mut page = Page::default();
-        let mut add = |name, unit, kind| {
-            page.add(&metric(name, unit, kind), "x.", labels(None, &[]), (1, 1.0))
-        };
+        let mut add =
+            |name, unit, kind| page.add(&metric(name, unit, kind), "x.", labels(None, &[]), (1, 1.0));
         assert!(add("user.a", Unit::Labelled, Kind::Counter));
         assert!(!add("user.a", Unit::Labelled, Kind::Gauge), "the family of OpenMetrics is the same");
         assert!(add("user.a.total", Unit::Labelled, Kind::Gauge), "it does not end in _total");

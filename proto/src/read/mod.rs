@@ -19,6 +19,5 @@ pub use self::query::{JobFilter, JobOrder, JobsOf, Query, SampleSet, SeriesOwner
 pub use self::row_types::{
     AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, JobUsage, KeptIntervalRow, LedgerRow,
     LossRow, MarkRow, NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow,
-    SampleWindow, SeriesRow,
-    StackIntervalRow, StackNodeRow, StackRow, UsageRow,
+    SampleWindow, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageRow,
 };

@@ -111,21 +111,6 @@ impl WindowColumns {
             sum: if is_counter { f64::NAN } else { *self.sum.get(position)? },
         })
     }
-
-    /// Returns the summaries of the values at which `kept` is true.
-    #[must_use]
-    pub fn keep(&self, kept: impl Iterator<Item = bool> + Clone) -> Self {
-        Self {
-            counts: keep(&self.counts, kept.clone()),
-            min: keep(&self.min, kept.clone()),
-            max: keep(&self.max, kept.clone()),
-            sum: keep(&self.sum, kept),
-        }
-    }
-}
-
-fn keep<T: Copy>(values: &[T], kept: impl Iterator<Item = bool>) -> Vec<T> {
-    values.iter().zip(kept).filter(|(_, kept)| *kept).map(|(value, _)| *value).collect()
 }
 
 impl SampleBlock {
@@ -163,14 +148,6 @@ impl SampleBlock {
                 (series, self.times_us.iter().copied().zip(values))
             },
         )
-    }
-
-    /// Returns the number of samples, those in windows included.
-    pub fn samples(&self) -> u64 {
-        match &self.windows {
-            None => self.values.len() as u64,
-            Some(windows) => windows.counts.iter().sum(),
-        }
     }
 
     /// Returns the times of the oldest and the newest sample, in microseconds since the epoch; none without

@@ -12,7 +12,7 @@ use super::requests::{Held, Wanted};
 use super::segment::{Counts, Segment, counts_of};
 
 /// Values that are encoded together: many ticks of a source make small blocks.
-const SEGMENT_VALUES: usize = 4096;
+const SEGMENT_VALUES: u64 = 4096;
 
 /// A part of a kept interval that waits to be sent.
 #[derive(Debug)]

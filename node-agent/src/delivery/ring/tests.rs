@@ -59,6 +59,7 @@ fn shape(job: u32, id: u32, columns: u32) -> Arc<Shape> {
         source: format!("ring/s{id}").as_str().try_into().unwrap(),
         period: Period::TEN_MILLISECONDS,
         columns: columns.collect(),
+        window: None,
     })
 }
 

@@ -122,7 +122,8 @@ impl NewestValues {
     /// Forgets values that are too old at `now_us`, and copies the others.
     pub(crate) fn snapshot(&self, now_us: i64) -> Snapshot {
         let mut table = lock(&self.table);
-        let oldest_us = |newest: &Newest| now_us.saturating_sub(newest.lifetime_us()).saturating_sub(self.delay_us);
+        let oldest_us =
+            |newest: &Newest| now_us.saturating_sub(newest.lifetime_us()).saturating_sub(self.delay_us);
         table.series.retain(|_, newest| newest.time_us >= oldest_us(newest));
         let mut snapshot = Snapshot {
             values: table.series.values().cloned().collect(),
