@@ -22,6 +22,7 @@ pub mod stacks;
 pub mod step_level;
 pub mod suggest;
 pub mod text;
+pub mod trigger;
 pub mod units;
 pub mod window;
 pub mod wire;

@@ -43,7 +43,9 @@ impl Period {
     pub const HUNDRED_MILLISECONDS: Self = Self { micros: 100_000 };
     pub const HALF_SECOND: Self = Self { micros: 500_000 };
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
+    pub const FIVE_SECONDS: Self = Self { micros: 5_000_000 };
     pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
+    pub const HALF_MINUTE: Self = Self { micros: 30_000_000 };
     pub const MINUTE: Self = Self { micros: 60_000_000 };
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
     pub const TEN_MINUTES: Self = Self { micros: 600_000_000 };

@@ -1,0 +1,14 @@
+//! Triggers: rules that say when something happens to a job, and what is done then.
+//!
+//! Rules are data, of the site (`[[trigger]]` in the agent's configuration) or of a job's owner
+//! (`polymeter trigger add`). [`Rule::parse`] checks one, once and in whole: a rule that it returns can be
+//! evaluated without a further error.
+
+mod condition;
+mod rule;
+
+pub use condition::{Comparison, Condition, InvalidCondition, JobEvent, MetricTest, Test};
+pub use rule::{Rule, RuleFault, RuleFields, STACKS_METRIC};
+
+/// Metric by which the evaluation notices that the kernel killed a process for lack of memory.
+pub const OOM_METRIC: &str = "memory.events.oom_kill";

@@ -1,0 +1,235 @@
+//! Rules of triggers: a condition and what is done when it becomes true.
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+use crate::catalogue;
+use crate::control::PlanFields;
+use crate::name::Selector;
+use crate::period::Period;
+use crate::series::Identifier;
+
+/// Metric of the action `stacks`.
+pub const STACKS_METRIC: &str = "stacks.cpu";
+
+/// Characters of a name.
+const NAME_BYTES: usize = 64;
+
+/// Metrics whose periods one rule changes.
+const RAISED: usize = 16;
+
+/// Firings of one rule for one job in a day, at most.
+const FIRINGS: u32 = 1000;
+
+/// A rule as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleFields {
+    /// Name, unique among the rules of a job.
+    pub name: String,
+    /// Condition: `oom`, or `memory.current > 100GiB for 5s`.
+    pub when: String,
+    /// Keeps the ring's samples from this time before the instant; 30s if no action is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
+    /// Keeps them until this time after the instant; 5s by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Samples metrics at other periods for a while, by a lease.
+    #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
+    pub raise: PlanFields,
+    /// Duration of that lease; 1min by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raise_for: Option<String>,
+    /// Samples call stacks at this period for as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<String>,
+    /// Records a mark with the name of the rule.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mark: bool,
+    /// Logs it, in the agent and in the collector.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub notice: bool,
+    /// Time without another firing; 1min by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_off: Option<String>,
+    /// Firings for each job and day; 5 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firings: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    pub name: Identifier,
+    pub when: Condition,
+    /// Time before the instant that is kept, in microseconds; none to keep nothing.
+    pub keep_us: Option<i64>,
+    pub after_us: i64,
+    /// Metrics to be leased, call stacks among them.
+    pub raise: Vec<(Selector, Period)>,
+    pub raise_for_us: u64,
+    pub mark: bool,
+    pub notice: bool,
+    pub hold_off_us: i64,
+    pub firings: u32,
+}
+
+/// Fault in one field of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: {message}")]
+pub struct RuleFault {
+    pub field: &'static str,
+    pub message: String,
+}
+
+#[derive(Default)]
+struct Faults(Vec<RuleFault>);
+
+impl Faults {
+    fn add(&mut self, field: &'static str, message: impl ToString) {
+        self.0.push(RuleFault { field, message: message.to_string() });
+    }
+
+    fn period(&mut self, field: &'static str, text: Option<&str>, usual: Period) -> Period {
+        let parsed = text.map_or(Ok(usual), str::parse);
+        parsed.unwrap_or_else(|error| {
+            self.add(field, error);
+            usual
+        })
+    }
+}
+
+fn us(period: Period) -> i64 {
+    i64::try_from(period.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl Rule {
+    /// Longest time before or after the instant that is kept.
+    pub const LONGEST_KEPT: Period = Period::TEN_MINUTES;
+
+    /// Checks a rule in whole. The error has all faults.
+    pub fn parse(fields: &RuleFields) -> Result<Self, Vec<RuleFault>> {
+        let mut faults = Faults::default();
+        let name = Identifier::try_from(fields.name.as_str());
+        if let Err(error) = &name {
+            faults.add("name", error);
+        } else if fields.name.len() > NAME_BYTES {
+            faults.add("name", format_args!("longer than {NAME_BYTES} bytes"));
+        }
+        let when = fields.when.parse::<Condition>();
+        if let Err(error) = &when {
+            faults.add("when", error);
+        }
+        let has_other = !fields.raise.is_empty() || fields.stacks.is_some() || fields.mark || fields.notice;
+        let keeps = fields.keep.is_some() || fields.after.is_some() || !has_other;
+        let keep = faults.period("keep", fields.keep.as_deref(), Period::HALF_MINUTE);
+        let after = faults.period("after", fields.after.as_deref(), Period::FIVE_SECONDS);
+        for (field, period) in [("keep", keep), ("after", after)] {
+            if period > Self::LONGEST_KEPT {
+                faults.add(field, format_args!("{period} is longer than {}", Self::LONGEST_KEPT));
+            }
+        }
+        let raise = raised(fields, &mut faults);
+        let raise_for = faults.period("raise_for", fields.raise_for.as_deref(), Period::MINUTE);
+        if raise.is_empty() && fields.raise_for.is_some() {
+            faults.add("raise_for", "no metric is raised; write `raise`, or `stacks`");
+        }
+        let hold_off = faults.period("hold_off", fields.hold_off.as_deref(), Period::MINUTE);
+        let firings = fields.firings.unwrap_or(5);
+        if !(1..=FIRINGS).contains(&firings) {
+            faults.add("firings", format_args!("expected a number from 1 to {FIRINGS}"));
+        }
+        match (name, when) {
+            (Ok(name), Ok(when)) if faults.0.is_empty() => Ok(Self {
+                name,
+                when,
+                keep_us: keeps.then(|| us(keep)),
+                after_us: us(after),
+                raise,
+                raise_for_us: raise_for.as_micros(),
+                mark: fields.mark,
+                notice: fields.notice,
+                hold_off_us: us(hold_off),
+                firings,
+            }),
+            _ => Err(faults.0),
+        }
+    }
+}
+
+fn raised(fields: &RuleFields, faults: &mut Faults) -> Vec<(Selector, Period)> {
+    let mut raised = Vec::new();
+    if fields.raise.len() > RAISED {
+        faults.add("raise", format_args!("more than {RAISED} selectors"));
+    }
+    for (selector, period) in fields.raise.iter().take(RAISED) {
+        match (selector.parse::<Selector>(), period.parse::<Period>()) {
+            (Ok(selector), Ok(period)) if catalogue::is_known(&selector) => raised.push((selector, period)),
+            (Ok(selector), Ok(_)) => {
+                let near = catalogue::nearest(selector.as_str());
+                let advice = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                faults.add("raise", format_args!("no metric matches `{selector}`{advice}"));
+            }
+            (Err(error), _) => faults.add("raise", error),
+            (_, Err(error)) => faults.add("raise", error),
+        }
+    }
+    if let Some(text) = &fields.stacks {
+        match (STACKS_METRIC.parse::<Selector>(), text.parse::<Period>()) {
+            (Ok(selector), Ok(period)) => raised.push((selector, period)),
+            (_, Err(error)) => faults.add("stacks", error),
+            (Err(error), _) => faults.add("stacks", error),
+        }
+    }
+    raised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(when: &str) -> RuleFields {
+        RuleFields { name: "r".to_owned(), when: when.to_owned(), ..RuleFields::default() }
+    }
+
+    #[test]
+    fn a_rule_without_an_action_keeps_the_ring() {
+        let rule = Rule::parse(&fields("oom")).unwrap();
+        assert_eq!((rule.keep_us, rule.after_us), (Some(30_000_000), 5_000_000));
+        assert_eq!((rule.hold_off_us, rule.firings), (60_000_000, 5));
+        let marks = Rule::parse(&RuleFields { mark: true, ..fields("oom") }).unwrap();
+        assert_eq!(marks.keep_us, None);
+        let stacks = RuleFields { stacks: Some("10ms".to_owned()), ..fields("oom") };
+        let stacks = Rule::parse(&stacks).unwrap();
+        assert_eq!(stacks.raise, [("stacks.cpu".parse().unwrap(), Period::TEN_MILLISECONDS)]);
+    }
+
+    #[test]
+    fn all_faults_are_reported_together() {
+        let hostile = RuleFields {
+            name: "x".repeat(65),
+            when: "oomm".to_owned(),
+            keep: Some("1h".to_owned()),
+            after: Some("soon".to_owned()),
+            raise: [("cpu.usag".to_owned(), "1ms".to_owned()), ("cpu.*".to_owned(), "no".to_owned())].into(),
+            stacks: Some("0s".to_owned()),
+            hold_off: Some("-1s".to_owned()),
+            firings: Some(0),
+            ..RuleFields::default()
+        };
+        let faults = Rule::parse(&hostile).unwrap_err();
+        let fields: Vec<&str> = faults.iter().map(|fault| fault.field).collect();
+        assert_eq!(
+            fields,
+            ["name", "when", "after", "keep", "raise", "raise", "stacks", "hold_off", "firings"]
+        );
+        let many = (0..17).map(|number| (format!("cpu.usage{number}"), "1s".to_owned())).collect();
+        assert!(Rule::parse(&RuleFields { raise: many, ..fields_of_oom() }).is_err());
+        let pointless = RuleFields { raise_for: Some("1s".to_owned()), ..fields_of_oom() };
+        assert_eq!(Rule::parse(&pointless).unwrap_err()[0].field, "raise_for");
+    }
+
+    fn fields_of_oom() -> RuleFields {
+        fields("oom")
+    }
+}
