@@ -18,6 +18,8 @@ let
     period = types.strMatching "[0-9]+(us|ms|s|min|h|d)";
     periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";
     periods = types.attrsOf periodOrOff;
+    # Tables with strings, numbers and tables.
+    tables = types.listOf (types.attrsOf types.anything);
     reach = types.strMatching "[0-9]+(s|min|h|d)";
     keep = types.strMatching "forever|[0-9]+(d|y)";
     size = types.strMatching "[0-9]+(KiB|MiB|GiB)";

@@ -42,6 +42,7 @@ use crate::sources::{online_cpus, processors};
 use crate::start_error::AgentStartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
+use crate::triggers::Triggers;
 
 const REQUESTS: usize = 64;
 
@@ -79,6 +80,7 @@ impl Agent {
                 NewestValues::new(i64::try_from(config.flush_interval.as_nanos() / 1000).unwrap_or(i64::MAX))
             }))),
             ring_requests: Arc::new(RingRequests::default()),
+            triggers: Arc::new(Triggers::new(clock::steady_us())),
         };
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
         let (rights, told_rights) = watch::channel(Rights::of(&config));
@@ -267,6 +269,7 @@ fn connect(
         tap: Arc::clone(&shared.tap),
         ring: ring_limits(config),
         ring_requests: Arc::clone(&shared.ring_requests),
+        triggers: Arc::clone(&shared.triggers),
     };
     let Shared { channels, counters, stats_cache, .. } = shared;
     Sender::connect(context, settings, Arc::clone(channels), Arc::clone(counters), Arc::clone(stats_cache))

@@ -39,6 +39,7 @@ mod start_error;
 pub mod stats_cache;
 mod supervisor;
 mod targets;
+pub mod triggers;
 pub mod watchdog;
 
 pub use polymeter_service::clock;

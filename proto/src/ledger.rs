@@ -88,6 +88,8 @@ pub enum Event {
     JobDetails(JobDetailsUpdate),
     /// All samples of a kept interval were sent.
     Kept(KeptInterval),
+    /// A trigger fired.
+    Fired(Firing),
 }
 
 impl Event {
@@ -101,6 +103,7 @@ impl Event {
             Self::RequestRefused(refused) => Some(refused.job),
             Self::JobDetails(update) => Some(update.job),
             Self::Kept(kept) => Some(kept.job),
+            Self::Fired(firing) => Some(firing.job),
             Self::SessionEnded { .. } => None,
         }
     }
@@ -209,6 +212,28 @@ pub struct KeptInterval {
     pub reason: Text,
     /// Samples in it.
     pub samples: u64,
+}
+
+/// A trigger that fired on the node of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firing {
+    pub job: JobHandle,
+    /// Number of the intervals that were kept because of it, on all nodes.
+    pub trigger: u64,
+    /// Name of the rule.
+    pub rule: Identifier,
+    /// User who added the rule; none for one of the site.
+    pub by: Option<Identifier>,
+    /// Microseconds since the epoch.
+    pub at_us: i64,
+    /// Begin and end of the interval that all nodes keep, in microseconds since the epoch; none if nothing is
+    /// kept.
+    pub keeps_us: Option<(i64, i64)>,
+    /// The collector logs it.
+    pub notice: bool,
+    pub why: Text,
+    /// What was done on the node, with its predicted cost, or why it could not be done.
+    pub actions: Text,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

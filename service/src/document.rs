@@ -164,6 +164,22 @@ impl<'i> Section<'i> {
     }
 
     /// Takes a list of strings, each with its position.
+    /// Takes an array of tables, each with its position.
+    pub fn tables(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Vec<(Self, Span)>> {
+        let value = self.take(key)?;
+        let span = value.span();
+        let DeValue::Array(array) = value.into_inner() else {
+            reporter.fault(&span, format_args!("`{key}`: expected tables, each below its head [[{key}]]"));
+            return None;
+        };
+        let mut tables = Vec::new();
+        for value in array {
+            let span = value.span();
+            tables.extend(Self::of_value(key, value, reporter).map(|table| (table, span)));
+        }
+        Some(tables)
+    }
+
     pub fn strings(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Vec<(String, Span)>> {
         let value = self.take(key)?;
         let Some(array) = value.get_ref().as_array() else {

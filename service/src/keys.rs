@@ -52,6 +52,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Table with keys that are not declared, each with a period.
     Periods,
+    /// Array of tables, whose keys are not declared.
+    Tables,
     /// Table with keys of its own: a call of [`docs`].
     Table(fn() -> Vec<&'static Doc>),
 }
@@ -72,7 +74,9 @@ impl Key {
         let (Stated::Usual(text) | Stated::Set(text) | Stated::Example(text)) = self.stated;
         match self.kind {
             Kind::Text(_) | Kind::OneOf(_) => format!("{text:?}"),
-            Kind::Texts | Kind::Flag | Kind::Integer(..) | Kind::Periods | Kind::Table(_) => text.to_owned(),
+            Kind::Texts | Kind::Flag | Kind::Integer(..) | Kind::Periods | Kind::Tables | Kind::Table(_) => {
+                text.to_owned()
+            }
         }
     }
 }

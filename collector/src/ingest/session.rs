@@ -276,6 +276,7 @@ const fn ended_job(event: &Event) -> Option<JobHandle> {
         | Event::JobFacts(_)
         | Event::JobDetails(_)
         | Event::Kept(_)
+        | Event::Fired(_)
         | Event::JobOwner(_)
         | Event::RequestRefused(_)
         | Event::SessionEnded { .. } => None,

@@ -88,6 +88,7 @@ pub(crate) fn event_id(event: &Event) -> i64 {
         Event::JobOwner(owner) => of(&owner.name),
         Event::JobDetails(update) => of(&update.details.display_id),
         Event::Kept(kept) => kept.end_us,
+        Event::Fired(firing) => firing.at_us,
     }
 }
 

@@ -5,6 +5,7 @@ mod key_settings;
 mod model;
 mod openmetrics;
 mod rules;
+mod trigger_tables;
 mod value_parsers;
 
 pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, HEAD, Hindsight, KEYS, Limits};

@@ -6,7 +6,8 @@ use polymeter_proto::catalogue::derived::Machine;
 use polymeter_proto::endpoint as address;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
-use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Periods, Table, Text, Texts};
+use polymeter_proto::trigger::{Rule, RuleFields};
+use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Periods, Table, Tables, Text, Texts};
 use polymeter_service::keys::Stated::{Example, Set, Usual};
 use polymeter_service::keys::docs;
 use polymeter_service::users::user_or_group;
@@ -15,6 +16,7 @@ use polymeter_service::{keys, log};
 use super::key_settings;
 use super::openmetrics::{self, OpenMetricsConfig};
 use super::rules::{bound, cgroup_rule, layer, patterns, rule};
+use super::trigger_tables::triggers;
 use super::value_parsers::{
     CollectorOrder, JobVisibility, absolute, bytes, bytes_or_off, endpoint, path_or_off, period_or_off,
 };
@@ -86,6 +88,8 @@ pub struct AgentConfig {
     pub remote_control: Option<bool>,
     pub limits: Limits,
     pub hindsight: Hindsight,
+    /// Triggers of every job, which were checked.
+    pub triggers: Vec<RuleFields>,
     /// Users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
     pub administrators: Vec<String>,
     /// Jobs that ordinary users can see.
@@ -190,6 +194,7 @@ impl Default for AgentConfig {
             remote_control: None,
             limits: Limits::default(),
             hindsight: Hindsight::default(),
+            triggers: Vec::new(),
             administrators: Vec::new(),
             job_visibility: JobVisibility::Own,
             openmetrics: OpenMetricsConfig {
@@ -204,6 +209,10 @@ impl Default for AgentConfig {
 }
 
 impl AgentConfig {
+    pub(crate) fn site_triggers(&self) -> Vec<Rule> {
+        self.triggers.iter().filter_map(|fields| Rule::parse(fields).ok()).collect()
+    }
+
     /// True if users' requests from the collector are answered. The collector states the requester and is
     /// trusted; therefore by default only collectors that are known by their keys or run on this machine are
     /// answered.
@@ -371,6 +380,10 @@ keys! {
     /// include all of its steps. Each step or task costs as much as a job at these periods.
     "steps": Periods, Set(STEPS), AT_ONCE => steps = layer(value, cgroup_rule);
     "tasks": Periods, Set("# \"cpu.usage\" = \"5s\""), AT_ONCE => tasks = layer(value, cgroup_rule);
+
+    /// Triggers of every job: when the condition becomes true, the agent keeps the ring of the job
+    /// (`[hindsight]`), on all of its nodes, raises the periods of metrics for a while, marks or notices it.
+    "trigger": Tables, Example(TRIGGER), AT_ONCE => triggers = triggers(value);
 }
 
 keys! {
@@ -419,6 +432,13 @@ const JOBS: &str = r#"[
     "oar.slice/{user}_{number}.slice",
     "{user}_{number}.slice",
 ]"#;
+
+const TRIGGER: &str = r#"# name = "oom"
+# when = "oom" # or exit_status, signal, time_limit, or such as "rate(cpu.usage) < 1000 for 30s"
+# keep = "30s" # before the instant, and 5 s after it
+# raise = { "cpu.*" = "10ms" } # for a minute; beside them: stacks = "10ms", mark = true, notice = true
+# hold_off = "1min"
+# firings = 5 # for each job and day"#;
 
 const STEPS: &str = r#"# "cpu.usage" = "5s"
 # "memory.current" = "5s"

@@ -163,7 +163,11 @@ impl FrameBuilder {
 /// True for events that users cause, of which there may be any number.
 const fn is_of_user(event: &Event) -> bool {
     match event {
-        Event::PlanChange(_) | Event::Mark(_) | Event::RequestRefused(_) | Event::Kept(_) => true,
+        Event::PlanChange(_)
+        | Event::Mark(_)
+        | Event::RequestRefused(_)
+        | Event::Kept(_)
+        | Event::Fired(_) => true,
         Event::JobEnded { .. }
         | Event::JobFacts(_)
         | Event::JobOwner(_)

@@ -28,6 +28,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::lanes::{Channels, SampleBatch};
 use crate::stats_cache::StatsCache;
+use crate::triggers::Triggers;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
@@ -47,6 +48,7 @@ pub(crate) struct Sender {
     counters: Arc<Counters>,
     stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
+    triggers: Arc<Triggers>,
     session: SessionId,
     remote_requests: RemoteRequestSender,
     delivery: DeliverySession,
@@ -76,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) tap: Arc<Tap>,
     pub(crate) ring: RingLimits,
     pub(crate) ring_requests: Arc<RingRequests>,
+    /// Evaluates rules on the samples.
+    pub(crate) triggers: Arc<Triggers>,
 }
 
 #[derive(Debug)]
@@ -125,6 +129,7 @@ impl Sender {
             spool,
             remote_requests,
             tap,
+            triggers,
             ring,
             ring_requests,
         } = settings;
@@ -146,6 +151,7 @@ impl Sender {
             counters,
             stats_cache,
             tap,
+            triggers,
             session,
             remote_requests,
             delivery,
@@ -219,6 +225,7 @@ impl Sender {
         while let Some(flushed) = self.channels.next_batch() {
             self.stats_cache.update(&flushed.reports);
             self.publish_samples(&flushed);
+            self.triggers.take(&flushed, clock::steady_us());
             let now_ns = clock::monotonic_ns();
             self.rings.take(&flushed, clock::steady_us(), &mut self.delivery);
             self.delivery.take(&flushed, now_ns);

@@ -6,6 +6,7 @@ mod annotation;
 mod job;
 mod lease;
 mod supervisor_request;
+mod trigger;
 mod view;
 
 pub use access::AccessError;
@@ -17,4 +18,5 @@ pub use supervisor_request::{
     AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply, ResetReply,
     SupervisorRequest,
 };
+pub use trigger::{TriggerError, TriggerSpec, TriggersView};
 pub use view::{Availability, JobView, MetricView, SourceView, View};

@@ -17,6 +17,7 @@ mod run;
 mod sampler_notices;
 mod status_view;
 mod step_sources;
+mod trigger_actions;
 mod wait;
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::request::SupervisorRequest;
 use crate::rights::Rights;
 use crate::sources::{Target, follow_created_cgroups, machine};
 use crate::targets::{Access, Targets, TrackedTarget};
+use crate::triggers::Triggers;
 
 /// Interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to
 /// limit the load on jobs.
@@ -67,6 +68,7 @@ struct Waits {
     measure_cpu: Interval,
     calibrate: Interval,
     flush_for_watch: Interval,
+    triggers: Arc<Triggers>,
 }
 
 impl Supervisor {
@@ -81,6 +83,7 @@ impl Supervisor {
         let node = Target::Node(Arc::clone(&shared.counters));
         let machine = machine(&mounts.proc);
         let standing = standing_plan(&config, machine);
+        shared.triggers.change(|evaluator| evaluator.set_site(config.site_triggers()));
         let lifecycle = Lifecycle::new(config.cluster.clone(), standing, node, now());
         let core = Dispatcher {
             targets: Targets::new(config.job_visibility),
@@ -186,6 +189,7 @@ impl Supervisor {
                     }
                 }
                 Some(times) = calibrations.recv() => self.core.admission.calibrate(times),
+                () = waits.triggers.wait() => self.core.act_on_triggers().await,
                 () = until(self.placement.next_ns()) => self.placement.adjust(),
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
@@ -204,6 +208,7 @@ impl Supervisor {
             measure_cpu: every(MEASURE_CPU),
             calibrate: every(calibrator::EVERY),
             flush_for_watch: every(FLUSH_FOR_WATCH),
+            triggers: Arc::clone(&self.core.edge.shared.triggers),
         }
     }
 
@@ -277,6 +282,8 @@ impl Supervisor {
         self.core.edge.reload(&config, config.jobs != self.config.jobs);
         self.core.targets.set_job_visibility(config.job_visibility);
         self.config = config;
+        let of_site = self.config.site_triggers();
+        self.core.edge.shared.triggers.change(|evaluator| evaluator.set_site(of_site));
         self.rights.send_replace(Rights::of(&self.config));
         let standing = standing_plan(&self.config, self.machine);
         self.core.reload(self.config.cluster.clone(), self.config.limits.clone(), standing).await;
@@ -345,8 +352,18 @@ impl Supervisor {
                 self.core.look_up(user, Purpose::Announce(spec, reply)).await;
             }
             SupervisorRequest::End(job_id, facts, reply) => {
+                self.core.trigger_end(&job_id, &facts);
                 self.core.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
+            }
+            SupervisorRequest::AddTrigger(spec, reply) => {
+                drop(reply.send(self.core.add_trigger(*spec)));
+            }
+            SupervisorRequest::RemoveTrigger(principal, job_id, name, reply) => {
+                reply.send(self.core.remove_trigger(principal, job_id, name)).ok();
+            }
+            SupervisorRequest::Triggers(principal, job_id, reply) => {
+                drop(reply.send(self.core.triggers(principal, job_id)));
             }
             SupervisorRequest::Stop | SupervisorRequest::Reload(_) => {}
         }

@@ -38,8 +38,7 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    pub const ALL: [Self; 5] =
-        [Self::Oom, Self::ExitStatus, Self::Signal, Self::TimeLimit, Self::Straggler];
+    pub const ALL: [Self; 5] = [Self::Oom, Self::ExitStatus, Self::Signal, Self::TimeLimit, Self::Straggler];
 
     pub const fn as_str(self) -> &'static str {
         match self {

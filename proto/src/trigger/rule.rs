@@ -157,6 +157,30 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// What is done, in words.
+    pub fn actions(&self) -> String {
+        let mut actions = Vec::new();
+        if let Some(keep_us) = self.keep_us {
+            let (before, after) = (seconds(keep_us), seconds(self.after_us));
+            actions.push(format!("keep {before} before and {after} after"));
+        }
+        if !self.raise.is_empty() {
+            let metrics = self.raise.iter().map(|(selector, period)| format!("{selector}={period}"));
+            let duration = Period::from_micros(self.raise_for_us).unwrap_or(Period::MINUTE);
+            actions.push(format!("sample {} for {duration}", metrics.collect::<Vec<_>>().join(" ")));
+        }
+        actions.extend(self.mark.then(|| "mark".to_owned()));
+        actions.extend(self.notice.then(|| "notice".to_owned()));
+        actions.join(", ")
+    }
+}
+
+fn seconds(duration_us: i64) -> String {
+    let period = u64::try_from(duration_us).ok().and_then(|us| Period::from_micros(us).ok());
+    period.map_or_else(|| format!("{duration_us}us"), |period| period.to_string())
+}
+
 fn raised(fields: &RuleFields, faults: &mut Faults) -> Vec<(Selector, Period)> {
     let mut raised = Vec::new();
     if fields.raise.len() > RAISED {

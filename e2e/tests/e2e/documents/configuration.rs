@@ -42,9 +42,10 @@ pub(super) fn example(program: &Program) -> String {
     let mut text = String::new();
     let at_once = program.docs.iter().filter(|doc| doc.changes_at_once).flat_map(|doc| doc.keys);
     let mut at_once: Vec<String> = at_once
-        .map(|key| {
-            let is_table = matches!(key.kind, Kind::Table(_) | Kind::Periods);
-            if is_table { format!("[{}]", key.name) } else { key.name.to_owned() }
+        .map(|key| match key.kind {
+            Kind::Table(_) | Kind::Periods => format!("[{}]", key.name),
+            Kind::Tables => format!("[[{}]]", key.name),
+            _ => key.name.to_owned(),
         })
         .collect();
     let last = at_once.pop().unwrap();
@@ -84,6 +85,8 @@ fn add_table(text: &mut String, path: &str, docs: &[&Doc]) {
             if let Kind::Table(inner) = key.kind {
                 writeln!(text, "{comment}[{path}]").unwrap();
                 add_table(text, &format!("{path}."), &inner());
+            } else if matches!(key.kind, Kind::Tables) {
+                writeln!(text, "{comment}[[{path}]]\n{}", key.toml().trim_end()).unwrap();
             } else if matches!(key.kind, Kind::Periods) {
                 writeln!(text, "{comment}[{path}]\n{}", key.toml().trim_end()).unwrap();
             } else {
@@ -110,13 +113,14 @@ pub(super) fn nix_options(docs: &[&Doc], about: &str) -> Value {
                 Kind::Integer(from, to) => json!({"from": from, "to": to}),
                 Kind::OneOf(words) => json!({"words": words}),
                 Kind::Periods => json!("periods"),
+                Kind::Tables => json!("tables"),
                 Kind::Table(inner) => {
                     options.insert(key.name.to_owned(), nix_options(&inner(), &description));
                     continue;
                 }
             };
             let mut option = json!({"type": kind, "description": description});
-            if !matches!(key.kind, Kind::Periods) {
+            if !matches!(key.kind, Kind::Periods | Kind::Tables) {
                 option["example"] = json!(key.toml());
             }
             options.insert(key.name.to_owned(), option);

@@ -20,6 +20,9 @@ mod set;
 mod start;
 mod status;
 mod time;
+mod trigger_add;
+mod trigger_remove;
+mod triggers;
 mod unregister;
 pub(super) mod watch;
 

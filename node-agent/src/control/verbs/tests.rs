@@ -46,6 +46,9 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         | SupervisorRequest::End(..)
         | SupervisorRequest::Flush(_)
         | SupervisorRequest::Reload(_)
+        | SupervisorRequest::AddTrigger(..)
+        | SupervisorRequest::RemoveTrigger(..)
+        | SupervisorRequest::Triggers(..)
         | SupervisorRequest::Stop) => panic!("not expected: {other:?}"),
     }
 }

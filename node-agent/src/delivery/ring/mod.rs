@@ -95,7 +95,8 @@ impl Rings {
                 | Event::JobOwner(_)
                 | Event::RequestRefused(_)
                 | Event::JobDetails(_)
-                | Event::Kept(_) => {}
+                | Event::Kept(_)
+                | Event::Fired(_) => {}
             }
         }
     }

@@ -211,7 +211,8 @@ impl World {
                 | Event::JobOwner(_)
                 | Event::RequestRefused(_)
                 | Event::SessionEnded { .. }
-                | Event::JobDetails(_) => {}
+                | Event::JobDetails(_)
+                | Event::Fired(_) => {}
             }
         }
     }

@@ -36,6 +36,7 @@ use crate::supervisor::probe::try_out;
 use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
 };
+use crate::triggers::Triggers;
 
 /// Time after which a command is tried again if too many wait: the sampler takes them all at its next
 /// wake-up.
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) stats_cache: Arc<StatsCache>,
     pub(crate) tap: Arc<Tap>,
     pub(crate) ring_requests: Arc<RingRequests>,
+    pub(crate) triggers: Arc<Triggers>,
 }
 
 #[derive(Debug)]

@@ -16,6 +16,9 @@ pub(super) mod set;
 pub(super) mod start;
 pub(super) mod status;
 pub(super) mod time;
+pub(super) mod trigger_add;
+pub(super) mod trigger_remove;
+pub(super) mod triggers;
 pub(super) mod unregister;
 pub(super) mod watch;
 
@@ -36,6 +39,9 @@ macro_rules! for_each_verb {
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
             regions: Regions(RegionsRequest);
+            trigger_add: TriggerAdd(TriggerAddRequest) => TriggerAdded(TriggerAddedAnswer);
+            trigger_remove: TriggerRemove(TriggerRemoveRequest);
+            triggers: Triggers(TriggersRequest) => Triggers(TriggersAnswer);
             watch: Watch(WatchRequest) => Samples(SamplesLine), Progress(ProgressLine), Lagged(LaggedLine), Ended(EndedLine);
             register: Register(RegisterRequest) => Registered(RegisteredAnswer);
             unregister: Unregister(UnregisterRequest);

@@ -1,0 +1,219 @@
+//! Requests about triggers, and what is done when one fires.
+
+use std::sync::Arc;
+
+use polymeter_proto::ledger::{Event, Firing, JobFacts, Mark, MarkKind};
+use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::text::{Text, abridged_list};
+use polymeter_proto::trigger::{JobEvent, Rule};
+use rustix::rand::{GetRandomFlags, getrandom};
+use tracing::warn;
+
+use super::dispatcher::Dispatcher;
+use super::edge::{Edge, NodeEdge};
+use crate::delivery::ring::Wanted;
+use crate::lanes::{Command, EventRecord};
+use crate::principal::Principal;
+use crate::request::{
+    AccessError, LeaseError, LeaseGrant, LeaseRequest, TriggerError, TriggerSpec, TriggersView,
+};
+use crate::targets::{Access, TrackedTarget};
+use crate::triggers::Fired;
+
+/// Metrics that are named.
+const NAMED: usize = 4;
+
+/// Leases of a site's rules are those of an administrator.
+const SITE: Principal = Principal { uid: 0, administrator: true };
+
+impl Dispatcher<NodeEdge> {
+    /// Adds a trigger to a job. Returns what prevents it from working.
+    pub(super) fn add_trigger(&mut self, spec: TriggerSpec) -> Result<Vec<String>, TriggerError> {
+        let TriggerSpec { principal, job_id, rule } = spec;
+        let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
+        let job = target.job.clone().ok_or(AccessError::Unknown)?;
+        let has_ring = !target.plan.ring.is_empty();
+        let notes = notes(target, &rule, has_ring);
+        self.edge.shared.triggers.change(|evaluator| evaluator.add(&job, rule, principal))?;
+        Ok(notes)
+    }
+
+    pub(super) fn remove_trigger(
+        &mut self,
+        principal: Principal,
+        job_id: Identifier,
+        name: Identifier,
+    ) -> Result<(), TriggerError> {
+        let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
+        let job = target.handle().ok_or(AccessError::Unknown)?;
+        let is_removed = self.edge.shared.triggers.change(|evaluator| evaluator.remove(job, &name));
+        if is_removed { Ok(()) } else { Err(TriggerError::Unknown(name)) }
+    }
+
+    pub(super) fn triggers(
+        &self,
+        principal: Principal,
+        job_id: Identifier,
+    ) -> Result<TriggersView, AccessError> {
+        let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
+        let job = target.handle().ok_or(AccessError::Unknown)?;
+        let (triggers, fired) = self.edge.shared.triggers.change(|evaluator| evaluator.list(job));
+        Ok(TriggersView { triggers, fired })
+    }
+
+    /// Passes the end of a job, as the scheduler states it, to its triggers.
+    pub(super) fn trigger_end(&self, job_id: &Identifier, facts: &JobFacts) {
+        let tracked = self.targets.job(job_id).and_then(TrackedTarget::handle);
+        let now_us = self.edge.now().realtime_us;
+        self.edge.shared.triggers.change(|evaluator| {
+            let Some(job) = tracked.or_else(|| evaluator.handle_of(job_id)) else { return };
+            for (event, why) in events_of(facts) {
+                evaluator.event(job, event, now_us, &why);
+            }
+        });
+    }
+
+    pub(super) async fn act_on_triggers(&mut self) {
+        let fired = self.edge.shared.triggers.change(|evaluator| evaluator.take_fired());
+        let any = !fired.is_empty();
+        for fired in fired {
+            self.act(fired).await;
+        }
+        if any {
+            self.edge.command(Command::FlushForWatch).await;
+        }
+    }
+
+    /// Does what a rule says, and records that it has fired.
+    async fn act(&mut self, fired: Fired) {
+        let Fired { job, rule, by, at_us, why } = fired;
+        let job_id = job.descriptor.job_id.clone();
+        let is_running = self.targets.job(&job_id).and_then(TrackedTarget::handle) == Some(job.handle);
+        let trigger = trigger_number(job.handle, at_us);
+        let keeps_us =
+            rule.keep_us.map(|keep_us| (at_us.saturating_sub(keep_us), at_us.saturating_add(rule.after_us)));
+        let mut actions = Vec::new();
+        if let Some((begin_us, end_us)) = keeps_us {
+            actions.push(self.keep(job.handle, (begin_us, end_us), trigger, &rule, &why));
+        }
+        if !rule.raise.is_empty() {
+            actions.push(if is_running {
+                let request = LeaseRequest {
+                    principal: by.unwrap_or(SITE),
+                    job_id: Some(job_id.clone()),
+                    level: None,
+                    metrics: rule.raise.clone(),
+                    since_us: None,
+                    duration_us: Some(rule.raise_for_us),
+                };
+                raised_text(&self.set(request).await)
+            } else {
+                "cannot raise periods: the job has ended".to_owned()
+            });
+        }
+        let by = by.and_then(Principal::name);
+        if rule.mark {
+            let (name, by) = (rule.name.clone(), by.clone());
+            let mark = Mark { at_us, job: Some(job.handle), name, kind: MarkKind::Instant, by };
+            self.record(EventRecord { job: Some(Arc::clone(&job)), event: Event::Mark(mark) }).await;
+            actions.push("marked".to_owned());
+        }
+        let actions = if actions.is_empty() { "noticed".to_owned() } else { actions.join("; ") };
+        if rule.notice {
+            warn!(job = %job_id, trigger = %rule.name, "trigger fired: {why}; {actions}");
+        }
+        let firing = Firing {
+            job: job.handle,
+            trigger,
+            rule: rule.name.clone(),
+            by,
+            at_us,
+            keeps_us,
+            notice: rule.notice,
+            why: Text::of(&why),
+            actions: Text::of(&actions),
+        };
+        self.edge.shared.triggers.change(|evaluator| evaluator.note(firing.clone()));
+        self.record(EventRecord { job: Some(job), event: Event::Fired(firing) }).await;
+    }
+
+    /// Asks the sender to keep an interval of the ring. Returns what was done.
+    fn keep(
+        &self,
+        job: JobHandle,
+        (begin_us, end_us): (i64, i64),
+        trigger: u64,
+        rule: &Rule,
+        why: &str,
+    ) -> String {
+        let shared = &self.edge.shared;
+        if shared.ring_requests.held(job).is_none() {
+            return "nothing kept: the job has no ring".to_owned();
+        }
+        let reason = Text::of(&format!("{}: {why}", rule.name));
+        if !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
+            return "nothing kept: too many intervals wait".to_owned();
+        }
+        shared.channels.full_event().notify();
+        format!("keeps {} s", end_us.saturating_sub(begin_us) / 1_000_000)
+    }
+}
+
+/// What prevents a rule from working.
+fn notes(target: &TrackedTarget, rule: &Rule, has_ring: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    let plan = target.plan_in_force();
+    for metric in rule.when.metrics() {
+        if !metric.starts_with("user.") && !plan.iter().any(|(name, _)| name == metric) {
+            notes.push(format!(
+                "{metric} is not sampled for this job, so that the trigger cannot fire; `polymeter set '{metric}=1s'` samples it"
+            ));
+        }
+    }
+    if rule.keep_us.is_some() && !has_ring {
+        notes.push(
+            "the job has no ring, so that nothing can be kept; an administrator switches it on with [hindsight] in agent.toml"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+fn events_of(facts: &JobFacts) -> Vec<(JobEvent, String)> {
+    let mut events = Vec::new();
+    let state = facts.state.as_ref().map_or("", Identifier::as_str);
+    if state.starts_with("OUT_OF_ME") {
+        events.push((JobEvent::Oom, "the scheduler states that the job ran out of memory".to_owned()));
+    }
+    if state.starts_with("TIMEOUT") {
+        events.push((JobEvent::TimeLimit, "the scheduler ended the job at its time limit".to_owned()));
+    }
+    if let Some(code) = facts.exit_code.filter(|code| *code != 0) {
+        events.push((JobEvent::ExitStatus, format!("exit status {code}")));
+    }
+    if let Some(signal) = facts.exit_signal.filter(|signal| *signal != 0) {
+        events.push((JobEvent::Signal, format!("signal {signal}")));
+    }
+    events
+}
+
+fn raised_text(result: &Result<LeaseGrant, LeaseError>) -> String {
+    match result {
+        Ok(grant) => {
+            let metrics: Vec<String> =
+                grant.metrics.iter().map(|(metric, period)| format!("{metric}={period}")).collect();
+            let cost = grant.cost.cpu_percent;
+            format!("samples {} for {cost:.2} % of a CPU", abridged_list(&metrics, NAMED))
+        }
+        Err(error) => format!("cannot raise periods: {error}"),
+    }
+}
+
+/// Number of a firing that no other has, and that a store can hold as a signed number.
+fn trigger_number(job: JobHandle, at_us: i64) -> u64 {
+    let mut bytes = [0; 8];
+    if getrandom(&mut bytes, GetRandomFlags::empty()).is_err() {
+        return at_us.unsigned_abs().rotate_left(8) ^ u64::from(job.0);
+    }
+    u64::from_ne_bytes(bytes) >> 1
+}

@@ -1,0 +1,254 @@
+//! Evaluates the rules of all jobs. Pure.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::ledger::Firing;
+use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::trigger::{JobEvent, Rule};
+use polymeter_service::token_bucket::TokenBucket;
+
+use super::job_triggers::{Chosen, Due, JobTriggers};
+use super::rule_state::{RuleState, Sample};
+use crate::principal::Principal;
+
+/// Rules that the owner of a job, and administrators, can add.
+const RULES_OF_JOB: usize = 16;
+
+/// Jobs with rules, those that have ended a while ago included.
+const JOBS: usize = 4096;
+
+/// Time after the end of a job for which its exit status can still fire a rule.
+const AFTER_END_US: i64 = 300_000_000;
+
+/// Jobs that began this soon after the agent may be older than it.
+const START_US: i64 = 2_000_000;
+
+/// Firings of all jobs: per second in the long run, and at once.
+const FIRINGS: (f64, f64) = (10.0, 100.0);
+
+/// Firings that wait for the supervisor.
+const WAITING: usize = 256;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Fired {
+    pub(crate) job: Arc<Job>,
+    pub(crate) rule: Arc<Rule>,
+    /// Requester of the rule; none for one of the site.
+    pub(crate) by: Option<Principal>,
+    /// Microseconds since the epoch.
+    pub(crate) at_us: i64,
+    pub(crate) why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddError {
+    #[error(
+        "the job has reached the limit of {RULES_OF_JOB} triggers; remove some with `polymeter trigger remove`"
+    )]
+    TooMany,
+    #[error("`{0}` is a trigger of the site; choose another name")]
+    OfSite(Identifier),
+}
+
+/// A rule of a job, for lists.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub rule: Arc<Rule>,
+    pub by: Option<Principal>,
+    /// Firings that the hold-off or a budget has prevented.
+    pub held_back: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Evaluator {
+    started_us: i64,
+    site: Vec<Arc<Rule>>,
+    jobs: BTreeMap<JobHandle, JobTriggers>,
+    bucket: TokenBucket,
+    fired: VecDeque<Fired>,
+}
+
+impl Evaluator {
+    pub(super) fn new(started_us: i64) -> Self {
+        Self {
+            started_us,
+            site: Vec::new(),
+            jobs: BTreeMap::new(),
+            bucket: TokenBucket::new(FIRINGS.0, FIRINGS.1),
+            fired: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn has_rules(&self) -> bool {
+        !self.site.is_empty() || !self.jobs.is_empty()
+    }
+
+    pub(super) fn has_fired(&self) -> bool {
+        !self.fired.is_empty()
+    }
+
+    pub(crate) fn take_fired(&mut self) -> VecDeque<Fired> {
+        std::mem::take(&mut self.fired)
+    }
+
+    /// Puts the rules of the site in force. Those that stay the same keep their state.
+    pub(crate) fn set_site(&mut self, rules: Vec<Rule>) {
+        if self.site.iter().map(AsRef::as_ref).eq(&rules) {
+            return;
+        }
+        self.site = rules.into_iter().map(Arc::new).collect();
+        for job in self.jobs.values_mut() {
+            let mut before = std::mem::take(&mut job.rules);
+            for rule in &self.site {
+                let known = before.iter().position(|one| one.by.is_none() && one.rule == *rule);
+                let state = known.map(|place| before.swap_remove(place));
+                job.rules.push(state.unwrap_or_else(|| RuleState::new(Arc::clone(rule), None)));
+            }
+            job.rules.extend(before.into_iter().filter(|state| state.by.is_some()));
+            job.rules_changed();
+        }
+    }
+
+    fn job(&mut self, job: &Arc<Job>) -> Option<&mut JobTriggers> {
+        let has_room = self.jobs.len() < JOBS;
+        let (site, started_us) = (&self.site, self.started_us);
+        match self.jobs.entry(job.handle) {
+            std::collections::btree_map::Entry::Occupied(known) => Some(known.into_mut()),
+            std::collections::btree_map::Entry::Vacant(place) => has_room.then(|| {
+                let rules = site.iter().map(|rule| RuleState::new(Arc::clone(rule), None)).collect();
+                let is_older = job.descriptor.started_us <= started_us.saturating_add(START_US);
+                place.insert(JobTriggers::new(Arc::clone(job), rules, is_older))
+            }),
+        }
+    }
+
+    /// Adds a rule to a job, or replaces the one of that name.
+    pub(crate) fn add(&mut self, job: &Arc<Job>, rule: Rule, by: Principal) -> Result<(), AddError> {
+        let triggers = self.job(job).ok_or(AddError::TooMany)?;
+        let of_site = triggers.rules.iter().filter(|state| state.by.is_none());
+        if of_site.clone().any(|state| state.rule.name == rule.name) {
+            return Err(AddError::OfSite(rule.name));
+        }
+        let own = triggers.rules.len() - of_site.count();
+        let known = triggers.rules.iter().position(|state| state.rule.name == rule.name);
+        match known.and_then(|place| triggers.rules.get_mut(place)) {
+            // The same request may come twice, and must not give the rule another budget.
+            Some(state) if *state.rule == rule => state.by = Some(by),
+            Some(state) => *state = RuleState::new(Arc::new(rule), Some(by)),
+            None if own >= RULES_OF_JOB => return Err(AddError::TooMany),
+            None => triggers.rules.push(RuleState::new(Arc::new(rule), Some(by))),
+        }
+        triggers.rules_changed();
+        Ok(())
+    }
+
+    /// Removes a rule that was added to a job. False if there is none of that name.
+    pub(crate) fn remove(&mut self, job: JobHandle, name: &Identifier) -> bool {
+        let Some(triggers) = self.jobs.get_mut(&job) else { return false };
+        let before = triggers.rules.len();
+        triggers.rules.retain(|state| state.by.is_none() || state.rule.name != *name);
+        triggers.rules_changed();
+        triggers.rules.len() < before
+    }
+
+    /// Rules of a job, and its latest firings.
+    pub(crate) fn list(&self, job: JobHandle) -> (Vec<Listed>, Vec<Firing>) {
+        let Some(triggers) = self.jobs.get(&job) else {
+            let of_site = |rule: &Arc<Rule>| Listed { rule: Arc::clone(rule), by: None, held_back: 0 };
+            return (self.site.iter().map(of_site).collect(), Vec::new());
+        };
+        let listed = triggers.rules.iter().map(|state| Listed {
+            rule: Arc::clone(&state.rule),
+            by: state.by,
+            held_back: state.held_back,
+        });
+        (listed.collect(), triggers.fired.iter().cloned().collect())
+    }
+
+    /// Remembers a firing for lists.
+    pub(crate) fn note(&mut self, firing: Firing) {
+        if let Some(triggers) = self.jobs.get_mut(&firing.job) {
+            triggers.note(firing);
+        }
+    }
+
+    pub(super) fn samples(&mut self, batch: &Batch) {
+        let chosen: Vec<_> = batch.shapes().iter().map(|shape| self.choose(shape)).collect();
+        if chosen.iter().flatten().all(|(_, columns)| columns.is_empty()) {
+            return;
+        }
+        for row in batch.recorded() {
+            let Some(Some((job, columns))) = chosen.get(row.shape) else { continue };
+            let Some(shape) = batch.shapes().get(row.shape) else { continue };
+            for column in columns.iter() {
+                let Some(bits) = row.value(column.column) else { continue };
+                let Some(series) = shape.columns.get(column.column) else { continue };
+                let sample = Sample {
+                    series: series.series,
+                    kind: series.metric.1.kind,
+                    period_us: i64::try_from(shape.period.as_micros()).unwrap_or(i64::MAX),
+                    time_us: row.time_us,
+                    value: series.metric.1.number.to_f64(bits),
+                };
+                let Some(triggers) = self.jobs.get_mut(job) else { continue };
+                let due = triggers.sample(*column, sample);
+                self.fire(*job, due);
+            }
+        }
+    }
+
+    fn choose(&mut self, shape: &Shape) -> Option<(JobHandle, Arc<[Chosen]>)> {
+        let job = shape.job.as_ref()?;
+        if self.site.is_empty() && !self.jobs.contains_key(&job.handle) {
+            return None;
+        }
+        Some((job.handle, self.job(job)?.choose(shape)))
+    }
+
+    /// Takes an event of a job, by its handle.
+    pub(crate) fn event(&mut self, job: JobHandle, event: JobEvent, at_us: i64, why: &str) {
+        let Some(triggers) = self.jobs.get(&job) else { return };
+        let due = triggers.event(event, at_us, why);
+        self.fire(job, due);
+    }
+
+    /// Latest job of an id, also if it has ended.
+    pub(crate) fn handle_of(&self, job_id: &Identifier) -> Option<JobHandle> {
+        let of_id = self.jobs.values().filter(|triggers| triggers.job.descriptor.job_id == *job_id);
+        of_id.map(|triggers| triggers.job.handle).max()
+    }
+
+    fn fire(&mut self, job: JobHandle, due: Vec<Due>) {
+        for (number, at_us, why) in due {
+            let Some(triggers) = self.jobs.get_mut(&job) else { return };
+            let Some(state) = triggers.rules.get_mut(number) else { continue };
+            let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
+            if !state.try_fire(at_us) {
+                continue;
+            }
+            if self.fired.len() >= WAITING || !self.bucket.try_take(1.0, now_ns) {
+                state.held_back += 1;
+                continue;
+            }
+            let (rule, by) = (Arc::clone(&state.rule), state.by);
+            self.fired.push_back(Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why });
+        }
+    }
+
+    pub(super) fn ended(&mut self, job: JobHandle, now_us: i64) {
+        if let Some(triggers) = self.jobs.get_mut(&job) {
+            triggers.ended_us = Some(now_us);
+        }
+    }
+
+    pub(super) fn forget_ended(&mut self, now_us: i64) {
+        self.jobs.retain(|_, triggers| {
+            triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Samples and events of simulated jobs, with a naive evaluation of durations beside.
+
+use polymeter_proto::batch::{Column, Instant};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobDescriptor, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
+};
+use polymeter_proto::trigger::RuleFields;
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND_US: i64 = 1_000_000;
+const BEGIN_US: i64 = 1_790_000_000 * SECOND_US;
+const OWNER: Principal = Principal { uid: 1000, administrator: false };
+
+fn job(number: u32) -> Arc<Job> {
+    let descriptor = JobDescriptor {
+        job_id: number.to_string().as_str().try_into().unwrap(),
+        cluster: None,
+        owner_uid: Some(1000),
+        owner: None,
+        started_us: BEGIN_US,
+    };
+    Arc::new(Job { handle: JobHandle(number), descriptor })
+}
+
+fn shape(job: &Arc<Job>, metrics: &[(&'static str, Kind)]) -> Arc<Shape> {
+    let column = |(number, (name, kind)): (u32, &(&'static str, Kind))| Column {
+        series: SeriesId(job.handle.0 * 100 + number),
+        metric: (
+            MetricId(number),
+            MetricDescriptor {
+                name: MetricName::new(*name).unwrap(),
+                unit: Unit::Count,
+                kind: *kind,
+                number: Number::Unsigned,
+            },
+        ),
+        labels: Labels::default(),
+    };
+    Arc::new(Shape {
+        id: ShapeId(job.handle.0),
+        job: Some(Arc::clone(job)),
+        source: "s".try_into().unwrap(),
+        period: Period::SECOND,
+        columns: (0..).zip(metrics).map(column).collect(),
+    })
+}
+
+fn batch(shape: &Arc<Shape>, rows: &[(i64, &[u64])]) -> Batch {
+    let mut batch = Batch::default();
+    let index = batch.add_shape(shape);
+    for (time_us, values) in rows {
+        let instant = Instant { deadline: None, time_us: *time_us };
+        batch.push(index, instant, values.iter().map(|value| Some(*value))).unwrap();
+    }
+    batch
+}
+
+fn rule(name: &str, when: &str) -> Rule {
+    let fields = RuleFields { name: name.to_owned(), when: when.to_owned(), ..RuleFields::default() };
+    Rule::parse(&fields).unwrap()
+}
+
+fn evaluator() -> Evaluator {
+    Evaluator::new(BEGIN_US - 3600 * SECOND_US)
+}
+
+fn fired(evaluator: &mut Evaluator) -> Vec<(String, i64)> {
+    let fired = evaluator.take_fired().into_iter();
+    fired.map(|fired| (fired.rule.name.to_string(), fired.at_us - BEGIN_US)).collect()
+}
+
+#[test]
+fn an_oom_kill_fires_also_with_the_last_reading() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.set_site(vec![rule("oom", "oom")]);
+    let shape = shape(&job, &[("memory.events.oom_kill", Kind::Counter)]);
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[0]), (BEGIN_US + SECOND_US, &[0])]));
+    assert!(fired(&mut evaluator).is_empty());
+    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[1])]));
+    evaluator.ended(job.handle, BEGIN_US + 2 * SECOND_US);
+    assert_eq!(fired(&mut evaluator), [("oom".to_owned(), 2 * SECOND_US)]);
+    // A job that lived for one reading.
+    let short = self::shape(&self::job(2), &[("memory.events.oom_kill", Kind::Counter)]);
+    evaluator.samples(&batch(&short, &[(BEGIN_US + 3 * SECOND_US, &[1])]));
+    assert_eq!(fired(&mut evaluator).len(), 1);
+}
+
+#[test]
+fn an_old_oom_kill_of_a_job_that_is_older_than_the_agent_does_not_fire() {
+    let mut evaluator = Evaluator::new(BEGIN_US);
+    evaluator.set_site(vec![rule("oom", "oom")]);
+    let shape = shape(&job(1), &[("memory.events.oom_kill", Kind::Counter)]);
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[3]), (BEGIN_US + SECOND_US, &[3])]));
+    assert!(fired(&mut evaluator).is_empty());
+    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[4])]));
+    assert_eq!(fired(&mut evaluator).len(), 1);
+}
+
+#[test]
+fn an_event_needs_the_metrics_beside_it() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.add(&job, rule("big", "exit_status and memory.current > 100"), OWNER).unwrap();
+    let shape = shape(&job, &[("memory.current", Kind::Gauge)]);
+    let at_us = BEGIN_US + SECOND_US;
+    evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[50])]));
+    evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
+    evaluator.samples(&batch(&shape, &[(at_us, &[150])]));
+    evaluator.event(job.handle, JobEvent::Signal, at_us, "signal 9");
+    assert!(fired(&mut evaluator).is_empty());
+    evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
+    let fired = evaluator.take_fired();
+    assert_eq!(fired[0].why, "exit status 1; memory.current was 150");
+}
+
+#[test]
+fn a_rate_is_the_change_per_second() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.add(&job, rule("io", "rate(io.read.bytes) > 1000"), OWNER).unwrap();
+    let shape = shape(&job, &[("io.read.bytes", Kind::Counter)]);
+    let rows: [(i64, &[u64]); 5] = [
+        (BEGIN_US, &[1_000_000]),
+        (BEGIN_US + SECOND_US, &[1_001_000]),
+        // The counter begins anew.
+        (BEGIN_US + 2 * SECOND_US, &[0]),
+        (BEGIN_US + 2 * SECOND_US + SECOND_US / 2, &[400]),
+        (BEGIN_US + 3 * SECOND_US, &[1000]),
+    ];
+    evaluator.samples(&batch(&shape, &rows));
+    assert_eq!(fired(&mut evaluator), [("io".to_owned(), 3 * SECOND_US)]);
+}
+
+#[test]
+fn a_storm_is_held_back() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    let fields = RuleFields {
+        name: "storm".to_owned(),
+        when: "memory.current > 1".to_owned(),
+        hold_off: Some("100us".to_owned()),
+        firings: Some(1000),
+        ..RuleFields::default()
+    };
+    evaluator.add(&job, Rule::parse(&fields).unwrap(), OWNER).unwrap();
+    let shape = shape(&job, &[("memory.current", Kind::Gauge)]);
+    for number in 0..2000 {
+        let values: &[u64] = if number % 2 == 0 { &[0] } else { &[2] };
+        evaluator.samples(&batch(&shape, &[(BEGIN_US + number * 1000, values)]));
+    }
+    let count = fired(&mut evaluator).len();
+    assert!((100..=120).contains(&count), "{count}");
+    let (listed, _) = evaluator.list(job.handle);
+    assert_eq!(listed[0].held_back, 1000 - count as u64);
+}
+
+#[test]
+fn rules_are_bounded_replaced_and_removed() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.set_site(vec![rule("site", "oom")]);
+    assert!(matches!(evaluator.add(&job, rule("site", "oom"), OWNER), Err(AddError::OfSite(_))));
+    for number in 0..RULES_OF_JOB {
+        evaluator.add(&job, rule(&number.to_string(), "oom"), OWNER).unwrap();
+        evaluator.add(&job, rule(&number.to_string(), "signal"), OWNER).unwrap();
+    }
+    assert_eq!(evaluator.add(&job, rule("more", "oom"), OWNER), Err(AddError::TooMany));
+    assert_eq!(evaluator.list(job.handle).0.len(), RULES_OF_JOB + 1);
+    let name = |name: &str| Identifier::try_from(name).unwrap();
+    assert!(evaluator.remove(job.handle, &name("0")) && !evaluator.remove(job.handle, &name("0")));
+    assert!(!evaluator.remove(job.handle, &name("site")), "a user cannot remove a rule of the site");
+    evaluator.set_site(Vec::new());
+    assert_eq!(evaluator.list(job.handle).0.len(), RULES_OF_JOB - 1);
+}
+
+#[test]
+fn an_ended_job_is_forgotten_after_a_while() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.add(&job, rule("end", "signal"), OWNER).unwrap();
+    evaluator.ended(job.handle, BEGIN_US);
+    evaluator.forget_ended(BEGIN_US + AFTER_END_US - 1);
+    let handle = evaluator.handle_of(&job.descriptor.job_id).unwrap();
+    evaluator.event(handle, JobEvent::Signal, BEGIN_US, "signal 9");
+    assert_eq!(fired(&mut evaluator).len(), 1);
+    evaluator.forget_ended(BEGIN_US + AFTER_END_US);
+    assert!(!evaluator.has_rules());
+}
+
+/// Times at which a value has been above 5 for `lasts` samples, with no firing before it was below again, nor
+/// within the hold-off.
+fn naive(values: &[u64], lasts: usize, hold_off: i64, firings: usize) -> Vec<i64> {
+    let (mut fired, mut has_held) = (Vec::new(), false);
+    for end in 0..values.len() {
+        let run = values[..=end].iter().rev().take_while(|value| **value > 5).count();
+        let holds = run > lasts;
+        let is_new = holds && !has_held;
+        has_held = holds;
+        let at = i64::try_from(end).unwrap();
+        let may = fired.last().is_none_or(|last| at - last >= hold_off) && fired.len() < firings;
+        if is_new && may {
+            fired.push(at);
+        }
+    }
+    fired
+}
+
+proptest! {
+    #[test]
+    fn durations_are_those_of_the_samples_times(
+        values in prop::collection::vec(0_u64..10, 1..120),
+        lasts in 0_usize..4,
+        hold_off in 1_i64..8,
+        firings in 1_u32..6,
+        cuts in prop::collection::vec(1_usize..9, 120),
+    ) {
+        let (mut evaluator, job) = (evaluator(), job(1));
+        let wait = if lasts > 0 { format!(" for {lasts}s") } else { String::new() };
+        let fields = RuleFields {
+            name: "r".to_owned(),
+            when: format!("memory.current > 5{wait}"),
+            hold_off: Some(format!("{hold_off}s")),
+            firings: Some(firings),
+            ..RuleFields::default()
+        };
+        evaluator.add(&job, Rule::parse(&fields).unwrap(), OWNER).unwrap();
+        let shape = shape(&job, &[("memory.current", Kind::Gauge)]);
+        let (mut seen, mut from) = (Vec::new(), 0);
+        for cut in cuts {
+            let to = (from + cut).min(values.len());
+            let mut one = Batch::default();
+            let index = one.add_shape(&shape);
+            for (place, value) in values.iter().enumerate().take(to).skip(from) {
+                let time_us = BEGIN_US + i64::try_from(place).unwrap() * SECOND_US;
+                one.push(index, Instant { deadline: None, time_us }, [Some(*value)].into_iter()).unwrap();
+            }
+            evaluator.samples(&one);
+            seen.extend(fired(&mut evaluator).into_iter().map(|(_, at_us)| at_us / SECOND_US));
+            from = to;
+        }
+        let day_us = BEGIN_US / 86_400_000_000;
+        prop_assume!((BEGIN_US + 120 * SECOND_US) / 86_400_000_000 == day_us);
+        prop_assert_eq!(seen, naive(&values[..from], lasts, hold_off, firings as usize));
+    }
+}

@@ -1,0 +1,154 @@
+//! State of one rule for one job: which tests hold, and when it may fire. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::series::{Kind, SeriesId};
+use polymeter_proto::trigger::{JobEvent, MetricTest, Rule};
+
+use crate::principal::Principal;
+
+/// Series of one metric that are compared: the devices, steps or processes of a job. Further ones are
+/// ignored.
+const SERIES: usize = 256;
+
+/// A gap of more periods than this interrupts the time for which a test holds.
+const GAP_PERIODS: i64 = 3;
+const GAP_US: i64 = 2_000_000;
+
+const DAY_US: i64 = 86_400_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sample {
+    pub(super) series: SeriesId,
+    pub(super) kind: Kind,
+    pub(super) period_us: i64,
+    /// Microseconds since the epoch.
+    pub(super) time_us: i64,
+    pub(super) value: f64,
+}
+
+#[derive(Debug, Default)]
+struct SeriesState {
+    last: Option<(i64, f64)>,
+    /// Time since which the test holds, and its last value.
+    since: Option<(i64, f64)>,
+}
+
+impl SeriesState {
+    fn take(&mut self, test: &MetricTest, sample: Sample) {
+        let Sample { kind, period_us, time_us, value, .. } = sample;
+        let last = self.last.replace((time_us, value));
+        let gap_us = last.map_or(0, |(last_us, _)| time_us.saturating_sub(last_us));
+        if gap_us > period_us.saturating_mul(GAP_PERIODS).saturating_add(GAP_US) {
+            self.since = None;
+        }
+        let compared = if test.is_rate {
+            last.and_then(|(last_us, before)| rate(kind, before, value, time_us.saturating_sub(last_us)))
+        } else {
+            Some(value)
+        };
+        match compared.filter(|compared| test.comparison.holds(*compared, test.bound)) {
+            Some(compared) => {
+                let since_us = self.since.map_or(time_us, |(since_us, _)| since_us);
+                self.since = Some((since_us, compared));
+            }
+            None => self.since = None,
+        }
+    }
+
+    /// The value with which the test holds.
+    fn holds(&self, test: &MetricTest) -> Option<f64> {
+        let ((since_us, value), (last_us, _)) = self.since.zip(self.last)?;
+        (last_us.saturating_sub(since_us) >= test.lasts_us).then_some(value)
+    }
+}
+
+/// Change per second. None for a counter that has begun anew.
+fn rate(kind: Kind, before: f64, value: f64, lasted_us: i64) -> Option<f64> {
+    let is_reset = kind == Kind::Counter && value < before;
+    let lasted_us = u32::try_from(lasted_us).ok().filter(|lasted_us| *lasted_us > 0 && !is_reset)?;
+    Some((value - before) / f64::from(lasted_us) * 1e6)
+}
+
+#[derive(Debug)]
+pub(super) struct RuleState {
+    pub(super) rule: Arc<Rule>,
+    /// Requester; none for a rule of the site.
+    pub(super) by: Option<Principal>,
+    /// One for each test of a metric.
+    tests: Vec<BTreeMap<SeriesId, SeriesState>>,
+    held: bool,
+    last_us: Option<i64>,
+    /// Number of a day, and the firings on it.
+    day: (i64, u32),
+    pub(super) held_back: u64,
+}
+
+impl RuleState {
+    pub(super) fn new(rule: Arc<Rule>, by: Option<Principal>) -> Self {
+        let tests = rule.when.metric_tests().map(|_| BTreeMap::new()).collect();
+        Self { rule, by, tests, held: false, last_us: None, day: (0, 0), held_back: 0 }
+    }
+
+    /// Numbers of the tests about a metric.
+    pub(super) fn tests_of(&self, metric: &str) -> Vec<usize> {
+        let tests = self.rule.when.metric_tests().enumerate();
+        tests.filter(|(_, test)| test.metric == metric).map(|(number, _)| number).collect()
+    }
+
+    /// Takes a sample of a test. Returns why the rule should fire, if its condition has become true.
+    pub(super) fn sample(&mut self, number: usize, sample: Sample) -> Option<String> {
+        let rule = Arc::clone(&self.rule);
+        let (test, series) = (rule.when.metric_tests().nth(number)?, self.tests.get_mut(number)?);
+        if series.len() >= SERIES && !series.contains_key(&sample.series) {
+            return None;
+        }
+        series.entry(sample.series).or_default().take(test, sample);
+        if rule.when.event().is_some() {
+            return None;
+        }
+        let why = self.why();
+        let had_held = std::mem::replace(&mut self.held, why.is_some());
+        why.filter(|_| !had_held)
+    }
+
+    /// Returns why the rule should fire at an event.
+    pub(super) fn event(&self, event: JobEvent, why: &str) -> Option<String> {
+        if self.rule.when.event() != Some(event) {
+            return None;
+        }
+        let values = self.why()?;
+        Some(if values.is_empty() { why.to_owned() } else { format!("{why}; {values}") })
+    }
+
+    /// The values with which all tests of metrics hold; empty without such tests.
+    fn why(&self) -> Option<String> {
+        let mut values = Vec::new();
+        for (test, series) in self.rule.when.metric_tests().zip(&self.tests) {
+            let value = series.values().find_map(|series| series.holds(test))?;
+            let change = if test.is_rate { " per second" } else { "" };
+            values.push(format!("{} was {value}{change}", test.metric));
+        }
+        Some(values.join(", "))
+    }
+
+    /// False if the rule has fired too recently, or too often on that day.
+    pub(super) fn try_fire(&mut self, at_us: i64) -> bool {
+        let day = at_us.div_euclid(DAY_US);
+        if self.day.0 != day {
+            self.day = (day, 0);
+        }
+        let held_off = self
+            .last_us
+            .is_some_and(|last_us| (last_us..last_us.saturating_add(self.rule.hold_off_us)).contains(&at_us));
+        let is_allowed = !held_off && self.day.1 < self.rule.firings;
+        if is_allowed {
+            self.last_us = Some(at_us);
+            self.day.1 += 1;
+        } else {
+            self.held_back += 1;
+        }
+        is_allowed
+    }
+}
