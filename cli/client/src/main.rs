@@ -25,7 +25,6 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("advise", "propose a request", NO_STORES),
     ("notices", "list notices", NO_STORES),
     ("store", "examine the store", NO_STORES),
-    ("keep", "keep the job", NO_STORES),
     ("setup", "set up this machine", NO_DAEMONS),
     ("doctor", "examine this machine", NO_DAEMONS),
     ("calibrate", "measure the roofs of a node", NO_DAEMONS),

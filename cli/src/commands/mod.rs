@@ -8,7 +8,6 @@ mod doctor;
 mod export;
 mod flame;
 mod jobs;
-mod keep;
 mod keygen;
 mod notices;
 mod overhead;
@@ -70,9 +69,6 @@ pub(crate) enum Command {
     /// Show the size of a store, its growth, and what retention removes next.
     #[command(display_order = 50)]
     Store(store::StoreArguments),
-    /// Exempt a stored job from retention.
-    #[command(display_order = 51)]
-    Keep(keep::KeepArguments),
     /// Create a key pair for the encryption and authentication of an agent or a collector.
     #[command(display_order = 52)]
     Keygen(keygen::KeygenArguments),
@@ -106,7 +102,6 @@ impl Command {
             Self::Notices(arguments) => notices::execute(&arguments)?,
             Self::Setup(arguments) => setup::execute(&arguments)?,
             Self::Store(arguments) => store::execute(&arguments)?,
-            Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
             Self::Overhead(arguments) => overhead::execute(&arguments)?,
             Self::Calibrate(arguments) => calibrate::execute(&arguments)?,

@@ -132,7 +132,7 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     assert_eq!(polymeter(&["notices", "--store", &store, "--json"]), Value::Array(Vec::new()));
     compare("Proposals", &polymeter(&["advise", "--name", "x", "--store", &store, "--json"]));
     compare("Metrics", &polymeter(&["metrics", "--json"]));
-    compare("Kept jobs", &polymeter(&["keep", &job(0), "--store", &store, "--json"]));
+    compare("Kept jobs", &polymeter(&["store", "keep", &job(0), "--store", &store, "--json"]));
     compare("Confirmed clocks", &polymeter(&["store", "confirm-clock", "--store", &store, "--json"]));
     compare("Stores", &polymeter(&["store", "--store", &store, "--json"]));
     compare("Key pairs", &polymeter(&["keygen", "--out", &path(""), "--name", "n1", "--json"]));

@@ -155,7 +155,14 @@ mod tests {
             };
             Arc::new(Job { handle: JobHandle(number), descriptor })
         });
-        Arc::new(Shape { id: ShapeId(number), source: id("s"), job, period: Period::SECOND, columns, window: None })
+        Arc::new(Shape {
+            id: ShapeId(number),
+            source: id("s"),
+            job,
+            period: Period::SECOND,
+            columns,
+            window: None,
+        })
     }
 
     fn publish(tap: &Tap, shape: &Arc<Shape>, rows: &[(i64, &[Option<u64>])]) {

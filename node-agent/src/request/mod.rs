@@ -18,5 +18,5 @@ pub use supervisor_request::{
     AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply, ResetReply,
     SupervisorRequest,
 };
-pub use trigger::{TriggerError, TriggerSpec, TriggersView};
+pub use trigger::{KeepSpec, TriggerError, TriggerSpec, TriggersView};
 pub use view::{Availability, JobView, MetricView, SourceView, View};

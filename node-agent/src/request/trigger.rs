@@ -2,6 +2,7 @@
 
 use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::text::Text;
 use polymeter_proto::trigger::Rule;
 
 use super::access::AccessError;
@@ -15,12 +16,31 @@ pub struct TriggerSpec {
     pub rule: Rule,
 }
 
+/// Interval of the ring of a job that should be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepSpec {
+    pub principal: Principal,
+    pub job_id: Identifier,
+    /// Microseconds since the epoch.
+    pub begin_us: i64,
+    /// Microseconds since the epoch.
+    pub end_us: i64,
+    pub trigger: u64,
+    pub reason: Text,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TriggerError {
     #[error(transparent)]
     Access(#[from] AccessError),
     #[error(transparent)]
     Add(#[from] AddError),
+    #[error(
+        "the job has no ring on this node; an administrator switches it on with [hindsight] in agent.toml"
+    )]
+    NoRing,
+    #[error("too many intervals wait to be kept; try again in a moment")]
+    Busy,
     #[error("no trigger `{0}` was added to the job; `polymeter trigger list` shows them")]
     Unknown(Identifier),
 }

@@ -356,14 +356,15 @@ impl Supervisor {
                 self.core.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
             }
-            SupervisorRequest::AddTrigger(spec, reply) => {
-                drop(reply.send(self.core.add_trigger(*spec)));
+            SupervisorRequest::AddTrigger(spec, reply) => drop(reply.send(self.core.add_trigger(*spec))),
+            SupervisorRequest::Keep(spec, reply) => {
+                reply.send(self.core.keep_interval(*spec)).ok();
             }
             SupervisorRequest::RemoveTrigger(principal, job_id, name, reply) => {
                 reply.send(self.core.remove_trigger(principal, job_id, name)).ok();
             }
-            SupervisorRequest::Triggers(principal, job_id, reply) => {
-                drop(reply.send(self.core.triggers(principal, job_id)));
+            SupervisorRequest::Triggers(by, job_id, reply) => {
+                drop(reply.send(self.core.triggers(by, job_id)))
             }
             SupervisorRequest::Stop | SupervisorRequest::Reload(_) => {}
         }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use polymeter_proto::ledger::{Event, Firing, JobFacts, Mark, MarkKind};
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::{Text, abridged_list};
 use polymeter_proto::trigger::{JobEvent, Rule};
@@ -15,7 +17,7 @@ use crate::delivery::ring::Wanted;
 use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{
-    AccessError, LeaseError, LeaseGrant, LeaseRequest, TriggerError, TriggerSpec, TriggersView,
+    AccessError, KeepSpec, LeaseError, LeaseGrant, LeaseRequest, TriggerError, TriggerSpec, TriggersView,
 };
 use crate::targets::{Access, TrackedTarget};
 use crate::triggers::Fired;
@@ -61,6 +63,22 @@ impl Dispatcher<NodeEdge> {
         Ok(TriggersView { triggers, fired })
     }
 
+    /// Keeps an interval of the ring of a job. The node on which a trigger fired keeps that interval already.
+    pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<(), TriggerError> {
+        let KeepSpec { principal, job_id, begin_us, end_us, trigger, reason } = spec;
+        let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
+        let job = target.handle().ok_or(AccessError::Unknown)?;
+        let shared = &self.edge.shared;
+        if shared.ring_requests.held(job).is_none() {
+            return Err(TriggerError::NoRing);
+        }
+        if !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
+            return Err(TriggerError::Busy);
+        }
+        shared.channels.full_event().notify();
+        Ok(())
+    }
+
     /// Passes the end of a job, as the scheduler states it, to its triggers.
     pub(super) fn trigger_end(&self, job_id: &Identifier, facts: &JobFacts) {
         let tracked = self.targets.job(job_id).and_then(TrackedTarget::handle);
@@ -102,7 +120,7 @@ impl Dispatcher<NodeEdge> {
                     principal: by.unwrap_or(SITE),
                     job_id: Some(job_id.clone()),
                     level: None,
-                    metrics: rule.raise.clone(),
+                    metrics: raised(&rule),
                     since_us: None,
                     duration_us: Some(rule.raise_for_us),
                 };
@@ -157,6 +175,10 @@ impl Dispatcher<NodeEdge> {
         shared.channels.full_event().notify();
         format!("keeps {} s", end_us.saturating_sub(begin_us) / 1_000_000)
     }
+}
+
+fn raised(rule: &Rule) -> Vec<(Selector, Sampling)> {
+    rule.raise.iter().map(|(selector, period)| (selector.clone(), Sampling::raw(*period))).collect()
 }
 
 /// What prevents a rule from working.

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod job;
 pub mod jobs;
+mod keep;
 mod man;
 mod mark;
 mod metrics;
@@ -47,6 +48,9 @@ pub enum ClientCommand {
     /// Record an instant, or the begin or end of a phase, in a job's data.
     #[command(display_order = 24)]
     Mark(mark::MarkArguments),
+    /// Keep the samples that a job's ring holds of the last time.
+    #[command(display_order = 24)]
+    Keep(keep::KeepArguments),
     /// Release the hardware's counters to other programs, and take them again.
     #[command(display_order = 24)]
     Pmu(pmu::PmuArguments),
@@ -82,6 +86,7 @@ impl ClientCommand {
             Self::Set(arguments) => set::execute(&arguments)?,
             Self::Reset(arguments) => reset::execute(&arguments)?,
             Self::Mark(arguments) => mark::execute(&arguments)?,
+            Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Pmu(arguments) => pmu::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
             Self::Token(arguments) => token::execute(&arguments)?,

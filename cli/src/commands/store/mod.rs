@@ -3,6 +3,7 @@
 mod confirm_clock;
 mod copy;
 mod import;
+mod keep;
 mod overview;
 mod prune;
 
@@ -12,6 +13,7 @@ use polymeter_store::Administration;
 use self::confirm_clock::ConfirmClockArguments;
 use self::copy::CopyArguments;
 use self::import::ImportArguments;
+use self::keep::KeepArguments;
 use self::overview::Overview;
 use self::prune::PruneArguments;
 use crate::client::store_choice::StoreChoice;
@@ -35,6 +37,8 @@ pub(crate) struct StoreArguments {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
+    /// Exempt a job from retention.
+    Keep(KeepArguments),
     /// Remove now what retention does not keep, as the collector does every ten minutes.
     Prune(PruneArguments),
     /// Confirm that the clock of the store is right, after it jumped or no collector ran for long: old rows
@@ -48,6 +52,7 @@ enum StoreCommand {
 
 pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
     match &arguments.command {
+        Some(StoreCommand::Keep(arguments)) => return keep::execute(arguments),
         Some(StoreCommand::Prune(arguments)) => return prune::execute(arguments),
         Some(StoreCommand::Import(arguments)) => return import::execute(arguments),
         Some(StoreCommand::Copy(arguments)) => return copy::execute(arguments),

@@ -5,6 +5,7 @@ mod annotation;
 mod end;
 mod flush;
 mod jobs;
+mod keep;
 mod lease;
 mod mark;
 mod metrics;

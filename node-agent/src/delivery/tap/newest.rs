@@ -115,7 +115,8 @@ impl NewestValues {
             | Event::RequestRefused(_)
             | Event::SessionEnded { .. }
             | Event::JobDetails(_)
-            | Event::Kept(_) => {}
+            | Event::Kept(_)
+            | Event::Fired(_) => {}
         }
     }
 

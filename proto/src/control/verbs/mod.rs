@@ -3,6 +3,7 @@
 pub(super) mod end;
 pub(super) mod flush;
 pub(super) mod jobs;
+pub(super) mod keep;
 pub(super) mod mark;
 pub(super) mod metrics;
 pub(super) mod plan;
@@ -36,6 +37,7 @@ macro_rules! for_each_verb {
             reset: Reset(ResetRequest) => Reset(ResetAnswer);
             pmu_release: PmuRelease(PmuReleaseRequest) => PmuReleased(PmuReleaseAnswer);
             pmu_resume: PmuResume(PmuResumeRequest);
+            keep: Keep(KeepRequest);
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
             regions: Regions(RegionsRequest);

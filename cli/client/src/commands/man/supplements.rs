@@ -353,6 +353,19 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         examples: &[("polymeter pmu resume --job 4242", "Opens the events that you released.")],
     },
     Supplement {
+        command: "polymeter keep",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[
+            ("polymeter keep", "In the job: the last 30 s, on all of its nodes."),
+            (
+                "polymeter keep --job 4242 --last 1min --reason 'the solver diverged'",
+                "From a login node, with a reason for the report.",
+            ),
+        ],
+    },
+    Supplement {
         command: "polymeter mark",
         exit_status: EXIT_STATUS,
         environment: REMOTE_ENVIRONMENT,
@@ -533,13 +546,13 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         )],
     },
     Supplement {
-        command: "polymeter keep",
+        command: "polymeter store keep",
         exit_status: EXIT_STATUS,
         environment: &[],
         files: &[FILE, COLLECTOR_TOML],
         examples: &[
-            ("polymeter keep 4242 --until 2027-12-31", "Keeps a job until a day."),
-            ("polymeter keep 4242 --release", "Lets retention apply again."),
+            ("polymeter store keep 4242 --until 2027-12-31", "Keeps a job until a day."),
+            ("polymeter store keep 4242 --release", "Lets retention apply again."),
         ],
     },
     Supplement {

@@ -1,4 +1,4 @@
-//! `polymeter keep`: exempts a job from retention.
+//! `polymeter store keep`: exempts a job from retention.
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_service::clock;

@@ -1,0 +1,55 @@
+//! `polymeter keep`: sends what a job's ring holds of the last time.
+
+use clap_complete::engine::ArgValueCompleter;
+use polymeter_proto::control::{Answer, KeepRequest, Request};
+use polymeter_proto::period::Period;
+use polymeter_proto::text::Text;
+use polymeter_service::clock;
+
+use crate::completion::periods;
+use crate::connection::agent::unexpected;
+use crate::connection::target::{ControlTarget, TargetAnswer};
+use crate::control_view::nodes;
+use crate::failure::Failure;
+use crate::job_choice::JobChoice;
+use crate::output::terminal;
+
+#[derive(Debug, clap::Args)]
+pub struct KeepArguments {
+    /// The time before now of which the samples are kept.
+    #[arg(long, value_name = "TIME", default_value = "30s", add = ArgValueCompleter::new(periods::duration))]
+    last: Period,
+
+    /// Why they are worth keeping; the report shows it.
+    #[arg(long, value_name = "TEXT", default_value = "requested")]
+    reason: String,
+
+    #[command(flatten)]
+    job: JobChoice,
+
+    #[command(flatten)]
+    target: ControlTarget,
+}
+
+pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
+    let Some(job) = arguments.job.id(&arguments.target.socket())? else {
+        let message = "cannot keep samples of the node: only jobs have a ring; name one with --job";
+        return Err(Failure::Usage(message.to_owned()));
+    };
+    let end_us = clock::realtime_us();
+    let begin_us = end_us.saturating_sub_unsigned(arguments.last.as_micros());
+    // All nodes keep the same interval under one number: no other request has this time to the nanosecond.
+    let trigger = clock::realtime_ns();
+    let verb =
+        Request::Keep(KeepRequest { job, begin_us, end_us, trigger, reason: Text::of(&arguments.reason) });
+    match arguments.target.ask(&verb, true)? {
+        TargetAnswer::Nodes(answer) => nodes::print(&answer, arguments.target.json),
+        TargetAnswer::Agent(answer @ Answer::Done {}) if arguments.target.json => {
+            terminal::print_json(&answer)
+        }
+        TargetAnswer::Agent(Answer::Done {}) => {
+            terminal::print(&format!("keeps the last {}\n", arguments.last))
+        }
+        TargetAnswer::Agent(answer) => Err(unexpected(answer)),
+    }
+}
