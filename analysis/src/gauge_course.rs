@@ -14,14 +14,17 @@ pub(crate) struct Point {
     pub(crate) count: u64,
     /// Time between two samples; 0 if it is unknown.
     pub(crate) spacing_ns: i64,
+    /// Time for which a window holds; none for a sample, which holds until the next point.
+    length_ns: Option<i64>,
     min: f64,
     max: f64,
     mean: f64,
 }
 
 impl Point {
-    /// Returns a row whose samples are `spacing_ns` apart: a window has the time of its last one.
-    fn of(row: &SampleRow, spacing_ns: i64) -> Self {
+    /// Returns a row whose samples are `spacing_ns` apart: a window has the time of its last one, and holds for
+    /// `length_ns`.
+    fn of(row: &SampleRow, spacing_ns: i64, length_ns: i64) -> Self {
         let count = row.count().max(1);
         let earlier = i64::try_from(count - 1).unwrap_or(i64::MAX);
         let (min, max) = row.window.map_or((row.value, row.value), |window| (window.min, window.max));
@@ -29,14 +32,11 @@ impl Point {
             time_ns: row.time_ns.saturating_sub(spacing_ns.saturating_mul(earlier)),
             count,
             spacing_ns,
+            length_ns: row.window.filter(|_| spacing_ns > 0).map(|_| length_ns),
             min,
             max,
             mean: row.mean(),
         }
-    }
-
-    fn length_ns(&self) -> i64 {
-        self.spacing_ns.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 }
 
@@ -60,26 +60,30 @@ impl Dating {
                 self.first = Some(*row);
                 return [None, None];
             }
-            return [Some(Point::of(row, 0)), None];
+            return [Some(Point::of(row, 0, 0)), None];
         };
         let between_ns = row.time_ns.saturating_sub(last_ns).max(0);
-        let spacing_ns = between_ns / i64::try_from(row.count().max(1)).unwrap_or(i64::MAX);
+        let count = i64::try_from(row.count().max(1)).unwrap_or(i64::MAX);
+        let spacing_ns = between_ns / count;
+        let spacing_max_ns = self.spacing_ns.saturating_mul(GAP_SPACINGS);
         // A window after a gap is not longer for it.
-        self.spacing_ns = match self.spacing_ns {
-            0 => spacing_ns,
-            before_ns => spacing_ns.min(before_ns.saturating_mul(GAP_SPACINGS)),
-        };
-        let first = self.first.take().map(|first| Point::of(&first, self.spacing_ns));
-        [first, Some(Point::of(row, self.spacing_ns))]
+        let is_after_gap = self.spacing_ns > 0 && spacing_ns > spacing_max_ns;
+        self.spacing_ns = if is_after_gap { spacing_max_ns } else { spacing_ns };
+        let length_ns = if is_after_gap { spacing_max_ns.saturating_mul(count) } else { between_ns };
+        let first = self.first.take().map(|first| {
+            let count = i64::try_from(first.count()).unwrap_or(i64::MAX);
+            Point::of(&first, self.spacing_ns, self.spacing_ns.saturating_mul(count))
+        });
+        [first, Some(Point::of(row, self.spacing_ns, length_ns))]
     }
 
     /// Returns the only row, if it is a window.
     pub(crate) fn finish(&mut self) -> Option<Point> {
-        std::mem::take(self).first.map(|first| Point::of(&first, 0))
+        std::mem::take(self).first.map(|first| Point::of(&first, 0, 0))
     }
 }
 
-/// Divides time between the points of a gauge, as [`Holding`] does.
+/// Divides time between the points of a gauge, as [`Holding`] does. A window is as long as its samples say.
 #[derive(Debug, Default)]
 pub(crate) struct GaugeCourse {
     dating: Dating,
@@ -102,22 +106,23 @@ impl GaugeCourse {
 
     fn with_extremes(&mut self, held: Interval) -> (Interval, u64) {
         match self.waiting.pop_front() {
-            Some(point) => (Interval { min: point.min, max: point.max, ..held }, point.count),
+            Some(point) => {
+                let held = match point.length_ns {
+                    Some(length_ns) => Interval::of((point.time_ns, point.mean), length_ns),
+                    None => held,
+                };
+                (Interval { min: point.min, max: point.max, ..held }, point.count)
+            }
             None => (held, 1),
         }
     }
 
-    /// Returns the last intervals, and begins anew. The last window is as long as its samples say.
+    /// Returns the last intervals, and begins anew.
     pub(crate) fn finish(&mut self) -> Vec<(Interval, u64)> {
         let only = self.dating.finish();
         let mut intervals: Vec<_> = only.and_then(|only| self.add_point(only)).into_iter().collect();
-        let last = self.waiting.back().copied().filter(|last| last.count > 1 && last.spacing_ns > 0);
         for held in self.holding.finish() {
             intervals.push(self.with_extremes(held));
-        }
-        if let (Some(last), Some((interval, _))) = (last, intervals.last_mut()) {
-            let held = Interval::of((last.time_ns, last.mean), last.length_ns());
-            *interval = Interval { min: last.min, max: last.max, ..held };
         }
         *self = Self::default();
         intervals
