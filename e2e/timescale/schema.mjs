@@ -32,7 +32,7 @@ function counterAt(second) {
     return (second - since) * 3 + ((second - since) % 7) * 0.25;
 }
 
-/** Samples of both series, the counter each 3 s, the gauge each 7 s, as [second, series, value]. */
+/** Samples of two series, the counter each 3 s, the gauge each 7 s, as [second, series, value]. */
 function samples() {
     const rows = [];
     for (let second = 0; second < SECONDS; second += 1) {
@@ -40,6 +40,21 @@ function samples() {
         if (second % 7 === 0) rows.push([second, 2, (second * 7919) % 1013]);
     }
     return rows;
+}
+
+/** The samples of both series as windows of up to three, which lie in 10 s, of series 3 and 4. */
+function windows(rows) {
+    const open = new Map();
+    for (const [second, series, value] of rows) {
+        const key = `${series} ${Math.floor(second / 10)}`;
+        open.set(key, [...(open.get(key) ?? []), [second, series, value]]);
+    }
+    return [...open.values()].map((own) => {
+        const [second, series, last] = own.at(-1);
+        const values = own.map(([, , value]) => value);
+        const total = series === 2 ? sum(values) : null;
+        return [second, series + 2, last, own.length, Math.min(...values), Math.max(...values), total];
+    });
 }
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -85,18 +100,26 @@ async function createStore(db) {
 async function fill(db, rows) {
     await db.exec(`
         INSERT INTO node VALUES ('n1', to_timestamp(${BEGIN}));
-        INSERT INTO metric VALUES ('cpu.usage', 's', 'counter'), ('memory.current', 'B', 'gauge');
+        INSERT INTO metric VALUES ('cpu.usage', 's', 'counter'), ('memory.current', 'B', 'gauge'),
+            ('perf.instructions', '1', 'counter'), ('pids.current', '1', 'gauge');
         INSERT INTO job (job_id, owner, owner_uid, started, ended)
             VALUES ('4242', 'alice', 1001, to_timestamp(${BEGIN}), to_timestamp(${BEGIN + SECONDS})),
                    ('4243', 'bob', 1002, to_timestamp(${BEGIN}), to_timestamp(${BEGIN + SECONDS}));
         INSERT INTO job_node (job_key, node, started, ended)
             SELECT job_key, 'n1', started, ended FROM job;
         INSERT INTO series_shape (digest) VALUES ('d');
-        INSERT INTO series_shape_member VALUES (1, 0, 'cpu.usage', '{}'), (1, 1, 'memory.current', '{}');
+        INSERT INTO series_shape_member VALUES (1, 0, 'cpu.usage', '{}'), (1, 1, 'memory.current', '{}'),
+                (1, 2, 'perf.instructions', '{}'), (1, 3, 'pids.current', '{}');
         INSERT INTO series_block VALUES (1, 1, 1, 'n1', '4242');`);
     for (let at = 0; at < rows.length; at += 20_000) {
         const part = rows.slice(at, at + 20_000);
         const values = part.map(([second, series, value]) => `(to_timestamp(${BEGIN + second}), ${series}, ${value})`);
+        await db.exec(`INSERT INTO samples (time, series_id, value) VALUES ${values.join(',')}`);
+    }
+    const summaries = windows(rows);
+    for (let at = 0; at < summaries.length; at += 20_000) {
+        const part = summaries.slice(at, at + 20_000);
+        const values = part.map(([second, ...row]) => `(to_timestamp(${BEGIN + second}), ${row.map((value) => value ?? 'NULL')})`);
         await db.exec(`INSERT INTO samples VALUES ${values.join(',')}`);
     }
     for (const [view] of ROLLUPS) await db.exec(`CALL refresh_continuous_aggregate('${view}', NULL, NULL)`);
@@ -107,10 +130,14 @@ async function assertRollups(db, rows) {
         const expected = buckets(rows, width);
         const select = `SELECT *, extract(epoch FROM time)::int8 - ${BEGIN} AS second FROM ${view}`;
         const stored = (await db.query(select)).rows;
-        assert.equal(stored.length, expected.size, `buckets of ${view}`);
+        assert.equal(stored.length, 2 * expected.size, `buckets of ${view}`);
         for (const bucket of stored) {
-            const { row } = expected.get(`${bucket.series_id} ${bucket.second}`);
+            const { row, values } = expected.get(`${(bucket.series_id - 1) % 2 + 1} ${bucket.second}`);
+            const isWindow = bucket.series_id > 2;
+            assert.equal(bucket.rate_max, bucket.series_id === 3 ? Math.max(...values) : null, `rates of ${view}`);
             for (const [column, value] of Object.entries(row)) {
+                // Of a counter windows have the last value, and no others.
+                if (isWindow && (column === 'first' || column === 'increase' || bucket.series_id === 3 && column !== 'count')) continue;
                 const where = `${view}.${column} at ${bucket.second}: ${bucket[column]}, not ${value}`;
                 assert.ok(Math.abs(Number(bucket[column]) - value) < 1e-6, where);
             }
@@ -129,7 +156,7 @@ async function assertReads(db, rows) {
     const statements = ['README.md', 'docs/how-to/analyse.md', 'docs/reference/sql.md'].flatMap(documentedReads);
     assert.ok(statements.length >= 6, `${statements.length} documented statements`);
     for (const statement of statements) await db.query(statement);
-    const count = "SELECT count(*)::int AS count FROM metrics_by_job WHERE job_id = '4242'";
+    const count = "SELECT count(*)::int AS count FROM metrics_by_job WHERE job_id = '4242' AND metric_id IN ('cpu.usage', 'memory.current')";
     const visible = async (role) => {
         await db.exec(`SET ROLE ${role}`);
         const { rows: [found] } = await db.query(count);
@@ -162,7 +189,7 @@ await assertRollups(db, rows);
 await assertReads(db, rows);
 await compress(db);
 await assertRollups(db, rows);
-const [{ count, total }] = (await db.query('SELECT count(*)::int AS count, sum(value) AS total FROM samples')).rows;
+const [{ count, total }] = (await db.query('SELECT count(*)::int AS count, sum(value) AS total FROM samples WHERE series_id < 3')).rows;
 assert.equal(count, rows.length, 'rows after compression');
 assert.ok(Math.abs(total - sum(rows.map(([, , value]) => value))) < 1, 'their sum');
 const [{ extversion }] = (await db.query("SELECT extversion FROM pg_extension WHERE extname = 'timescaledb'")).rows;

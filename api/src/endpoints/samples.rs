@@ -6,7 +6,9 @@ use std::ops::Range;
 use polymeter_analysis::downsample::Part;
 use polymeter_proto::catalogue::derived;
 use polymeter_proto::units;
-use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
+use polymeter_store::reader::{
+    Access, Read, Rollup, SampleRow, SampleWindow, SeriesOwner, SeriesRow, SeriesScope,
+};
 use serde_json::{Value, json};
 
 use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, check_number};
@@ -125,25 +127,24 @@ impl Request {
     /// Writes samples as they are stored.
     fn raw(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
         let mut out = Output::begin(self, chunks, None)?;
-        let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
+        let mut piece: Vec<SampleRow> = Vec::new();
         let mut current: Option<&SeriesRow> = None;
         let of = SeriesScope::from(&self.of);
         let ids: Vec<i64> = self.rows.keys().copied().collect();
         reader.samples(of, &ids, &self.span_ns, |sample| {
             let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
             // A long series is written in several pieces, so that it is not held in memory.
-            if is_other || times.len() >= PIECE_SAMPLES {
+            if is_other || piece.len() >= PIECE_SAMPLES {
                 if let Some(row) = current {
-                    out.samples(row, &mut times, &mut values)?;
+                    out.samples(row, &mut piece)?;
                 }
                 current = self.rows.get(&sample.series_id);
             }
-            times.push(micros(sample.time_ns));
-            values.push(sample.value);
+            piece.push(sample);
             Ok::<_, Failure>(())
         })?;
         if let Some(row) = current {
-            out.samples(row, &mut times, &mut values)?;
+            out.samples(row, &mut piece)?;
         }
         out.end()
     }
@@ -213,23 +214,30 @@ impl<'a> Output<'a> {
         Ok(Self { chunks, is_first: true })
     }
 
-    fn samples(
-        &mut self,
-        row: &SeriesRow,
-        times: &mut Vec<i64>,
-        values: &mut Vec<f64>,
-    ) -> Result<(), Failure> {
-        let (times, values) = (std::mem::take(times), std::mem::take(values));
-        if times.is_empty() {
+    /// Writes rows and clears them. In JSON the columns of windows are there if one of the rows is a window.
+    fn samples(&mut self, row: &SeriesRow, piece: &mut Vec<SampleRow>) -> Result<(), Failure> {
+        let piece = std::mem::take(piece);
+        if piece.is_empty() {
             return Ok(());
         }
         if self.chunks.format == Format::Json {
-            let values: Vec<Value> = values.into_iter().map(number).collect();
-            return self.series(row, &row.unit, &json!({"time_us": times, "value": values}));
+            let column = |value: fn(&SampleRow) -> Value| Value::Array(piece.iter().map(value).collect());
+            let mut columns = json!({
+                "time_us": column(|sample| json!(micros(sample.time_ns))),
+                "value": column(|sample| number(sample.value)),
+            });
+            if let Some(columns) = columns.as_object_mut().filter(|_| piece.iter().any(is_window)) {
+                columns.insert("count".to_owned(), column(|sample| json!(sample.count())));
+                columns.insert("min".to_owned(), column(|sample| of_window(sample, |window| window.min)));
+                columns.insert("max".to_owned(), column(|sample| of_window(sample, |window| window.max)));
+                columns.insert("sum".to_owned(), column(|sample| of_window(sample, |window| window.sum)));
+            }
+            return self.series(row, &row.unit, &columns);
         }
         let facts = csv_facts(row, &row.unit);
-        for (time_us, value) in times.into_iter().zip(values) {
-            self.chunks.write(format!("{time_us},{facts},{}\r\n", csv_field(&number(value))).as_bytes())?;
+        for sample in piece {
+            let (time_us, value) = (micros(sample.time_ns), csv_field(&number(sample.value)));
+            self.chunks.write(format!("{time_us},{facts},{value}\r\n").as_bytes())?;
         }
         Ok(())
     }
@@ -273,6 +281,15 @@ impl<'a> Output<'a> {
     fn end(self) -> Result<(), Failure> {
         if self.chunks.format == Format::Json { self.chunks.write(b"]}") } else { Ok(()) }
     }
+}
+
+const fn is_window(sample: &SampleRow) -> bool {
+    sample.window.is_some()
+}
+
+/// Returns a number of a window; null for a sample.
+fn of_window(sample: &SampleRow, of: fn(&SampleWindow) -> f64) -> Value {
+    sample.window.as_ref().map_or(Value::Null, |window| number(of(window)))
 }
 
 /// Fields of CSV that are the same for all rows of a series.

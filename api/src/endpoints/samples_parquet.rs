@@ -58,7 +58,7 @@ pub(super) fn write(
             current = rows.get(&series_id).map(|row| (series_id, Arc::new(series_texts(row, job_id))));
         }
         if let Some((_, texts)) = &current {
-            group.add(texts, micros(sample.time_ns), sample.value);
+            group.add(texts, micros(sample.time_ns), sample.value, sample.window);
         }
         if group.len() < ROWS {
             return Ok(());

@@ -123,10 +123,10 @@ fn summaries_of_a_job_on_sqlite() {
         environment.execute(&format!(
             "DELETE FROM rollup_10s; DELETE FROM rollup_1min; UPDATE rollup SET samples_rowid = {computed};
              INSERT INTO rollup_10s SELECT series_id, time / 10000000000 * 10000000000 AS ten, count(*), min(value), max(value), sum(value),
-                 min(time), 0, max(time), 0
+                 min(time), 0, max(time), 0, NULL, NULL
              FROM samples WHERE rowid <= {computed} GROUP BY series_id, ten;
              INSERT INTO rollup_1min SELECT series_id, time / 60000000000 * 60000000000 AS minute, sum(count), min(min), max(max),
-                 sum(sum / count), count(*), min(first_time), 0, max(last_time), 0
+                 sum(sum / count), count(*), min(first_time), 0, max(last_time), 0, NULL, NULL
              FROM rollup_10s GROUP BY series_id, minute"
         ));
         assert_eq!(environment.number(&format!("SELECT count(*) FROM ({VIEW})")), 181 + 60, "{computed}");

@@ -112,7 +112,7 @@ fn samples_of_file(path: &Path) -> Vec<Sample> {
         let row = row.unwrap();
         let fields: Vec<&Field> = row.get_column_iter().map(|(_, field)| field).collect();
         let [Field::TimestampMicros(time_us), job, node, metric, _, labels, Field::Double(value)] =
-            fields[..]
+            fields[..7]
         else {
             panic!("a row has other columns: {row}")
         };

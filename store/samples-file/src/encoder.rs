@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use polymeter_store::reader::SampleWindow;
+
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{RowWriter, WriteError};
 
@@ -29,11 +31,17 @@ impl Encoder {
         Ok(Self { parts, thread, rows: Rows::default(), written: 0 })
     }
 
-    /// Adds a sample. Successive samples of a series must share its texts. Returns false if the file cannot
+    /// Adds a sample, or a window of some. Successive rows of a series must share its texts. Returns false if the file cannot
     /// be written: the caller stops, and [`Encoder::finish`] returns the error.
     #[must_use]
-    pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) -> bool {
-        self.rows.add(series, time_us, value);
+    pub fn add(
+        &mut self,
+        series: &Arc<SeriesTexts>,
+        time_us: i64,
+        value: f64,
+        window: Option<SampleWindow>,
+    ) -> bool {
+        self.rows.add(series, time_us, value, window);
         self.rows.len() < ROWS || self.hand_over()
     }
 

@@ -3,6 +3,8 @@
 //! ```json
 //! {"time":"2026-11-22T12:34:56.000001Z","job_id":"4242","node":"n1","metric":"cpu.usage","unit":"nanoseconds","labels":{},"value":1.5}
 //! ```
+//!
+//! A window has also `count`, `min`, `max` and `sum`.
 
 use std::io::{self, BufWriter, Write};
 
@@ -30,16 +32,19 @@ impl<W: Write + Send> RowWriter for JsonLinesWriter<W> {
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError> {
         for (series, samples) in rows.series() {
             let texts = texts(series);
-            for (time_us, value) in samples {
+            for (time_us, value, window) in samples {
                 self.output.write_all(b"{\"time\":\"")?;
                 self.time.write(&mut self.output, time_us)?;
                 self.output.write_all(texts.as_bytes())?;
-                if write_whole(&mut self.output, value)? {
-                    self.output.write_all(b".0}\n")?;
-                } else {
-                    serde_json::to_writer(&mut self.output, &value).map_err(io::Error::from)?;
-                    self.output.write_all(b"}\n")?;
+                write_number(&mut self.output, value)?;
+                if let Some(window) = window {
+                    write!(self.output, ",\"count\":{}", window.count)?;
+                    for (name, number) in [("min", window.min), ("max", window.max), ("sum", window.sum)] {
+                        write!(self.output, ",\"{name}\":")?;
+                        write_number(&mut self.output, number)?;
+                    }
                 }
+                self.output.write_all(b"}\n")?;
             }
         }
         Ok(())
@@ -48,6 +53,13 @@ impl<W: Write + Send> RowWriter for JsonLinesWriter<W> {
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
         Ok(self.output.flush()?)
     }
+}
+
+fn write_number(output: &mut impl Write, number: f64) -> io::Result<()> {
+    if write_whole(output, number)? {
+        return output.write_all(b".0");
+    }
+    serde_json::to_writer(output, &number).map_err(io::Error::from)
 }
 
 /// Returns the members between the time and the value.

@@ -5,13 +5,14 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
+use polymeter_store::reader::SampleWindow;
 
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{RowWriter, WriteError};
@@ -24,6 +25,10 @@ pub(crate) const SCHEMA: &str = "message sample {
     required binary unit (STRING);
     required binary labels (JSON);
     required double value;
+    optional int64 count;
+    optional double min;
+    optional double max;
+    optional double sum;
 }";
 
 const TEXTS: usize = 1024;
@@ -59,6 +64,12 @@ impl<W: Write + Send> RowWriter for ParquetWriter<W> {
         texts(&mut group, rows, |series| Some(&series.unit), false)?;
         texts(&mut group, rows, |series| Some(&series.labels), false)?;
         column(&mut group, |column| column.typed::<DoubleType>().write_batch(&rows.values, None, None))?;
+        let count = |window: &SampleWindow| Some(i64::try_from(window.count).unwrap_or(i64::MAX));
+        windows::<_, Int64Type>(&mut group, rows, count)?;
+        let known = |number: f64| Some(number).filter(|number| !number.is_nan());
+        windows::<_, DoubleType>(&mut group, rows, |window| known(window.min))?;
+        windows::<_, DoubleType>(&mut group, rows, |window| known(window.max))?;
+        windows::<_, DoubleType>(&mut group, rows, |window| known(window.sum))?;
         group.close()?;
         Ok(())
     }
@@ -78,6 +89,23 @@ fn column<W: Write + Send>(
     };
     write(&mut column)?;
     column.close()
+}
+
+/// Writes a column that only windows have, and may lack.
+fn windows<W: Write + Send, T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    rows: &Rows,
+    number: impl Fn(&SampleWindow) -> Option<T::T>,
+) -> Result<(), ParquetError> {
+    let mut levels = vec![0_i16; rows.len()];
+    let mut values = Vec::new();
+    for (row, window) in &rows.windows {
+        if let (Some(level), Some(value)) = (levels.get_mut(*row), number(window)) {
+            *level = 1;
+            values.push(value);
+        }
+    }
+    column(group, |column| column.typed::<T>().write_batch(&values, Some(&levels), None))
 }
 
 /// Writes a column whose text is the same for all samples of a series.

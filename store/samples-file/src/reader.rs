@@ -10,6 +10,8 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 
+use polymeter_store::reader::SampleWindow;
+
 use crate::parquet::SCHEMA;
 use crate::rows::{Rows, SeriesTexts};
 
@@ -77,6 +79,9 @@ struct Columns {
     job_ids: ColumnReaderImpl<ByteArrayType>,
     texts: [ColumnReaderImpl<ByteArrayType>; 4],
     values: ColumnReaderImpl<DoubleType>,
+    counts: ColumnReaderImpl<Int64Type>,
+    /// Least, greatest and sum.
+    extents: [ColumnReaderImpl<DoubleType>; 3],
 }
 
 impl Columns {
@@ -86,16 +91,16 @@ impl Columns {
             job_ids: column(group, 1)?,
             texts: [column(group, 2)?, column(group, 3)?, column(group, 4)?, column(group, 5)?],
             values: column(group, 6)?,
+            counts: column(group, 7)?,
+            extents: [column(group, 8)?, column(group, 9)?, column(group, 10)?],
         })
     }
 
     /// Returns the next rows; none at the end of the group.
     fn next(&mut self) -> Result<Option<Rows>, ReadError> {
         let (times_us, values) = (required(&mut self.times)?, required(&mut self.values)?);
-        let (mut levels, mut present) = (Vec::new(), Vec::new());
-        self.job_ids.read_records(ROWS, Some(&mut levels), None, &mut present)?;
-        let mut present = present.into_iter();
-        let job_ids = levels.into_iter().map(|level| if level > 0 { present.next() } else { None });
+        let job_ids = optional(&mut self.job_ids)?;
+        let mut windows = windows(&mut self.counts, &mut self.extents)?.into_iter();
         let [nodes, metrics, units, labels] = &mut self.texts;
         let (nodes, metrics) = (required(nodes)?, required(metrics)?);
         let (units, labels) = (required(units)?, required(labels)?);
@@ -113,10 +118,24 @@ impl Columns {
                     &last.insert((texts, series)).1
                 }
             };
-            rows.add(series, time_us, value);
+            rows.add(series, time_us, value, windows.next().flatten());
         }
         Ok(Some(rows))
     }
+}
+
+/// Reads the windows of the next rows; none for samples.
+fn windows(
+    counts: &mut ColumnReaderImpl<Int64Type>,
+    [min, max, sum]: &mut [ColumnReaderImpl<DoubleType>; 3],
+) -> Result<Vec<Option<SampleWindow>>, ReadError> {
+    let known = |number: Option<f64>| number.unwrap_or(f64::NAN);
+    let (counts, min, max, sum) = (optional(counts)?, optional(min)?, optional(max)?, optional(sum)?);
+    let windows = counts.zip(min).zip(max).zip(sum).map(|(((count, min), max), sum)| {
+        let count = u64::try_from(count?).unwrap_or_default();
+        Some(SampleWindow { count, min: known(min), max: known(max), sum: known(sum) })
+    });
+    Ok(windows.collect())
 }
 
 type TextsOfRow = ((((Option<ByteArray>, ByteArray), ByteArray), ByteArray), ByteArray);
@@ -140,6 +159,16 @@ fn column<T: DataType>(
     number: usize,
 ) -> Result<ColumnReaderImpl<T>, ParquetError> {
     Ok(get_typed_column_reader(group.get_column_reader(number)?))
+}
+
+/// Reads the next values of a column, which rows may lack.
+fn optional<T: DataType>(
+    column: &mut ColumnReaderImpl<T>,
+) -> Result<impl Iterator<Item = Option<T::T>>, ReadError> {
+    let (mut levels, mut present) = (Vec::new(), Vec::new());
+    column.read_records(ROWS, Some(&mut levels), None, &mut present)?;
+    let mut present = present.into_iter();
+    Ok(levels.into_iter().map(move |level| if level > 0 { present.next() } else { None }))
 }
 
 /// Reads the next values of a column in which each row has one.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use polymeter_store::reader::SampleWindow;
+
 /// Texts that all samples of a series share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SeriesTexts {
@@ -22,11 +24,14 @@ pub struct Rows {
     /// Microseconds since the epoch.
     pub(crate) times_us: Vec<i64>,
     pub(crate) values: Vec<f64>,
+    /// Each window, with the number of its row.
+    pub(crate) windows: Vec<(usize, SampleWindow)>,
 }
 
 impl Rows {
-    /// Adds a sample. Successive samples of a series must share its texts.
-    pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) {
+    /// Adds a sample, or a window of some. Successive rows of a series must share its texts.
+    pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64, window: Option<SampleWindow>) {
+        self.windows.extend(window.map(|window| (self.values.len(), window)));
         match self.runs.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, series) => *count += 1,
             _ => self.runs.push((Arc::clone(series), 1)),
@@ -47,10 +52,20 @@ impl Rows {
         self.runs.iter().map(|(series, count)| (series.as_ref(), *count))
     }
 
-    pub fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
-        let mut samples = self.times_us.iter().copied().zip(self.values.iter().copied());
-        self.runs().map(move |(series, count)| {
-            (series, samples.by_ref().take(count).collect::<Vec<_>>().into_iter())
+    /// Returns each series with its rows: times in microseconds since the epoch, values, and windows.
+    pub fn series(
+        &self,
+    ) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64, Option<SampleWindow>)>)> {
+        let mut rows = self.rows();
+        self.runs()
+            .map(move |(series, count)| (series, rows.by_ref().take(count).collect::<Vec<_>>().into_iter()))
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (i64, f64, Option<SampleWindow>)> {
+        let mut windows = self.windows.iter().peekable();
+        self.times_us.iter().zip(&self.values).enumerate().map(move |(row, (time_us, value))| {
+            let window = windows.next_if(|(of_row, _)| *of_row == row).map(|(_, window)| *window);
+            (*time_us, *value, window)
         })
     }
 }

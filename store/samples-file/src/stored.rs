@@ -71,11 +71,11 @@ pub fn add_samples(
             current = Some((sample.series_id, series, texts));
         }
         let Some((_, series, texts)) = &mut current else { return Ok(()) };
-        series.samples += 1;
+        series.samples += sample.count();
         let first_ns = series.ends_ns.map_or(sample.time_ns, |(first_ns, _)| first_ns);
         series.ends_ns = Some((first_ns, sample.time_ns));
         let before = encoder.written();
-        let is_open = encoder.add(texts, sample.time_ns / 1000, sample.value);
+        let is_open = encoder.add(texts, sample.time_ns / 1000, sample.value, sample.window);
         if encoder.written() > before {
             progress(encoder.written());
         }

@@ -73,7 +73,11 @@ pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<boo
     Ok(true)
 }
 
-/// Writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an
+fn write_number(output: &mut impl Write, number: f64) -> io::Result<()> {
+    if write_whole(output, number)? { Ok(()) } else { write!(output, "{number}") }
+}
+
+/// Writer of comma-separated values. What only windows have is empty for samples. A text that a spreadsheet would run as a formula is prefixed with an
 /// apostrophe.
 pub(crate) struct CsvWriter<W: Write> {
     output: BufWriter<W>,
@@ -92,13 +96,23 @@ impl<W: Write + Send> RowWriter for CsvWriter<W> {
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError> {
         for (series, samples) in rows.series() {
             let texts = texts(series);
-            for (time_us, value) in samples {
+            for (time_us, value, window) in samples {
                 self.time.write(&mut self.output, time_us)?;
                 self.output.write_all(texts.as_bytes())?;
-                if !write_whole(&mut self.output, value)? {
-                    write!(self.output, "{value}")?;
+                write_number(&mut self.output, value)?;
+                match window {
+                    None => self.output.write_all(b",,,,\n")?,
+                    Some(window) => {
+                        write!(self.output, ",{}", window.count)?;
+                        for number in [window.min, window.max, window.sum] {
+                            self.output.write_all(b",")?;
+                            if !number.is_nan() {
+                                write_number(&mut self.output, number)?;
+                            }
+                        }
+                        self.output.write_all(b"\n")?;
+                    }
                 }
-                self.output.write_all(b"\n")?;
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use parquet::errors::ParquetError;
 
 use crate::rows::Rows;
 
-pub(crate) const COLUMNS: [&str; 7] = ["time", "job_id", "node", "metric", "unit", "labels", "value"];
+pub(crate) const COLUMNS: [&str; 11] =
+    ["time", "job_id", "node", "metric", "unit", "labels", "value", "count", "min", "max", "sum"];
 
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {

@@ -244,3 +244,29 @@ fn read_rows(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::backend::Connection;
+    use crate::sqlite::new_store;
+
+    /// SQLite must be compiled to leave out nulls at the end of a row.
+    #[test]
+    fn a_sample_has_no_bytes_for_the_columns_of_windows() {
+        let (_directory, mut connection) = new_store();
+        let connection: &mut dyn Connection = &mut *connection;
+        let plain = "CREATE TABLE plain (time INTEGER NOT NULL, series_id INTEGER NOT NULL, value REAL)";
+        connection.execute(plain, &[]).unwrap();
+        for table in ["samples", "plain"] {
+            let insert = format!(
+                "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000)
+                 INSERT INTO {table} (time, series_id, value) SELECT 1790000000000000000 + n * 1000000, n % 200, n / 7.0 FROM n"
+            );
+            connection.execute(&insert, &[]).unwrap();
+        }
+        let size = "SELECT payload FROM dbstat WHERE aggregate = true AND name = $1";
+        let [samples, plain] =
+            ["samples", "plain"].map(|table| connection.select_one::<i64>(size, &[table.into()]).unwrap());
+        assert_eq!(samples, plain);
+    }
+}

@@ -15,7 +15,7 @@ const FILES: [(&str, &str); 13] = [
     ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
-        "every sample: time (UTC, microseconds), job_id, node, metric, unit, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
+        "every sample: time (UTC, microseconds), job_id, node, metric, unit, labels (a JSON object), value; count, min, max and sum of a window, whose last sample is the value; rows without job_id are the node's own samples while the job ran",
     ),
     (
         "stacks.folded, flame.html",

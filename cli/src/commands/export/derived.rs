@@ -36,7 +36,7 @@ pub(super) fn fill(series: &[SeriesReport], job: &JobRow, encoder: &mut Encoder)
         let texts = Arc::new(texts_of(series, job));
         for interval in series.curve.intervals() {
             let mean = interval.sum / units::to_f64(interval.weight_ns);
-            if !encoder.add(&texts, interval.time_ns.div_euclid(1000), mean) {
+            if !encoder.add(&texts, interval.time_ns.div_euclid(1000), mean, None) {
                 return Err(SamplesError::Stopped);
             }
         }

@@ -86,7 +86,7 @@ pub(super) fn fill(
         samples = samples.saturating_add(row.samples);
         progress.show(samples);
         let time_us = row.interval_ns.unwrap_or(job.sampled_ns.start).div_euclid(1000);
-        let is_open = encoder.add(of_row, time_us, units::to_f64(row.samples));
+        let is_open = encoder.add(of_row, time_us, units::to_f64(row.samples), None);
         if is_open { Ok(()) } else { Err(SamplesError::Stopped) }
     })
 }

@@ -18,9 +18,9 @@ use polymeter_proto::text::Text;
 use polymeter_samples_file::{Rows, SeriesTexts};
 use polymeter_store::StoreError;
 use polymeter_store::accepted::{
-    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
+    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId, WindowColumns,
 };
-use polymeter_store::reader::{Reader, SeriesScope};
+use polymeter_store::reader::{Reader, SampleWindow, SeriesScope};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -186,20 +186,21 @@ impl Frames {
             let series = self.series(texts)?;
             let (sequence, received_us) = (self.sequence, self.received_us);
             let node = self.node(&texts.node)?;
-            let mut samples: Vec<(i64, f64)> = samples.collect();
+            let mut samples: Vec<FileRow> = samples.collect();
             if texts.job_id.is_none() {
                 node.retain_new(reader, &series, &mut samples)?;
             }
             let frame = frames.entry(texts.node.clone()).or_insert_with(|| node.frame(sequence, received_us));
             let [of_job, of_node] = &node.lines;
-            frame.samples.push(SampleBlock {
-                line: Arc::clone(if series.job.is_some() { of_job } else { of_node }),
-                series: vec![series],
-                times_us: samples.iter().map(|(time_us, _)| *time_us).collect(),
-                values: samples.iter().map(|(_, value)| value.to_bits()).collect(),
-                windows: None,
-            });
-            let newest_us = samples.iter().map(|(time_us, _)| *time_us).max();
+            let newest_us = samples.iter().map(|(time_us, ..)| *time_us).max();
+            let line = if series.job.is_some() { of_job } else { of_node };
+            let (windows, samples): (Vec<FileRow>, Vec<FileRow>) =
+                samples.into_iter().partition(|(.., window)| window.is_some());
+            for rows in [samples, windows] {
+                if !rows.is_empty() {
+                    frame.samples.push(block(line, &series, &rows));
+                }
+            }
             self.newest_us = self.newest_us.max(newest_us.unwrap_or(i64::MIN));
         }
         Ok(frames.into_values().collect())
@@ -304,7 +305,7 @@ impl Node {
         &mut self,
         reader: &mut Reader,
         series: &SeriesRecord,
-        samples: &mut Vec<(i64, f64)>,
+        samples: &mut Vec<FileRow>,
     ) -> Result<(), StoreError> {
         let stored = match &mut self.stored {
             Some(stored) => stored,
@@ -316,12 +317,12 @@ impl Node {
         };
         let name = (series.metric.name.to_string(), Labels::clone(&series.labels));
         let Some(id) = stored.get(&name) else { return Ok(()) };
-        let times = || samples.iter().map(|(time_us, _)| *time_us);
+        let times = || samples.iter().map(|(time_us, ..)| *time_us);
         let Some((first_us, last_us)) = times().min().zip(times().max()) else { return Ok(()) };
         let span_ns = first_us.saturating_mul(1000)..last_us.saturating_add(1).saturating_mul(1000);
         let points = reader.points(*id, span_ns)?;
         let known: HashSet<i64> = points.into_iter().map(|(time_ns, _)| time_ns / 1000).collect();
-        samples.retain(|(time_us, _)| !known.contains(time_us));
+        samples.retain(|(time_us, ..)| !known.contains(time_us));
         Ok(())
     }
 }
@@ -351,4 +352,25 @@ fn labels(json: &str) -> Result<Labels, InvalidFile> {
     pairs
         .and_then(|pairs| Labels::new(pairs.into_iter().collect()).ok())
         .ok_or_else(|| InvalidFile::Labels(Text::of(json)))
+}
+
+/// Time in microseconds since the epoch, value, and window of a row of the file.
+type FileRow = (i64, f64, Option<SampleWindow>);
+
+/// Rows of one series: all of them samples, or all of them windows.
+fn block(line: &Arc<LedgerLine>, series: &Arc<SeriesRecord>, rows: &[FileRow]) -> SampleBlock {
+    let mut windows = WindowColumns::default();
+    for window in rows.iter().filter_map(|(.., window)| *window) {
+        windows.counts.push(window.count);
+        windows.min.push(window.min);
+        windows.max.push(window.max);
+        windows.sum.push(window.sum);
+    }
+    SampleBlock {
+        line: Arc::clone(line),
+        series: vec![Arc::clone(series)],
+        times_us: rows.iter().map(|(time_us, ..)| *time_us).collect(),
+        values: rows.iter().map(|(_, value, _)| value.to_bits()).collect(),
+        windows: (!windows.counts.is_empty()).then_some(windows),
+    }
 }
