@@ -89,6 +89,7 @@ mod units;
 mod unreadable;
 mod watch;
 mod web_server;
+mod windows;
 
 const ALL: &[&[polymeter_test_harness::Test]] = &[
     api_requests::TESTS,
@@ -167,6 +168,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     unreadable::TESTS,
     watch::TESTS,
     web_server::TESTS,
+    windows::TESTS,
 ];
 
 fn main() -> std::process::ExitCode {
