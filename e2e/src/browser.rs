@@ -4,6 +4,7 @@
 //! The pipe needs neither a port nor a WebSocket, and thus no crate: `--remote-debugging-pipe` reads from
 //! descriptor 3 and writes to descriptor 4.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,6 +33,16 @@ pub fn missing() -> Option<String> {
         Ok(output) => Some(format!("{PROGRAM} --version: {}", output.status)),
         Err(error) => Some(format!("{PROGRAM}: {error}")),
     }
+}
+
+/// An answer that a page received.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transfer {
+    pub url: String,
+    /// Head and body as they were sent.
+    pub transferred_bytes: f64,
+    /// Body after its decompression.
+    pub decoded_bytes: f64,
 }
 
 /// A browser with one page, which ends when the value is dropped.
@@ -251,11 +262,34 @@ impl Browser {
             .collect()
     }
 
-    /// Total size of the answers so far, without their headers.
-    pub fn received_bytes(&mut self) -> f64 {
+    /// Answers so far, with their sizes.
+    pub fn transfers(&mut self) -> Vec<Transfer> {
         self.eval("0");
-        let received = self.events.iter().filter(|event| event["method"] == "Network.dataReceived");
-        received.filter_map(|event| event["params"]["dataLength"].as_f64()).sum()
+        let mut by_request: BTreeMap<&str, Transfer> = BTreeMap::new();
+        for event in &self.events {
+            let parameters = &event["params"];
+            let Some(id) = parameters["requestId"].as_str() else { continue };
+            let bytes = |name: &str| parameters[name].as_f64().unwrap_or_default();
+            let transfer = by_request.entry(id).or_default();
+            match event["method"].as_str() {
+                Some("Network.requestWillBeSent") => {
+                    parameters["request"]["url"].as_str().unwrap_or_default().clone_into(&mut transfer.url);
+                }
+                // A stream does not end: its size is that of its parts.
+                Some("Network.dataReceived") => {
+                    transfer.decoded_bytes += bytes("dataLength");
+                    transfer.transferred_bytes += bytes("encodedDataLength");
+                }
+                Some("Network.loadingFinished") => transfer.transferred_bytes = bytes("encodedDataLength"),
+                _ => {}
+            }
+        }
+        by_request.into_values().filter(|transfer| !transfer.url.is_empty()).collect()
+    }
+
+    /// Total of what was transferred so far.
+    pub fn transferred_bytes(&mut self) -> f64 {
+        self.transfers().iter().map(|transfer| transfer.transferred_bytes).sum()
     }
 
     /// Forgets complaints and requests so far.

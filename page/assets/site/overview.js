@@ -4,7 +4,7 @@ import { element } from "../shared/text.js";
 import { get } from "./api.js";
 import { foldArrays } from "./arrays.js";
 import { filtersOfAddress, keepInAddress, parametersOf, searchBar } from "./filters.js";
-import { isReady, openPage, run } from "./frame.js";
+import { isComplete, isReady, openPage, run } from "./frame.js";
 import { jobTable } from "./job_rows.js";
 import { nodeMap } from "./node_map.js";
 import { nodeValues } from "./node_values.js";
@@ -114,4 +114,5 @@ run(async () => {
         map.show(nodes, await nodeValues(nodes, jobs));
         document.documentElement.dataset.nodes = String(nodes.length);
     }, { isVital: false });
+    isComplete();
 });

@@ -3,6 +3,7 @@
 mod jobs;
 mod running;
 mod visit;
+mod weight;
 
 use std::error::Error;
 
@@ -15,12 +16,15 @@ use serde_json::Value;
 use self::jobs::{USER, job, page};
 use self::visit::Visit;
 
-/// Measures a job's page in Chromium: first chart, zoom, live values.
+/// Measures the overview and a job's page in Chromium: first contents, weight, zoom, live values.
 ///
-/// Needs root and Chromium. Opens the page of the job with the most nodes in a store that `world --into
-/// STORE` has filled, each time in a new browser that was started 2 s before, whose cache is empty, and
-/// once more in the same browser (`first chart again`). `first chart` is the time from the navigation until
-/// the first chart is drawn with its values; `zoom` the time from the end of a drag until the finer values
+/// Needs root and Chromium. Opens the overview, then the page of the job with the most nodes, in a store
+/// that `world --into STORE` has filled, each time in a new browser that was started 2 s before, whose
+/// cache is empty, and once more in the same browser (`first contents again`). `first contents` is the time
+/// from the navigation until the list of jobs is there, or the first chart is drawn with its values. `kB
+/// transferred` are the heads and bodies of all answers as they were sent, with the API's, until 2 s after
+/// all visible parts of a window of 1280 x 900 pixels are there; `decoded` are the bodies without their
+/// compression. `zoom` the time from the end of a drag until the finer values
 /// of the visible charts are drawn, in the last of three steps, of which each shows a thirtieth. Browser,
 /// collector and store share the machine. With --agents, mock agents of one job send a frame of one row
 /// every second while the page is open: the delay is the time from the sample, which is sent at once, until
@@ -66,11 +70,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         say(&format!("{}: a job on {agents} nodes", store.kind()));
         return running::measure(&proxy, &collector, agents, arguments.seconds);
     }
+    say(&format!("{}: the overview", store.kind()));
+    let visits: Vec<Visit> = (0..arguments.runs).map(|_| Visit::of_overview(&proxy)).collect();
+    visit::print(&visits);
+    say("");
     let job = job(&proxy, arguments.job.as_deref())?;
     let nodes = job.get("nodes").and_then(Value::as_array).map_or(0, Vec::len);
     let id = job.get("id").and_then(Value::as_str).unwrap_or_default();
     say(&format!("{}: job {id} on {nodes} nodes", store.kind()));
-    let visits: Vec<Visit> = (0..arguments.runs).map(|_| Visit::of(&proxy, &page(&job))).collect();
+    let visits: Vec<Visit> = (0..arguments.runs).map(|_| Visit::of_job(&proxy, &page(&job))).collect();
     visit::print(&visits);
     Ok(())
 }

@@ -56,7 +56,7 @@ fn watch(proxy: &Proxy, page: &str, seconds: u32) {
     browser.wait_until("document.documentElement.dataset.complete");
     visit::print(&[Visit::complete(&mut browser)]);
     browser.wait_until("Number(document.querySelector('.charts').dataset.live) > 0");
-    let before = browser.received_bytes();
+    let before = browser.transferred_bytes();
     let found = browser.eval(
         &"(async () => {
             const charts = document.querySelector('.charts');
@@ -76,7 +76,7 @@ fn watch(proxy: &Proxy, page: &str, seconds: u32) {
         })()"
             .replace("SECONDS", &seconds.to_string()),
     );
-    let received = (browser.received_bytes() - before) / 1e3 / f64::from(seconds);
+    let received = (browser.transferred_bytes() - before) / 1e3 / f64::from(seconds);
     say("");
     table::head(&["drawings/s", "delay, median ms", "delay, max ms", "longest task, ms", "kB/s", "elements"]);
     let of = |position: usize| found.get(position).and_then(Value::as_f64).unwrap_or(f64::NAN);
