@@ -1,7 +1,7 @@
 //! Pages that a server sends: documents, modules and a style, all in the binary.
 //!
 //! The documents have no data. Their scripts ask the HTTP API of the same server for it; each contains the
-//! modules of its page, which are served one by one, too. The path of everything else contains a digest of
+//! modules of its page without their comments. The modules are served one by one, too. The path of everything else contains a digest of
 //! all of it, so that a browser keeps it until the program changes. All links are relative: the pages work
 //! below any path of a proxy.
 
@@ -77,6 +77,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/first_requests.js"
     "site/folded_charts.js"
     "site/folded_rows.js"
+    "site/follow_values.js"
     "site/frame.js"
     "site/functions.js"
     "site/heat_rows.js"
@@ -128,6 +129,7 @@ const MODULES: &[(&str, &str)] = modules![
 pub fn files(quantities: &str) -> Vec<File> {
     let modules = all_modules(quantities);
     let style = format!("{}\n{}\n{}\n{STYLE}", crate::UPLOT_STYLE, crate::SHARED_STYLE, crate::flame::STYLE);
+    let style = crate::modules::compact(&style);
     let mut everything: Vec<(String, &'static str, String)> = modules
         .iter()
         .map(|(path, text)| {
@@ -136,6 +138,10 @@ pub fn files(quantities: &str) -> Vec<File> {
             (path.clone(), "text/javascript; charset=utf-8", script)
         })
         .collect();
+    for (_, _, entry) in DOCUMENTS {
+        let later = bundle::later(entry, &modules);
+        everything.extend(later.into_iter().map(|(path, script)| (path, "text/javascript; charset=utf-8", script)));
+    }
     everything.push(("style.css".to_owned(), "text/css; charset=utf-8", style));
     everything.push(("icon.svg".to_owned(), "image/svg+xml", ICON.to_owned()));
     let all: String = everything.iter().map(|(path, _, text)| format!("{path}\0{text}\0")).collect();
@@ -235,6 +241,11 @@ mod tests {
                 assert_ne!(&import, path);
                 used.insert(import);
             }
+            for name in modules::later_imports(text) {
+                let later = modules::resolve(path, &format!("./{name}"));
+                assert!(modules.contains_key(&later), "{path} loads {later}");
+                used.insert(later);
+            }
         }
         assert_eq!(used, modules.keys().cloned().collect());
         assert!(names().is_subset(&used), "{:?}", names().difference(&used));
@@ -270,6 +281,16 @@ mod tests {
         let modules = all_modules("[]");
         for path in modules.keys() {
             assert!(!closure(path, &modules).contains(path), "{path}");
+        }
+    }
+
+    /// Comments are left out line by line.
+    #[test]
+    fn no_text_of_a_module_has_several_lines() {
+        for (path, text) in all_modules("[]").iter().filter(|(path, _)| !path.starts_with("uplot/")) {
+            for line in text.lines().filter(|line| !line.contains("\"`\"")) {
+                assert!(line.matches('`').count() % 2 == 0, "{path}: {line}");
+            }
         }
     }
 

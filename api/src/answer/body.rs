@@ -10,6 +10,7 @@ use bytes::Bytes;
 use polymeter_store::StoreError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::compression::ChunkEncoder;
 use super::format::Format;
 use super::problem::Problem;
 use crate::limits;
@@ -54,6 +55,8 @@ pub(crate) fn json_response(text: impl Into<Body>) -> Response {
 pub(crate) struct Chunks {
     pub(crate) format: Format,
     buffer: Vec<u8>,
+    /// None for an answer that is sent as it is.
+    encoder: Option<ChunkEncoder>,
     sender: mpsc::Sender<Bytes>,
     /// A message for each chunk that may be sent.
     room: Receiver<()>,
@@ -81,14 +84,19 @@ impl ChunkReceiver {
 
 impl Chunks {
     /// `close` is notified if the client does not read.
-    pub(crate) fn new(format: Format, close: Arc<Notify>) -> (Self, ChunkReceiver) {
+    pub(crate) fn new(
+        format: Format,
+        encoder: Option<ChunkEncoder>,
+        close: Arc<Notify>,
+    ) -> (Self, ChunkReceiver) {
         let (sender, chunks) = mpsc::channel(limits::CHUNKS);
         let (give, room) = sync_channel(limits::CHUNKS);
         // The queue is new, and has room for all of them.
         (0..limits::CHUNKS).for_each(|_| give.try_send(()).unwrap_or_default());
         let (start, started) = oneshot::channel();
         let receiver = ChunkReceiver { chunks, room: give, started };
-        (Self { format, buffer: Vec::new(), sender, room, started: Some(start), close }, receiver)
+        let buffer = Vec::new();
+        (Self { format, buffer, encoder, sender, room, started: Some(start), close }, receiver)
     }
 
     /// Waits: no thread of the runtime may call this.
@@ -97,14 +105,36 @@ impl Chunks {
         if self.buffer.len() < limits::CHUNK_BYTES { Ok(()) } else { self.flush() }
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), Failure> {
+        let chunk = std::mem::take(&mut self.buffer);
+        match &mut self.encoder {
+            None => self.send(chunk),
+            Some(encoder) => {
+                let chunk = encoder.encode(&chunk);
+                self.send(chunk)
+            }
+        }
+    }
+
+    /// Sends what is left.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        match self.encoder.take() {
+            None => Ok(()),
+            Some(encoder) => self.send(encoder.finish()),
+        }
+    }
+
+    fn send(&mut self, chunk: Vec<u8>) -> Result<(), Failure> {
         if let Some(started) = self.started.take() {
             started.send(()).map_err(|()| Failure::Gone)?;
         }
-        let chunk = Bytes::from(std::mem::take(&mut self.buffer));
+        if chunk.is_empty() {
+            return Ok(());
+        }
         match self.room.recv_timeout(limits::STALL_TIMEOUT) {
             // There is room, thus this fails only without a reader.
-            Ok(()) => self.sender.try_send(chunk).map_err(|_gone| Failure::Gone),
+            Ok(()) => self.sender.try_send(chunk.into()).map_err(|_gone| Failure::Gone),
             Err(RecvTimeoutError::Disconnected) => Err(Failure::Gone),
             Err(RecvTimeoutError::Timeout) => {
                 self.close.notify_one();
@@ -129,14 +159,14 @@ mod tests {
             for number in 0..chunks {
                 writer.write(&vec![u8::try_from(number % 256).unwrap(); limits::CHUNK_BYTES])?;
             }
-            writer.flush()
+            writer.finish()
         })
     }
 
     #[test]
     fn a_slow_client_receives_all_from_a_reader_with_an_event_loop_of_its_own() {
         const CHUNKS: usize = 5 * limits::CHUNKS;
-        let (writer, mut receiver) = Chunks::new(Format::Json, Arc::default());
+        let (writer, mut receiver) = Chunks::new(Format::Json, None, Arc::default());
         let work = thread::spawn(move || write_within_a_runtime(writer, CHUNKS));
         let runtime = Builder::new_current_thread().build().unwrap();
         let received = runtime.block_on(async {
@@ -155,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_waits_ends_when_the_client_is_gone() {
-        let (writer, receiver) = Chunks::new(Format::Json, Arc::default());
+        let (writer, receiver) = Chunks::new(Format::Json, None, Arc::default());
         let work = thread::spawn(move || write_within_a_runtime(writer, 2 * limits::CHUNKS));
         // The writer has filled the queue, or is about to: it ends in either case.
         drop(receiver);

@@ -1,6 +1,7 @@
 //! Answers: problems, formats, rows as JSON and CSV, and bodies that are sent while the store is read.
 
 mod body;
+mod compression;
 mod cores;
 mod format;
 mod problem;
@@ -9,6 +10,9 @@ pub(crate) mod rows;
 mod table;
 
 pub(crate) use self::body::{ChunkReceiver, Chunks, Failure, json_response};
+pub(crate) use self::compression::{
+    ChunkEncoder, accepts_gzip, compressed_answer, compressed_file, compresses,
+};
 pub(crate) use self::cores::{Cores, KeptCores};
 pub(crate) use self::format::{Format, negotiate};
 pub(crate) use self::problem::{Problem, as_page};

@@ -34,6 +34,12 @@ const PARTS: Parameter = Parameter {
     ..POINTS
 };
 
+const ROWS: Parameter = Parameter::query(
+    "rows",
+    Kind::Choice(&["none"]),
+    "`none` leaves out the members `rows` and `means`, which are most of the answer.",
+);
+
 /// Default number of parts, and the largest of all rows together.
 const USUAL_POINTS: usize = 600;
 const USUAL_CELLS: usize = 30_000;
@@ -50,7 +56,7 @@ pub(super) static COURSE: Endpoint = Endpoint {
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
         rates; a derived metric of jobs is computed from its inputs. Series of steps and tasks count only for metrics without series of the whole job.",
-    parameters: &[KEY, METRIC, MINUS, QUANTITY, NODE, FROM_US, UNTIL_US, PARTS],
+    parameters: &[KEY, METRIC, MINUS, QUANTITY, NODE, FROM_US, UNTIL_US, PARTS, ROWS],
     formats: OBJECT,
     answer: schema,
     body: None,
@@ -143,6 +149,7 @@ struct Request {
     span_ns: Range<i64>,
     width_ns: i64,
     rollup: Option<Rollup>,
+    has_rows: bool,
 }
 
 impl Request {
@@ -181,7 +188,9 @@ impl Request {
         let subtracted = subtracted.map(|(row, _)| row.series_id).collect();
         let rows = terms.into_iter().map(|(row, _)| (row.series_id, row)).collect();
         let nodes = nodes.into_iter().collect();
-        Ok(Self { job_key: job.job_key, nodes, rows, subtracted, derived, unit, span_ns, width_ns, rollup })
+        let has_rows = arguments.text(ROWS.name).is_none();
+        let job_key = job.job_key;
+        Ok(Self { job_key, nodes, rows, subtracted, derived, unit, span_ns, width_ns, rollup, has_rows })
     }
 
     fn answer(&self, reader: &mut dyn Read) -> Result<Value, Failure> {
@@ -219,10 +228,16 @@ impl Request {
 
     fn object(&self, course: &Course) -> Value {
         let Course { lines, extent, rows, heat, highest, lowest, distance } = course;
-        let column = |values: &[f64]| values.iter().map(|value| rounded(*value)).collect::<Vec<_>>();
-        let extent =
-            |of: fn(&polymeter_analysis::charts::Extent) -> f64| extent.as_ref().map(of).map(rounded);
+        let line = |values: &[f64]| column(values, LINE_DIGITS);
+        let extent = |of: fn(&polymeter_analysis::charts::Extent) -> f64| {
+            extent.as_ref().map(of).map(|value| rounded(value, EXTENT_DIGITS))
+        };
         let seconds = |ns| number(units::seconds_between(0, ns));
+        let (rows, means): (&[_], Vec<Value>) = if self.has_rows {
+            (rows, heat.cells.chunks(heat.columns.max(1)).map(|row| column(row, CELL_DIGITS)).collect())
+        } else {
+            (&[], Vec::new())
+        };
         json!({
             "from_us": micros(self.span_ns.start),
             "until_us": micros(self.span_ns.end),
@@ -230,16 +245,16 @@ impl Request {
             "rollup_s": self.rollup.map(|rollup| seconds(rollup.length_ns())),
             "unit": self.unit,
             "distance": distance,
-            "low": column(&lines.low),
-            "middle": column(&lines.middle),
-            "high": column(&lines.high),
+            "low": line(&lines.low),
+            "middle": line(&lines.middle),
+            "high": line(&lines.high),
             "min": extent(|extent| extent.min),
             "mean": extent(|extent| extent.mean),
             "max": extent(|extent| extent.max),
             "highest": highest,
             "lowest": lowest,
             "rows": rows,
-            "means": heat.cells.chunks(heat.columns.max(1)).map(column).collect::<Vec<_>>(),
+            "means": means,
         })
     }
 }
@@ -313,12 +328,22 @@ fn bounded(
     }
 }
 
-/// Six digits; null for no number.
-fn rounded(value: f64) -> Value {
+/// A chart begins at 0 or below: a line has less than a thousand pixels, and a cell one of 256 colours.
+const LINE_DIGITS: usize = 4;
+const CELL_DIGITS: usize = 3;
+/// Figures are shown as text.
+const EXTENT_DIGITS: usize = 6;
+
+fn column(values: &[f64], digits: usize) -> Value {
+    values.iter().map(|value| rounded(*value, digits)).collect()
+}
+
+/// Null for no number.
+fn rounded(value: f64, digits: usize) -> Value {
     if value == 0.0 || !value.is_finite() {
         return number(value);
     }
-    format!("{value:.5e}").parse().map_or(Value::Null, number)
+    format!("{value:.0$e}", digits.saturating_sub(1)).parse().map_or(Value::Null, number)
 }
 
 #[cfg(test)]
@@ -339,11 +364,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_six_digits() {
-        for (value, text) in [(1_234_567.0, "1234570.0"), (0.1, "0.1"), (-2.000_000_4, "-2.0"), (0.0, "0.0")]
-        {
-            assert_eq!(rounded(value).to_string(), text);
+    fn numbers_have_the_digits_of_what_is_drawn() {
+        for (value, digits, text) in [
+            (1_234_567.0, EXTENT_DIGITS, "1234570.0"),
+            (1_234_567.0, LINE_DIGITS, "1235000.0"),
+            (0.723_649, CELL_DIGITS, "0.724"),
+            (0.1, LINE_DIGITS, "0.1"),
+            (-2.000_4, LINE_DIGITS, "-2.0"),
+            (0.0, LINE_DIGITS, "0.0"),
+        ] {
+            assert_eq!(rounded(value, digits).to_string(), text);
         }
-        assert_eq!(rounded(f64::NAN), Value::Null);
+        assert_eq!(column(&[f64::NAN, 1.0], LINE_DIGITS), json!([null, 1.0]));
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
 use crate::answer::{Failure, Problem, number};
-use crate::request::{Answer, Call, Endpoint, OBJECT, Services};
+use crate::request::{Answer, Call, Endpoint, Kind, OBJECT, Parameter, Services};
 
 pub(super) static REPORT: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/report",
@@ -34,14 +34,23 @@ pub(super) static REPORT: Endpoint = Endpoint {
 const LONG: [&str; 9] =
     ["by_node", "steps", "tasks", "series", "sources", "losses", "marks", "plan_changes", "refused_requests"];
 
+const MEMBERS: Parameter = Parameter::query(
+    "members",
+    Kind::Choice(&["list"]),
+    "`list` for the meters and findings only, as a list of jobs shows them.",
+);
+
+/// Members of a summary for a list of jobs.
+const LISTED: [&str; 2] = ["findings", "meters"];
+
 pub(super) static SUMMARY: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/summary",
     id: "summary",
     summary: "The report of a job without its long lists: verdict, facts, usage, meters, findings, completeness. That of a running job may be 10 s old.",
-    parameters: &[KEY],
+    parameters: &[KEY, MEMBERS],
     formats: OBJECT,
     answer: || {
-        json!({"type": "object", "required": ["verdict", "meters", "findings", "extents"], "properties": {"verdict": {
+        json!({"type": "object", "required": ["meters", "findings"], "properties": {"verdict": {
             "type": "object",
             "required": ["state", "used", "things", "text"],
             "properties": {
@@ -72,7 +81,17 @@ async fn summary(call: Call) -> Result<Response, Problem> {
         .readers
         .read(call.principal, move |reader, access| recent_summary(reader, access, key, &services));
     let text = read.await?;
-    Ok(call.reply(text.to_string()))
+    if call.arguments.text(MEMBERS.name).is_none() {
+        return Ok(call.reply(text.to_string()));
+    }
+    Ok(call.reply(listed(&text).ok_or_else(Problem::internal)?))
+}
+
+/// Returns the part of a summary that lists show.
+fn listed(summary: &str) -> Option<String> {
+    let mut summary: Map<String, Value> = serde_json::from_str(summary).ok()?;
+    summary.retain(|name, _| LISTED.contains(&name.as_str()));
+    Some(Value::Object(summary).to_string())
 }
 
 fn recent_summary(

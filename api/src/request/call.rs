@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use polymeter_proto::control::{CollectorAnswer, JobAnswer};
@@ -16,11 +16,14 @@ use tokio::time::timeout;
 use super::arguments::Arguments;
 use crate::access::{Permit, Principal};
 use crate::answer::{
-    ChunkReceiver, Chunks, Failure, Format, KeptCores, Problem, RecentAnswers, json_response,
+    ChunkEncoder, ChunkReceiver, Chunks, Failure, Format, KeptCores, Problem, RecentAnswers, compressed_answer,
+    json_response,
 };
 use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};
 use crate::readers::{Readers, Running};
+
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -39,6 +42,7 @@ pub(crate) struct Call {
     pub(crate) token: Option<ApiToken>,
     pub(crate) arguments: Arguments,
     pub(crate) format: Format,
+    pub(crate) is_compressed: bool,
     pub(crate) body: Bytes,
     /// Held until the answer is sent.
     pub(crate) permit: Permit,
@@ -57,11 +61,12 @@ impl Call {
         self,
         work: impl FnOnce(&mut dyn Read, Access, &mut Chunks) -> Result<(), Failure> + Send + 'static,
     ) -> Result<Response, Problem> {
-        let Self { services, principal, format, permit, close, .. } = self;
-        let (mut writer, mut chunks) = Chunks::new(format, close);
+        let Self { services, principal, format, is_compressed, permit, close, .. } = self;
+        let is_compressed = is_compressed && matches!(format, Format::Json | Format::Csv);
+        let (mut writer, mut chunks) = Chunks::new(format, is_compressed.then(ChunkEncoder::new), close);
         let started = services.readers.start(principal, move |reader, access| {
             work(reader, access, &mut writer)?;
-            writer.flush()
+            writer.finish()
         });
         let mut running = started.await?;
         if (&mut chunks.started).await.is_err() {
@@ -72,6 +77,9 @@ impl Call {
         let body = Body::from_stream(futures_util::stream::unfold(sending, next_chunk));
         let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_TYPE, format.content_type());
+        if is_compressed {
+            response.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
+        }
         Ok(response)
     }
 
@@ -85,8 +93,14 @@ impl Call {
     }
 
     pub(crate) fn reply(&self, text: String) -> Response {
-        self.permit.charge(text.len());
-        json_response(text)
+        let Some(compressed) = self.is_compressed.then(|| compressed_answer(&text)).flatten() else {
+            self.permit.charge(text.len());
+            return json_response(text);
+        };
+        self.permit.charge(compressed.len());
+        let mut response = json_response(compressed);
+        response.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
+        response
     }
 
     /// Sends a request about a running job to its agents, through the coordinator and with the rights of the

@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::access::{Authenticator, Client, Hosts, Quota};
-use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, negotiate};
+use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, compresses, negotiate};
 use crate::config::ApiConfig;
 use crate::endpoints::ALL;
 use crate::limits;
@@ -106,7 +106,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CACHE_CONTROL, "no-store"),
-    (header::VARY, "Accept, Authorization"),
+    (header::VARY, "Accept, Accept-Encoding, Authorization"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
@@ -170,7 +170,9 @@ async fn serve(
         }
     };
     let services = Arc::clone(&shared.services);
-    (endpoint.handler)(Call { services, principal, token, arguments, format, body, permit, close }).await
+    let is_compressed = compresses(endpoint, &head.headers);
+    (endpoint.handler)(Call { services, principal, token, arguments, format, is_compressed, body, permit, close })
+        .await
 }
 
 /// Refuses a request that a page of another origin made a browser send.

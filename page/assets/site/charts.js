@@ -119,14 +119,18 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         figure.refresh();
         if (figure.contains(ends)) ends.show(chart);
     });
+    // The rows are most of an answer. Those of one node are what the first request of the page asks for.
+    const needsRows = (chart) => nodes.length < 2 || tables.open || entries.some(({ byRow, chosen }) => byRow && chosen() === chart);
     const loadOne = async (chart, signal) => {
+        const hasRows = needsRows(chart);
         const range = isZoomed ? axis.range.slice() : null;
         // Lines reach the edges of the chart.
         const margin = range ? (range[1] - range[0]) / 300 : 0;
         try {
-            const course = await loadCourse(subject, chart, nodes, range && [Math.max(range[0] - margin, 0), range[1] + margin], signal);
+            const course = await loadCourse(subject, chart, nodes, range && [Math.max(range[0] - margin, 0), range[1] + margin], { signal, hasRows });
             if (signal.aborted) return;
             chart.isStale = false;
+            chart.hasRows = hasRows;
             chart.shown = course;
             data.rows = course.rows ?? data.rows;
             chart.livePoints = 0;
@@ -142,12 +146,15 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
             if (!signal.aborted) notice("charts", `Values of ${chart.title} cannot be loaded: ${error.message}`);
         }
     };
-    /** Loads the visible charts whose values are not those of the present range. */
+    /** Loads the visible charts whose values are not those of the present range, or lack rows. */
     const load = () => {
         const charts = new Set(entries.filter(({ figure }) => seen.has(figure)).map(({ chosen }) => chosen()));
-        return Promise.all([...charts].filter((chart) => chart.isStale && chart.loading !== stop.signal).map((chart) => {
+        const lacks = (chart) => chart.isStale || (needsRows(chart) && !chart.hasRows);
+        return Promise.all([...charts].filter((chart) => lacks(chart) && chart.loading !== stop.signal).map((chart) => {
             chart.loading = stop.signal;
-            return loadOne(chart, stop.signal).finally(() => { chart.loading = null; });
+            // Meanwhile the reader may have chosen it for the heat map.
+            const hasMissed = () => !chart.isStale && lacks(chart);
+            return loadOne(chart, stop.signal).finally(() => { chart.loading = null; }).then(() => (hasMissed() ? load() : null));
         }));
     };
     const invalidate = async () => {

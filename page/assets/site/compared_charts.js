@@ -108,7 +108,7 @@ function overlay(quantity, jobs, styles, axis, data, offsets) {
     figure.load = async () => {
         await Promise.all(jobs.map(async ({ job, metrics }, number) => {
             const own = quantitiesOfMetrics(metrics).find(({ id }) => id === quantity.id);
-            if (own) courses[number] = await turn(() => loadJobCourse(jobSubject(job), own, {}));
+            if (own) courses[number] = await turn(() => loadJobCourse(jobSubject(job), own, {}, { hasRows: false }));
         }));
         figure.draw();
     };

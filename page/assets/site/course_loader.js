@@ -60,15 +60,16 @@ export function nodeSubject(node, started_us) {
 /**
  * Loads a quantity of a subject, which is a job or a node: in parts of the time from `begin_s` until `end_s` after the start, or of the whole time without
  * them. Returns the times of the parts, the lines of a chart, the means by node, and the end of the time. `quantity.query` has further parameters.
+ * With `hasRows`, a job's means are those of `rows`; without, there may be none.
  */
-export async function loadCourse(subject, quantity, nodes, range, signal) {
+export async function loadCourse(subject, quantity, nodes, range, { signal, hasRows = true } = {}) {
     const points = Math.min(Math.max(Math.floor(ALL_POINTS / Math.max(nodes.length, 1)), POINTS[0]), POINTS[1]);
     const us = (seconds) => Math.max(Math.round(subject.started_us + seconds * 1e6), 0);
     const times = range ? { from_us: us(range[0]), until_us: Math.max(us(range[1]), us(range[0]) + 1) } : subject.whole();
     if (quantity.terms) {
         return turn(() => {
             signal?.throwIfAborted();
-            return loadJobCourse(subject, quantity, times, signal);
+            return loadJobCourse(subject, quantity, times, { signal, hasRows });
         });
     }
     const parameters = { ...quantity.query, series: [...quantity.factors.keys()].join(","), points, ...times };

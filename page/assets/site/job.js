@@ -1,25 +1,19 @@
 // The page of a job.
 
-import { bytes, clockText, dateText, element, plainNumber } from "../shared/text.js";
+import { bytes, dateText, element, plainNumber } from "../shared/text.js";
 import { get } from "./api.js";
 import { subjectCharts } from "./charts.js";
 import { completenessPanel } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
-import { functionSection } from "./functions.js";
 import { jobHead } from "./job_head.js";
 import { trendLink } from "./job_text.js";
-import { jobTable } from "./job_rows.js";
-import { follow } from "./live.js";
-import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { partPanels } from "./part_panels.js";
-import { regionSection } from "./region_table.js";
-import { repeat, repeatFailed } from "./repeat.js";
-import { rooflineSection } from "./roofline.js";
+import { repeat } from "./repeat.js";
 import { runPanel } from "./run_panel.js";
 import { samplingPanel } from "./sampling.js";
 import { tabs } from "./tabs.js";
@@ -29,49 +23,8 @@ const REFRESH_S = [2, 60];
 const SUMMARY_S = 30;
 /** While a stream brings the values, only what it lacks is asked for. */
 const WITH_STREAM_S = 60;
-/** After an interruption, the values that the agents have kept follow within some seconds. */
-const KEPT_S = 15;
 /** Milliseconds between two updates of the elapsed time. */
 const TICK_MS = 1000;
-
-/** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
-function followValues(job, charts, changed) {
-    const values = liveValues();
-    const metrics = () => [...new Set(charts.chosen().flatMap(({ terms }) => terms.map(({ metric }) => metric)))];
-    let isFirst = true;
-    let drawing = null;
-    let latest_us = 0;
-    // The collector's clock less that of the browser.
-    let ahead_us = 0;
-    // The values of many nodes come in several events.
-    const draw = (time_us) => {
-        latest_us = time_us;
-        drawing ??= requestAnimationFrame(() => { drawing = null; charts.extend(values, latest_us); });
-    };
-    const stream = follow(job, metrics, ({ name, data }) => {
-        if (name === "series") values.describe(data.series);
-        else if (name === "values") draw(values.add(data));
-        else if (name !== "job") changed(name, data);
-        // What was missed between two streams is in the store.
-        else if (!isFirst) charts.update();
-        if (name === "job") {
-            isFirst = false;
-            ahead_us = data.now_us - Date.now() * 1000;
-        }
-    }, (isThere) => {
-        if (!isThere) {
-            const since = clockText(Date.now() / 1000, 1);
-            return notice("connection", `No connection to the collector since ${since}. These are the last values that arrived; the page tries to connect again.`);
-        }
-        notice("connection", "");
-        repeatFailed();
-        return setTimeout(() => charts.update(), KEPT_S * 1000);
-    });
-    charts.onChoice = stream.renew;
-    /** Returns the age of the newest value in seconds; null while none arrive. */
-    stream.age_s = () => (stream.isConnected() && latest_us > 0 ? (Date.now() * 1000 + ahead_us - latest_us) / 1e6 : null);
-    return stream;
-}
 
 /** Returns links to the other runs of the job, and to the array that it belongs to. */
 function relatedLinks(job, summary) {
@@ -84,6 +37,20 @@ function relatedLinks(job, summary) {
     const compare = element("a", { href: `compare?a=${job.key}` }, "Compare with another job");
     const trend = job.name ? [" · ", element("a", { href: trendLink(job) }, "Trend of the runs of this name")] : [];
     return [...others, ...parts, " ", compare, ...trend];
+}
+
+/** Returns the sections about the regions of the program and its place below the roofs, if they are known. */
+async function programSections({ regions, roofline }) {
+    const sections = [];
+    if ((regions ?? []).length > 0) {
+        const { regionSection } = await import("./region_table.js");
+        sections.push(regionSection(regions));
+    }
+    if (roofline) {
+        const { rooflineSection } = await import("./roofline.js");
+        sections.push(rooflineSection(roofline));
+    }
+    return sections;
 }
 
 /** Shows the findings, the meters and the completeness. */
@@ -110,8 +77,11 @@ function summarySections(job, head, charts) {
         head.summarize(summary);
         if (summary.extents) charts?.fold(summary.extents);
         const sampled = summary.call_stacks ?? [];
-        if (sampled.length > 0 && !functions.hasChildNodes()) functions.append(functionSection(job, sampled, charts));
-        program.replaceChildren(...((summary.regions ?? []).length > 0 ? [regionSection(summary.regions)] : []), ...(summary.roofline ? [rooflineSection(summary.roofline)] : []));
+        if (sampled.length > 0 && !functions.hasChildNodes()) {
+            const { functionSection } = await import("./functions.js");
+            if (!functions.hasChildNodes()) functions.append(functionSection(job, sampled, charts));
+        }
+        program.replaceChildren(...await programSections(summary));
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
     };
@@ -149,6 +119,7 @@ async function keyOfAddress() {
     if (jobs.length === 1) return String(jobs[0].key);
     const { main } = await openPage();
     document.title = `Jobs ${id} · Polymeter`;
+    const { jobTable } = await import("./job_rows.js");
     const list = jobTable("same-id", `Jobs with the id ${id}`);
     main.append(element("h1", {}, "Job ", element("bdi", {}, id)), list);
     list.show(jobs);
@@ -191,6 +162,7 @@ run(async () => {
     await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails, { isVital: false }) : loadDetails()]);
     isComplete();
     if (!isRunning) return;
+    const { followValues } = await import("./follow_values.js");
     let latest = job;
     const show = (now) => {
         latest = now;

@@ -9,7 +9,6 @@ import { isReady, openPage, run } from "./frame.js";
 import { elapsedS, idText } from "./job_text.js";
 import { repeat } from "./repeat.js";
 import { sparkline } from "./sparkline.js";
-import { summaryOf } from "./summaries.js";
 
 const REFRESH_S = 15;
 const JOBS_MAX = 50;
@@ -106,7 +105,7 @@ run(async () => {
             ["Tracked jobs", String(new Set(nodes.flatMap((node) => node.jobs)).size)]];
         collector.replaceChildren(...facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
         if (health) agents.show(health.agents, health.now_us, info.version);
-        const rows = await Promise.all(answer.jobs.map((job) => summaryOf(job).then((summary) => jobRow(job, summary), (error) => failedRow(job, error))));
+        const rows = await Promise.all(answer.jobs.map((job) => get(`jobs/${job.key}/summary`).then((summary) => jobRow(job, summary), (error) => failedRow(job, error))));
         jobs.replaceChildren(table("Samples of running jobs", headOf(JOB_HEAD), rows));
         allJobs.fold(rows);
     });
