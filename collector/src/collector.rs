@@ -22,7 +22,7 @@ use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::{CollectorConfig, KEYS};
 use crate::control::node_outcome::OutcomeReport;
-use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners};
+use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners, NoticeChoiceService};
 use crate::error::{CollectorStartError, ThreadPanicked};
 use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
@@ -310,11 +310,15 @@ fn start_control(
     (roles, clock): (Roles, Clock),
 ) -> Result<control::Started, CollectorStartError> {
     let store = (&config.store, config.collector_id.as_deref().unwrap_or_default());
+    let rules = config.notices.clone().unwrap_or_default().rules;
+    let notices = NoticeChoiceService::start(config.store.clone(), rules, roles.clone())
+        .map_err(CollectorStartError::Thread)?;
     Control::start(
         listeners,
         links,
         || ReadSessions::start(config.store.clone(), roles, config.control.read_timeouts, clock),
         requests,
+        notices,
         store,
         clock,
     )

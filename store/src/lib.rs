@@ -59,7 +59,7 @@ pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::job_usage::JobUsageTable;
 pub use crate::labels::labels_json;
 pub use crate::maintenance::{ClockLinks, Maintenance};
-pub use crate::notices::{NewNotice, NoticeClaim, NoticeTable};
+pub use crate::notices::{NewNotice, NoticeClaim, NoticeTable, OptOut};
 pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, UnknownMode, WriteMode};
 pub use crate::postgres::verified_tls;
 pub use crate::removal::clock_check::ClockJump;

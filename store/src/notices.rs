@@ -24,6 +24,13 @@ pub struct NewNotice {
     pub text: String,
 }
 
+/// Choice of a user who wants no notices of a rule, or none at all without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptOut {
+    pub uid: u32,
+    pub rule: Option<String>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeClaim {
     /// The notice is to be sent, and has this number.
@@ -104,9 +111,18 @@ impl NoticeTable {
         self.0.commit().context(ACTION)
     }
 
-    /// Returns the rules that a user has opted out of; `*` for all.
-    pub fn opted_out(&mut self, uid: u32) -> Result<Vec<String>, StoreError> {
-        let select = "SELECT rule FROM notice_opt_out WHERE uid = $1 ORDER BY rule";
-        self.0.select(select, &[i64::from(uid).into()]).context("read the choices of notices")
+    /// Returns who wants no notices, of a user or of all.
+    pub fn opted_out(&mut self, uid: Option<u32>) -> Result<Vec<OptOut>, StoreError> {
+        let select = "SELECT uid, rule FROM notice_opt_out
+             WHERE uid = coalesce(CAST($1 AS bigint), uid) ORDER BY uid, rule";
+        let rows: Vec<(i64, String)> =
+            self.0.select(select, &[uid.map(i64::from).into()]).context("read the choices of notices")?;
+        let mut opted_out = Vec::with_capacity(rows.len());
+        for (uid, rule) in rows {
+            // The table has what `opt` wrote.
+            let Ok(uid) = u32::try_from(uid) else { continue };
+            opted_out.push(OptOut { uid, rule: Some(rule).filter(|rule| rule != ALL) });
+        }
+        Ok(opted_out)
     }
 }

@@ -123,9 +123,10 @@ impl Call {
             CollectorAnswer::Nodes(answer) => Ok(answer),
             CollectorAnswer::Refused(refusal) => Err(refusal.into()),
             // These answer other verbs.
-            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
-                Err(Problem::internal())
-            }
+            CollectorAnswer::Done {}
+            | CollectorAnswer::Reading(_)
+            | CollectorAnswer::Tokens(_)
+            | CollectorAnswer::NoticeChoices(_) => Err(Problem::internal()),
         }
     }
 }

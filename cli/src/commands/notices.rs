@@ -1,7 +1,7 @@
 //! `polymeter notices`: lists the notices that were sent about jobs, and records that a user wants none.
 
 use polymeter_client::connection::collector::Collector;
-use polymeter_proto::control::NoticesRequest;
+use polymeter_proto::control::{NoticeChoice, NoticeChoices, NoticesRequest};
 use polymeter_service::time_text::rfc3339;
 use polymeter_store::reader::NoticeRow;
 use serde::Serialize;
@@ -23,6 +23,10 @@ pub(crate) struct NoticesArguments {
     /// Send me notices of this rule again, or of all.
     #[arg(long, value_name = "RULE", num_args = 0..=1, default_missing_value = ALL, conflicts_with = "off")]
     on: Option<String>,
+
+    /// List who wants no notices, of which rules: your own choices, or those of all users for administrators.
+    #[arg(long, conflicts_with_all = ["off", "on"])]
+    choices: bool,
 
     /// List at most this number of notices, the newest.
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -54,6 +58,9 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
     if let Some(rule) = arguments.off.as_ref().or(arguments.on.as_ref()) {
         return record(arguments, rule);
     }
+    if arguments.choices {
+        return list_choices(arguments);
+    }
     let mut source = arguments.source.open()?;
     let rows = source.reader.notices(None, arguments.limit);
     let rows = rows.map_err(cannot_read)?;
@@ -63,21 +70,46 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
     terminal::print(&text(&rows, source.visible, terminal::width_limit(&std::io::stdout())))
 }
 
-fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
+fn collector(arguments: &NoticesArguments, action: &str) -> Result<Collector, Failure> {
     let (collector, munge_socket) = arguments.source.collector_options();
-    let collector = Collector::find(collector, munge_socket)?.ok_or_else(|| {
-        Failure::NotRunning(
-            "cannot record the choice: no collector is configured; name it with --collector".to_owned(),
-        )
-    })?;
-    let rule = Some(rule.to_owned()).filter(|rule| rule != ALL);
-    let request = NoticesRequest { rule, off: arguments.off.is_some() };
-    collector.send(&request.to_line())?;
-    terminal::print(&recorded(&request))
+    Collector::find(collector, munge_socket)?.ok_or_else(|| {
+        Failure::NotRunning(format!(
+            "cannot {action}: no collector is configured; name it with --collector"
+        ))
+    })
 }
 
-fn recorded(request: &NoticesRequest) -> String {
-    match (&request.rule, request.off) {
+fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
+    let rule = Some(rule.to_owned()).filter(|rule| rule != ALL);
+    let is_off = arguments.off.is_some();
+    let request = NoticesRequest { rule, off: Some(is_off) };
+    collector(arguments, "record the choice")?.send(&request.to_line())?;
+    terminal::print(&recorded(request.rule.as_deref(), is_off))
+}
+
+fn list_choices(arguments: &NoticesArguments) -> Result<(), Failure> {
+    let choices = collector(arguments, "list the choices")?.notice_choices()?;
+    if arguments.json {
+        return terminal::print_json(&choices.choices);
+    }
+    terminal::print(&choices_text(&choices, terminal::width_limit(&std::io::stdout())))
+}
+
+fn choices_text(choices: &NoticeChoices, limit: Option<usize>) -> String {
+    if choices.choices.is_empty() {
+        let of_whom = if choices.all_users { "all users get" } else { "you get" };
+        return format!("{of_whom} the notices of all rules\n");
+    }
+    let mut cells = vec![head(["USER", "NO NOTICES OF"])];
+    for NoticeChoice { uid, user, rule } in &choices.choices {
+        let user = user.clone().unwrap_or_else(|| format!("uid {uid}"));
+        cells.push(vec![user, rule.clone().unwrap_or_else(|| "all rules".to_owned())]);
+    }
+    table_within(&cells, limit)
+}
+
+fn recorded(rule: Option<&str>, is_off: bool) -> String {
+    match (rule, is_off) {
         (None, true) => "you get no more notices; to get them again: polymeter notices --on\n".to_owned(),
         (None, false) => "you get the notices of all rules\n".to_owned(),
         (Some(rule), true) => {
@@ -142,11 +174,23 @@ mod tests {
             row(3600, "idle-gpu", Some("mail: sent; webhook: the server answered with the status 500")),
             row(0, "memory-near-limit", None),
         ];
-        let choice =
-            |rule: Option<&str>, off| recorded(&NoticesRequest { rule: rule.map(str::to_owned), off });
-        assert!(choice(Some("idle-gpu"), true).contains("no more notices of idle-gpu;"));
-        assert!(choice(None, true).contains("no more notices;") && choice(None, false).contains("all rules"));
+        assert!(recorded(Some("idle-gpu"), true).contains("no more notices of idle-gpu;"));
+        assert!(recorded(None, true).contains("no more notices;"));
+        assert!(recorded(None, false).contains("all rules"));
         snapshot::check("notices", &text(&rows, Visible::All, Some(80)));
         assert_eq!(text(&[], Visible::Own, None), "no notices about your jobs\n");
+    }
+
+    #[test]
+    fn choices_are_listed_by_user() {
+        let choice = |uid, user: Option<&str>, rule: Option<&str>| NoticeChoice {
+            uid,
+            user: user.map(str::to_owned),
+            rule: rule.map(str::to_owned),
+        };
+        let choices = vec![choice(1000, Some("ada"), Some("idle-gpu")), choice(1001, None, None)];
+        let text = choices_text(&NoticeChoices { all_users: true, choices }, Some(80));
+        assert_eq!(text, "USER      NO NOTICES OF\nada       idle-gpu\nuid 1001  all rules\n");
+        assert_eq!(choices_text(&NoticeChoices::default(), None), "you get the notices of all rules\n");
     }
 }

@@ -9,7 +9,6 @@ use polymeter_proto::control::{
 };
 use polymeter_service::clock::Clock;
 use polymeter_store::accepted::StoredOutcome;
-use polymeter_store::{NoticeTable, TableThread};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -18,6 +17,7 @@ use super::clock_probe::ClockProbe;
 use super::job_requests::JobRequests;
 use super::links::CoordinatorLinks;
 use super::node_outcome::{OutcomeReport, OutcomeSender, outcome_of};
+use super::notice_choices::NoticeChoiceService;
 use super::permission::ROOT;
 use super::request_store::RequestStore;
 use crate::agents::{AgentDirectory, AgentInfo};
@@ -35,7 +35,7 @@ pub(super) struct Coordinator {
     /// User who may report final states of jobs, besides root.
     scheduler_uid: Option<u32>,
     tokens: TokenService,
-    notices: TableThread<NoticeTable>,
+    notices: NoticeChoiceService,
     state: Mutex<State>,
 }
 
@@ -67,7 +67,7 @@ impl Coordinator {
         store: RequestStore,
         scheduler_uid: Option<u32>,
         tokens: TokenService,
-        notices: TableThread<NoticeTable>,
+        notices: NoticeChoiceService,
     ) -> Self {
         let CoordinatorLinks { directory, receiver, outcomes } = links;
         let requests = Arc::new(AgentRequests::new(receiver, clock));
@@ -87,8 +87,7 @@ impl Coordinator {
             return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
         if let Some(request) = NoticesRequest::parse(line) {
-            let stored = self.store_choice(uid, request).await;
-            return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
+            return self.choose_notices(uid, request).await.unwrap_or_else(CollectorAnswer::Refused);
         }
         if let Some(request) = TokenRequest::parse(line) {
             let tokens = self.execute_token_request(uid, request).await;
@@ -97,11 +96,14 @@ impl Coordinator {
         self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
     }
 
-    async fn store_choice(&self, uid: u32, request: Result<NoticesRequest, Refusal>) -> Result<(), Refusal> {
-        let NoticesRequest { rule, off } = request?;
+    async fn choose_notices(
+        &self,
+        uid: u32,
+        request: Result<NoticesRequest, Refusal>,
+    ) -> Result<CollectorAnswer, Refusal> {
+        let request = request?;
         let _busy = self.begin(uid)?;
-        let stored = self.notices.run(move |table| table.opt(uid, rule.as_deref(), off)).await;
-        stored.ok_or_else(|| Refusal::new("busy", None, "the store does not answer; try again in a moment"))
+        self.notices.execute(uid, request).await
     }
 
     async fn execute_token_request(

@@ -27,6 +27,7 @@ pub mod munge;
 mod munge_listener;
 pub(crate) mod node_outcome;
 mod nonce;
+mod notice_choices;
 mod pending_requests;
 mod permission;
 mod request_expiry;
@@ -45,7 +46,7 @@ use polymeter_api::{ControlRequest, TokenService};
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
 use polymeter_service::unix_socket;
-use polymeter_store::{NoticeTable, StoreUrl, TableThread};
+use polymeter_store::StoreUrl;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
@@ -53,6 +54,7 @@ use tracing::{error, warn};
 use self::coordinator::Coordinator;
 pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
+pub(crate) use self::notice_choices::NoticeChoiceService;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
@@ -165,6 +167,7 @@ impl Control {
         links: CoordinatorLinks,
         sessions: impl FnOnce() -> io::Result<ReadSessions>,
         api: ApiRequests,
+        notices: NoticeChoiceService,
         (store, collector_id): (&StoreUrl, &str),
         clock: Clock,
     ) -> io::Result<Started> {
@@ -173,7 +176,6 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
         let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
-        let notices = TableThread::start("notices", store.clone(), NoticeTable::open)?;
         let store = RequestStore::start(store, collector_id, clock)?;
         let coordinator = Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens, notices);
         let coordinator = Arc::new(coordinator);

@@ -1,14 +1,15 @@
 //! Tests of notices, in each kind of store: with a program in place of sendmail, a server and a command.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polymeter_collector::notices::{Action, NoticesConfig};
 use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::control::{CollectorAnswer, NoticesRequest};
 use polymeter_proto::ledger::{Event, JobDetails, JobDetailsUpdate};
 use polymeter_proto::series::JobHandle;
 use polymeter_store::NoticeTable;
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::openmetrics::scrape;
+use crate::support::reading::connect_as;
 use crate::support::{TestEnvironment, now_us, wait_until};
 
 scenarios! {
@@ -25,7 +27,10 @@ scenarios! {
     what_failed_is_repeated_once,
     what_hangs_is_not_tried_for_each_notice,
     a_redirect_is_named,
+    choices_name_rules_that_exist_and_are_listed,
 }
+
+const ROOT: u32 = 0;
 
 /// Name with which a user attacks the header of a mail, a shell and a terminal.
 pub(crate) const HOSTILE: &str =
@@ -239,7 +244,7 @@ fn a_dry_run_and_a_user_who_wants_none_send_nothing(environment: &mut TestEnviro
     let mut table = NoticeTable::open(&environment.url()).unwrap();
     table.opt(1000, Some("going-on"), true).unwrap();
     table.opt(1000, Some("going-on"), true).unwrap();
-    assert_eq!(table.opted_out(1000).unwrap(), ["going-on"]);
+    assert_eq!(opted_out(&mut table), [(1000, Some("going-on".to_owned()))]);
     let collector = Collector::start(&config, &environment.context).unwrap();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     run_jobs(&mut agent, 1);
@@ -251,9 +256,9 @@ fn a_dry_run_and_a_user_who_wants_none_send_nothing(environment: &mut TestEnviro
     assert_eq!((rows.len(), rows[0].result.as_deref()), (1, Some("dry run: not sent")), "{rows:?}");
     assert_eq!(site.text("arguments"), "");
     table.opt(1000, None, true).unwrap();
-    assert_eq!(table.opted_out(1000).unwrap(), ["*", "going-on"]);
+    assert_eq!(opted_out(&mut table), [(1000, None), (1000, Some("going-on".to_owned()))]);
     table.opt(1000, None, false).unwrap();
-    assert!(table.opted_out(1000).unwrap().is_empty());
+    assert!(opted_out(&mut table).is_empty());
 }
 
 fn what_failed_is_repeated_once(environment: &mut TestEnvironment) {
@@ -319,4 +324,56 @@ fn a_redirect_is_named(environment: &mut TestEnvironment) {
     config.notices.as_mut().unwrap().retry_after = Duration::from_secs(3600);
     let expected = "webhook: failed once: the server answered with the status 302, which leads to /other; name that in `webhook`";
     assert_eq!(results(environment, &config), [expected, expected]);
+}
+
+fn opted_out(table: &mut NoticeTable) -> Vec<(u32, Option<String>)> {
+    let choices = table.opted_out(Some(1000)).unwrap();
+    choices.into_iter().map(|choice| (choice.uid, choice.rule)).collect()
+}
+
+fn ask(uid: u32, socket: &Path, rule: Option<&str>, off: Option<bool>) -> CollectorAnswer {
+    let mut stream = BufReader::new(connect_as(uid, socket));
+    let request = NoticesRequest { rule: rule.map(str::to_owned), off };
+    writeln!(stream.get_mut(), "{}", request.to_line()).unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+fn choices(uid: u32, socket: &Path) -> (bool, Vec<(u32, Option<String>)>) {
+    let CollectorAnswer::NoticeChoices(list) = ask(uid, socket, None, None) else { panic!("no list") };
+    (list.all_users, list.choices.into_iter().map(|choice| (choice.uid, choice.rule)).collect())
+}
+
+fn choices_name_rules_that_exist_and_are_listed(environment: &mut TestEnvironment) {
+    const USERS: [u32; 2] = [64_001, 64_002];
+    let site = Site::new();
+    let mut config = site.config(environment, &[], None);
+    let socket = site.path("control.sock");
+    config.control.socket = Some(socket.clone());
+    environment.collector().stop().unwrap();
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    assert_eq!(choices(USERS[0], &socket), (false, Vec::new()));
+    for (rule, off) in [("no-such-rule", true), ("no-such-rule", false), ("over-", true)] {
+        let CollectorAnswer::Refused(refusal) = ask(USERS[0], &socket, Some(rule), Some(off)) else {
+            panic!("{rule} was recorded")
+        };
+        assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("unknown_rule", Some("rule")));
+        let rules = "going-on, idle-gpu, memory-near-limit, node-below-others, over, wasted-core-hours";
+        let message = refusal.message.to_string();
+        assert!(message.contains(&format!("`{rule}`")) && message.ends_with(rules), "{message}");
+    }
+    assert_eq!(choices(ROOT, &socket), (true, Vec::new()), "nothing was stored");
+    for (uid, rule) in [(USERS[0], Some("over")), (USERS[0], Some("idle-gpu")), (USERS[1], None)] {
+        assert_eq!(ask(uid, &socket, rule, Some(true)), CollectorAnswer::Done {});
+    }
+    let own = [(USERS[0], Some("idle-gpu".to_owned())), (USERS[0], Some("over".to_owned()))];
+    assert_eq!(choices(USERS[0], &socket), (false, own.to_vec()));
+    assert_eq!(choices(USERS[1], &socket), (false, vec![(USERS[1], None)]));
+    assert_eq!(choices(ROOT, &socket), (true, [own.to_vec(), vec![(USERS[1], None)]].concat()));
+    // A rule that has gone can be turned on again.
+    fs::remove_file(site.path("rules/site.toml")).unwrap();
+    assert_eq!(ask(USERS[0], &socket, Some("over"), Some(false)), CollectorAnswer::Done {});
+    assert_eq!(choices(USERS[0], &socket).1, own[..1]);
+    collector.stop().unwrap();
 }

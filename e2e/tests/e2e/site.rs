@@ -181,6 +181,7 @@ fn zoom_loads_finer_values() {
         assert_eq!(requests.iter().filter(|url| url.ends_with(first)).count(), 1, "{first}: {requests:?}");
     }
     browser.wait_until("document.querySelector('.live.on')?.textContent.startsWith('live, ')");
+    is_light(&mut browser);
     let drawn = "document.querySelector('.uplot canvas').toDataURL()";
     let whole = browser.eval(drawn);
     let (x, y) = browser.middle(".u-over");
@@ -200,6 +201,20 @@ fn zoom_loads_finer_values() {
     browser.eval("document.querySelector('.figures').open = true");
     browser.wait_until("document.querySelectorAll('.figures tbody tr').length > 0");
     assert_calm(&site.proxy, &mut browser);
+}
+
+/// A first visit with its data is small, since what is drawn is compressed.
+fn is_light(browser: &mut Browser) {
+    let transfers = browser.transfers();
+    let transferred: f64 = transfers.iter().map(|transfer| transfer.transferred_bytes).sum();
+    assert!(transferred < 100_000.0, "{transfers:?}");
+    for part in ["/site/job.js", "/summary", "/metrics"] {
+        let found = transfers.iter().find(|transfer| transfer.url.ends_with(part)).unwrap();
+        assert!(found.transferred_bytes < found.decoded_bytes, "{found:?}");
+    }
+    // The list has text of several users: it is sent as it is.
+    let encoding = "fetch('api/v1/jobs').then((answer) => answer.headers.get('Content-Encoding'))";
+    assert_eq!(browser.eval(encoding), Value::Null);
 }
 
 fn a_key_changes_the_period_in_the_store() {

@@ -35,6 +35,7 @@ pub enum CollectorAnswer {
     /// Queries may follow, in the form of [`crate::read`].
     Reading(ReadSession),
     Tokens(TokenList),
+    NoticeChoices(NoticeChoices),
     /// The collector refused the request and sent it to no agent.
     Refused(Refusal),
 }
@@ -154,14 +155,32 @@ const NOTICES: &str = "notices";
 const NOTICES_EXAMPLE: &str = r#"{"verb":"notices","rule":"idle-gpu","off":true}"#;
 
 /// Request of a user who wants no notices, or wants them again: `{"verb": "notices", "rule": "idle-gpu",
-/// "off": true}`. The collector executes it itself.
+/// "off": true}`. Without both fields it lists what was chosen. The collector executes it itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticesRequest {
     /// Id of a rule; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    pub off: bool,
+    /// None to list the choices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<bool>,
+}
+
+/// Users who want no notices: the user who asks, or all for an administrator.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeChoices {
+    pub all_users: bool,
+    pub choices: Vec<NoticeChoice>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeChoice {
+    pub uid: u32,
+    /// None if the collector's machine does not know the user.
+    pub user: Option<String>,
+    /// Rule of which the user wants no notices; none for all.
+    pub rule: Option<String>,
 }
 
 fn is_rule_id(rule: &str) -> bool {
@@ -180,12 +199,22 @@ impl NoticesRequest {
                 let message = "expected the id of a rule: lower-case letters, digits and `-`";
                 return Err(invalid("rule", &message));
             }
+            if request.rule.is_some() && request.off.is_none() {
+                return Err(invalid("off", &"missing field; true for no notices of the rule"));
+            }
             Ok(request)
         })
     }
 
     pub fn to_line(&self) -> String {
-        serde_json::json!({"verb": NOTICES, "rule": self.rule, "off": self.off}).to_string()
+        #[derive(Serialize)]
+        struct WithVerb<'a> {
+            verb: &'static str,
+            #[serde(flatten)]
+            request: &'a NoticesRequest,
+        }
+        // Serialising plain data into memory cannot fail.
+        serde_json::to_string(&WithVerb { verb: NOTICES, request: self }).unwrap_or_default()
     }
 }
 
@@ -384,16 +413,20 @@ mod tests {
 
     #[test]
     fn a_choice_of_notices_is_read_and_written() {
-        let request = NoticesRequest { rule: Some("idle-gpu".to_owned()), off: true };
+        let request = NoticesRequest { rule: Some("idle-gpu".to_owned()), off: Some(true) };
         assert_eq!(NoticesRequest::parse(request.to_line().as_bytes()), Some(Ok(request)));
-        let all = NoticesRequest { rule: None, off: false };
+        let all = NoticesRequest { rule: None, off: Some(false) };
         assert_eq!(NoticesRequest::parse(br#"{"verb":"notices","off":false}"#), Some(Ok(all)));
         assert_eq!(NoticesRequest::parse(br#"{"verb":"state","off":false}"#), None);
         for rule in ["", "*", "A", "a b", "a\n", &"x".repeat(65)] {
-            let request = NoticesRequest { rule: Some(rule.to_owned()), off: true };
+            let request = NoticesRequest { rule: Some(rule.to_owned()), off: Some(true) };
             let refusal = NoticesRequest::parse(request.to_line().as_bytes()).unwrap().unwrap_err();
             assert_eq!(refusal.field.as_deref(), Some("rule"), "{rule:?}");
         }
-        assert!(NoticesRequest::parse(br#"{"verb":"notices"}"#).unwrap().is_err());
+        let list = NoticesRequest { rule: None, off: None };
+        assert_eq!(list.to_line(), r#"{"verb":"notices"}"#);
+        assert_eq!(NoticesRequest::parse(list.to_line().as_bytes()), Some(Ok(list)));
+        let refusal = NoticesRequest::parse(br#"{"verb":"notices","rule":"idle-gpu"}"#).unwrap().unwrap_err();
+        assert_eq!(refusal.field.as_deref(), Some("off"));
     }
 }

@@ -15,7 +15,7 @@ mod verb;
 mod verbs;
 
 pub use self::collector::{
-    CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticesRequest, RoutedRequest, StateRequest,
+    CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticeChoice, NoticeChoices, NoticesRequest, RoutedRequest, StateRequest,
     signed_request,
 };
 pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};

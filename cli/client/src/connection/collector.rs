@@ -7,7 +7,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
-use polymeter_proto::control::{CollectorAnswer, Greeting, JobAnswer, Request, TokenInfo, TokenRequest};
+use polymeter_proto::control::{
+    CollectorAnswer, Greeting, JobAnswer, NoticeChoices, NoticesRequest, Request, TokenInfo, TokenRequest,
+};
 use polymeter_proto::control::{ReadAccess, ReadRequest, ReadSession};
 
 use super::agent::{is_not_running, is_timeout};
@@ -53,34 +55,24 @@ impl Collector {
     pub fn ask(&self, verb: &Request) -> Result<JobAnswer, Failure> {
         let line = serde_json::to_string(verb)
             .map_err(|error| Failure::because("cannot write the request", &error))?;
-        match self.answer(&line)? {
-            CollectorAnswer::Nodes(answer) => Ok(answer),
-            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
-                Err(unexpected())
-            }
-            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
-        }
+        let CollectorAnswer::Nodes(answer) = self.accepted(&line)? else { return Err(unexpected()) };
+        Ok(answer)
     }
 
     /// Sends a request that the collector executes itself.
     pub fn send(&self, line: &str) -> Result<(), Failure> {
-        match self.answer(line)? {
-            CollectorAnswer::Done {} => Ok(()),
-            CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
-                Err(unexpected())
-            }
-            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
-        }
+        let CollectorAnswer::Done {} = self.accepted(line)? else { return Err(unexpected()) };
+        Ok(())
     }
 
     pub fn tokens(&self, request: &TokenRequest) -> Result<Vec<TokenInfo>, Failure> {
-        match self.answer(&request.to_line())? {
-            CollectorAnswer::Tokens(list) => Ok(list.tokens),
-            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
-            CollectorAnswer::Done {} | CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) => {
-                Err(unexpected())
-            }
-        }
+        let CollectorAnswer::Tokens(list) = self.accepted(&request.to_line())? else { return Err(unexpected()) };
+        Ok(list.tokens)
+    }
+
+    pub fn notice_choices(&self) -> Result<NoticeChoices, Failure> {
+        let CollectorAnswer::NoticeChoices(choices) = self.accepted(&NoticesRequest { rule: None, off: None }.to_line())? else { return Err(unexpected()) };
+        Ok(choices)
     }
 
     /// Begins a session of reading. Returns the connection, and the jobs that the session sees.
@@ -94,7 +86,8 @@ impl Collector {
             CollectorAnswer::Reading(_)
             | CollectorAnswer::Nodes(_)
             | CollectorAnswer::Done {}
-            | CollectorAnswer::Tokens(_) => Err(unexpected()),
+            | CollectorAnswer::Tokens(_)
+            | CollectorAnswer::NoticeChoices(_) => Err(unexpected()),
         }
     }
 
@@ -110,6 +103,15 @@ impl Collector {
     pub fn name(&self) -> String {
         let names: Vec<String> = self.config.endpoints.iter().map(ToString::to_string).collect();
         names.join(", ")
+    }
+
+    /// Returns the answer, unless it is a refusal.
+    fn accepted(&self, line: &str) -> Result<CollectorAnswer, Failure> {
+        let answer = self.answer(line)?;
+        if let CollectorAnswer::Refused(refusal) = answer {
+            return Err(Failure::Refused(Box::new(refusal)));
+        }
+        Ok(answer)
     }
 
     fn answer(&self, line: &str) -> Result<CollectorAnswer, Failure> {

@@ -296,6 +296,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
             ("polymeter notices", "The notices about your jobs, and what became of them."),
             ("polymeter notices --off idle-gpu", "No more notices of this rule."),
             ("polymeter notices --off", "No more notices at all."),
+            ("polymeter notices --choices", "What you have turned off."),
         ],
     },
     Supplement {
