@@ -40,6 +40,7 @@ mod leases;
 mod ledger;
 mod live;
 mod login_node;
+mod long_jobs;
 mod measuring;
 mod munge_tokens;
 mod oar;
@@ -121,6 +122,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     ledger::TESTS,
     live::TESTS,
     login_node::TESTS,
+    long_jobs::TESTS,
     measuring::TESTS,
     oar::TESTS,
     oar_states::TESTS,
