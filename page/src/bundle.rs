@@ -187,7 +187,10 @@ mod tests {
     #[test]
     fn what_a_page_loads_later_uses_the_modules_of_the_page() {
         let mut modules = modules();
-        modules.insert("site/page.js".into(), "import { b } from \"../shared/b.js\";\nimport(\"./later.js\");\n".into());
+        modules.insert(
+            "site/page.js".into(),
+            "import { b } from \"../shared/b.js\";\nimport(\"./later.js\");\n".into(),
+        );
         modules.insert(
             "site/later.js".into(),
             "import { a } from \"../shared/a.js\";\nexport function h() { return a; }\n".into(),

@@ -140,7 +140,8 @@ pub fn files(quantities: &str) -> Vec<File> {
         .collect();
     for (_, _, entry) in DOCUMENTS {
         let later = bundle::later(entry, &modules);
-        everything.extend(later.into_iter().map(|(path, script)| (path, "text/javascript; charset=utf-8", script)));
+        everything
+            .extend(later.into_iter().map(|(path, script)| (path, "text/javascript; charset=utf-8", script)));
     }
     everything.push(("style.css".to_owned(), "text/css; charset=utf-8", style));
     everything.push(("icon.svg".to_owned(), "image/svg+xml", ICON.to_owned()));

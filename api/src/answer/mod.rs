@@ -10,9 +10,7 @@ pub(crate) mod rows;
 mod table;
 
 pub(crate) use self::body::{ChunkReceiver, Chunks, Failure, json_response};
-pub(crate) use self::compression::{
-    ChunkEncoder, accepts_gzip, compressed_answer, compressed_file, compresses,
-};
+pub(crate) use self::compression::{ChunkEncoder, accepts_gzip, compressed_answer, compressed_file};
 pub(crate) use self::cores::{Cores, KeptCores};
 pub(crate) use self::format::{Format, negotiate};
 pub(crate) use self::problem::{Problem, as_page};

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use super::arguments::Arguments;
 use crate::access::{Permit, Principal};
 use crate::answer::{
-    ChunkEncoder, ChunkReceiver, Chunks, Failure, Format, KeptCores, Problem, RecentAnswers, compressed_answer,
-    json_response,
+    ChunkEncoder, ChunkReceiver, Chunks, Failure, Format, KeptCores, Problem, RecentAnswers,
+    compressed_answer, json_response,
 };
 use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};

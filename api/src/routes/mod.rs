@@ -3,6 +3,7 @@
 //! A request is refused by the first of these that it does not satisfy: the name by which it addresses the
 //! API, its path, the authentication, the quota of its user, its parameters, its format, its body.
 
+mod compression;
 mod health;
 mod openapi;
 mod site;
@@ -23,7 +24,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::access::{Authenticator, Client, Hosts, Quota};
-use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, compresses, negotiate};
+use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, negotiate};
 use crate::config::ApiConfig;
 use crate::endpoints::ALL;
 use crate::limits;
@@ -170,9 +171,19 @@ async fn serve(
         }
     };
     let services = Arc::clone(&shared.services);
-    let is_compressed = compresses(endpoint, &head.headers);
-    (endpoint.handler)(Call { services, principal, token, arguments, format, is_compressed, body, permit, close })
-        .await
+    let is_compressed = compression::compresses(endpoint, &head.headers);
+    (endpoint.handler)(Call {
+        services,
+        principal,
+        token,
+        arguments,
+        format,
+        is_compressed,
+        body,
+        permit,
+        close,
+    })
+    .await
 }
 
 /// Refuses a request that a page of another origin made a browser send.

@@ -73,9 +73,7 @@ pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
 fn collector(arguments: &NoticesArguments, action: &str) -> Result<Collector, Failure> {
     let (collector, munge_socket) = arguments.source.collector_options();
     Collector::find(collector, munge_socket)?.ok_or_else(|| {
-        Failure::NotRunning(format!(
-            "cannot {action}: no collector is configured; name it with --collector"
-        ))
+        Failure::NotRunning(format!("cannot {action}: no collector is configured; name it with --collector"))
     })
 }
 

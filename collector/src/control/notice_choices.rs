@@ -25,7 +25,11 @@ impl NoticeChoiceService {
     }
 
     /// Refuses a rule that does not exist, and stores nothing then.
-    pub(super) async fn execute(&self, uid: u32, request: NoticesRequest) -> Result<CollectorAnswer, Refusal> {
+    pub(super) async fn execute(
+        &self,
+        uid: u32,
+        request: NoticesRequest,
+    ) -> Result<CollectorAnswer, Refusal> {
         let (rules, roles) = (self.rules.clone(), self.roles.clone());
         let answer = self.table.run(move |table| match request.off {
             None => list(table, uid, roles.access(uid) == Access::All).map(Ok),

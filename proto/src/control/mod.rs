@@ -15,8 +15,8 @@ mod verb;
 mod verbs;
 
 pub use self::collector::{
-    CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticeChoice, NoticeChoices, NoticesRequest, RoutedRequest, StateRequest,
-    signed_request,
+    CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticeChoice, NoticeChoices, NoticesRequest,
+    RoutedRequest, StateRequest, signed_request,
 };
 pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
 pub use self::reading::{ReadAccess, ReadRequest, ReadSession};

@@ -66,12 +66,18 @@ impl Collector {
     }
 
     pub fn tokens(&self, request: &TokenRequest) -> Result<Vec<TokenInfo>, Failure> {
-        let CollectorAnswer::Tokens(list) = self.accepted(&request.to_line())? else { return Err(unexpected()) };
+        let CollectorAnswer::Tokens(list) = self.accepted(&request.to_line())? else {
+            return Err(unexpected());
+        };
         Ok(list.tokens)
     }
 
     pub fn notice_choices(&self) -> Result<NoticeChoices, Failure> {
-        let CollectorAnswer::NoticeChoices(choices) = self.accepted(&NoticesRequest { rule: None, off: None }.to_line())? else { return Err(unexpected()) };
+        let CollectorAnswer::NoticeChoices(choices) =
+            self.accepted(&NoticesRequest { rule: None, off: None }.to_line())?
+        else {
+            return Err(unexpected());
+        };
         Ok(choices)
     }
 
