@@ -282,7 +282,9 @@ EVENT = enum(
                        run=option(record(command=some(text), is_cut=boolean, directory=option(text), host=option(text),
                                          environment=some(pair(text)))), scheduler=option(text), node_cores=option(u32),
                        node_gpus=option(u32)),
-    kept=record(job=u32, begin_us=i64, end_us=i64, trigger=u64, reason=text, samples=u64))
+    kept=record(job=u32, begin_us=i64, end_us=i64, trigger=u64, reason=text, samples=u64),
+    fired=record(job=u32, trigger=u64, rule=text, by=option(text), at_us=i64, keeps_us=option(pair(i64)),
+                 notice=boolean, why=text, actions=text))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

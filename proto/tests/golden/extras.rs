@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark,
-    MarkKind, PlanChange, RequestRefused, Tally,
+    Cause, Event, Firing, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry,
+    Mark, MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::{Period, Sampling};
@@ -245,6 +245,23 @@ fn events_of_jobs() -> Vec<Event> {
     ]
 }
 
+fn firings() -> Vec<Event> {
+    let firing = |keeps_us, by: Option<&str>| {
+        Event::Fired(Firing {
+            job: JobHandle(1),
+            trigger: u64::MAX >> 1,
+            rule: "oom".try_into().unwrap(),
+            by: by.map(|by| by.try_into().unwrap()),
+            at_us: T0,
+            keeps_us,
+            notice: by.is_none(),
+            why: "the kernel killed a process for lack of memory".into(),
+            actions: "keeps 35 s".into(),
+        })
+    };
+    vec![firing(Some((T0 - 30, T0 + 5)), None), firing(None, Some("uid 1000"))]
+}
+
 fn job_details() -> Vec<Event> {
     let details = JobDetails {
         name: Some("solver (run 3)".into()),
@@ -366,6 +383,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("dictionary", frame_of_extras(&dictionary(), &[], &[])),
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
         frame("events", frame_of_extras(&[], &[], &events())),
+        frame("firings", frame_of_extras(&[], &[], &firings())),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
         frame("job_details", frame_of_extras(&[], &[], &job_details())),
         frame("step_plan_changes", frame_of_extras(&[], &[], &step_plan_changes())),

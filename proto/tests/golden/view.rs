@@ -3,7 +3,7 @@
 use std::fmt;
 
 use polymeter_proto::ledger::{
-    Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, KeptInterval, LedgerEntry, Mark, PlanChange,
+    Event, Firing, JobDetailsUpdate, JobFactsUpdate, JobOwner, KeptInterval, LedgerEntry, Mark, PlanChange,
     RequestRefused,
 };
 use polymeter_proto::period::Sampling;
@@ -265,6 +265,7 @@ fn of_event(event: &Event) -> Json {
             ("reason", text(reason)),
             ("samples", (*samples).into()),
         ]),
+        Event::Fired(firing) => of_firing(firing),
         Event::RequestRefused(RequestRefused { at_us, job, request, period, by, reason }) => object([
             ("is", text("request_refused")),
             ("at_us", (*at_us).into()),
@@ -276,6 +277,21 @@ fn of_event(event: &Event) -> Json {
         ]),
         Event::SessionEnded { at_us } => object([("is", text("session_ended")), ("at_us", (*at_us).into())]),
     }
+}
+
+fn of_firing(firing: &Firing) -> Json {
+    object([
+        ("is", text("fired")),
+        ("job", firing.job.0.into()),
+        ("trigger", firing.trigger.into()),
+        ("rule", text(&firing.rule)),
+        ("by", of_name(firing.by.as_ref())),
+        ("at_us", firing.at_us.into()),
+        ("keeps_us", optional(firing.keeps_us, |(begin_us, end_us)| list([begin_us, end_us], Json::from))),
+        ("notice", u64::from(firing.notice).into()),
+        ("why", text(&firing.why)),
+        ("actions", text(&firing.actions)),
+    ])
 }
 
 pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {

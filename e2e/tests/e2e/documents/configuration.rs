@@ -45,7 +45,9 @@ pub(super) fn example(program: &Program) -> String {
         .map(|key| match key.kind {
             Kind::Table(_) | Kind::Periods => format!("[{}]", key.name),
             Kind::Tables => format!("[[{}]]", key.name),
-            _ => key.name.to_owned(),
+            Kind::Text(_) | Kind::Texts | Kind::Flag | Kind::Integer(..) | Kind::OneOf(_) => {
+                key.name.to_owned()
+            }
         })
         .collect();
     let last = at_once.pop().unwrap();
