@@ -1,5 +1,6 @@
 //! Call stacks of a job in a report.
 
+use polymeter_proto::units;
 use serde::Serialize;
 
 /// Functions in which a job spent its time, by one metric.
@@ -18,6 +19,10 @@ pub struct StackReport {
     pub lost: u64,
     /// Last readings that were given up. How many samples they would have had is unknown.
     pub unread: u64,
+    /// Samples that were taken, and lost before they were stored.
+    pub not_stored: u64,
+    /// Losses of unknown sources, and gaps without contact to the agent, during the samples.
+    pub unexplained: u64,
     /// How often the kernel slowed the sampling.
     pub throttled: u64,
     /// Samples without their outermost functions.
@@ -35,6 +40,33 @@ pub struct StackReport {
     pub nodes: Vec<StackPart>,
     /// Processes with much of the time, the one with the most first.
     pub by_process: Vec<StackPart>,
+}
+
+impl StackReport {
+    /// Says what is missing.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let lost = self.lost.saturating_add(self.not_stored);
+        if lost > 0 {
+            remarks.push(format!("{} lost", units::counted(lost, "sample")));
+        }
+        if self.unread > 0 {
+            let readings = units::counted(self.unread, "last reading");
+            remarks.push(format!("{readings} given up: how many samples are missing is unknown"));
+        }
+        if self.unexplained > 0 {
+            let losses = units::counted(self.unexplained, "loss");
+            remarks.push(format!("{losses} of unknown sources at this time: samples may be missing"));
+        }
+        if self.throttled > 0 {
+            let times = units::counted(self.throttled, "time");
+            remarks.push(format!("the kernel slowed the sampling {times}: it took too long"));
+        }
+        if self.cut > 0 {
+            remarks.push(format!("{} without the outermost functions", units::counted(self.cut, "sample")));
+        }
+        remarks
+    }
 }
 
 /// Time of an activity, such as waiting for locks.

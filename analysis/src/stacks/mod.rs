@@ -1,4 +1,5 @@
-//! Call stacks: the functions in which a job spent its time. Pure, except for [`profile`] and [`report`].
+//! Call stacks: the functions in which a job spent its time. Pure, except for [`profile`], [`Missing`] and
+//! [`report`].
 //!
 //! ```text
 //! stack nodes (a tree by ids) -> Stacks ─┐
@@ -11,6 +12,7 @@ mod difference;
 mod firefox;
 mod functions;
 mod imbalance;
+mod missing;
 mod page_data;
 mod pprof;
 pub mod profile;
@@ -22,8 +24,9 @@ pub use self::collapsed::{collapsed, folded};
 pub use self::difference::{Change, Difference, FunctionChange};
 pub use self::firefox::{Process, firefox};
 pub use self::functions::{FunctionTime, functions};
+pub use self::missing::Missing;
 pub use self::page_data::page_data;
 pub use self::pprof::pprof;
-pub use self::report::summary;
+pub use self::report::{remarks_before, summary};
 pub use self::stack_names::{Function, Stacks};
 pub use self::tree::{Node, Tree, Weight};

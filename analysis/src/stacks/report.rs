@@ -3,18 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use polymeter_proto::catalogue::{stacks_source, unread_source};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 
 use super::activities::activities;
 use super::functions::{FunctionTime, functions};
 use super::imbalance::{OwnTimes, imbalance};
+use super::missing::Missing;
 use super::profile::{Choice, Profile, Spans, ranks};
 use super::tree::{Tree, Weight};
-use crate::model::{
-    FunctionReport, FunctionShare, FunctionSpread, Report, SourceReport, StackPart, StackReport,
-};
+use crate::model::{FunctionReport, FunctionShare, FunctionSpread, Report, StackPart, StackReport};
 use crate::phases::joined;
 
 /// Functions with the most time of their own, and further ones with the most time in all.
@@ -46,8 +44,8 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
             profile = Profile::read(reader, job.job_key, &choice)?;
         }
         profile.ranks.clone_from(&ranks);
-        let mut of_metric = summary(&profile);
-        of_metric.unread = unread(&report.sources, &profile.metric);
+        let missing = Missing::read(reader, job.job_key, &profile.metric, &spans)?;
+        let mut of_metric = summary(&profile, missing);
         for (name, spans) in &phases {
             let metric = Some(profile.metric.clone());
             let of_phase = Profile::read(
@@ -64,12 +62,6 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
 
 fn length_us(spans: &[(&str, Range<i64>)]) -> i64 {
     spans.iter().fold(0, |sum, (_, span)| sum.saturating_add(span.end.saturating_sub(span.start)))
-}
-
-/// Number of last readings of a metric that were given up, on all nodes.
-fn unread(sources: &[SourceReport], metric: &str) -> u64 {
-    let unread = unread_source(stacks_source(metric));
-    sources.iter().filter(|of| of.source == unread).map(|of| of.tally.missed).sum()
 }
 
 /// Spans of the phases that took longest, by name.
@@ -94,8 +86,8 @@ fn spans_of_phases(report: &Report) -> Vec<(String, Spans)> {
         .collect()
 }
 
-/// Part of a report about the samples of a profile, without phases and without what the ledger knows.
-pub fn summary(profile: &Profile) -> StackReport {
+/// Part of a report about the samples of a profile, without phases.
+pub fn summary(profile: &Profile, missing: Missing) -> StackReport {
     let tree = profile.tree();
     let total = tree.total();
     let sums = &profile.intervals;
@@ -128,7 +120,9 @@ pub fn summary(profile: &Profile) -> StackReport {
         processes: profile.processes(),
         without_symbol_percent: 100.0 * tree.without_symbol().share_of(total),
         lost: sums.lost,
-        unread: 0,
+        unread: missing.unread,
+        not_stored: missing.not_stored,
+        unexplained: missing.unexplained,
         throttled: sums.throttled,
         cut: sums.cut,
         activities: activities(&tree),
@@ -138,6 +132,12 @@ pub fn summary(profile: &Profile) -> StackReport {
         nodes,
         by_process: of_processes,
     }
+}
+
+/// Says what is missing in the samples that others are compared with.
+pub fn remarks_before(profile: &Profile, missing: Missing) -> Vec<String> {
+    let remarks = summary(profile, missing).remarks().into_iter();
+    remarks.map(|remark| format!("before: {remark}")).collect()
 }
 
 /// Functions with the most time of their own, and those with the most time in all.
@@ -196,34 +196,4 @@ fn part(name: &str, tree: &Tree) -> Option<StackPart> {
         })
         .collect();
     (total.samples > 0).then(|| StackPart { name: name.to_owned(), time_s: total.seconds(), functions })
-}
-
-#[cfg(test)]
-mod tests {
-    use polymeter_proto::ledger::Tally;
-
-    use super::*;
-
-    #[test]
-    fn readings_that_were_given_up_are_summed_over_nodes() {
-        let of = |node: &str, source: &str, missed| SourceReport {
-            node: node.to_owned(),
-            source: source.to_owned(),
-            tally: Tally { due: missed, missed, ..Tally::default() },
-            skipped: 0,
-            rejected: 0,
-            quarantined: 0,
-            stored: 0,
-            unknown: 0,
-        };
-        let sources = [
-            of("n1", "stacks", 9),
-            of("n1", "stacks.unread", 1),
-            of("n1", "stacks_dwarf.unread", 4),
-            of("n2", "stacks.unread", 2),
-        ];
-        for (metric, expected) in [("stacks.cpu", 3), ("stacks.cpu_dwarf", 4), ("stacks.wait", 0)] {
-            assert_eq!(unread(&sources, metric), expected, "{metric}");
-        }
-    }
 }

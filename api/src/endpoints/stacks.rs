@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use polymeter_analysis::phases::spans_of;
 use polymeter_analysis::stacks::profile::{Choice, Profile, Spans};
-use polymeter_analysis::stacks::{Difference, page_data, summary};
+use polymeter_analysis::stacks::{Difference, Missing, page_data, remarks_before, summary};
 use polymeter_store::reader::{JobRow, Read};
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ pub(super) static STACKS: Endpoint = Endpoint {
 fn schema() -> Value {
     json!({
         "type": "object",
-        "required": ["functions", "nodes", "total_us", "summary"],
+        "required": ["functions", "nodes", "total_us", "summary", "remarks"],
         "properties": {
             "functions": {"type": "array", "items": {"type": "array", "items": {"type": "string"}},
                 "description": "Names of functions with their modules; a module in brackets where there is no symbol."},
@@ -119,18 +119,23 @@ fn schema() -> Value {
             "compared_us": {"type": "array", "items": {"type": "integer"},
                 "description": "In a difference, the times of `against` and of the job, in microseconds."},
             "summary": {"type": "object", "description": "The part `call_stacks` of a report for these samples."},
+            "remarks": {"type": "array", "items": {"type": "string"}, "description": "What is missing, in words."},
         },
     })
 }
 
 fn answer(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Value, Failure> {
     let metric = arguments.text(METRIC.name).map(str::to_owned);
-    let profile = profile(reader, job, arguments, &CHOSEN, metric)?;
+    let (profile, missing) = profile(reader, job, arguments, &CHOSEN, metric)?;
     let tree = profile.tree();
+    let summary = summary(&profile, missing);
+    let mut remarks = summary.remarks();
     let mut difference = None;
     if let Some(key) = arguments.integer(AGAINST.name) {
         let other = find_job(reader, key)?;
-        let before = self::profile(reader, &other, arguments, &CHOSEN_AGAINST, Some(profile.metric.clone()))?;
+        let metric = Some(profile.metric.clone());
+        let (before, missing) = self::profile(reader, &other, arguments, &CHOSEN_AGAINST, metric)?;
+        remarks.extend(remarks_before(&before, missing));
         difference = Some(Difference::of(&before.tree(), &tree));
     }
     let mut answer = page_data(&tree, difference.as_ref());
@@ -138,7 +143,8 @@ fn answer(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<
         if difference.is_none() {
             answer.remove("compared_us");
         }
-        answer.insert("summary".to_owned(), json!(summary(&profile)));
+        answer.insert("remarks".to_owned(), json!(remarks));
+        answer.insert("summary".to_owned(), json!(summary));
     }
     Ok(answer)
 }
@@ -149,12 +155,15 @@ fn profile(
     arguments: &Arguments,
     chosen: &ChoiceParameters,
     metric: Option<String>,
-) -> Result<Profile, Failure> {
+) -> Result<(Profile, Missing), Failure> {
     let bound = |parameter: &Parameter, otherwise| time_ns(arguments, parameter.name).unwrap_or(otherwise);
     let span_ns = bound(&chosen.from_us, job.sampled_ns.start)..bound(&chosen.until_us, job.sampled_ns.end);
     let spans = spans(reader, job, arguments, chosen, &span_ns)?;
     let process = arguments.integer(chosen.process.name).and_then(|process| u32::try_from(process).ok());
-    Ok(Profile::read(reader, job.job_key, &Choice { metric, process, spans, processes: None })?)
+    let choice = Choice { metric, process, spans, processes: None };
+    let profile = Profile::read(reader, job.job_key, &choice)?;
+    let missing = Missing::read(reader, job.job_key, &profile.metric, &choice.spans)?;
+    Ok((profile, missing))
 }
 
 /// Spans of the wanted samples, each with its node.

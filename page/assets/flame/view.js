@@ -10,6 +10,11 @@ function contains(text) {
     return wanted === "" ? null : (node) => node.parent !== null && `${node.name} ${node.module}`.toLowerCase().includes(wanted);
 }
 
+/** Returns what is missing in `data`, as paragraphs. */
+export function missingParts(data) {
+    return (data.remarks ?? []).map((remark) => element("p", { className: "soft" }, `${remark}.`));
+}
+
 /** Draws the graph of `data` into a place. Returns the input of the search. */
 export function showFlame(data, place) {
     const nodes = flameNodes(data);
@@ -37,6 +42,7 @@ export function showFlame(data, place) {
     all.addEventListener("click", graph.reset);
     const graphPlace = element("div", { className: "flame-place" }, readout, graph.canvas);
     place.replaceChildren(
+        ...missingParts(data),
         element("div", { className: "controls" }, search, found, all),
         element("div", { className: "flame-parts" }, graphPlace,
             element("div", { className: "scroll flame-table", role: "region", tabIndex: 0, "aria-label": "Functions" }, table)));

@@ -1,7 +1,7 @@
 // Where the time of a job went: the flame graph of the range that the charts show, of all processes or one, or
 // its difference from another choice.
 
-import { showFlame } from "../flame/view.js";
+import { missingParts, showFlame } from "../flame/view.js";
 import { clockText, element } from "../shared/text.js";
 import { get } from "./api.js";
 
@@ -68,7 +68,7 @@ export function functionSection(job, stacks, charts) {
         try {
             const data = await get(`jobs/${job.key}/stacks`, parameters, request.signal);
             if (data.nodes.length > 0) showFlame(data, place);
-            else place.replaceChildren(element("p", { className: "soft" }, "There are no call stacks in this range."));
+            else place.replaceChildren(element("p", { className: "soft" }, "There are no call stacks in this range."), ...missingParts(data));
         } catch (error) {
             if (error.name === "AbortError") return;
             drawn = "";

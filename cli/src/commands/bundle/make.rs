@@ -21,12 +21,12 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::findings::add_findings;
-use crate::report::summary::stack_sums;
+use crate::report::summary::flame_remarks;
 use crate::report::{html, render};
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::stacks::profile::{Choice, Profile};
-use polymeter_analysis::stacks::{collapsed, summary};
+use polymeter_analysis::stacks::{Missing, collapsed, summary};
 
 pub(super) struct BundleRequest<'a> {
     pub(super) job: &'a str,
@@ -128,8 +128,10 @@ fn add_stacks(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) 
     let tree = profile.tree();
     directory.add_text("stacks.folded", &collapsed(&tree))?;
     let title = format!("Where the time went: job {}", job.job_id);
-    directory
-        .add_text("flame.html", &html::flame_page(&title, &[stack_sums(&summary(&profile))], &tree, None))
+    let missing = Missing::read(reader, job.job_key, &profile.metric, &choice.spans)
+        .map_err(|error| Failure::because("cannot read the store", &error))?;
+    let report = summary(&profile, missing);
+    directory.add_text("flame.html", &html::flame_page(&title, &flame_remarks(&report), &tree, None))
 }
 
 /// Adds the manifest at last.

@@ -5,13 +5,15 @@ mod tree_text;
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap_complete::engine::ArgValueCompleter;
-use polymeter_analysis::model::StackReport;
 use polymeter_analysis::phases::spans_of;
 use polymeter_analysis::stacks::profile::{Choice, Profile, Ranks, Spans, ranks};
-use polymeter_analysis::stacks::{Difference, Process, Tree, collapsed, firefox, pprof, summary};
+use polymeter_analysis::stacks::{
+    Difference, Missing, Process, Tree, collapsed, firefox, pprof, remarks_before, summary,
+};
 use polymeter_proto::units;
 use polymeter_service::clock;
 use polymeter_store::reader::{JobRow, Read};
@@ -26,7 +28,7 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose_only};
 use crate::report::html;
-use crate::report::summary::{stack_activities, stack_remarks, stack_sums};
+use crate::report::summary::flame_remarks;
 use crate::store_failure::cannot_read;
 
 /// A format of call stacks.
@@ -148,24 +150,41 @@ pub(crate) fn execute(arguments: &FlameArguments) -> Result<(), Failure> {
     let format = arguments.format()?;
     let wanted = arguments.job.as_deref();
     let mut source = arguments.source.open_for(wanted)?;
-    let (job, profile) = read(arguments, &mut source, wanted)?;
+    let (job, profile, missing) = read(arguments, &mut source, wanted)?;
+    let report = summary(&profile, missing);
     if arguments.json {
-        return terminal::print_json(&summary(&profile));
+        return terminal::print_json(&report);
     }
     let before = match &arguments.against {
         Some(other) => Some(read(arguments, &mut source, Some(other))?),
         None => None,
     };
     let tree = profile.tree();
-    let difference = before.map(|(other, profile)| (other, Difference::of(&profile.tree(), &tree)));
-    write(arguments, &encoded(format, arguments, &job, &profile, &tree, difference.as_ref()))
+    let mut remarks = flame_remarks(&report);
+    let mut difference = None;
+    if let Some((other, before, missing)) = before {
+        remarks.extend(remarks_before(&before, missing));
+        difference = Some((other, Difference::of(&before.tree(), &tree)));
+    }
+    let encoded = match format {
+        Format::Text => text(arguments, &job, &remarks, &tree, difference.as_ref()).into_bytes(),
+        Format::Html => {
+            let title = title(&job, difference.as_ref().map(|(other, _)| other));
+            let difference = difference.as_ref().map(|(_, difference)| difference);
+            html::flame_page(&title, &remarks, &tree, difference).into_bytes()
+        }
+        Format::Collapsed => collapsed(&tree).into_bytes(),
+        Format::Pprof => pprof(&tree, &span_us(&profile), profile.intervals.period_us),
+        Format::Firefox => firefox_profile(&job, &profile).into_bytes(),
+    };
+    write(arguments, &encoded)
 }
 
 fn read(
     arguments: &FlameArguments,
     source: &mut Source,
     wanted: Option<&str>,
-) -> Result<(JobRow, Profile), Failure> {
+) -> Result<(JobRow, Profile, Missing), Failure> {
     let ChosenJob { job, step, .. } = choose_only(source, wanted)?;
     let job_id = printable_name(&job.job_id).into_owned();
     if step.is_some() {
@@ -179,7 +198,9 @@ fn read(
     let mut profile = Profile::read(reader, job.job_key, &choice).map_err(cannot_read)?;
     profile.ranks = ranks;
     if !profile.is_empty() {
-        return Ok((job, profile));
+        let missing =
+            Missing::read(reader, job.job_key, &profile.metric, &choice.spans).map_err(cannot_read)?;
+        return Ok((job, profile, missing));
     }
     let others: Vec<&str> = profile.metrics.iter().map(String::as_str).collect();
     let remedy = if !others.is_empty() && !others.contains(&profile.metric.as_str()) {
@@ -250,39 +271,17 @@ fn spans(arguments: &FlameArguments, reader: &mut dyn Read, job: &JobRow) -> Res
     Ok(spans)
 }
 
-fn encoded(
-    format: Format,
-    arguments: &FlameArguments,
-    job: &JobRow,
-    profile: &Profile,
-    tree: &Tree,
-    difference: Option<&(JobRow, Difference)>,
-) -> Vec<u8> {
-    let span_us = profile.intervals.first_ns.div_euclid(1000)..profile.intervals.last_ns.div_euclid(1000);
-    let period_us = profile.intervals.period_us;
-    match format {
-        Format::Text => text(arguments, job, profile, tree, difference).into_bytes(),
-        Format::Html => {
-            let title = title(job, difference.map(|(other, _)| other));
-            let report = summary(profile);
-            let mut remarks = vec![stack_sums(&report)];
-            remarks.extend(stack_activities(&report).map(|activities| format!("activities: {activities}")));
-            remarks.extend(stack_remarks(&report));
-            html::flame_page(&title, &remarks, tree, difference.map(|(_, difference)| difference))
-                .into_bytes()
-        }
-        Format::Collapsed => collapsed(tree).into_bytes(),
-        Format::Pprof => pprof(tree, &span_us, period_us),
-        Format::Firefox => {
-            let trees = profile.trees();
-            let mut processes = Vec::new();
-            for ((node, process), tree) in trees.iter().take(THREADS) {
-                processes.push(Process { node, process: *process, tree });
-            }
-            let profile = firefox(&title(job, None), span_us.start, period_us, &processes);
-            profile.to_string().into_bytes()
-        }
+fn span_us(profile: &Profile) -> Range<i64> {
+    profile.intervals.first_ns.div_euclid(1000)..profile.intervals.last_ns.div_euclid(1000)
+}
+
+fn firefox_profile(job: &JobRow, profile: &Profile) -> String {
+    let trees = profile.trees();
+    let mut processes = Vec::new();
+    for ((node, process), tree) in trees.iter().take(THREADS) {
+        processes.push(Process { node, process: *process, tree });
     }
+    firefox(&title(job, None), span_us(profile).start, profile.intervals.period_us, &processes).to_string()
 }
 
 fn title(job: &JobRow, before: Option<&JobRow>) -> String {
@@ -293,18 +292,14 @@ fn title(job: &JobRow, before: Option<&JobRow>) -> String {
 fn text(
     arguments: &FlameArguments,
     job: &JobRow,
-    profile: &Profile,
+    remarks: &[String],
     tree: &Tree,
     difference: Option<&(JobRow, Difference)>,
 ) -> String {
     let limit = terminal::width_limit(&std::io::stdout()).filter(|_| arguments.file().is_none());
-    let report: StackReport = summary(profile);
-    let mut head = format!("{}\n{}\n", title(job, difference.map(|(other, _)| other)), stack_sums(&report));
-    if let Some(activities) = stack_activities(&report) {
-        head.push_str(&format!("activities: {activities}\n"));
-    }
-    for remark in stack_remarks(&report) {
-        head.push_str(&format!("({remark})\n"));
+    let mut head = format!("{}\n", title(job, difference.map(|(other, _)| other)));
+    for remark in remarks {
+        head.push_str(&format!("{remark}\n"));
     }
     let mut text = wrapped_lines(&head, limit);
     text.push('\n');

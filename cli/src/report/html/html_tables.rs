@@ -10,9 +10,8 @@ use polymeter_proto::units;
 use super::element::{self, Cell, Table};
 use super::figures;
 use crate::report::summary::{
-    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, ROOFLINE_HEAD, function_row,
-    part_functions, plan_changes, region_remarks, region_row, roofline_remarks, roofline_row,
-    stack_activities, stack_remarks, stack_sums,
+    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, ROOFLINE_HEAD, flame_remarks,
+    function_row, part_functions, plan_changes, region_remarks, region_row, roofline_remarks, roofline_row,
 };
 
 /// A longer table is cut in the middle.
@@ -85,10 +84,7 @@ pub(super) fn functions(page: &mut String, report: &Report) {
                 numbers.into_iter().chain(names).collect()
             })
             .collect();
-        let activities = stack_activities(stacks).map(|activities| format!("activities: {activities}"));
-        let remarks =
-            [stack_sums(stacks)].into_iter().chain(activities).chain(stack_remarks(stacks)).collect();
-        tables.push(Table { caption: "Functions", head, rows, remarks });
+        tables.push(Table { caption: "Functions", head, rows, remarks: flame_remarks(stacks) });
         for (name, caption, parts) in [
             ("phase", "Functions of phases", &stacks.phases),
             ("node", "Functions of nodes", &stacks.nodes),

@@ -5,9 +5,7 @@ use polymeter_proto::units;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::report::summary::{
-    FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
-};
+use crate::report::summary::{FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_sums};
 
 /// Grouped by metric, phase, node and process.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -22,7 +20,7 @@ fn of_metric(stacks: &StackReport, detail: Detail, limit: Option<usize>) -> Stri
     if let Some(activities) = stack_activities(stacks) {
         text.push_str(&paragraph::paragraph("activities", &activities, limit));
     }
-    for remark in stack_remarks(stacks) {
+    for remark in stacks.remarks() {
         text.push_str(&paragraph::remark(&remark, limit));
     }
     let mut rows = vec![FUNCTION_HEAD.map(str::to_owned).to_vec()];
@@ -89,6 +87,8 @@ pub(super) mod tests {
             without_symbol_percent: 2.5,
             lost: 3,
             unread: 2,
+            not_stored: 40,
+            unexplained: 1,
             throttled: 1,
             cut: 7,
             activities: vec![ActivityReport {

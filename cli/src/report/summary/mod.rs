@@ -26,7 +26,7 @@ pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use regions::{REGION_HEAD, REGION_NAMES_FROM, region_remarks, region_row};
 pub(crate) use roofline::{ROOFLINE_HEAD, roofline_remarks, roofline_row};
 pub(crate) use stacks::{
-    FUNCTION_HEAD, function_row, part_functions, stack_activities, stack_remarks, stack_sums,
+    FUNCTION_HEAD, flame_remarks, function_row, part_functions, stack_activities, stack_sums,
 };
 pub(crate) use traffic::{file_systems, network};
 

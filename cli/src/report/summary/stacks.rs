@@ -16,24 +16,10 @@ pub(crate) fn stack_sums(report: &StackReport) -> String {
     )
 }
 
-/// Says what is missing.
-pub(crate) fn stack_remarks(report: &StackReport) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if report.lost > 0 {
-        remarks.push(format!("{} lost", units::counted(report.lost, "sample")));
-    }
-    if report.unread > 0 {
-        let readings = units::counted(report.unread, "last reading");
-        remarks.push(format!("{readings} given up: how many samples are missing is unknown"));
-    }
-    if report.throttled > 0 {
-        let times = units::counted(report.throttled, "time");
-        remarks.push(format!("the kernel slowed the sampling {times}: it took too long"));
-    }
-    if report.cut > 0 {
-        remarks.push(format!("{} without the outermost functions", units::counted(report.cut, "sample")));
-    }
-    remarks
+/// Remarks above a flame graph.
+pub(crate) fn flame_remarks(report: &StackReport) -> Vec<String> {
+    let activities = stack_activities(report).map(|activities| format!("activities: {activities}"));
+    [stack_sums(report)].into_iter().chain(activities).chain(report.remarks()).collect()
 }
 
 /// Describes what the time was used for, as far as the names of functions tell it; none if they do not.
