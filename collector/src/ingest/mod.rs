@@ -8,6 +8,7 @@ mod dictionary;
 mod fault;
 mod id_table;
 mod memory;
+mod metric_units;
 mod resolve;
 mod session;
 mod sessions;
@@ -21,6 +22,7 @@ mod user_series;
 mod verdict;
 mod windows;
 
+pub(crate) use self::metric_units::{Measure, MetricUnits, RefusedMetric};
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;
 pub use self::times::{OutOfRangePolicy, TimeRange, UnknownPolicy};

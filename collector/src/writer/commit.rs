@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use polymeter_proto::name::MetricName;
 use polymeter_service::log::chain;
 use polymeter_store::accepted::{Accepted, LossReason};
 use tracing::warn;
 
 use super::state::{Gathered, Writer};
 use super::store_access::NotStored;
-use crate::ingest::UserSeries;
+use crate::ingest::{Measure, MetricUnits, RefusedMetric, UserSeries};
 use crate::limits;
 use crate::session_messages::Outgoing;
 
@@ -64,7 +65,56 @@ impl Writer {
         true
     }
 
+    /// Stores the units and kinds of new metrics, and learns those that the store has. Returns false if the
+    /// frame cannot be stored now: its agent keeps it.
+    fn learn_metric_units(&mut self, accepted: &Accepted) -> bool {
+        let unknown = self.metric_units.unknown(accepted);
+        if unknown.is_empty() {
+            return true;
+        }
+        match self.persist(|store| store.define_metrics(&unknown)) {
+            Ok(stored) => {
+                let stored = stored.into_iter().filter_map(|(metric, unit, kind)| {
+                    Some((MetricName::new(metric).ok()?, Measure { unit, kind }))
+                });
+                self.metric_units.learn(stored);
+                true
+            }
+            Err(NotStored::GivenUp) => {
+                self.give_up(1);
+                false
+            }
+            Err(NotStored::StoreLost) => {
+                self.reset();
+                false
+            }
+            // The commit says why, and counts the samples.
+            Err(NotStored::Refused(_)) => true,
+        }
+    }
+
+    /// Removes samples that would mix units, and says so once in a while for each metric.
+    fn enforce_metric_units(&mut self, accepted: &mut Accepted) {
+        for RefusedMetric { metric, stored } in self.metric_units.enforce(accepted) {
+            let name = metric.name.as_str();
+            if !self.unit_log.allows(name, self.clock.now().since_start) {
+                continue;
+            }
+            let (unit, kind) = (metric.unit.as_str(), metric.kind.as_str());
+            warn!(
+                error = %format!("the store has it as a {} in {}, and the node sends a {kind} in {unit}", stored.kind, stored.unit),
+                metric = name,
+                node = %accepted.session.descriptor.node,
+                "cannot store samples of a metric; give its nodes the same kernel and agent, or sample another event"
+            );
+        }
+    }
+
     pub(super) fn gather(&mut self, mut accepted: Accepted) {
+        if !self.learn_metric_units(&accepted) {
+            return;
+        }
+        self.enforce_metric_units(&mut accepted);
         if !self.learn_user_series(&accepted) {
             return;
         }
@@ -101,6 +151,7 @@ impl Writer {
         self.gathered = Gathered::default();
         self.ingest.forget_all();
         self.user_series = UserSeries::default();
+        self.metric_units = MetricUnits::default();
     }
 
     /// Commits each frame separately, so that one that the store refuses does not block the others; it is

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use polymeter_service::clock::{Clock, Now};
+use polymeter_service::log_throttle::LogThrottle;
 use polymeter_store::accepted::Accepted;
 use polymeter_store::{Store, StoreOrigin};
 
@@ -13,7 +14,8 @@ use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::node_outcome::OutcomeReport;
-use crate::ingest::{Ingest, UserSeries};
+use crate::ingest::{Ingest, MetricUnits, UserSeries};
+use crate::limits;
 use crate::metrics::WriterMetrics;
 use crate::queues::{Dequeued, OutgoingSender, WriterQueue};
 use crate::settings::{Settings, SharedSettings};
@@ -55,6 +57,8 @@ pub(crate) struct Writer {
     pub(super) missing_since: Option<Duration>,
     pub(super) ingest: Ingest,
     pub(super) user_series: UserSeries,
+    pub(super) metric_units: MetricUnits,
+    pub(super) unit_log: LogThrottle,
     pub(super) gathered: Gathered,
     pub(super) commit_duration: Duration,
     /// Next search for silent sessions; none if another writer does it.
@@ -95,6 +99,8 @@ impl Writer {
             missing_since: None,
             ingest: Ingest::new(settings.clock),
             user_series: UserSeries::default(),
+            metric_units: MetricUnits::default(),
+            unit_log: LogThrottle::new(limits::LOG_INTERVAL, limits::LOG_MESSAGES),
             gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
             next_silence_check,

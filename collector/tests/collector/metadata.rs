@@ -20,6 +20,7 @@ scenarios! {
     jobs_share_the_lists_of_their_series_and_plans,
     collectors_register_the_same_series_once,
     series_of_users_are_bounded_over_restarts,
+    units_of_a_metric_are_never_mixed,
 }
 
 const SERIES: &str = "SELECT series_id || '|' || node || '|' || metric || '|' || coalesce(CAST(job_key AS text), '-') || '|' || coalesce(job_id, '-')
@@ -184,4 +185,51 @@ fn series_of_users_are_bounded_over_restarts(environment: &mut TestEnvironment) 
     assert_series_of_users(environment, max, max + 128, 1);
     send_user_series(environment, 11, "n2", 9000..9010);
     assert_series_of_users(environment, max + 10, max + 138, 1);
+}
+
+/// Sends one row of two metrics from a node, of which one has the given unit and kind.
+fn send_event(environment: &TestEnvironment, node: (&str, u64), unit: Unit, kind: Kind, rows: i64) {
+    let collector = environment.collector();
+    let begin_us = now_us();
+    let mut agent = Agent::to(&environment.context, &collector, node.0, node.1);
+    let of = |name: &'static str, unit, kind| {
+        let name = MetricName::new(name).unwrap();
+        MetricDescriptor { name, unit, kind, number: Number::Float }
+    };
+    let metrics = [of("node.pmu.imc.reads", unit, kind), of("node.load1", Unit::Count, Kind::Gauge)];
+    let columns = (1..).zip(metrics).map(|(id, metric)| Column {
+        series: SeriesId(id),
+        metric: (MetricId(id), metric),
+        labels: Labels::default(),
+    });
+    let shape = Arc::new(Shape { columns: columns.collect(), ..(*shape(1, None)).clone() });
+    let row = [Some(2.5_f64.to_bits()), Some(4.5_f64.to_bits())];
+    for number in 0..rows {
+        agent.frame(&[(&shape, begin_us + number, &row)], &[], &[]);
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    }
+    collector.stop().unwrap();
+}
+
+/// What the store has first counts, for other nodes, for the same node with another kernel, and after a new
+/// start of the collector; the other metrics of the same source are stored.
+fn units_of_a_metric_are_never_mixed(environment: &mut TestEnvironment) {
+    send_event(environment, ("n1", 1), Unit::Joules, Kind::Counter, 2);
+    send_event(environment, ("n2", 2), Unit::Count, Kind::Counter, 3);
+    send_event(environment, ("n1", 3), Unit::Bytes, Kind::Counter, 1);
+    send_event(environment, ("n3", 4), Unit::Joules, Kind::Gauge, 1);
+    send_event(environment, ("n3", 5), Unit::Joules, Kind::Counter, 1);
+    let of = "SELECT unit || ' ' || kind FROM metric WHERE metric = 'node.pmu.imc.reads'";
+    assert_eq!(environment.lines(of), ["joules counter"]);
+    let samples = |metric: &str| {
+        let of = "SELECT node || ' ' || count(*) FROM samples JOIN series USING (series_id)";
+        environment.lines(&format!("{of} WHERE metric = '{metric}' GROUP BY node ORDER BY node"))
+    };
+    assert_eq!(samples("node.pmu.imc.reads"), ["n1 2", "n3 1"]);
+    assert_eq!(samples("node.load1"), ["n1 3", "n2 3", "n3 2"]);
+    let lost = "SELECT node || ' ' || sum(samples) FROM loss WHERE reason = 'contradiction' GROUP BY node ORDER BY node";
+    assert_eq!(environment.lines(lost), ["n1 1", "n2 3", "n3 1"]);
+    let rejected = "SELECT CAST(sum(rejected) AS bigint) FROM ledger_balance";
+    assert_eq!(environment.number(rejected), 5);
 }

@@ -261,6 +261,16 @@ fn events_are_stored_in_the_unit_that_the_kernel_states() {
             assert!((found - expected).abs() <= 1e-9 * expected, "{scaled}: {found}, not {expected}");
         }
     }
+    for (of, metric, unit) in [
+        (json!({"verb": "metrics", "job": "1"}), energy, "joules"),
+        (json!({"verb": "metrics", "job": "1"}), faults, "count"),
+        (json!({"verb": "metrics"}), lines, "bytes"),
+    ] {
+        let metrics = machine.agent.ask(&of);
+        let listed = metrics["metrics"].as_array().unwrap();
+        let line = listed.iter().find(|line| line["metric"] == metric).unwrap_or_else(|| panic!("{metrics}"));
+        assert_eq!(line["unit"], unit, "{line}");
+    }
     machine.agent.daemon.terminate();
     machine.collector.terminate();
 }

@@ -39,11 +39,13 @@ pub(crate) fn metrics_of(
         note_owner(&mut all, owner);
     }
     let in_force: BTreeMap<String, _> = target.plan_in_force().into_iter().collect();
+    let units = target.sources.measured_units();
     let computed = derived_metrics(target, &all);
     all.into_iter()
         .map(|(name, availability)| {
             let period = in_force.get(&name).map(|in_force| in_force.sampling);
-            MetricView { name, availability, period }
+            let unit = units.get(&name).copied();
+            MetricView { name, unit, availability, period }
         })
         .chain(computed)
         .collect()
@@ -67,6 +69,7 @@ fn derived_metrics(target: &TrackedTarget, all: &BTreeMap<String, Availability>)
     of_target
         .map(|derived| MetricView {
             name: derived.name.to_owned(),
+            unit: None,
             availability: computed(derived, target.plan.machine, all),
             period: None,
         })

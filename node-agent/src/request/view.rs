@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::{Period, Sampling};
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, Unit};
 use polymeter_proto::step_level::StepLevel;
 
 use super::job::RefusedRequest;
@@ -49,6 +49,8 @@ pub struct SourceView {
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricView {
     pub name: String,
+    /// None if it is that of the catalogue.
+    pub unit: Option<Unit>,
     pub availability: Availability,
     /// Period at which it is sampled; none where it is not.
     pub period: Option<Sampling>,

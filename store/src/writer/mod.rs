@@ -22,7 +22,7 @@ mod transaction;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use polymeter_proto::series::{JobDescriptor, Labels, SessionId};
+use polymeter_proto::series::{JobDescriptor, Labels, MetricDescriptor, SessionId};
 
 use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome, JobRecord, StoredOutcome};
@@ -120,6 +120,16 @@ impl Store {
         let connection = &mut *self.connection;
         let Some(key) = jobs::stored_key(connection, job).context(ACTION)? else { return Ok(Vec::new()) };
         series::beginning_with(connection, begin, (key, job.node().as_str()), limit).context(ACTION)
+    }
+
+    /// Stores the unit and the kind of metrics that the store does not have yet. Returns the name, the unit
+    /// and the kind of each as the store has them.
+    pub fn define_metrics(
+        &mut self,
+        metrics: &[MetricDescriptor],
+    ) -> Result<Vec<(String, String, String)>, StoreError> {
+        transaction(&mut *self.connection, |connection| series::define_metrics(connection, metrics))
+            .context("store metrics")
     }
 
     /// Stores `frames` in one transaction, except for those that are already stored. In case of an error

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use polymeter_proto::series::{Labels, role_of};
+use polymeter_proto::series::{Labels, MetricDescriptor, role_of};
 
 use super::found::{not_inserted, stored};
 use super::progress::{distinct, key_of};
@@ -153,7 +153,7 @@ pub(super) fn insert(
     }
     // No unique index prevents that connections register the same series in two blocks.
     lock_nodes(connection, series, "{for_update}")?;
-    insert_metrics(connection, series)?;
+    insert_metrics(connection, series.iter().map(|series| &*series.metric))?;
     let numbered: Vec<_> = series.iter().enumerate().collect();
     let places: Vec<_> = numbered.chunk_by(|(_, a), (_, b)| place(a) == place(b)).collect();
     let has_blocks = have_blocks(connection, &places)?;
@@ -300,17 +300,34 @@ fn reserve_ids(connection: &mut dyn Connection, count: usize) -> Result<i64, Dat
     next_id.map(|next_id| next_id - count).ok_or_else(|| not_inserted("series_counter"))
 }
 
-fn insert_metrics(
+/// Inserts the metrics that the store lacks, and returns the name, the unit and the kind of each as the store
+/// has them.
+pub(super) fn define_metrics(
     connection: &mut dyn Connection,
-    series: &[Arc<SeriesRecord>],
+    metrics: &[MetricDescriptor],
+) -> Result<Vec<(String, String, String)>, DatabaseError> {
+    insert_metrics(connection, metrics)?;
+    connection.select_batch(
+        "SELECT metric.metric, metric.unit, metric.kind FROM metric JOIN {new} ON new.metric = metric.metric",
+        &metric_rows(metrics),
+    )
+}
+
+fn insert_metrics<'a>(
+    connection: &mut dyn Connection,
+    metrics: impl IntoIterator<Item = &'a MetricDescriptor>,
 ) -> Result<u64, DatabaseError> {
-    let metrics: BTreeMap<_, _> =
-        series.iter().map(|series| (series.metric.name.as_str(), &series.metric)).collect();
+    connection.execute_batch(
+        "INSERT INTO metric (metric, unit, kind) SELECT metric, unit, kind FROM {new} WHERE true ON CONFLICT DO NOTHING",
+        &metric_rows(metrics),
+    )
+}
+
+/// Sorted by name, so that connections lock them in the same order.
+fn metric_rows<'a>(metrics: impl IntoIterator<Item = &'a MetricDescriptor>) -> Batch<'a> {
+    let metrics: BTreeMap<_, _> = metrics.into_iter().map(|metric| (metric.name.as_str(), metric)).collect();
     let rows = metrics
         .into_iter()
         .map(|(name, metric)| [name.into(), metric.unit.as_str().into(), metric.kind.as_str().into()]);
-    connection.execute_batch(
-        "INSERT INTO metric (metric, unit, kind) SELECT metric, unit, kind FROM {new} WHERE true ON CONFLICT DO NOTHING",
-        &Batch::new(&METRIC, rows),
-    )
+    Batch::new(&METRIC, rows)
 }

@@ -4,7 +4,7 @@ use polymeter_proto::catalogue::{self, derived};
 use polymeter_proto::control::{
     Answer, MetricLine, MetricsAnswer, MetricsRequest, Refusal, optional_identifier,
 };
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, Unit};
 
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
@@ -29,7 +29,8 @@ impl Execute for MetricsRequest {
 }
 
 fn line(view: MetricView) -> MetricLine {
-    let of_metric = catalogue::find(&view.name).map(|definition| definition.metric.unit.as_str());
+    let of_catalogue = || catalogue::find(&view.name).map(|definition| definition.metric.unit);
+    let of_metric = view.unit.or_else(of_catalogue).map(Unit::as_str);
     let unit = of_metric.or_else(|| derived::find(&view.name).map(|derived| derived.unit));
     let (reason, source, read_ns, refresh_interval) = match view.availability {
         Availability::From { source, read_ns, refresh_interval } => {

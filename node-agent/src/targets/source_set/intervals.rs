@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Unit;
 use polymeter_proto::step_level::StepLevel;
 
 use super::SourceSet;
@@ -32,6 +34,16 @@ impl SourceSet {
             }
         }
         sampled
+    }
+
+    /// Units of the metrics of open sources that measure in another unit than the catalogue's.
+    pub(crate) fn measured_units(&self) -> BTreeMap<String, Unit> {
+        let slots = self.open().values().flat_map(|source| &source.slots);
+        let scaled = slots.filter(|slot| {
+            let of_catalogue = catalogue::find(&slot.definition.name());
+            of_catalogue.is_some_and(|of| of.metric.unit != slot.definition.metric.unit)
+        });
+        scaled.map(|slot| (slot.definition.name(), slot.definition.metric.unit)).collect()
     }
 
     /// True if the hardware of a source has stated another refresh interval than that of its groups.
