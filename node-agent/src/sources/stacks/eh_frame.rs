@@ -16,6 +16,9 @@ use super::registers::{FRAME_POINTER, RETURN_ADDRESS, VENDOR};
 /// Bound of the entry of a function; those of real programs have hundreds of bytes.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
+/// Bound of a program: those of compilers have a dozen bytes, and many rules are remembered.
+const PROGRAM_BYTES_MAX: usize = 128;
+
 /// Version of the index, and the encodings of its numbers: four bytes each, relative to the index.
 const INDEX_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const INDEX_HEAD_BYTES: u8 = 12;
@@ -56,6 +59,19 @@ pub(super) struct Rule {
     pub(super) is_signal: bool,
 }
 
+impl Rule {
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let of_cfa = if let Cfa::Computed(Program(bytes)) = &self.cfa { bytes.len() } else { 0 };
+        let saved = [&self.frame_pointer, &self.return_address].into_iter();
+        let programs = saved.map(|saved| match saved {
+            Saved::AtComputed(Program(bytes)) | Saved::Computed(Program(bytes)) => bytes.len(),
+            Saved::Unchanged | Saved::At(_) | Saved::Offset(_) | Saved::Register(_) | Saved::Nowhere => 0,
+        });
+        size_of::<Self>() + of_cfa + programs.sum::<usize>()
+    }
+}
+
 type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
 
 /// Finds the rule of an address; `None` if no function of the file has it.
@@ -88,7 +104,8 @@ pub(super) fn rule(file: &impl ReadAt, tables: &Tables, address: u64) -> Option<
 }
 
 fn program(expression: UnwindExpression<usize>, section: &Section<'_>) -> Option<Program> {
-    Some(Program(expression.get(section).ok()?.0.slice().into()))
+    let bytes = expression.get(section).ok()?.0.slice();
+    (bytes.len() <= PROGRAM_BYTES_MAX).then(|| Program(bytes.into()))
 }
 
 fn saved(rule: Option<RegisterRule<usize>>, section: &Section<'_>) -> Option<Saved> {

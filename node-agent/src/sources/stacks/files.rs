@@ -56,6 +56,37 @@ impl ReadAt for File {
     }
 }
 
+/// Whose files are read: the user who started a process. The effective user of a setuid program may read
+/// more, and so may the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reader {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Reader {
+    /// Parses proc_pid_status(5).
+    fn parse(status: &str) -> Option<Self> {
+        let numbers = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok())
+        };
+        let uid = numbers("Uid:").next()?;
+        Some(Self { uid, groups: numbers("Gid:").take(1).chain(numbers("Groups:")).collect() })
+    }
+
+    pub(super) fn of(proc: &Path, pid: u32) -> Option<Self> {
+        Self::parse(&kernel_text::text(&proc.join(format!("{pid}/status"))).ok()?)
+    }
+}
+
+/// Tells whether a user may read a file, by the bits of its mode; an unknown user is any.
+fn may_read(reader: Option<&Reader>, (uid, gid, mode): (u32, u32, u32)) -> bool {
+    let is_of_group = |reader: &Reader| mode & 0o040 != 0 && reader.groups.contains(&gid);
+    mode & 0o004 != 0
+        || reader.is_some_and(|reader| reader.uid == 0 || reader.uid == uid || is_of_group(reader))
+}
+
 /// A mapping of a process that may still run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapped<'a> {
@@ -65,22 +96,31 @@ pub(super) struct Mapped<'a> {
     pub(super) path: &'a [u8],
 }
 
-/// Opens the file of a mapping, and only that one: a file that was put in its place has other symbols.
-pub(super) fn open_mapped(proc: &Path, mapped: Mapped<'_>) -> Option<(File, FileId)> {
+/// Opens the file of a mapping, and only that one: a file that was put in its place has other symbols. A file
+/// that `reader` may execute and not read is not opened.
+pub(super) fn open_mapped(
+    proc: &Path,
+    mapped: Mapped<'_>,
+    reader: Option<&Reader>,
+) -> Option<(File, FileId)> {
     let process = proc.join(mapped.pid.to_string());
     let (start, end) = mapped.range;
     // The link leads to the mapped file, also if it was deleted, and needs a privilege.
     let link = process.join(format!("map_files/{start:x}-{end:x}"));
     let by_link = rustix::fs::open(&link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
     by_link
-        .and_then(|located| mapped_file(&located, mapped))
-        .or_else(|| mapped_file(&open_below(&process.join("root"), mapped.path)?, mapped))
+        .and_then(|located| mapped_file(&located, mapped, reader))
+        .or_else(|| mapped_file(&open_below(&process.join("root"), mapped.path)?, mapped, reader))
         // A process that has ended: with the same root as the agent, its file is found.
-        .or_else(|| mapped_file(&open_below(Path::new("/"), mapped.path)?, mapped))
+        .or_else(|| mapped_file(&open_below(Path::new("/"), mapped.path)?, mapped, reader))
 }
 
-fn mapped_file(located: &OwnedFd, mapped: Mapped<'_>) -> Option<(File, FileId)> {
-    regular(located).filter(|(_, id)| id.is_of(mapped.file))
+fn mapped_file(located: &OwnedFd, mapped: Mapped<'_>, reader: Option<&Reader>) -> Option<(File, FileId)> {
+    let state = rustix::fs::fstat(located).ok()?;
+    // Without privileges the agent opens what its own user may read.
+    let is_readable = !rustix::process::geteuid().is_root()
+        || may_read(reader, (state.st_uid, state.st_gid, state.st_mode));
+    regular(located).filter(|(_, id)| is_readable && id.is_of(mapped.file))
 }
 
 /// Locates a path below a root, which no link leads out of.
@@ -97,7 +137,8 @@ fn regular(located: &OwnedFd) -> Option<(File, FileId)> {
     if kind != FileType::RegularFile {
         return None;
     }
-    let file = File::open(format!("/proc/self/fd/{}", located.as_raw_fd())).ok()?;
+    // Without waiting for a user who holds a lease of it: fcntl(2), F_SETLEASE.
+    let file = kernel_text::open(Path::new(&format!("/proc/self/fd/{}", located.as_raw_fd()))).ok()?;
     let id = FileId::of(&file)?;
     Some((file, id))
 }
@@ -109,13 +150,14 @@ pub(super) struct PerfMap {
 }
 
 impl PerfMap {
-    /// Opens `/tmp/perf-PID.map` in the process's root, if it belongs to the user of the process.
+    /// Opens `/tmp/perf-PID.map` in the process's root, if it belongs to the user who started the process: the
+    /// directory in `/proc` of a process that denies its memory to others is root's.
     pub(super) fn open(proc: &Path, pid: u32) -> Option<Self> {
         let process = proc.join(pid.to_string());
-        let owner = std::fs::metadata(&process).ok()?.uid();
         let status = kernel_text::text(&process.join("status")).ok()?;
         // The number by which the process knows itself is that of the innermost namespace.
         let own_pid = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
+        let owner = Reader::parse(&status)?.uid;
         let own_pid: u32 = own_pid.and_then(|own_pid| own_pid.parse().ok()).unwrap_or(pid);
         let path = format!("/tmp/perf-{own_pid}.map");
         let (file, id) = regular(&open_below(&process.join("root"), path.as_bytes())?)?;
@@ -141,5 +183,28 @@ impl Budget {
 
     pub(super) fn is_spent(self) -> bool {
         clock::thread_cpu_ns() >= self.until_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_that_the_user_of_the_process_may_read() {
+        let status = "Name:\ta\nUid:\t1000\t0\t0\t0\nGid:\t100\t0\t0\t0\nNSpid:\t7\t1\nGroups:\t27 44 \n";
+        let reader = Reader::parse(status).unwrap();
+        assert_eq!(
+            reader,
+            Reader { uid: 1000, groups: vec![100, 27, 44] },
+            "the real user, not the effective one"
+        );
+        let may = |uid, gid, mode| may_read(Some(&reader), (uid, gid, mode));
+        assert!(may(0, 0, 0o104_755) && may(1000, 0, 0o100_100) && may(0, 44, 0o100_750));
+        assert!(!may(0, 0, 0o104_711) && !may(0, 44, 0o100_711) && !may(0, 45, 0o100_750));
+        let root = Reader::parse("Uid:\t0\t0\t0\t0\nGid:\t0\n").unwrap();
+        assert!(may_read(Some(&root), (1, 1, 0o100_000)));
+        assert!(may_read(None, (0, 0, 0o100_755)) && !may_read(None, (0, 0, 0o100_750)));
+        assert_eq!(Reader::parse("Name:\tUid\n"), None);
     }
 }

@@ -12,7 +12,7 @@ use polymeter_proto::stacks::FunctionName;
 use super::demangle::function_name;
 use super::eh_frame::{self, Rule};
 use super::elf::Tables;
-use super::files::{Budget, FileId, Mapped, PerfMap, open_mapped};
+use super::files::{Budget, FileId, Mapped, PerfMap, Reader, open_mapped};
 use super::records::NewMapping;
 use super::search::Range;
 use super::text_symbols::{self, Form};
@@ -26,6 +26,16 @@ const RANGES_MAX: usize = 64 * 1024;
 
 /// Bound of the addresses of a file whose rules are remembered: 2 MiB.
 const RULES_MAX: usize = 16 * 1024;
+
+/// Bound of what is remembered of all modules of a job together: names and rules are a user's, and may be
+/// long. Beyond it, all are forgotten and searched again.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bound of the files of a job that are open. Code of further ones has no names.
+const FILES_MAX: usize = 512;
+
+/// Bytes of an entry of a map, about.
+const ENTRY_BYTES: usize = 64;
 
 pub(super) type ModuleId = u32;
 
@@ -89,6 +99,12 @@ pub(super) struct Modules {
     proc: PathBuf,
     ids: HashMap<Key, ModuleId>,
     modules: Vec<Module>,
+    /// Number of files that were opened.
+    files: usize,
+    /// User of a process of the job, for those that have ended.
+    reader: Option<Reader>,
+    /// Bytes of names and rules that this job has added since they were forgotten.
+    held_bytes: usize,
 }
 
 impl Modules {
@@ -98,7 +114,14 @@ impl Modules {
         *known = Arc::downgrade(&kernel);
         let unknown = Module { name: None, symbols: Symbols::Nothing };
         let kernel = Module { name: Identifier::escaped(b"[kernel]"), symbols: Symbols::Kernel(kernel) };
-        Self { proc: proc.to_owned(), ids: HashMap::new(), modules: vec![unknown, kernel] }
+        Self {
+            proc: proc.to_owned(),
+            ids: HashMap::new(),
+            modules: vec![unknown, kernel],
+            files: 0,
+            reader: None,
+            held_bytes: 0,
+        }
     }
 
     pub(super) fn of(&mut self, pid: u32, mapping: &NewMapping) -> ModuleId {
@@ -172,13 +195,40 @@ impl Modules {
         }
         let rule = eh_frame::rule(&shared.file, &shared.tables, address).map(Arc::new);
         rules.insert(address, rule.clone());
+        drop(rules);
+        self.hold(ENTRY_BYTES + rule.as_deref().map_or(0, Rule::bytes));
         rule
+    }
+
+    /// Counts what is remembered anew, and forgets all where it is too much.
+    fn hold(&mut self, bytes: usize) {
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        if self.held_bytes <= HELD_BYTES_MAX {
+            return;
+        }
+        self.held_bytes = 0;
+        for module in &mut self.modules {
+            match &mut module.symbols {
+                Symbols::File(shared) => {
+                    lock(&shared.ranges).clear();
+                    lock(&shared.rules).clear();
+                }
+                Symbols::Made { ranges, .. } => ranges.clear(),
+                Symbols::Unopened { .. } | Symbols::Kernel(_) | Symbols::Nothing => {}
+            }
+        }
     }
 
     fn opened(&mut self, module: ModuleId) -> Option<&mut Symbols> {
         let symbols = &mut self.modules.get_mut(module as usize)?.symbols;
         if let Symbols::Unopened { mapping, pid } = symbols {
-            *symbols = shared(&self.proc, mapping, *pid).map_or(Symbols::Nothing, Symbols::File);
+            let of_process = Reader::of(&self.proc, *pid);
+            let reader = of_process.as_ref().or(self.reader.as_ref());
+            let has_room = self.files < FILES_MAX;
+            let found = if has_room { shared(&self.proc, mapping, *pid, reader) } else { None };
+            self.files += usize::from(found.is_some());
+            *symbols = found.map_or(Symbols::Nothing, Symbols::File);
+            self.reader = of_process.or(self.reader.take());
         }
         Some(symbols)
     }
@@ -186,8 +236,15 @@ impl Modules {
     /// Finds the functions at some positions of a module, which are in order. Once the budget is spent,
     /// unknown ones stay unknown this time.
     pub(super) fn functions(&mut self, module: ModuleId, positions: &[u64], budget: Budget) -> Vec<Name> {
+        let (names, added_bytes) = self.looked_up(module, positions, budget);
+        self.hold(added_bytes);
+        names
+    }
+
+    /// Names at some positions, and the bytes that were added to what is remembered.
+    fn looked_up(&mut self, module: ModuleId, positions: &[u64], budget: Budget) -> (Vec<Name>, usize) {
         let proc = self.proc.clone();
-        let Some(symbols) = self.opened(module) else { return vec![None; positions.len()] };
+        let Some(symbols) = self.opened(module) else { return (vec![None; positions.len()], 0) };
         match symbols {
             Symbols::File(shared) => {
                 let mut ranges = lock(&shared.ranges);
@@ -219,14 +276,14 @@ impl Modules {
                         .unwrap_or_default()
                 })
             }
-            Symbols::Unopened { .. } | Symbols::Nothing => vec![None; positions.len()],
+            Symbols::Unopened { .. } | Symbols::Nothing => (vec![None; positions.len()], 0),
         }
     }
 }
 
-fn shared(proc: &Path, mapping: &NewMapping, pid: u32) -> Option<Arc<SharedFile>> {
+fn shared(proc: &Path, mapping: &NewMapping, pid: u32, reader: Option<&Reader>) -> Option<Arc<SharedFile>> {
     let mapped = Mapped { pid, range: (mapping.start, mapping.end), file: mapping.file, path: &mapping.path };
-    let (file, id) = open_mapped(proc, mapped)?;
+    let (file, id) = open_mapped(proc, mapped, reader)?;
     let mut files = lock(&FILES);
     if let Some(known) = files.get(&id).and_then(Weak::upgrade) {
         return Some(known);
@@ -248,13 +305,15 @@ fn is_unknown(ranges: &Ranges, address: u64) -> bool {
     address < u64::MAX && known(ranges, address).is_none()
 }
 
-/// Functions at some addresses. Those that are in no known range are searched for together.
+/// Functions at some addresses, and the bytes that were added to `ranges`. Addresses in no known range are
+/// searched for together.
 fn lookup(
     ranges: &mut Ranges,
     addresses: &[u64],
     budget: Budget,
     search: impl FnOnce(&[u64]) -> Vec<Range<Vec<u8>>>,
-) -> Vec<Name> {
+) -> (Vec<Name>, usize) {
+    let mut added_bytes = 0;
     let mut wanted: Vec<u64> =
         addresses.iter().copied().filter(|address| is_unknown(ranges, *address)).collect();
     wanted.sort_unstable();
@@ -264,10 +323,13 @@ fn lookup(
             ranges.clear();
         }
         for Range { start, end, name } in search(&wanted) {
-            ranges.insert(start, (end, name.and_then(|name| function_name(&name)).map(Arc::new)));
+            let name = name.and_then(|name| function_name(&name)).map(Arc::new);
+            added_bytes += ENTRY_BYTES + name.as_ref().map_or(0, |name| name.as_str().len());
+            ranges.insert(start, (end, name));
         }
     }
-    addresses.iter().map(|address| known(ranges, *address).cloned().flatten()).collect()
+    let names = addresses.iter().map(|address| known(ranges, *address).cloned().flatten()).collect();
+    (names, added_bytes)
 }
 
 #[cfg(test)]
@@ -306,6 +368,34 @@ mod tests {
         let module = other.of(std::process::id(), &mapping);
         assert!(other.functions(module, &[position], Budget::of(0))[0].is_some());
         assert!(other.functions(99, &[position], Budget::of(0))[0].is_none());
+    }
+
+    /// 40 960 addresses, each with a name of its own of 1 KiB.
+    #[test]
+    fn long_names_are_forgotten_before_they_fill_the_memory() {
+        let mut modules = Modules::new(Path::new("/proc"));
+        let made = NewMapping { start: 0, end: u64::MAX, offset: 0, file: (0, 0, 0), path: Vec::new() };
+        let module = modules.of(7, &made);
+        for first in (0..10 * 4096_u64).step_by(4096) {
+            let Some(Symbols::Made { ranges, .. }) =
+                modules.modules.get_mut(module as usize).map(|of| &mut of.symbols)
+            else {
+                panic!("no code of a process")
+            };
+            let addresses: Vec<u64> = (first..first + 4096).collect();
+            let (names, added) = lookup(ranges, &addresses, Budget::of(u64::MAX), |wanted| {
+                let name = |start: u64| format!("{start:x}{}", "n".repeat(1024)).into_bytes();
+                wanted
+                    .iter()
+                    .map(|start| Range { start: *start, end: start + 1, name: Some(name(*start)) })
+                    .collect()
+            });
+            assert!(names.iter().all(Option::is_some));
+            let held: usize =
+                ranges.values().map(|(_, name)| name.as_ref().map_or(0, |name| name.as_str().len())).sum();
+            assert!(held < HELD_BYTES_MAX + 4096 * 1024, "{held}");
+            modules.hold(added);
+        }
     }
 
     #[test]

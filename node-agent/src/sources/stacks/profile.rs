@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use polymeter_proto::period::Period;
 
@@ -20,6 +21,12 @@ const STACKS_MAX: usize = 64 * 1024;
 
 /// Bound of the addresses of all stacks together: 16 MiB.
 const ADDRESSES_MAX: usize = 1024 * 1024;
+
+/// Places of a module whose functions are searched for together: each search takes up to 4 KiB for each.
+const SEARCHED_MAX: usize = 4096;
+
+/// Bound of the names of the functions of an interval. Further functions have none.
+const NAMES_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// CPU time after which no further table is searched in one read. The next reads find the rest.
 const SYMBOLS_NS: u64 = 200_000_000;
@@ -213,18 +220,37 @@ impl Collected {
     fn names(&mut self, places: BTreeSet<Place>) -> HashMap<Place, Name> {
         let budget = Budget::of(SYMBOLS_NS);
         let places: Vec<Place> = places.into_iter().collect();
-        let mut names = HashMap::with_capacity(places.len());
+        let (mut names, mut names_bytes) = (HashMap::with_capacity(places.len()), 0);
         // The kernel's table is the largest, so that it comes last.
         let mut modules: Vec<&[Place]> = places.chunk_by(|a, b| a.0 == b.0).collect();
         modules.sort_by_key(|of_module| of_module.first().is_some_and(|place| place.0 == KERNEL));
         for of_module in modules {
             let Some((module, _)) = of_module.first() else { continue };
-            let positions: Vec<u64> = of_module.iter().map(|(_, position)| *position).collect();
-            let found = self.modules.functions(*module, &positions, budget);
-            names.extend(of_module.iter().copied().zip(found));
+            for places in of_module.chunks(SEARCHED_MAX) {
+                let positions: Vec<u64> = places.iter().map(|(_, position)| *position).collect();
+                let found = if names_bytes < NAMES_BYTES_MAX {
+                    self.modules.functions(*module, &positions, budget)
+                } else {
+                    vec![None; positions.len()]
+                };
+                names_bytes += names_in(&found);
+                names.extend(places.iter().copied().zip(found));
+            }
         }
         names
     }
+}
+
+/// Bytes of the names of functions in the order of their places, each function once.
+fn names_in(found: &[Name]) -> usize {
+    let mut bytes = 0;
+    let mut last = None;
+    for name in found.iter().flatten() {
+        let this = Some(Arc::as_ptr(name));
+        bytes += if this == last { 0 } else { name.as_str().len() };
+        last = this;
+    }
+    bytes
 }
 
 /// A profile under construction.

@@ -14,6 +14,9 @@ const PROCESSES_MAX: usize = 8192;
 /// Bound of the executable mappings of a process: a program that makes more hides its further code.
 const MAPPINGS_MAX: usize = 4096;
 
+/// Bound of the mappings of all processes of a job: some 30 MiB. Code in further ones has no module.
+const ALL_MAPPINGS_MAX: usize = 256 * 1024;
+
 #[derive(Debug, Clone)]
 struct Mapping {
     end: u64,
@@ -33,17 +36,25 @@ struct Space {
 pub(super) struct Spaces {
     proc: PathBuf,
     known: HashMap<u32, Space>,
+    /// Mappings of all processes, or more: those of ended processes count until they are forgotten.
+    held: usize,
 }
 
 impl Spaces {
     pub(super) fn new(proc: &Path) -> Self {
-        Self { proc: proc.to_owned(), known: HashMap::new() }
+        Self { proc: proc.to_owned(), known: HashMap::new(), held: 0 }
     }
 
     pub(super) fn map(&mut self, pid: u32, mapping: &NewMapping, modules: &mut Modules) {
         let module = modules.of(pid, mapping);
-        if let Some(space) = self.space(pid) {
+        let held = self.held;
+        let Some(space) = self.space(pid) else { return };
+        // Processes share the mappings of their parent until they change them. A new one divides another.
+        let is_shared = Arc::strong_count(&space.mappings) > 1;
+        let added = 2 + if is_shared { space.mappings.len() } else { 0 };
+        if held + added <= ALL_MAPPINGS_MAX {
             insert(Arc::make_mut(&mut space.mappings), mapping, module);
+            self.held += added;
         }
     }
 
@@ -88,6 +99,9 @@ impl Spaces {
         let proc = &self.proc;
         self.known
             .retain(|pid, space| std::mem::take(&mut space.is_used) || proc.join(pid.to_string()).exists());
+        let unique: HashMap<*const _, usize> =
+            self.known.values().map(|space| (Arc::as_ptr(&space.mappings), space.mappings.len())).collect();
+        self.held = unique.into_values().sum();
     }
 
     fn space(&mut self, pid: u32) -> Option<&mut Space> {
@@ -167,6 +181,30 @@ mod tests {
         assert_eq!(spaces.known.len(), 2, "both were used");
         spaces.forget_ended();
         assert!(spaces.known.is_empty());
+    }
+
+    /// A program with many mappings, whose children each map another file.
+    #[test]
+    fn the_mappings_of_many_processes_are_bounded() {
+        let proc = tempfile::tempdir().unwrap();
+        let (mut spaces, mut modules) = (Spaces::new(proc.path()), Modules::new(proc.path()));
+        let at =
+            |number: usize| mapping(0x1000 * (number as u64 + 1), 0x1000 * (number as u64 + 2), "/lib/a");
+        (0..MAPPINGS_MAX - 1).for_each(|number| spaces.map(1, &at(number), &mut modules));
+        for pid in 2..1000 {
+            spaces.fork(pid, 1);
+            spaces.map(pid, &at(MAPPINGS_MAX), &mut modules);
+        }
+        let held = |spaces: &Spaces| {
+            let lens: HashMap<_, _> =
+                spaces.known.values().map(|of| (Arc::as_ptr(&of.mappings), of.mappings.len())).collect();
+            lens.values().sum::<usize>()
+        };
+        assert!((ALL_MAPPINGS_MAX / 2..=ALL_MAPPINGS_MAX).contains(&held(&spaces)), "{}", held(&spaces));
+        spaces.forget_ended();
+        assert_eq!(spaces.held, held(&spaces));
+        spaces.forget_ended();
+        assert_eq!((spaces.held, spaces.known.len()), (0, 0));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Tables of symbols that are text: `/proc/kallsyms`, and the perf maps of compilers that run with their
 //! programs. Pure.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use super::search::{Range, Search};
+
+/// Bound of a line: the rest of a longer one is left out, so that its name is cut.
+const LINE_BYTES: u64 = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -18,10 +21,13 @@ pub(super) enum Form {
 pub(super) fn search(form: Form, mut text: impl BufRead, wanted: &[u64]) -> Vec<Range<Vec<u8>>> {
     let mut search = Search::new(wanted);
     let mut line = Vec::new();
-    while text.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+    while text.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some((start, size, name)) = symbol(form, line.trim_ascii_end()) {
             // Of two the later one counts.
             search.offer(start, size, || name.to_vec(), |joined| *joined = name.to_vec());
+        }
+        if line.len() as u64 == LINE_BYTES && !line.ends_with(b"\n") && text.skip_until(b'\n').is_err() {
+            break;
         }
         line.clear();
     }
@@ -65,6 +71,15 @@ mod tests {
         let wanted = [0x10, 0xffff_ffff_8100_0001, 0xffff_ffff_8100_0050, 0xffff_ffff_c000_0000];
         let some = |name: &str| Some(name.to_owned());
         assert_eq!(names(Form::Kernel, text, &wanted), [None, some("_stext"), some("do_it"), some("ours")]);
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_the_next_ones_are_read() {
+        let name = "n".repeat(100_000);
+        let text = format!("1000 20 {name}\n2000 20 short\n{}", "\0".repeat(100_000));
+        let found = names(Form::PerfMap, &text, &[0x1001, 0x2001]);
+        assert_eq!(found[0].as_ref().map(String::len), Some(2048 - "1000 20 ".len()));
+        assert_eq!(found[1].as_deref(), Some("short"));
     }
 
     #[test]
