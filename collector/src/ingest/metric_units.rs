@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{Kind, MetricDescriptor, Unit};
-use polymeter_store::accepted::{Accepted, LossReason, SampleBlock, SeriesRecord};
+use polymeter_store::accepted::{Accepted, LossReason, SampleBlock, SeriesRecord, WindowColumns};
 
 use super::times::loss;
 
@@ -68,7 +68,8 @@ impl MetricUnits {
             return refused;
         }
         let mut losses = Vec::new();
-        for samples in accepted.samples.iter_mut().chain(&mut accepted.quarantined) {
+        let blocks = accepted.samples.iter_mut().chain(&mut accepted.kept).chain(&mut accepted.quarantined);
+        for samples in blocks {
             let (kept, others) = self.divided(samples);
             for series in &others.series {
                 refused.extend(self.refusal(series).filter(|refusal| !refused.contains(refusal)));
@@ -77,6 +78,7 @@ impl MetricUnits {
             *samples = kept;
         }
         accepted.samples.retain(|samples| !samples.series.is_empty());
+        accepted.kept.retain(|samples| !samples.series.is_empty());
         accepted.quarantined.retain(|samples| !samples.series.is_empty());
         losses.into_iter().for_each(|loss| accepted.add_loss(loss));
         refused
@@ -94,16 +96,32 @@ impl MetricUnits {
 
     /// Columns that fit, and the others.
     fn divided(&self, samples: &SampleBlock) -> (SampleBlock, SampleBlock) {
-        let of = |is_wanted: bool| {
-            let columns = samples.series.iter().zip(samples.values.chunks(samples.times_us.len().max(1)));
-            let wanted = columns.filter(|(series, _)| self.fits(series) == is_wanted);
-            let (mut series, mut values) = (Vec::new(), Vec::new());
-            for (one, column) in wanted {
-                series.push(one.clone());
-                values.extend_from_slice(column);
-            }
-            SampleBlock { line: samples.line.clone(), series, times_us: samples.times_us.clone(), values }
-        };
-        (of(true), of(false))
+        let fits: Vec<bool> = samples.series.iter().map(|series| self.fits(series)).collect();
+        let others: Vec<bool> = fits.iter().map(|fits| !fits).collect();
+        (columns_of(samples, &fits), columns_of(samples, &others))
     }
+}
+
+/// The columns of a block that are wanted.
+fn columns_of(samples: &SampleBlock, wanted: &[bool]) -> SampleBlock {
+    let rows = samples.times_us.len();
+    let windows = samples.windows.as_ref().map(|windows| WindowColumns {
+        counts: cells_of(&windows.counts, rows, wanted),
+        min: cells_of(&windows.min, rows, wanted),
+        max: cells_of(&windows.max, rows, wanted),
+        sum: cells_of(&windows.sum, rows, wanted),
+    });
+    let series = samples.series.iter().zip(wanted).filter(|(_, wanted)| **wanted);
+    SampleBlock {
+        line: samples.line.clone(),
+        series: series.map(|(series, _)| series.clone()).collect(),
+        times_us: samples.times_us.clone(),
+        values: cells_of(&samples.values, rows, wanted),
+        windows,
+    }
+}
+
+fn cells_of<T: Copy>(cells: &[T], rows: usize, wanted: &[bool]) -> Vec<T> {
+    let columns = cells.chunks(rows.max(1)).zip(wanted).filter(|(_, wanted)| **wanted);
+    columns.flat_map(|(column, _)| column).copied().collect()
 }
