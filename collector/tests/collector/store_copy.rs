@@ -94,10 +94,14 @@ fn a_store_survives_the_way_through_a_database() {
     // Retention has removed the samples of the first hours, of which summaries are left, except for one of a
     // kept job. A sample is no number.
     source.execute(
-        "INSERT INTO samples (rowid, time, series_id, value) VALUES (-2, 7200000000000, 1, 3.0), (-1, 1000, 1, NULL);
-         INSERT INTO rollup_10s (series_id, time, count, min, max, sum, first_time, first, last_time, last) VALUES (1, 0, 7, 1, 2, 9, 0, 1, 9999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 7200000000000, 3, 7209999999999, 3);
-         INSERT INTO rollup_1min (series_id, time, count, min, max, sum, parts, first_time, first, last_time, last) VALUES (1, 0, 7, 1, 2, 9, 6, 0, 1, 59999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 1, 7200000000000, 3, 7259999999999, 3);
-         INSERT INTO rollup_1h (series_id, time, count, min, max, sum, parts, first_time, first, last_time, last) VALUES (1, 0, 7, 1, 2, 9, 6, 0, 1, 3599999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 1, 7200000000000, 3, 10799999999999, 3);
+        "INSERT INTO samples (rowid, time, series_id, value) VALUES (-1, 1000, 1, NULL);
+         INSERT INTO samples (rowid, time, series_id, value, count, min, max, sum) VALUES (-2, 7200000000000, 1, 3.0, 1, 3, 3, 3);
+         INSERT INTO rollup_10s (series_id, time, count, min, max, sum, first_time, first, last_time, last, rate_min, rate_max)
+             VALUES (1, 0, 7, 1, 2, 9, 0, 1, 9999999999, 2, 0.5, 1.5), (1, 7200000000000, 1, 3, 3, 3, 7200000000000, 3, 7209999999999, 3, NULL, NULL);
+         INSERT INTO rollup_1min (series_id, time, count, min, max, sum, parts, first_time, first, last_time, last, rate_min, rate_max)
+             VALUES (1, 0, 7, 1, 2, 9, 6, 0, 1, 59999999999, 2, 0.5, 1.5), (1, 7200000000000, 1, 3, 3, 3, 1, 7200000000000, 3, 7259999999999, 3, NULL, NULL);
+         INSERT INTO rollup_1h (series_id, time, count, min, max, sum, parts, first_time, first, last_time, last, rate_min, rate_max)
+             VALUES (1, 0, 7, 1, 2, 9, 6, 0, 1, 3599999999999, 2, 0.5, 1.5), (1, 7200000000000, 1, 3, 3, 3, 1, 7200000000000, 3, 10799999999999, 3, NULL, NULL);
          UPDATE retention SET dropped_before = 10800000000000 WHERE relation = 'samples';
          INSERT INTO kept_job VALUES (1, 5000, NULL, 1);
          INSERT INTO samples_quarantine (time, series_id, value, received) VALUES (5000, 2, 1.5, 6000);

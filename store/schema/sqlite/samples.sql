@@ -46,7 +46,7 @@ FROM series_block JOIN series_shape_member ON series_shape_member.shape_id = ser
 -- gauge `min`, `max` and `sum` are those of the values; of a counter `min` and `max` are the smallest and the
 -- largest rate between two samples, per second, and there is no `sum`. All four are null for a sample.
 --
--- The columns of windows stand last: SQLite is compiled so that a row has no bytes for nulls at its end.
+-- The columns of windows stand last: SQLite is compiled to leave nulls at the end of a row out.
 CREATE TABLE samples (
     time INTEGER NOT NULL,
     series_id INTEGER NOT NULL,
