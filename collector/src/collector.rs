@@ -21,6 +21,7 @@ use crate::backlog::Backlog;
 use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::{CollectorConfig, KEYS};
+use crate::control::firings::FiringSender;
 use crate::control::node_outcome::OutcomeReport;
 use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners, NoticeChoiceService};
 use crate::error::{CollectorStartError, ThreadPanicked};
@@ -109,10 +110,11 @@ impl Collector {
         let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), remote_write, &metrics, clock)
             .map_err(CollectorStartError::Thread)?;
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
-        let (reports, outcomes) = control::node_outcome::queue();
+        let ((reports, outcomes), (firings, fired)) = control::queues();
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
         let shared = Shared {
+            firings,
             outgoing: outgoing_sender.clone(),
             directory: AgentDirectory::default(),
             settings: settings.clone(),
@@ -123,8 +125,7 @@ impl Collector {
             clock_offsets: ClockOffsets::default(),
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let links =
-            CoordinatorLinks { directory: shared.directory, receiver: outgoing_sender, outcomes: reports };
+        let links = CoordinatorLinks::new(shared.directory, outgoing_sender, reports, fired);
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
@@ -354,6 +355,7 @@ struct Shared {
     directory: AgentDirectory,
     settings: SharedSettings,
     sinks: Sinks,
+    firings: FiringSender,
     shutdown: Shutdown,
     clock: Clock,
     backlog: Backlog,
@@ -386,6 +388,7 @@ fn start_writers(
             clock_offsets: shared.clock_offsets.clone(),
             settings: shared.settings.clone(),
             sinks: shared.sinks.clone(),
+            firings: shared.firings.clone(),
         };
         let writer =
             Writer::new(config.clone(), shared.clock, shared.shutdown.clone(), links, store, number == 0);

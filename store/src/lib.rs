@@ -20,6 +20,7 @@ mod copying;
 mod digest;
 mod error;
 mod file_problem;
+mod firings;
 mod job_end_queue;
 mod job_usage;
 mod labels;
@@ -55,6 +56,7 @@ pub use crate::control_requests::{
 pub use crate::copying::{Copied, copy};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
+pub use crate::firings::FiringTable;
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::job_usage::JobUsageTable;
 pub use crate::labels::labels_json;

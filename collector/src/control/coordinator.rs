@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use super::agent_requests::AgentRequests;
 use super::clock_probe::ClockProbe;
 use super::job_requests::JobRequests;
-use super::links::CoordinatorLinks;
 use super::node_outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::notice_choices::NoticeChoiceService;
 use super::permission::ROOT;
 use super::request_store::RequestStore;
 use crate::agents::{AgentDirectory, AgentInfo};
 use crate::limits;
+use crate::queues::OutgoingSender;
 use crate::session_messages::AgentAnswer;
 
 /// Shared by all listeners.
@@ -62,14 +62,13 @@ impl Drop for Busy<'_> {
 
 impl Coordinator {
     pub(super) fn new(
-        links: CoordinatorLinks,
+        (directory, receiver, outcomes): (AgentDirectory, OutgoingSender, OutcomeSender),
         clock: Clock,
         store: RequestStore,
         scheduler_uid: Option<u32>,
         tokens: TokenService,
         notices: NoticeChoiceService,
     ) -> Self {
-        let CoordinatorLinks { directory, receiver, outcomes } = links;
         let requests = Arc::new(AgentRequests::new(receiver, clock));
         let jobs = Arc::new(JobRequests::new(directory.clone(), Arc::clone(&requests), store, clock));
         let state = Mutex::default();

@@ -18,6 +18,7 @@ mod answer_budget;
 mod clock_probe;
 mod connection_limits;
 mod coordinator;
+pub(crate) mod firings;
 mod forwarding;
 mod gathering;
 mod job_requests;
@@ -40,20 +41,23 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
 use polymeter_api::{ControlRequest, TokenService};
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
 use polymeter_service::unix_socket;
-use polymeter_store::StoreUrl;
+use polymeter_store::{FiringTable, StoreUrl, TableThread};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
 use self::coordinator::Coordinator;
+use self::firings::{FiringReceiver, FiringSender};
 pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
+use self::node_outcome::{OutcomeReport, OutcomeSender};
 pub(crate) use self::notice_choices::NoticeChoiceService;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
@@ -105,6 +109,11 @@ fn uid_of(name: &str) -> Option<u32> {
         warn!(user = %name, "cannot find `scheduler_user`: this machine has no such user");
     }
     found
+}
+
+/// Queues of final states of jobs, and of triggers that fired.
+pub(crate) fn queues() -> ((OutcomeSender, Receiver<OutcomeReport>), (FiringSender, FiringReceiver)) {
+    (node_outcome::queue(), firings::queue())
 }
 
 /// Name for this run of the program. Fails if the system provides no random bytes.
@@ -176,7 +185,10 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
         let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
+        let firing_table = TableThread::start("triggers", store.clone(), FiringTable::open)?;
         let store = RequestStore::start(store, collector_id, clock)?;
+        let CoordinatorLinks { directory, receiver, outcomes, fired } = links;
+        let links = (directory, receiver, outcomes);
         let coordinator = Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens, notices);
         let coordinator = Arc::new(coordinator);
         let sessions_of_listeners = sessions.clone();
@@ -187,6 +199,7 @@ impl Control {
                 if has_requests {
                     tokio::spawn(jobs.keep());
                 }
+                tokio::spawn(firings::serve(fired, Arc::clone(coordinator.jobs()), firing_table));
                 tokio::spawn(coordinator.clock_probe().run(api.clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}

@@ -82,8 +82,7 @@ impl Dictionary {
                     accepted.job_details.push((self.job(reported.job)?, reported.details));
                 }
                 Event::Kept(kept) => accepted.kept_intervals.push((self.job(kept.job)?, kept)),
-                // TODO-FIRED
-                Event::Fired(_) => {}
+                Event::Fired(firing) => accepted.fired.push((self.job(firing.job)?, firing)),
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
                 Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
                 Event::RequestRefused(refused) => {

@@ -137,7 +137,10 @@ impl Writer {
         }
         match self.store_all(&frames) {
             // Only after the commit, so that no sink ever has a row that the store lacks.
-            Ok(()) => self.links.sinks.offer(frames, self.clock.now().since_start),
+            Ok(()) => {
+                self.links.firings.offer(&frames);
+                self.links.sinks.offer(frames, self.clock.now().since_start);
+            }
             Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
             Err(NotStored::StoreLost) => self.reset(),
@@ -183,6 +186,7 @@ impl Writer {
                 Err(NotStored::GivenUp | NotStored::Refused(_)) => self.give_up(1),
             }
         }
+        self.links.firings.offer(&stored);
         self.links.sinks.offer(stored, self.clock.now().since_start);
     }
 

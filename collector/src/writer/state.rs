@@ -13,6 +13,7 @@ use crate::agents::AgentDirectory;
 use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
+use crate::control::firings::FiringSender;
 use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::{Ingest, MetricUnits, UserSeries};
 use crate::limits;
@@ -34,6 +35,7 @@ pub(crate) struct WriterLinks {
     pub(crate) clock_offsets: ClockOffsets,
     pub(crate) settings: SharedSettings,
     pub(crate) sinks: Sinks,
+    pub(crate) firings: FiringSender,
 }
 
 #[derive(Debug, Default)]

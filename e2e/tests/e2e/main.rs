@@ -85,6 +85,7 @@ mod stack_findings;
 mod step_counters;
 mod step_leases;
 mod terminal;
+mod triggers;
 mod two_collectors;
 mod units;
 mod unreadable;
@@ -165,6 +166,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     stack_findings::TESTS,
     step_counters::TESTS,
     step_leases::TESTS,
+    triggers::TESTS,
     two_collectors::TESTS,
     units::TESTS,
     unreadable::TESTS,

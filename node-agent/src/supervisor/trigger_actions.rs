@@ -69,6 +69,9 @@ impl Dispatcher<NodeEdge> {
         let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
         let job = target.handle().ok_or(AccessError::Unknown)?;
         let shared = &self.edge.shared;
+        if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
+            return Ok(());
+        }
         if shared.ring_requests.held(job).is_none() {
             return Err(TriggerError::NoRing);
         }

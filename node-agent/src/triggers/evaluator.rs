@@ -167,6 +167,11 @@ impl Evaluator {
         (listed.collect(), triggers.fired.iter().cloned().collect())
     }
 
+    /// Returns true if a trigger of this number fired here.
+    pub(crate) fn has_kept(&self, job: JobHandle, trigger: u64) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.fired.iter().any(|firing| firing.trigger == trigger))
+    }
+
     /// Remembers a firing for lists.
     pub(crate) fn note(&mut self, firing: Firing) {
         if let Some(triggers) = self.jobs.get_mut(&firing.job) {

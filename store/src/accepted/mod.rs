@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_proto::ledger::{
-    JobDetails, JobFacts, JobOwner, KeptInterval, Mark, PlanChange, RequestRefused, Tally,
+    Firing, JobDetails, JobFacts, JobOwner, KeptInterval, Mark, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::series::{Identifier, SessionId};
 
@@ -35,6 +35,8 @@ pub struct Accepted {
     /// Samples that rings kept.
     pub kept: Vec<SampleBlock>,
     pub kept_intervals: Vec<(Arc<JobRecord>, KeptInterval)>,
+    /// Triggers that fired.
+    pub fired: Vec<(Arc<JobRecord>, Firing)>,
     /// Samples whose times are out of range, and which are quarantined.
     pub quarantined: Vec<SampleBlock>,
     /// Extent of the samples whose times are out of range, quarantined or rejected.
@@ -74,6 +76,7 @@ impl Accepted {
             stacks: Vec::new(),
             kept: Vec::new(),
             kept_intervals: Vec::new(),
+            fired: Vec::new(),
             quarantined: Vec::new(),
             out_of_range: None,
             losses: Vec::new(),
@@ -116,6 +119,7 @@ impl Accepted {
             job_owners: self.job_owners.clone(),
             refused_requests: self.refused_requests.clone(),
             kept_intervals: self.kept_intervals.clone(),
+            fired: self.fired.clone(),
             ..Self::empty(Arc::clone(&self.session), self.sequence, self.received_us)
         };
         for samples in self.samples.iter().chain(&self.kept).chain(&self.quarantined) {
@@ -151,6 +155,7 @@ impl Accepted {
             + self.job_owners.len()
             + self.refused_requests.len()
             + self.kept_intervals.len()
+            + self.fired.len()
             + self.session_end_us.is_some() as usize
     }
 
@@ -186,6 +191,7 @@ impl Accepted {
             .chain(self.job_owners.iter().map(|(job, _)| job))
             .chain(self.refused_requests.iter().map(|(job, _)| job))
             .chain(self.kept_intervals.iter().map(|(job, _)| job))
+            .chain(self.fired.iter().map(|(job, _)| job))
     }
 
     /// Returns all lines of the ledger that it changes, possibly with duplicates.

@@ -265,6 +265,23 @@ pub(super) const TABLES: &[Table] = &[
             ("samples", Integer),
         ],
     ),
+    table(
+        "trigger_firing",
+        &[
+            ("trigger_id", Integer),
+            ("job_key", Integer),
+            ("node", Text),
+            ("time", Time),
+            ("rule", Text),
+            ("actor", Text),
+            ("started", Time),
+            ("ended", Time),
+            ("why", Text),
+            ("actions", Text),
+            ("nodes_asked", Integer),
+            ("nodes_missing", Json),
+        ],
+    ),
     table("kept_sample", &[("time", Time), ("series_id", Integer), ("value", Real)]),
     table(
         "retention",

@@ -5,6 +5,7 @@
 //! its time is gone.
 
 pub(crate) mod clock_check;
+mod firings;
 mod kept_samples;
 pub(crate) mod metadata;
 mod old_rows;
@@ -121,6 +122,7 @@ pub(crate) fn remove_before(
         }
         stacks::remove(connection, before_us, now_us, stop).context("remove call stacks")?;
         kept_samples::remove(connection, before_us, now_us, stop).context("remove samples of rings")?;
+        firings::remove(connection, before_us, now_us, stop).context("remove triggers that fired")?;
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;

@@ -12,13 +12,14 @@ use crate::{OpenOptions, StoreError};
 
 const ACTION: &str = "migrate the schema";
 
-const SCHEMA: [&str; 11] = [
+const SCHEMA: [&str; 12] = [
     include_str!("../../schema/sqlite/jobs.sql"),
     include_str!("../../schema/sqlite/samples.sql"),
     include_str!("../../schema/sqlite/sessions.sql"),
     include_str!("../../schema/sqlite/plans.sql"),
     include_str!("../../schema/sqlite/stacks.sql"),
     include_str!("../../schema/sqlite/kept.sql"),
+    include_str!("../../schema/sqlite/triggers.sql"),
     include_str!("../../schema/sqlite/control.sql"),
     include_str!("../../schema/sqlite/rollups.sql"),
     include_str!("../../schema/sqlite/retention.sql"),

@@ -3,6 +3,7 @@
 
 mod events;
 mod facts;
+mod firings;
 mod found;
 mod ids;
 mod job_ends;
@@ -185,6 +186,7 @@ fn write(
         let rows = connection.write_samples(&new)? + kept::insert(connection, &new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
         stacks::insert(connection, &new)?;
+        firings::insert(connection, &new)?;
         ledger_lines::update(connection, &changes)?;
         let line_ids = ledger_lines::insert(connection, lines.new)?;
         events::insert_losses(connection, &new)?;

@@ -14,6 +14,7 @@ mod reset;
 mod set;
 mod status;
 mod token;
+mod trigger;
 pub(crate) mod version;
 mod watch;
 
@@ -57,6 +58,9 @@ pub enum ClientCommand {
     /// Record a value of your own in a job's data.
     #[command(display_order = 25)]
     Push(push::PushArguments),
+    /// Let something happen when a condition becomes true: keep the ring, raise periods, mark.
+    #[command(display_order = 25)]
+    Trigger(trigger::TriggerArguments),
     /// Show samples as they are taken.
     #[command(display_order = 26)]
     Watch(watch::WatchArguments),
@@ -89,6 +93,7 @@ impl ClientCommand {
             Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Pmu(arguments) => pmu::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
+            Self::Trigger(arguments) => trigger::execute(&arguments)?,
             Self::Token(arguments) => token::execute(&arguments)?,
             Self::Completions(arguments) => completions::execute(&arguments)?,
             Self::Man(arguments) => man::execute(&arguments, program)?,

@@ -1,6 +1,8 @@
 //! Answers of the nodes of a job as text.
 
-use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer};
+use polymeter_proto::control::{
+    Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer, TriggerAddedAnswer,
+};
 use polymeter_proto::text::abridged_list;
 use polymeter_service::clock;
 
@@ -95,6 +97,7 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
         Some(Ok(Answer::Reset(ResetAnswer { ended }))) => {
             ("done", format!("{} ended", units::counted(ended, "lease")))
         }
+        Some(Ok(Answer::TriggerAdded(TriggerAddedAnswer { notes }))) => ("added", notes.join("; ")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         // The answers to these verbs have no details for a list of nodes.
         Some(Ok(_)) => ("done", String::new()),

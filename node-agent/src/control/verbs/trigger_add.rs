@@ -38,8 +38,8 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job_id: &Identifier, error: &
     let (code, field) = match error {
         TriggerError::Access(error) => return handler.denied(Some(job_id), *error),
         TriggerError::Add(_) => ("too_many", Some("rule")),
-        TriggerError::NoRing => ("unavailable", None),
         TriggerError::Busy => ("busy", None),
+        TriggerError::NoRing => ("unavailable", None),
         TriggerError::Unknown(_) => ("unknown_trigger", Some("name")),
     };
     Refusal::new(code, field, &error.to_string())

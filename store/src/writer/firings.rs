@@ -1,0 +1,51 @@
+//! Triggers that fired.
+
+use super::progress::key_of;
+use crate::accepted::Accepted;
+use crate::backend::Connection;
+use crate::error::DatabaseError;
+use crate::value::{Batch, Column, ColumnType, Value};
+
+const FIRING: [Column; 10] = [
+    ("trigger_id", ColumnType::Integer),
+    ("job_key", ColumnType::Integer),
+    ("node", ColumnType::Text),
+    ("time", ColumnType::Time),
+    ("rule", ColumnType::Text),
+    ("actor", ColumnType::Text),
+    ("started", ColumnType::Time),
+    ("ended", ColumnType::Time),
+    ("why", ColumnType::Text),
+    ("actions", ColumnType::Text),
+];
+
+pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
+    let mut rows = Vec::new();
+    for frame in frames {
+        for (job, firing) in &frame.fired {
+            let Some(job_key) = key_of(Some(job)) else { continue };
+            let [started, ended] =
+                firing.keeps_us.map_or([Value::Null, Value::Null], |(begin_us, end_us)| {
+                    [Value::time(begin_us), Value::time(end_us)]
+                });
+            rows.push([
+                firing.trigger.cast_signed().into(),
+                job_key.into(),
+                frame.session.descriptor.node.as_str().into(),
+                Value::time(firing.at_us),
+                firing.rule.as_str().into(),
+                firing.by.as_ref().map(|by| by.as_str()).into(),
+                started,
+                ended,
+                firing.why.as_str().into(),
+                firing.actions.as_str().into(),
+            ]);
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let columns = "trigger_id, job_key, node, time, rule, actor, started, ended, why, actions";
+    let statement = format!("INSERT INTO trigger_firing ({columns}) SELECT {columns} FROM {{new}}");
+    connection.execute_batch(&statement, &Batch::new(&FIRING, rows)).map(drop)
+}
