@@ -106,8 +106,7 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: 
 fn request_line(job: &Identifier, node: &Identifier, firing: &Firing) -> Option<String> {
     let (begin_us, end_us) = firing.keeps_us?;
     let reason = Text::of(&format!("{} on {node}: {}", firing.rule, firing.why));
-    let request =
-        KeepRequest { job: job.to_string(), begin_us, end_us, trigger: firing.trigger, reason };
+    let request = KeepRequest { job: job.to_string(), begin_us, end_us, trigger: firing.trigger, reason };
     let mut line = serde_json::to_value(request).ok()?;
     line.as_object_mut()?.insert("verb".to_owned(), json!(KeepRequest::NAME));
     Some(line.to_string())

@@ -363,7 +363,9 @@ impl Supervisor {
             SupervisorRequest::RemoveTrigger(principal, job_id, name, reply) => {
                 reply.send(self.core.remove_trigger(principal, job_id, name)).ok();
             }
-            SupervisorRequest::Triggers(by, job_id, reply) => drop(reply.send(self.core.triggers(by, job_id))),
+            SupervisorRequest::Triggers(by, job_id, reply) => {
+                drop(reply.send(self.core.triggers(by, job_id)))
+            }
             SupervisorRequest::Stop | SupervisorRequest::Reload(_) => {}
         }
     }

@@ -66,9 +66,12 @@ impl Dispatcher<NodeEdge> {
     /// Keeps an interval of the ring of a job. The node on which a trigger fired keeps that interval already.
     pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<(), TriggerError> {
         let KeepSpec { principal, job_id, begin_us, end_us, trigger, reason } = spec;
-        let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
-        let job = target.handle().ok_or(AccessError::Unknown)?;
         let shared = &self.edge.shared;
+        let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
+        let job = match tracked.map(TrackedTarget::handle) {
+            Ok(job) => job.ok_or(AccessError::Unknown)?,
+            Err(error) => self.ended_with_ring(principal, &job_id).ok_or(error)?,
+        };
         if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
             return Ok(());
         }
@@ -80,6 +83,13 @@ impl Dispatcher<NodeEdge> {
         }
         shared.channels.full_event().notify();
         Ok(())
+    }
+
+    /// A job of the principal that has ended, and whose ring is still held.
+    fn ended_with_ring(&self, principal: Principal, job_id: &Identifier) -> Option<JobHandle> {
+        let (job, owner_uid) = self.edge.shared.ring_requests.of_id(job_id)?;
+        let is_permitted = principal.administrator || owner_uid == Some(principal.uid);
+        (is_permitted && self.targets.job(job_id).is_none()).then_some(job)
     }
 
     /// Passes the end of a job, as the scheduler states it, to its triggers.

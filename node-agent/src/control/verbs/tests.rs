@@ -48,7 +48,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         | SupervisorRequest::Reload(_)
         | SupervisorRequest::AddTrigger(..)
         | SupervisorRequest::RemoveTrigger(..)
-        | SupervisorRequest::KeepForTrigger(..)
+        | SupervisorRequest::Keep(..)
         | SupervisorRequest::Triggers(..)
         | SupervisorRequest::Stop) => panic!("not expected: {other:?}"),
     }

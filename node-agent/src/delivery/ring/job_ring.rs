@@ -234,6 +234,12 @@ impl JobRing {
     pub(super) fn held(&self) -> Option<Held> {
         let first = self.segments.front().map(|segment| segment.span_us.0);
         let begin_us = first.or_else(|| self.open.span_us().map(|(begin_us, _)| begin_us))?;
-        Some(Held { span_us: (begin_us, self.newest_us), bytes: self.bytes() + self.outgoing_bytes })
+        let descriptor = &self.job.descriptor;
+        Some(Held {
+            job_id: descriptor.job_id.clone(),
+            owner_uid: descriptor.owner_uid,
+            span_us: (begin_us, self.newest_us),
+            bytes: self.bytes() + self.outgoing_bytes,
+        })
     }
 }

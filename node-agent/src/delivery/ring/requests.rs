@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::series::JobHandle;
+use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::Text;
 
 /// Requests that wait for the sender.
@@ -24,8 +24,10 @@ pub struct Wanted {
 }
 
 /// What the ring of a job holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
+    pub job_id: Identifier,
+    pub owner_uid: Option<u32>,
     /// Times of the oldest and the newest sample, in microseconds since the epoch.
     pub span_us: (i64, i64),
     pub bytes: usize,
@@ -51,7 +53,14 @@ impl RingRequests {
 
     /// None if the job has no ring, or an empty one.
     pub fn held(&self, job: JobHandle) -> Option<Held> {
-        self.lock().get(&job).copied()
+        self.lock().get(&job).cloned()
+    }
+
+    /// Newest job of this id with a ring, which may have ended, and its owner.
+    pub fn of_id(&self, job_id: &Identifier) -> Option<(JobHandle, Option<u32>)> {
+        let held = self.lock();
+        let (handle, held) = held.iter().rev().find(|(_, held)| held.job_id == *job_id)?;
+        Some((*handle, held.owner_uid))
     }
 
     pub(super) fn next(&self) -> Option<Wanted> {

@@ -58,7 +58,6 @@ fn shape(job: u32, id: u32, columns: u32) -> Arc<Shape> {
         job: Some(Arc::new(Job { handle: JobHandle(job), descriptor })),
         source: format!("ring/s{id}").as_str().try_into().unwrap(),
         period: Period::TEN_MILLISECONDS,
-        window: None,
         columns: columns.collect(),
         window: None,
     })

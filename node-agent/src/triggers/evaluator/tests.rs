@@ -46,6 +46,7 @@ fn shape(job: &Arc<Job>, metrics: &[(&'static str, Kind)]) -> Arc<Shape> {
         source: "s".try_into().unwrap(),
         period: Period::SECOND,
         columns: (0..).zip(metrics).map(column).collect(),
+        window: None,
     })
 }
 

@@ -289,14 +289,8 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
     impl Read for Node {
         fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
             if let Query::Samples { series, span_ns, .. } = query {
-                let rows = series.ids().flat_map(|series_id| {
-                    times(span_ns).map(move |time_ns| SampleRow {
-                        series_id,
-                        time_ns,
-                        value: 1.0,
-                        window: None,
-                    })
-                });
+                let of = |series_id, time_ns| SampleRow { series_id, time_ns, value: 1.0, window: None };
+                let rows = series.ids().flat_map(|id| times(span_ns).map(move |time_ns| of(id, time_ns)));
                 let _flow = each(RowBlock::Samples(rows.collect()));
                 return Ok(());
             }
