@@ -1,10 +1,11 @@
 //! Rules of triggers: a condition and what is done when it becomes true.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
 use crate::catalogue;
-use crate::control::PlanFields;
 use crate::name::Selector;
 use crate::period::Period;
 use crate::series::Identifier;
@@ -36,8 +37,8 @@ pub struct RuleFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Samples metrics at other periods for a while, by a lease.
-    #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
-    pub raise: PlanFields,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub raise: BTreeMap<String, String>,
     /// Duration of that lease; 1min by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise_for: Option<String>,

@@ -133,6 +133,11 @@ const INSTRUMENTED: &[Block] = &[
 
 /// Blocks that no test here executes, with the reason.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "docs/how-to/triggers.md",
+        "polymeter trigger add oom",
+        "e2e/tests/e2e/triggers.rs has such commands for a job on two nodes",
+    ),
     (HOT_FUNCTION, "polymeter run --stacks", "needs programs to sample: stack_findings.rs has them"),
     (
         HOT_FUNCTION,

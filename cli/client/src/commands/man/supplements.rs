@@ -367,6 +367,43 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter trigger",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[(
+            "polymeter trigger add oom --when oom --keep 30s",
+            "Within a job: keeps the 30 s before an OOM kill.",
+        )],
+    },
+    Supplement {
+        command: "polymeter trigger add",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[
+            ("polymeter trigger add oom --when oom --keep 30s", "Keeps the 30 s before an OOM kill."),
+            (
+                "polymeter trigger add stall --when 'rate(cpu.usage) < 1000 for 30s' --stacks 10ms",
+                "Takes call stacks of a job that has stopped computing.",
+            ),
+        ],
+    },
+    Supplement {
+        command: "polymeter trigger list",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[("polymeter trigger list --job 4242", "Lists triggers, and what has fired.")],
+    },
+    Supplement {
+        command: "polymeter trigger remove",
+        exit_status: EXIT_STATUS,
+        environment: REMOTE_ENVIRONMENT,
+        files: REMOTE_FILES,
+        examples: &[("polymeter trigger remove oom --job 4242", "Removes the trigger.")],
+    },
+    Supplement {
         command: "polymeter mark",
         exit_status: EXIT_STATUS,
         environment: REMOTE_ENVIRONMENT,
