@@ -3,7 +3,7 @@
 //! ```text
 //! condition  = test { "and" test }
 //! test       = event | quantity comparison number [ "for" duration ]
-//! event      = "oom" | "exit_status" | "signal" | "time_limit" | "straggler"
+//! event      = "oom" | "exit_status" | "signal" | "time_limit"
 //! quantity   = METRIC | "rate(" METRIC ")"
 //! comparison = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! ```
@@ -33,12 +33,10 @@ pub enum JobEvent {
     Signal,
     /// The job was ended at its time limit.
     TimeLimit,
-    /// The node is far from the median of its job's nodes. Only collectors notice it.
-    Straggler,
 }
 
 impl JobEvent {
-    pub const ALL: [Self; 5] = [Self::Oom, Self::ExitStatus, Self::Signal, Self::TimeLimit, Self::Straggler];
+    pub const ALL: [Self; 4] = [Self::Oom, Self::ExitStatus, Self::Signal, Self::TimeLimit];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +44,6 @@ impl JobEvent {
             Self::ExitStatus => "exit_status",
             Self::Signal => "signal",
             Self::TimeLimit => "time_limit",
-            Self::Straggler => "straggler",
         }
     }
 
