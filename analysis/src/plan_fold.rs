@@ -126,7 +126,7 @@ mod tests {
         let metrics: Vec<String> = (0..60).map(|number| format!("m.{number:02}")).collect();
         let set =
             |time: i64, period_us| metrics.iter().map(move |metric| change(time, metric, Some(period_us)));
-        let flood: Vec<PlanChangeRow> = (0..1500).flat_map(|time| set(time, 10 + time % 3)).collect();
+        let flood: Vec<PlanChangeRow> = (0..1500).flat_map(|time| set(time, 1000 + time % 3)).collect();
         let folded = FoldedChanges::of(flood);
         let lines: Vec<(&str, u64, Option<i64>)> =
             folded.lines.iter().map(|line| (line.row.metric.as_str(), line.changes, line.last_ns)).collect();
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn patterns_without_end_are_bounded_and_counted() {
         let rows: Vec<PlanChangeRow> =
-            (0..5000).map(|time| change(time, "cpu.usage", Some(time + 1))).collect();
+            (0..5000).map(|time| change(time, "cpu.usage", Some(time + 1000))).collect();
         let folded = FoldedChanges::of(rows);
         assert_eq!((folded.lines.len(), folded.left_out), (LINES_MAX, 4000));
         assert!(folded.note().unwrap().ends_with("; 4000 others are not listed"));

@@ -36,6 +36,7 @@ const ARRIVAL_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "polymeter overhead [OPTIONS] --metric <METRIC> <SELECTOR=PERIOD>...\n       polymeter overhead [OPTIONS] --phase <NAME> <SELECTOR=PERIOD>...",
     group = clap::ArgGroup::new("progress").required(true).args(["metric", "phase"]),
     after_help = "Blocks of time with and without the sampling alternate in random order, two by two. The slowdown is by how much longer the same work takes while it is sampled. The sampling is a lease of one block each time, so it ends by itself if this command is killed."
 )]

@@ -72,13 +72,9 @@ impl Admission {
         let mut changed = Vec::new();
         for (key, target) in targets.iter_mut() {
             let plan = &mut target.plan;
-            let has_same_ring = key.is_none() || plan.ring == standing.ring;
-            let has_same_baseline = plan.baseline == standing.baseline && has_same_ring;
+            let has_same_baseline = plan.baseline == standing.baseline;
             let has_same_steps = plan.steps == standing.steps && plan.tasks == standing.tasks;
             plan.baseline = standing.baseline.clone();
-            if !has_same_ring {
-                plan.ring = standing.ring.clone();
-            }
             let has_steps = key.is_some() && !has_same_steps;
             if has_steps {
                 (plan.steps, plan.tasks) = (standing.steps.clone(), standing.tasks.clone());

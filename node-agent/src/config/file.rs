@@ -146,7 +146,7 @@ mod tests {
             .flat_map(|setting| setting.doc.keys)
             .map(|key| match key.name {
                 "trigger" => "[[trigger]]".to_owned(),
-                section @ ("baseline" | "hindsight" | "limits" | "steps" | "tasks") => format!("[{section}]"),
+                section @ ("baseline" | "limits" | "steps" | "tasks") => format!("[{section}]"),
                 name => name.to_owned(),
             })
             .collect();

@@ -352,10 +352,6 @@ keys! {
     "log_format": OneOf(&["text", "json"]), Usual("text"), AT_ONCE
         => log_format = value.parse(str::parse);
 
-    /// The page of the newest values of the node and its jobs, which Prometheus and its relatives read at
-    /// /metrics. See docs/how-to/openmetrics.md. Without this section it is off.
-    "openmetrics": Table(|| docs(openmetrics::KEYS)), Usual("") => openmetrics = openmetrics::take(value);
-
     /// The limits of `polymeter set`; they do not apply to administrators. The budgets include the baseline.
     /// If the measured cost exceeds a budget, users' leases are slowed down; the baseline is not.
     "limits": Table(|| docs(LIMITS)), Set(""), AT_ONCE
@@ -364,8 +360,12 @@ keys! {
     /// Hindsight: samples of every job at shorter periods, which stay in memory and are dropped when they are
     /// old. They are sent for an interval that a user or a trigger wants to keep (`polymeter keep`). Reading
     /// costs as much as any sampling at these periods.
-    "hindsight": Table(|| docs(HINDSIGHT)), Set(""), AT_ONCE
+    "hindsight": Table(|| docs(HINDSIGHT)), Set("")
         => hindsight = value.section(HINDSIGHT, config.hindsight.clone());
+
+    /// The page of the newest values of the node and its jobs, which Prometheus and its relatives read at
+    /// /metrics. See docs/how-to/openmetrics.md. Without this section it is off.
+    "openmetrics": Table(|| docs(openmetrics::KEYS)), Usual("") => openmetrics = openmetrics::take(value);
 
     /// The baseline: the metrics of every job, of the node and of the agent that are sampled, and their
     /// periods. Selectors are names or globs; the more specific selector decides. Periods: 100us, 10ms, 1s,

@@ -146,7 +146,20 @@ mod tests {
         let remote = VERBS.iter().filter(|verb| validated(verb.example, 0).is_ok());
         assert_eq!(
             remote.map(|verb| verb.name).collect::<Vec<_>>(),
-            ["plan", "set", "reset", "pmu_release", "pmu_resume", "mark", "push", "time"]
+            [
+                "plan",
+                "set",
+                "reset",
+                "pmu_release",
+                "pmu_resume",
+                "keep",
+                "mark",
+                "push",
+                "trigger_add",
+                "trigger_remove",
+                "triggers",
+                "time"
+            ]
         );
         for verb in VERBS.iter().filter(|verb| verb.remote == Remote::Refused) {
             assert_eq!(validated(verb.example, 0), Err("forbidden".into()), "{}", verb.name);

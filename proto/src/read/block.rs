@@ -140,7 +140,7 @@ mod tests {
     fn a_row_with_only_small_numbers_is_decoded() {
         // Their full width is far above their encoded length, and counts against the limit of memory.
         let row = SampleRow { series_id: 0, time_ns: 0, value: 0.0, window: None };
-        let frame = Frame::Rows(RowBlock::Samples(vec![row; 100_000]));
+        let frame = Frame::Rows(RowBlock::Samples(vec![row; 90_000]));
         assert_eq!(Frame::decode(&encoded(&frame)), Ok(frame));
     }
 

@@ -54,7 +54,7 @@ const JOBS: &str = "
     INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time) SELECT started, node, '1', 1, 'clock', started, started FROM run;
     INSERT INTO mark (time, node, name) SELECT started, node, 'm' FROM run;
     INSERT INTO plan_change_set VALUES (1, 'a');
-    INSERT INTO plan_change_set_member VALUES (1, 0, 'm1', NULL, 1);
+    INSERT INTO plan_change_set_member VALUES (1, 0, 'm1', NULL, 1, NULL, NULL);
     INSERT INTO plan_change_event (time, set_id, node, cause) SELECT started, 1, node, 'baseline' FROM run;";
 
 #[derive(Default)]

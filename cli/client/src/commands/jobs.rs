@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn jobs_are_laid_out_as_recorded() {
-        let tally = json!({"due": 12, "taken": 11, "late": 0, "missed": 1, "absent": 0, "dropped": 0});
+        let tally =
+            json!({"due": 12, "taken": 11, "late": 0, "missed": 1, "absent": 0, "dropped": 0, "not_kept": 0});
         let source =
             json!({"name": "v2/cpu.stat", "tally": tally, "reads": 11, "read_mean_ns": 1, "read_max_ns": 2});
         let job = |id: &str, user: Option<&str>, uid: Option<u32>| json!({"job": id, "uid": uid, "user": user, "started_us": 1, "cgroups": [], "sources": [source, source], "unavailable": []});

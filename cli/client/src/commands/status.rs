@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_status_is_laid_out_as_recorded() {
-        let tally = json!({"due": 1200, "taken": 1187, "late": 3, "missed": 10, "absent": 3, "dropped": 2});
+        let tally = json!({"due": 1200, "taken": 1187, "late": 3, "missed": 10, "absent": 3, "dropped": 2, "not_kept": 0});
         let source = |name: &str| json!({"name": name, "tally": tally, "reads": 1187, "read_mean_ns": 2150, "read_max_ns": 90_400});
         let no_file = "/sys/fs/cgroup/job_42/cpu.pressure: No such file or directory";
         let status = json!({

@@ -328,6 +328,7 @@ mod tests {
         for series in &mut report.series {
             series.is_clamped = true;
             series.is_derived = true;
+            series.inner_s = Some(0.001);
             series.periods = vec![PeriodUse { period: "1s".to_owned(), seconds: 4.0 }];
         }
         Advice::built_in().advise(&mut report);

@@ -134,6 +134,21 @@ const INSTRUMENTED: &[Block] = &[
 /// Blocks that no test here executes, with the reason.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
+        "docs/how-to/hindsight.md",
+        "polymeter keep",
+        "needs an agent with rings: e2e/tests/e2e/triggers.rs has one for each of two nodes",
+    ),
+    (
+        "docs/how-to/experiment.md",
+        "polymeter overhead",
+        "takes minutes: e2e/tests/e2e/overhead.rs has a short one within a run",
+    ),
+    (
+        "docs/how-to/openmetrics.md",
+        "(umask 077",
+        "needs a certificate of the site: e2e/tests/e2e/openmetrics.rs has one of its own",
+    ),
+    (
         "docs/how-to/triggers.md",
         "polymeter trigger add oom",
         "e2e/tests/e2e/triggers.rs has such commands for a job on two nodes",

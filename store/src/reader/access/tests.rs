@@ -228,7 +228,7 @@ fn managers_read_the_jobs_of_their_accounts_like_own_ones() {
         }
     }
     // What the client says of the ids that it wants is replaced.
-    let (candidates, _) = answer(manager(&["a3"]), &queries(OWN)[13]);
+    let (candidates, _) = answer(manager(&["a3"]), &queries(OWN)[14]);
     let shown =
         RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf { uid: 77, accounts: vec!["a3".to_owned()] }))]);
     assert_eq!(candidates, [shown]);
@@ -275,7 +275,7 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
         [None, Some(1001)].map(|owner_uid| answer(owner(), &Query::Notices { owner_uid, limit: 9 }).0);
     let own = NoticeRow { uid: Some(USER.into()), ..NoticeRow::default() };
     assert_eq!(notices, [vec![RowBlock::Notices(vec![own])], Vec::new()]);
-    let (candidates, _) = answer(owner(), &queries(OWN)[13]);
+    let (candidates, _) = answer(owner(), &queries(OWN)[14]);
     assert_eq!(candidates, [RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf::user(USER)))])]);
 }
 

@@ -42,7 +42,8 @@ fn view() -> View {
     receive(&mut view, samples("cpu.usage.per_cpu", json!({"cpu": "0"}), "counter", &[0.0, 0.0]));
     receive(&mut view, samples("cpu.usage.per_cpu", json!({"cpu": "1"}), "counter", &[0.0, 1e9]));
     receive(&mut view, samples("memory.current", json!({}), "gauge", &[1e6, 104_857_600.0]));
-    let tally = json!({"due": 1010, "taken": 999, "late": 3, "missed": 1, "absent": 10, "dropped": 2});
+    let tally =
+        json!({"due": 1010, "taken": 999, "late": 3, "missed": 1, "absent": 10, "dropped": 2, "not_kept": 0});
     receive(&mut view, json!({"answer": "progress", "seconds": 12.3, "tally": tally, "cpu_percent": 0.654}));
     view
 }
