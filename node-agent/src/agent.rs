@@ -79,7 +79,7 @@ impl Agent {
             tap: Arc::new(Tap::with_newest(config.openmetrics.listen.is_some().then(|| {
                 NewestValues::new(i64::try_from(config.flush_interval.as_nanos() / 1000).unwrap_or(i64::MAX))
             }))),
-            ring_requests: Arc::new(RingRequests::default()),
+            ring_requests: Arc::new(RingRequests::holding(ring_limits(&config).keep_us)),
             triggers: Arc::new(Triggers::new(clock::steady_us())),
         };
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));

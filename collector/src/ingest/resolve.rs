@@ -55,6 +55,9 @@ impl Dictionary {
     pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
         let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {
+            if frame.is_kept && block.windows.is_some() {
+                return Err(Fault::Contradiction("a ring holds no windows"));
+            }
             let into = if frame.is_kept { &mut accepted.kept } else { &mut accepted.samples };
             self.resolve_block(block, into)?;
         }

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
-use crate::delivery::ring::Wanted;
+use crate::delivery::ring::{AHEAD_US, Wanted};
 use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{
@@ -72,6 +72,12 @@ impl Dispatcher<NodeEdge> {
             Ok(job) => job.ok_or(AccessError::Unknown)?,
             Err(error) => self.ended_with_ring(principal, &job_id).ok_or(error)?,
         };
+        if end_us.saturating_sub(begin_us) > shared.ring_requests.keep_us() {
+            return Err(TriggerError::TooLong { keep_s: shared.ring_requests.keep_us() / 1_000_000 });
+        }
+        if end_us > self.edge.now().realtime_us.saturating_add(AHEAD_US) {
+            return Err(TriggerError::Ahead);
+        }
         if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
             return Ok(());
         }

@@ -39,6 +39,8 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job_id: &Identifier, error: &
         TriggerError::Access(error) => return handler.denied(Some(job_id), *error),
         TriggerError::Add(_) => ("too_many", Some("rule")),
         TriggerError::Busy => ("busy", None),
+        TriggerError::TooLong { .. } => ("too_long", Some("begin_us")),
+        TriggerError::Ahead => ("too_far", Some("end_us")),
         TriggerError::NoRing => ("unavailable", None),
         TriggerError::Unknown(_) => ("unknown_trigger", Some("name")),
     };

@@ -14,6 +14,9 @@ use super::segment::{Counts, Segment, counts_of};
 /// Values that are encoded together: many ticks of a source make small blocks.
 const SEGMENT_VALUES: u64 = 4096;
 
+/// Intervals of one job that wait at a time. Further requests are dropped until one was sent.
+const INTERVALS: usize = 16;
+
 /// A part of a kept interval that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Part {
@@ -106,25 +109,22 @@ impl JobRing {
             self.segments.pop_front();
         }
         while self.outgoing_bytes > limit_bytes {
-            match self.outgoing.pop_front() {
-                Some(Part::Samples(segment)) => {
-                    self.outgoing_bytes -= segment.bytes();
-                    dropped.extend_from_slice(segment.counts());
-                    self.shorten_first(segment.samples());
-                }
-                Some(end @ Part::End(_)) => {
-                    self.outgoing.push_front(end);
-                    break;
-                }
-                None => break,
-            }
+            let first = self.outgoing.iter().position(|part| matches!(part, Part::Samples(_)));
+            let Some((first, Part::Samples(segment))) =
+                first.and_then(|first| Some((first, self.outgoing.remove(first)?)))
+            else {
+                break;
+            };
+            self.outgoing_bytes -= segment.bytes();
+            dropped.extend_from_slice(segment.counts());
+            self.shorten(first, segment.samples());
         }
         dropped
     }
 
-    /// Takes samples that were dropped off the interval that is next.
-    fn shorten_first(&mut self, samples: u64) {
-        let ends = self.outgoing.iter_mut().find_map(|part| match part {
+    /// Takes samples that were dropped off their interval, whose end is at `position` or behind.
+    fn shorten(&mut self, position: usize, samples: u64) {
+        let ends = self.outgoing.iter_mut().skip(position).find_map(|part| match part {
             Part::End(kept) => Some(kept),
             Part::Samples(_) => None,
         });
@@ -138,8 +138,14 @@ impl JobRing {
         self.open.capacity_bytes() + self.segment_bytes
     }
 
-    pub(super) fn want(&mut self, wanted: Wanted) {
-        self.wanted.push(wanted);
+    /// Returns false if too many intervals wait already.
+    pub(super) fn want(&mut self, wanted: Wanted) -> bool {
+        let ends = self.outgoing.iter().filter(|part| matches!(part, Part::End(_))).count();
+        let has_room = self.wanted.len() + ends < INTERVALS;
+        if has_room {
+            self.wanted.push(wanted);
+        }
+        has_room
     }
 
     /// Lets the wanted intervals go out whose samples are all here: those that ended before `settled_us`, or

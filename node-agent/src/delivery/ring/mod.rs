@@ -14,9 +14,10 @@ use polymeter_proto::series::JobHandle;
 use polymeter_proto::units::to_f64;
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_service::token_bucket::TokenBucket;
+use tracing::debug;
 
 use self::job_ring::{JobRing, Part};
-pub use self::requests::{Held, RingRequests, Wanted};
+pub use self::requests::{AHEAD_US, Held, RingRequests, Wanted};
 use self::segment::Counts;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
@@ -112,8 +113,11 @@ impl Rings {
     /// Takes requests, drops what is old, and passes on what is wanted, as far as the bandwidth permits.
     pub fn advance(&mut self, now_us: i64, now_ns: u64, delivery: &mut DeliverySession) {
         while let Some(wanted) = self.requests.next() {
-            if let Some(ring) = self.jobs.get_mut(&wanted.job) {
-                ring.want(wanted);
+            let job = wanted.job;
+            if let Some(ring) = self.jobs.get_mut(&job)
+                && !ring.want(wanted)
+            {
+                debug!(job = job.0, "an interval is not kept: too many wait");
             }
         }
         let RingLimits { keep_us, after_end_us, settle_us, memory_bytes, .. } = self.limits;

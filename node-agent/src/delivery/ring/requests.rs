@@ -33,19 +33,33 @@ pub struct Held {
     pub bytes: usize,
 }
 
+/// How far an interval may reach into the future, in microseconds: a minute.
+pub const AHEAD_US: i64 = 60_000_000;
+
 #[derive(Debug)]
 pub struct RingRequests {
+    keep_us: i64,
     wanted: ArrayQueue<Wanted>,
     held: Mutex<BTreeMap<JobHandle, Held>>,
 }
 
 impl Default for RingRequests {
     fn default() -> Self {
-        Self { wanted: ArrayQueue::new(REQUESTS), held: Mutex::default() }
+        Self { keep_us: i64::MAX, wanted: ArrayQueue::new(REQUESTS), held: Mutex::default() }
     }
 }
 
 impl RingRequests {
+    /// Sets the age up to which samples are held, which is the longest interval.
+    pub fn holding(keep_us: i64) -> Self {
+        Self { keep_us, ..Self::default() }
+    }
+
+    /// Longest interval that can be kept, in microseconds.
+    pub const fn keep_us(&self) -> i64 {
+        self.keep_us
+    }
+
     /// Returns false if too many requests wait. The sender must be woken afterwards.
     pub fn keep(&self, wanted: Wanted) -> bool {
         self.wanted.push(wanted).is_ok()

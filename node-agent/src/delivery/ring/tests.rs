@@ -335,6 +335,25 @@ fn memory_is_bounded_and_what_it_drops_is_counted() {
 }
 
 #[test]
+fn requests_without_end_are_bounded() {
+    let limits = RingLimits { memory_bytes: 32 * 1024, bytes_per_s: 1, ..LIMITS };
+    let mut world = World::new(limits, vec![shape(1, 1, 20)]);
+    let none = BTreeSet::new();
+    for second in 0..120 {
+        for _ in 0..8 {
+            world.keep(1, second - 10, second + 1_000_000);
+            world.keep(1, second - 3, second - 1);
+        }
+        world.second(&none, Vec::new());
+        let held = world.requests.held(JobHandle(1)).unwrap();
+        assert!(held.bytes <= 4 * limits.memory_bytes, "{held:?}");
+    }
+    assert!(world.kept.len() <= 120, "{} intervals", world.kept.len());
+    world.end_session(&none);
+    world.check_balance();
+}
+
+#[test]
 fn the_bandwidth_is_limited() {
     let limits = RingLimits { bytes_per_s: 4 * 1024, ..LIMITS };
     let mut world = World::new(limits, vec![shape(1, 1, 40)]);
