@@ -164,8 +164,13 @@ fn of_json(line: &str) -> (String, u64) {
     (sample["metric"].as_str().unwrap().to_owned(), sample["value"].as_f64().unwrap().to_bits())
 }
 
+/// A line without the columns of windows, which are empty.
+fn of_sample(line: &str) -> &str {
+    line.strip_suffix(",,,,").unwrap_or_else(|| panic!("a window: {line}"))
+}
+
 fn of_csv(line: &str) -> (String, u64) {
-    let value: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
+    let value: f64 = of_sample(line).rsplit(',').next().unwrap().parse().unwrap();
     (line.split(',').nth(3).unwrap().to_owned(), value.to_bits())
 }
 
@@ -269,7 +274,7 @@ fn derived_of_csv(csv: &str) -> Vec<(String, String, String, String, f64)> {
     let mut rows = Vec::new();
     for line in csv.lines().skip(1).filter(|line| line.contains("derived")) {
         let fields: Vec<&str> = line.splitn(6, ',').collect();
-        let (labels, value) = fields[5].rsplit_once(',').unwrap();
+        let (labels, value) = of_sample(fields[5]).rsplit_once(',').unwrap();
         let labels = labels.trim_matches('"').replace("\"\"", "\"");
         let word = |field: usize| fields[field].to_owned();
         rows.push((word(0), word(3), word(4), labels, value.parse().unwrap()));
