@@ -101,7 +101,7 @@ fn summaries_of_a_job_on_sqlite() {
     environment.accept_inserts();
     // A job of an hour; two series with a sample every 7 s, in another order than that of their times.
     environment.execute(
-        "INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('node.load1', '1', 'gauge');
+        "INSERT INTO metric VALUES ('cpu.usage', 'nanoseconds', 'counter'), ('node.load1', 'count', 'gauge');
          INSERT INTO job (job_key, job_id, started, ended) VALUES (1, '20', 3600000000000, 7200000000000);
          INSERT INTO job_node (job_key, node, started, ended) VALUES (1, 'n1', 3600000000000, 7200000000000);
          INSERT INTO series (series_id, node, metric, job_key, job_id, labels) VALUES (1, 'n1', 'cpu.usage', 1, '20', '{}'),

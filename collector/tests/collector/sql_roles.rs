@@ -35,7 +35,7 @@ pub(crate) const VIEWS: [&str; 14] = [
 /// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that
 /// overlap on a node, and one without an owner.
 const MORE_JOBS: &str = "
-    INSERT INTO metric VALUES ('user.hidden', 'B', 'gauge');
+    INSERT INTO metric VALUES ('user.hidden', 'bytes', 'gauge');
     INSERT INTO job (job_id, owner, account, started, ended)
     SELECT job_id, owner, 'account of ' || job_id, begin + first, begin + last
     FROM (SELECT date_trunc('day', now(), 'UTC') - interval '1 day' AS begin) AS day,

@@ -21,7 +21,7 @@ polymeter_test_harness::tests![
 pub(crate) const JOBS: &str = "
     CREATE TEMP TABLE day AS SELECT number, date_trunc('day', now(), 'UTC') - make_interval(days => 41 - number) AS begin
     FROM generate_series(1, 40) AS number;
-    INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('memory.current', 'B', 'gauge'), ('node.load1', '1', 'gauge');
+    INSERT INTO metric VALUES ('cpu.usage', 'nanoseconds', 'counter'), ('memory.current', 'bytes', 'gauge'), ('node.load1', 'count', 'gauge');
     INSERT INTO node VALUES ('n1', now()), ('n2', now());
     INSERT INTO job (job_id, owner, started, ended)
     SELECT number, CASE number % 2 WHEN 0 THEN 'alice' ELSE 'bob' END, begin + interval '6 h', begin + interval '6 h 30 min'
@@ -317,7 +317,7 @@ fn sqlite_has_the_same_views() {
     environment.accept_inserts();
     let second = 1_000_000_000_i64;
     environment.execute(&format!(
-        "INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('node.load1', '1', 'gauge');
+        "INSERT INTO metric VALUES ('cpu.usage', 'nanoseconds', 'counter'), ('node.load1', 'count', 'gauge');
          INSERT INTO job (job_key, job_id, owner, started, ended) VALUES (1, '20', 'alice', 3600 * {second}, 7200 * {second});
          INSERT INTO job_node (job_key, node, started, ended) VALUES (1, 'n1', 3600 * {second}, 7200 * {second});
          INSERT INTO series (series_id, node, metric, job_key, job_id, labels) VALUES (1, 'n1', 'cpu.usage', 1, '20', '{{}}'),
