@@ -56,8 +56,9 @@ fn fill_columns(file: &std::path::Path) {
              INSERT INTO notice_opt_out VALUES (1001, '*');
              INSERT INTO loss SELECT 5000, node, session_id, NULL, 3, 'clock', 4000, 5000, NULL FROM session LIMIT 1;
              INSERT INTO plan_change_set (digest) VALUES ('d');
-             INSERT INTO plan_change_set_member SELECT max(set_id), 0, 'm', NULL, NULL FROM plan_change_set;
+             INSERT INTO plan_change_set_member SELECT max(set_id), 0, 'm', NULL, NULL, NULL, NULL FROM plan_change_set;
              INSERT INTO plan_change_event (time, set_id, node, cause) SELECT 5000, max(set_id), 'n1', 'lease' FROM plan_change_set;
+             INSERT INTO trigger_firing (trigger_id, job_key, node, time, rule, why, actions) VALUES (1, 1, 'n1', 5000, 'oom', 'w', 'a');
              INSERT INTO mark (time, node, job_key, name) VALUES (5000, 'n1', 1, 'm');",
         )
         .unwrap();

@@ -95,7 +95,7 @@ fn insert(database: &rusqlite::Connection, shape: &Shape, (span_s, period_s): (i
             database.execute(member, (of_shape, number as i64, metric, labels)).unwrap();
             let value = if position == 0 { of_first } else { of_others };
             let samples = format!(
-                "INSERT INTO samples (series_id, time, value) WITH RECURSIVE at (t) AS (SELECT 0 UNION ALL SELECT t + {period_s} FROM at WHERE t < {span_s})
+                "INSERT INTO samples (time, series_id, value) WITH RECURSIVE at (t) AS (SELECT 0 UNION ALL SELECT t + {period_s} FROM at WHERE t < {span_s})
                  SELECT {start_ns} + t * 1000000000, {first} + {number}, {value} FROM at, (SELECT {span_s} AS span)"
             );
             database.execute(&samples, ()).unwrap();
