@@ -40,7 +40,7 @@ status=$$?; if [ -s $(TARGET)/skipped ]; then \
 endef
 
 # Tests that take long, and the scenarios that run on stand-ins for the functions of Citus as on PostgreSQL: test-slow has them.
-SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation
+SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation long_jobs
 # TESTS=PATTERN runs the tests whose names contain it.
 TESTS := $(SLOW:%=--skip %)
 test: test-deps ## Run the tests that this machine can run, side by side, and list the others
