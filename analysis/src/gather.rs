@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use polymeter_proto::catalogue::is_stacks_source;
+use polymeter_proto::catalogue::{is_ring_source, is_stacks_source};
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
@@ -14,13 +14,13 @@ use crate::command_totals::CommandTotals;
 use crate::derived::roofline;
 use crate::hardware::Hardware;
 use crate::model::{
-    LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
+    LossReport, Outcome, Report, RingReport, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
 };
 use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
 use crate::{
-    breakdown, derived, history, measuring, node_counters, regions, resources, runs, series, stacks,
+    breakdown, derived, history, kept, measuring, node_counters, regions, resources, runs, series, stacks,
 };
 use polymeter_proto::{node_list, units};
 
@@ -42,10 +42,10 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let mut reports = series_reports(job, &rows, summaries, &changes, (first_ns, end_ns));
+    let kept = kept::of(reader, job, &rows)?;
     let stored = stored(&reports, &ledger);
     let totals = CommandTotals::take(&mut reports);
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
-    let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
     let wall_s = units::seconds_between(job.started_ns, end_ns);
     let nodes = node_list::with_silent(&job.nodes, job.node_list.as_deref());
     let by_node = breakdown::nodes(&nodes, &job.lost_nodes, |node| hardware.cpus(node), &reports);
@@ -73,11 +73,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         regions: regions::regions(&reports, wall_s),
         rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
-        ledger: total(&ledger),
-        skipped: sum(|row| row.skipped),
-        rejected: sum(|row| row.rejected),
-        quarantined: sum(|row| row.quarantined),
-        unknown: sum(|row| row.unknown),
+        kept,
         losses: reader.losses(job.job_key)?.into_iter().map(|row| loss(row, job.started_ns)).collect(),
         phases,
         marks,
@@ -92,13 +88,27 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
             }))
             .chain(changes.note())
             .collect(),
-        sources: ledger.into_iter().map(SourceReport::from).collect(),
         ..Report::default()
     };
+    add_ledger(&mut report, ledger);
     report.count_peak_of_one_node();
     totals.into_iter().for_each(|totals| totals.add_to(&mut report));
     add_rest(reader, (job, &job_nodes), &mut report)?;
     Ok(report)
+}
+
+/// Adds what became of the samples: those of the sampling plan, and apart those of rings.
+fn add_ledger(report: &mut Report, ledger: Vec<LedgerRow>) {
+    let (of_rings, of_plan): (Vec<&LedgerRow>, Vec<&LedgerRow>) =
+        ledger.iter().partition(|row| is_ring_source(&row.source));
+    let sum = |count: fn(&LedgerRow) -> u64| of_plan.iter().map(|row| count(row)).sum();
+    report.ledger = total(&of_plan);
+    report.ring = ring(&of_rings);
+    report.skipped = sum(|row| row.skipped);
+    report.rejected = sum(|row| row.rejected);
+    report.quarantined = sum(|row| row.quarantined);
+    report.unknown = sum(|row| row.unknown);
+    report.sources = ledger.into_iter().map(SourceReport::from).collect();
 }
 
 /// Adds what depends on the series of the job, or is read apart from them.
@@ -116,13 +126,26 @@ fn add_rest(
 
 /// Samples of series, and of call stacks.
 fn stored(reports: &[SeriesReport], ledger: &[LedgerRow]) -> u64 {
-    let all: u64 = ledger.iter().map(|row| row.stored).sum();
-    reports.iter().map(|series| series.samples).sum::<u64>() + all.saturating_sub(in_series(ledger))
+    let in_stacks = ledger.iter().filter(|row| is_stacks_source(&row.source)).map(|row| row.stored);
+    reports.iter().map(|series| series.samples).sum::<u64>() + in_stacks.sum::<u64>()
 }
 
-/// Samples of series, without those of call stacks.
+/// Samples of series, without those of call stacks and of rings.
 pub fn in_series(ledger: &[LedgerRow]) -> u64 {
-    ledger.iter().filter(|row| !is_stacks_source(&row.source)).map(|row| row.stored).sum()
+    let is_in_series = |row: &&LedgerRow| !is_stacks_source(&row.source) && !is_ring_source(&row.source);
+    ledger.iter().filter(is_in_series).map(|row| row.stored).sum()
+}
+
+fn ring(ledger: &[&LedgerRow]) -> Option<RingReport> {
+    let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(|row| count(row)).sum();
+    (!ledger.is_empty()).then(|| RingReport {
+        taken: sum(|row| row.tally.taken),
+        missed: sum(|row| row.tally.missed),
+        kept: sum(|row| row.stored),
+        lost: sum(|row| row.tally.dropped + row.skipped + row.rejected + row.quarantined),
+        not_kept: sum(|row| row.tally.not_kept),
+        unknown: sum(|row| row.unknown),
+    })
 }
 
 /// Reports the series that have samples. The times are that of the first sample of all, and the end of the
@@ -315,7 +338,7 @@ fn submission(job: &JobRow, hardware: &Hardware) -> Submission {
     }
 }
 
-fn total(ledger: &[LedgerRow]) -> Tally {
+fn total(ledger: &[&LedgerRow]) -> Tally {
     let mut total = Tally::default();
     ledger.iter().for_each(|row| total.add(&row.tally));
     total

@@ -22,6 +22,7 @@ mod hardware;
 mod history;
 pub mod job_usage;
 pub mod jobstats;
+mod kept;
 mod measuring;
 pub mod meters;
 pub mod model;

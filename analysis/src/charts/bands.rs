@@ -1,4 +1,4 @@
-//! Phases as bands of time, and marked instants.
+//! Phases and kept intervals as bands of time, and marked instants.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,20 @@ const MARKS_MAX: usize = 200;
 
 const NAME_MAX: usize = 120;
 
-/// Phases as bands in the order of their begin, the longest ones if there are too many, and the number of the
+/// Phases and kept intervals as bands in the order of their begin, the longest ones if there are too many, and the number of the
 /// others. An open end is that of the job.
-pub(super) fn of_phases(report: &Report, span: Span) -> (Vec<Band>, usize) {
+pub(super) fn of(report: &Report, span: Span) -> (Vec<Band>, usize) {
     let length_s = span.length_s();
     let mut by_name: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    for phase in &report.phases {
-        let begin_s = phase.begin_s.unwrap_or(0.0).clamp(0.0, length_s);
-        let end_s = phase.end_s.unwrap_or(length_s).clamp(begin_s, length_s);
-        by_name.entry(&phase.name).or_default().push((begin_s, end_s));
+    let kept: Vec<String> = report.kept.iter().map(|kept| format!("kept: {}", kept.reason)).collect();
+    let phases = report
+        .phases
+        .iter()
+        .map(|phase| (phase.name.as_str(), phase.begin_s.unwrap_or(0.0), phase.end_s.unwrap_or(length_s)));
+    let kept = kept.iter().zip(&report.kept).map(|(name, kept)| (name.as_str(), kept.begin_s, kept.end_s));
+    for (name, begin_s, end_s) in phases.chain(kept) {
+        let begin_s = begin_s.clamp(0.0, length_s);
+        by_name.entry(name).or_default().push((begin_s, end_s.clamp(begin_s, length_s)));
     }
     let mut bands: Vec<Band> = Vec::new();
     for (name, mut times) in by_name {

@@ -65,7 +65,7 @@ pub fn of(report: &Report) -> Charts {
     let mut charts: Vec<Chart> = Vec::new();
     charts.extend(main.iter().filter_map(|quantity| chart(quantity, span, &rows, limits)));
     charts.extend(others.iter().filter_map(|quantity| chart(quantity, span, &rows, limits)));
-    let (bands, bands_left_out) = bands::of_phases(report, span);
+    let (bands, bands_left_out) = bands::of(report, span);
     Charts {
         begin_us: begin_ns.div_euclid(1000),
         span_s: span.length_s(),

@@ -83,7 +83,7 @@ pub struct Histogram {
     pub counts: Vec<u64>,
 }
 
-/// Phase as a band of time, in seconds since the start. Phases of the same name that overlap on several nodes
+/// Phase, or kept interval, as a band of time, in seconds since the start. Phases of the same name that overlap on several nodes
 /// are one band.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Band {

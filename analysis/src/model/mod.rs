@@ -4,6 +4,7 @@ mod derived;
 mod energy;
 mod events;
 mod finding;
+mod kept;
 mod parts;
 mod regions;
 mod roofline;
@@ -24,6 +25,7 @@ pub use derived::DerivedReport;
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
+pub use kept::{KeptGrowth, KeptReport};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use regions::{RegionReport, RegionSpread};
 pub use roofline::{LeftOutNodes, Roof, Roofline, RooflinePart};
@@ -89,7 +91,12 @@ pub struct Report {
     pub series: Vec<SeriesReport>,
     /// Those of which at least one input was sampled, sorted by name and node.
     pub derived: Vec<DerivedReport>,
+    /// Without the samples of rings.
     pub ledger: Tally,
+    /// Intervals that rings kept, in the order of their begin.
+    pub kept: Vec<KeptReport>,
+    /// Samples of rings, those that they did not keep included; none without a ring.
+    pub ring: Option<RingReport>,
     /// Taken, and lost with frames that the agent dropped.
     pub skipped: u64,
     /// Taken, and rejected by the collector.
@@ -198,6 +205,21 @@ impl Outcome {
         self.state.as_deref() == Some(Self::OUT_OF_MEMORY)
             || self.exit_signal == Some(Self::SIGNAL_OUT_OF_MEMORY)
     }
+}
+
+/// Samples that rings took. Those that nothing wanted are no loss.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RingReport {
+    pub taken: u64,
+    /// Never read, because the next deadline had passed already.
+    pub missed: u64,
+    /// Stored, as samples of kept intervals.
+    pub kept: u64,
+    /// Wanted, and lost on the way to the store.
+    pub lost: u64,
+    pub not_kept: u64,
+    /// Of a running job: in its rings. Of another: lost with a killed agent.
+    pub unknown: u64,
 }
 
 #[derive(Debug, Serialize)]

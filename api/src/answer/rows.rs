@@ -4,7 +4,7 @@ use polymeter_analysis::plan_fold::FoldedChange;
 use polymeter_proto::series::{Role, role_of};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::units;
-use polymeter_store::reader::{LossRow, MarkRow, SeriesRow};
+use polymeter_store::reader::{KeptIntervalRow, LossRow, MarkRow, SeriesRow};
 use serde_json::{Value, json};
 
 use super::table::{Column, Table, Type, micros};
@@ -64,6 +64,25 @@ pub(crate) static MARKS: Table<MarkRow> = Table {
         Column::new("name", Type::Text, "The name.", |row| json!(row.name)),
         Column::new("kind", Type::Text, "`instant`, or `begin` or `end` of a phase.", |row| json!(row.kind)),
         Column::optional("actor", Type::Text, "The user that made the mark.", |row| json!(row.actor)),
+    ],
+};
+
+pub(crate) static KEPT_INTERVALS: Table<KeptIntervalRow> = Table {
+    name: "kept_intervals",
+    columns: &[
+        Column::new("begin_us", Type::Integer, "The begin.", |row| json!(micros(row.begin_ns))),
+        Column::new("end_us", Type::Integer, "The end.", |row| json!(micros(row.end_ns))),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
+        Column::new(
+            "trigger",
+            Type::Text,
+            "The number of the trigger, the same on all nodes that kept the interval.",
+            |row| json!(row.trigger.cast_unsigned().to_string()),
+        ),
+        Column::new("reason", Type::Text, "Why it was kept.", |row| json!(row.reason)),
+        Column::new("samples", Type::Integer, "The number of samples that the node sent of it.", |row| {
+            json!(row.samples)
+        }),
     ],
 };
 

@@ -40,6 +40,14 @@ pub(super) static MARKS: Endpoint = endpoint(
     |call| list(call, &rows::MARKS, |reader, key| reader.marks(key)),
 );
 
+pub(super) static KEPT_INTERVALS: Endpoint = endpoint(
+    "/api/v1/jobs/{key}/kept-intervals",
+    "kept_intervals",
+    "The intervals of a job of which rings kept the samples. `samples` has these with `set=kept`.",
+    || rows::KEPT_INTERVALS.schema(&[]),
+    |call| list(call, &rows::KEPT_INTERVALS, |reader, key| reader.kept_intervals(key)),
+);
+
 pub(super) static PLAN_CHANGES: Endpoint = endpoint(
     "/api/v1/jobs/{key}/plan-changes",
     "plan_changes",

@@ -48,6 +48,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &trend::TREND,
     &live::LIVE,
     &events::MARKS,
+    &events::KEPT_INTERVALS,
     &events::PLAN_CHANGES,
     &events::LOSSES,
     &events::REFUSED_REQUESTS,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::{Downsampler, Part};
-use polymeter_analysis::gather::in_series;
 use polymeter_analysis::rates::window_ns;
-use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_proto::catalogue::is_stacks_source;
+use polymeter_store::reader::{JobRow, Read, Rollup, SampleSet, SeriesRow, SeriesScope};
 
 use super::parameters::{FROM_US, UNTIL_US, now_ns, time_ns};
 use crate::answer::{Failure, Problem, rate};
@@ -51,8 +51,10 @@ pub(super) fn has_few_samples(reader: &mut dyn Read, job: &JobRow) -> Result<boo
     if job.nodes.len() > FEW_NODES {
         return Ok(false);
     }
-    let stored = in_series(&reader.ledger(job.job_key)?);
-    Ok(stored <= FEW_SAMPLES)
+    let ledger = reader.ledger(job.job_key)?;
+    // Those that rings kept are read as well.
+    let of_series = ledger.iter().filter(|row| !is_stacks_source(&row.source));
+    Ok(of_series.map(|row| row.stored).sum::<u64>() <= FEW_SAMPLES)
 }
 
 /// Returns the coarsest rollup that suffices for parts of a length; none for samples, as of a job that
@@ -128,7 +130,7 @@ impl Wanted<'_> {
             Ok(())
         };
         match self.rollup {
-            None => reader.samples(self.of, &ids, &span_ns, |sample| {
+            None => reader.samples_of_set(SampleSet::All, self.of, &ids, &span_ns, |sample| {
                 switch(&mut current, sample.series_id)?;
                 if let Some((_, parts)) = &mut current {
                     parts.sample(&sample);

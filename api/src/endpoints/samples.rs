@@ -6,8 +6,9 @@ use std::ops::Range;
 use polymeter_analysis::downsample::Part;
 use polymeter_proto::catalogue::derived;
 use polymeter_proto::units;
+use polymeter_samples_file::SamplesOf;
 use polymeter_store::reader::{
-    Access, Read, Rollup, SampleRow, SampleWindow, SeriesOwner, SeriesRow, SeriesScope,
+    Access, Read, Rollup, SampleRow, SampleSet, SampleWindow, SeriesOwner, SeriesRow, SeriesScope,
 };
 use serde_json::{Value, json};
 
@@ -17,14 +18,21 @@ use super::samples_parquet;
 use super::series::{owner, wanted_series};
 use crate::answer::{Chunks, Failure, Format, Problem, csv_field, labels, micros, number, rate};
 use crate::limits;
-use crate::request::{Answer, Arguments, Call, Endpoint};
+use crate::request::{Answer, Arguments, Call, Endpoint, Kind, Parameter};
+
+const SET: Parameter = Parameter::query(
+    "set",
+    Kind::Choice(&["plan", "kept", "all"]),
+    "`plan`, the default: the samples of the sampling plan. `kept`: those that rings kept. `all`: both, one for each time. With \
+        `points`, what is read from samples has all.",
+);
 
 pub(super) static SAMPLES: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/samples",
     id: "samples",
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
         the coarsest rollup that suffices. A derived metric has no samples: its inputs have, and `course` computes it.",
-    parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
+    parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS, SET],
     formats: &[Format::Json, Format::Csv, Format::Parquet],
     answer: schema,
     body: None,
@@ -92,6 +100,7 @@ struct Request {
     rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
     points: Option<i64>,
+    set: SampleSet,
 }
 
 impl Request {
@@ -108,6 +117,11 @@ impl Request {
             let detail = format!("{} series with as many points are too many; ask for fewer", rows.len());
             return Err(Problem::invalid("points", detail).into());
         }
+        let set = match arguments.text(SET.name) {
+            Some("kept") => SampleSet::Kept,
+            Some("all") => SampleSet::All,
+            _ => SampleSet::Plan,
+        };
         let is_of_job = matches!(of, SeriesOwner::Job(_));
         let (left, has_few) = match (&job, points) {
             (Some(job), Some(_)) => {
@@ -116,11 +130,12 @@ impl Request {
             (Some(_) | None, _) => (None, false),
         };
         let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
-        Ok(Self { of, job_id, left, has_few, rows, span_ns, points })
+        Ok(Self { of, job_id, left, has_few, rows, span_ns, points, set })
     }
 
     fn parquet(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
-        let of = (SeriesScope::from(&self.of), self.job_id.as_deref());
+        let of = SeriesScope::from(&self.of);
+        let of = SamplesOf { set: self.set, of, job_id: self.job_id.as_deref() };
         samples_parquet::write(reader, of, &self.rows, &self.span_ns, chunks)
     }
 
@@ -131,7 +146,7 @@ impl Request {
         let mut current: Option<&SeriesRow> = None;
         let of = SeriesScope::from(&self.of);
         let ids: Vec<i64> = self.rows.keys().copied().collect();
-        reader.samples(of, &ids, &self.span_ns, |sample| {
+        reader.samples_of_set(self.set, of, &ids, &self.span_ns, |sample| {
             let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
             // A long series is written in several pieces, so that it is not held in memory.
             if is_other || piece.len() >= PIECE_SAMPLES {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polymeter_samples_file::{Format, Rows, SeriesTexts, WriteError, series_texts};
-use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
+use polymeter_samples_file::{Format, Rows, SamplesOf, SeriesTexts, WriteError, series_texts};
+use polymeter_store::reader::{Read, SeriesRow};
 
 use crate::answer::{Chunks, Failure, Problem, micros};
 
@@ -42,7 +42,7 @@ impl From<WriteError> for Failure {
 
 pub(super) fn write(
     reader: &mut dyn Read,
-    (of, job_id): (SeriesScope<'_>, Option<&str>),
+    of: SamplesOf<'_>,
     rows: &BTreeMap<i64, SeriesRow>,
     span_ns: &Range<i64>,
     chunks: &mut Chunks,
@@ -52,10 +52,10 @@ pub(super) fn write(
     let mut group = Rows::default();
     let mut current: Option<(i64, Arc<SeriesTexts>)> = None;
     let ids: Vec<i64> = rows.keys().copied().collect();
-    reader.samples(of, &ids, span_ns, |sample| {
+    reader.samples_of_set(of.set, of.of, &ids, span_ns, |sample| {
         let series_id = sample.series_id;
         if current.as_ref().is_none_or(|(id, _)| *id != series_id) {
-            current = rows.get(&series_id).map(|row| (series_id, Arc::new(series_texts(row, job_id))));
+            current = rows.get(&series_id).map(|row| (series_id, Arc::new(series_texts(row, of.job_id))));
         }
         if let Some((_, texts)) = &current {
             group.add(texts, micros(sample.time_ns), sample.value, sample.window);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polymeter_analysis::gather::gather;
 use polymeter_collector::Collector;
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, KeptInterval, LedgerEntry, Tally};
@@ -140,6 +141,13 @@ fn kept_samples_stand_beside_those_of_the_plan(environment: &mut TestEnvironment
             .collect();
         assert_eq!(found, values, "{}", row.metric);
     }
+    let report = gather(&mut reader, &stored, None).unwrap();
+    let described: Vec<(&str, &str, u64)> =
+        report.kept.iter().map(|of| (of.text.as_str(), of.reason.as_str(), of.samples)).collect();
+    assert_eq!(described, [("3 s, from 4 s after the start, at 100ms, on 1 of 1 node", "OOM kill", 90)]);
+    let ring = report.ring.unwrap();
+    assert_eq!((ring.taken, ring.kept, ring.not_kept, ring.unknown), (900, 90, 810, 0));
+    assert_eq!((report.ledger.taken, report.stored, report.unknown), (30, 30, 0), "without those of rings");
     // Rows and the ledger agree, and rollups are without kept samples.
     let number = |select: &str| environment.number(select);
     let of_ring = "FROM ledger_balance WHERE source = 'ring/stat'";

@@ -35,6 +35,7 @@ mod full_disk;
 mod job_ids;
 mod jobs;
 mod json;
+mod kept_intervals;
 mod late_files;
 mod leases;
 mod ledger;
@@ -120,6 +121,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     json::TESTS,
     late_files::TESTS,
     leases::TESTS,
+    kept_intervals::TESTS,
     ledger::TESTS,
     live::TESTS,
     login_node::TESTS,

@@ -40,6 +40,9 @@ function build(data, place) {
     place.append(element("div", { className: "grid" }, ...figures));
     figures.forEach((figure) => figure.begin());
     axis.changed();
+    for (const link of document.querySelectorAll("a[data-from]")) {
+        link.addEventListener("click", () => axis.show(Number(link.dataset.from), Number(link.dataset.until)));
+    }
     new ResizeObserver(() => figures.forEach((figure) => figure.resize())).observe(place);
     const print = (printing) => { setPrinting(printing); redraw(); };
     addEventListener("beforeprint", () => print(true));

@@ -9,7 +9,7 @@ import { findingList } from "./findings.js";
 import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
 import { trendLink } from "./job_text.js";
-import { bandsOf } from "./marks.js";
+import { bandsOf, keptBands } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { partPanels } from "./part_panels.js";
@@ -54,7 +54,7 @@ async function programSections({ regions, roofline }) {
 }
 
 /** Shows the findings, the meters and the completeness. */
-function summarySections(job, head, charts) {
+function summarySections(job, head, charts, rangeLink) {
     const meters = element("section", {}, element("h2", { id: "usage", className: "unseen" }, "Use of the resources"));
     const findings = element("section", {}, element("h2", { id: "findings", className: "unseen" }, "Findings"));
     meters.setAttribute("aria-labelledby", "usage");
@@ -75,6 +75,7 @@ function summarySections(job, head, charts) {
         findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary) : element("p", { className: "soft" }, none));
         data.show(summary, losses);
         head.summarize(summary);
+        head.listKept(summary.kept ?? [], rangeLink);
         if (summary.extents) charts?.fold(summary.extents);
         const sampled = summary.call_stacks ?? [];
         if (sampled.length > 0 && !functions.hasChildNodes()) {
@@ -106,6 +107,20 @@ function showNamedRange(charts) {
     const query = new URLSearchParams(location.search);
     const [from, until] = ["from", "until"].map((name) => Number(query.get(name) ?? NaN));
     if (until > from) charts.axis.show(from, until);
+}
+
+/** Returns a function that makes a link to a range of the charts, which are shown there without a new page. */
+function linkOfRange(charts, rangeLink) {
+    return (text, from, until) => {
+        const link = element("a", { href: rangeLink(from, until) }, text);
+        link.addEventListener("click", (event) => {
+            if (!charts || event.ctrlKey || event.metaKey || event.shiftKey) return;
+            event.preventDefault();
+            charts.axis.show(from, until);
+            charts.scrollIntoView();
+        });
+        return link;
+    };
 }
 
 /** Returns the key of the job that the address names by its key, or by the scheduler's id; null after a list of several jobs with the id was shown. */
@@ -140,7 +155,7 @@ run(async () => {
     const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
     const charts = quantities.length > 0
         ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), rangeLink }) : null;
-    const { meters, findings, data, related, functions, program: parts, load: loadSummary } = summarySections(job, head, charts);
+    const { meters, findings, data, related, functions, program: parts, load: loadSummary } = summarySections(job, head, charts, linkOfRange(charts, rangeLink));
     const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, isRunning ? "There are no samples yet." : "No samples of this job are stored.");
@@ -154,8 +169,10 @@ run(async () => {
     ]));
 
     const loadMarks = async () => {
-        const { marks } = await get(`jobs/${key}/marks`);
-        charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
+        const [{ marks }, { kept_intervals: kept }] = await Promise.all([get(`jobs/${key}/marks`), get(`jobs/${key}/kept-intervals`)]);
+        if (!charts) return;
+        const shown = bandsOf(marks, job.started_us, charts.data.span_s);
+        charts.mark({ ...shown, bands: [...shown.bands, ...keptBands(kept, job.started_us)] });
     };
     sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);

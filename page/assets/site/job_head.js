@@ -5,6 +5,7 @@ import { elapsedS, elapsedText, idText, ownerText, stateLevel, stateText } from 
 import { bar } from "./meters.js";
 
 const NODES_MAX = 8;
+const KEPT_MAX = 3;
 
 /** The age of the newest value, in seconds, above which a page is no longer called live. */
 const LIVE_S = 30;
@@ -66,7 +67,9 @@ export function jobHead(job) {
     const facts = element("dl", { className: "facts" });
     const title = element("h1", {}, "Job ", element("bdi", {}, idText(job)));
     if (job.name) title.append(" ", element("span", { className: "job-name" }, element("bdi", {}, job.name)));
-    const place = element("div", { className: "job-head" }, element("div", { className: "title" }, title, live), verdict, facts);
+    const kept = element("ul", { className: "kept", hidden: true });
+    kept.setAttribute("aria-label", "Kept intervals");
+    const place = element("div", { className: "job-head" }, element("div", { className: "title" }, title, live), verdict, kept, facts);
     let latest = job;
     let summary = null;
     place.show = (next) => {
@@ -90,6 +93,15 @@ export function jobHead(job) {
     place.summarize = (next) => {
         summary = next;
         place.show(latest);
+    };
+    /** Lists the kept intervals, the latest first; `link` makes the link of a text that shows a range of the charts. */
+    place.listKept = (intervals, link) => {
+        const shown = intervals.slice(-KEPT_MAX).toReversed();
+        const rows = shown.map(({ text, reason, begin_s, end_s }) =>
+            element("li", {}, "kept: ", link(text, begin_s, end_s), ": ", element("bdi", {}, reason)));
+        const more = intervals.length - shown.length;
+        kept.replaceChildren(...rows, ...(more > 0 ? [element("li", {}, `and ${more} more`)] : []));
+        kept.hidden = intervals.length === 0;
     };
     /** Shows the age of the newest value, in seconds; null if no values arrive. */
     place.age = (seconds) => {

@@ -31,6 +31,17 @@ function joined(phases) {
     return bands;
 }
 
+/** Returns kept intervals as bands, in seconds since the start of the job: one for those of a trigger on several nodes. */
+export function keptBands(intervals, started_us) {
+    const bands = new Map();
+    for (const { begin_us, end_us, trigger, reason } of intervals) {
+        const [begin_s, end_s] = [begin_us, end_us].map((us) => (us - started_us) / 1e6);
+        const band = bands.get(trigger) ?? { name: `kept: ${reason}`, begin_s, end_s };
+        bands.set(trigger, { ...band, begin_s: Math.min(band.begin_s, begin_s), end_s: Math.max(band.end_s, end_s) });
+    }
+    return [...bands.values()].sort((one, other) => one.begin_s - other.begin_s);
+}
+
 /** Returns the bands and the marks of the charts, in seconds since the start of the job. */
 export function bandsOf(rows, started_us, end_s) {
     const marks = rows.map((row) => ({ ...row, at_s: (row.time_us - started_us) / 1e6 })).sort((one, other) => one.at_s - other.at_s);

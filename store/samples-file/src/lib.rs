@@ -21,5 +21,7 @@ pub use self::encoder::Encoder;
 pub use self::format::Format;
 pub use self::reader::{ReadError, SamplesFile};
 pub use self::rows::{Rows, SeriesTexts};
-pub use self::stored::{SamplesError, WrittenSeries, add_samples, series_texts, write_file, written_series};
+pub use self::stored::{
+    SamplesError, SamplesOf, WrittenSeries, add_samples, series_texts, write_file, written_series,
+};
 pub use self::writer::{RowWriter, WriteError};

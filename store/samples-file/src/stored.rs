@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
+use polymeter_store::reader::{Read, SampleSet, SeriesRow, SeriesScope};
 use polymeter_store::{StoreError, labels_json};
 
 use crate::encoder::Encoder;
@@ -49,12 +49,21 @@ pub fn write_file(
     }
 }
 
-/// Adds the samples of `series`, which belong to `of`, within `span_ns` to a file, and counts them.
+/// Which samples of which series a file has.
+#[derive(Debug, Clone, Copy)]
+pub struct SamplesOf<'a> {
+    pub set: SampleSet,
+    pub of: SeriesScope<'a>,
+    /// None for series of nodes.
+    pub job_id: Option<&'a str>,
+}
+
+/// Adds samples of `series`, which belong to `wanted`, within `span_ns` to a file, and counts them.
 /// `progress` learns the number of samples after each part.
 pub fn add_samples(
     encoder: &mut Encoder,
     reader: &mut dyn Read,
-    (of, job_id): (SeriesScope<'_>, Option<&str>),
+    wanted: SamplesOf<'_>,
     series: &mut [WrittenSeries],
     span_ns: &Range<i64>,
     mut progress: impl FnMut(u64),
@@ -64,10 +73,10 @@ pub fn add_samples(
         series.iter_mut().map(|series| (series.row.series_id, series)).collect();
     // The samples of one series follow each other.
     let mut current: Option<(i64, &mut WrittenSeries, Arc<SeriesTexts>)> = None;
-    reader.samples(of, &ids, span_ns, |sample| {
+    reader.samples_of_set(wanted.set, wanted.of, &ids, span_ns, |sample| {
         if !matches!(&current, Some((id, ..)) if *id == sample.series_id) {
             let Some(series) = by_id.remove(&sample.series_id) else { return Ok(()) };
-            let texts = Arc::new(series_texts(&series.row, job_id));
+            let texts = Arc::new(series_texts(&series.row, wanted.job_id));
             current = Some((sample.series_id, series, texts));
         }
         let Some((_, series, texts)) = &mut current else { return Ok(()) };

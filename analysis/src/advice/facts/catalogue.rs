@@ -233,6 +233,21 @@ pub static FACTS: &[FactDefinition] = &[
         "Peak of anonymous memory / that in the second tenth of the time, where it rises from each tenth to the next up to the ninth.",
     ),
     fact("oom_kills", FactUnit::Number, "Processes of the job that the OOM killer ended."),
+    fact(
+        "kept_growth",
+        FactUnit::Bytes,
+        "Growth of memory from the begin of the last kept interval to its highest value: of the node where it is greatest, or of \
+         what grew most on it.",
+    ),
+    fact(
+        "kept_growth_of",
+        FactUnit::Text,
+        "What grew so: `solver (4711) on n2`, `task 3 of step 0 on n2`, or a node.",
+    ),
+    fact("kept_growth_time", FactUnit::Seconds, "Time in which it grew."),
+    fact("kept_growth_first", FactUnit::Bytes, "Its memory at the begin of the interval."),
+    fact("kept_growth_highest", FactUnit::Bytes, "Its highest memory in the interval."),
+    fact("kept_growth_others", FactUnit::Bytes, "Median of the growth of the other nodes; 0 for one node."),
     fact("swap_peak", FactUnit::Bytes, "Peak of swap in use, on the node with the most."),
     fact(
         "major_faults_rate",

@@ -130,6 +130,7 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     // Version 1 counts a kill in the cgroup of the step only.
     let of_steps: Vec<&SeriesReport> = report.series.iter().filter(|series| series.is_of_step).collect();
     facts.set_number("oom_kills", most([series, of_steps.as_slice()].into_iter().map(oom_kills)));
+    add_kept_growth(facts, report);
     let swap = ["memory.swap.current", "memory.swap"];
     facts.set_number("swap_peak", crate::resources::highest(series, &swap));
     let faults = report.used.page_faults_major;
@@ -260,6 +261,16 @@ fn add_waste(facts: &mut Facts) {
     let unused = unused.map(|((cores, elapsed), used)| (cores - used).max(0.0) * elapsed / 3600.0);
     let has_gpus = of("gpus").is_some_and(|gpus| gpus > 0.0);
     facts.set_number("wasted_core_hours", unused.filter(|_| !has_gpus));
+}
+
+fn add_kept_growth(facts: &mut Facts, report: &Report) {
+    let Some(growth) = report.kept.last().and_then(|kept| kept.growth.as_ref()) else { return };
+    facts.set_number("kept_growth", Some(growth.bytes()));
+    facts.set_text("kept_growth_of", Some(growth.of()));
+    facts.set_number("kept_growth_time", Some(growth.time_s));
+    facts.set_number("kept_growth_first", Some(growth.first_bytes));
+    facts.set_number("kept_growth_highest", Some(growth.highest_bytes));
+    facts.set_number("kept_growth_others", Some(growth.others_bytes.unwrap_or(0.0)));
 }
 
 fn add_completeness(facts: &mut Facts, report: &Report) {

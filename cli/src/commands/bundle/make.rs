@@ -93,12 +93,11 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
     add_stacks(directory, reader, job)?;
     let file = directory.create_file(samples::NAME)?;
-    let (samples, series) = samples::write(reader, job, file).map_err(|error| match error {
-        SamplesError::Store(error) => failed(error),
-        error @ (SamplesError::Write(_) | SamplesError::Stopped) => {
-            Failure::because("cannot write the samples", &error)
-        }
-    })?;
+    let (samples, series) = samples::write(reader, job, file).map_err(samples_failure)?;
+    if !report.kept.is_empty() {
+        let file = directory.create_file(samples::KEPT_NAME)?;
+        samples::write_kept(reader, job, file).map_err(samples_failure)?;
+    }
     for (name, text) in tables::tables(reader, job, &series)? {
         directory.add_text(name, &text)?;
     }
@@ -116,6 +115,15 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     };
     directory.add_json("job.json", &info)?;
     Ok(samples)
+}
+
+fn samples_failure(error: SamplesError) -> Failure {
+    match error {
+        SamplesError::Store(error) => Failure::because("cannot read the store", &error),
+        error @ (SamplesError::Write(_) | SamplesError::Stopped) => {
+            Failure::because("cannot write the samples", &error)
+        }
+    }
 }
 
 fn add_stacks(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<(), Failure> {

@@ -9,13 +9,17 @@ use super::manifest;
 use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
         "every sample: time (UTC, microseconds), job_id, node, metric, unit, labels (a JSON object), value; count, min, max and sum of a window, whose last sample is the value; rows without job_id are the node's own samples while the job ran",
+    ),
+    (
+        "kept.parquet, kept_intervals.csv",
+        "samples of the intervals that rings kept, with the columns of samples.parquet, if there are some; and the intervals",
     ),
     (
         "stacks.folded, flame.html",

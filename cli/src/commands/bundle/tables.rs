@@ -34,6 +34,7 @@ fn all_rows(
         ("series.csv", series(written)),
         ("plan_changes.csv", plan_changes(reader, key)?),
         ("marks.csv", marks(reader, key)?),
+        ("kept_intervals.csv", kept_intervals(reader, key)?),
         ("ledger.csv", ledger(reader, key)?),
         ("losses.csv", losses(reader, key)?),
     ])
@@ -85,6 +86,16 @@ fn marks(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     for row in reader.marks(key)? {
         let actor = row.actor.unwrap_or_default();
         rows.push(vec![row.time_ns.to_string(), row.node, row.name, row.kind, actor]);
+    }
+    Ok(rows)
+}
+
+fn kept_intervals(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["begin_ns", "end_ns", "node", "trigger", "reason", "samples"])];
+    for row in reader.kept_intervals(key)? {
+        let times = [row.begin_ns, row.end_ns].map(|time_ns| time_ns.to_string());
+        let others = [row.node, row.trigger.cast_unsigned().to_string(), row.reason, row.samples.to_string()];
+        rows.push(times.into_iter().chain(others).collect());
     }
     Ok(rows)
 }

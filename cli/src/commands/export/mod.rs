@@ -12,13 +12,16 @@ use polymeter_analysis::gather::in_series;
 use polymeter_analysis::model::SeriesReport;
 use polymeter_client::completion::metrics;
 use polymeter_proto::catalogue::derived::find as find_derived;
+use polymeter_proto::catalogue::is_ring_source;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::{Labels, Processors};
 use polymeter_proto::suggest::nearest;
 use polymeter_proto::units::counted;
-use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
+use polymeter_samples_file::{
+    Encoder, Format, SamplesError, SamplesOf, add_samples, write_file, written_series,
+};
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, Read, SampleSet, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
 
@@ -77,6 +80,11 @@ pub(crate) struct ExportArguments {
     #[arg(long, conflicts_with_all = ["with_nodes", "derived"])]
     stacks: bool,
 
+    /// Export the samples of kept intervals instead: those that rings held in memory until a trigger or a
+    /// user wanted them.
+    #[arg(long, conflicts_with_all = ["with_nodes", "derived", "stacks"])]
+    kept: bool,
+
     /// Print JSON: the file, its format, the number of samples; of call stacks, that of rows.
     #[arg(long)]
     json: bool,
@@ -125,7 +133,8 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         stacks::check(arguments.stacks_wanted(), reader, &chosen)?
     } else {
         check_chosen(arguments, reader, &chosen, &derived)?;
-        in_series(&reader.ledger(job.job_key).map_err(cannot_read)?)
+        let ledger = reader.ledger(job.job_key).map_err(cannot_read)?;
+        if arguments.kept { check_kept(job, &ledger)? } else { in_series(&ledger) }
     };
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
@@ -170,6 +179,19 @@ fn derived_series(
         );
     }
     Ok(series)
+}
+
+/// Returns the number of kept samples. Refuses a job without any.
+fn check_kept(job: &JobRow, ledger: &[LedgerRow]) -> Result<u64, Failure> {
+    let of_rings = ledger.iter().filter(|row| is_ring_source(&row.source));
+    let kept = of_rings.map(|row| row.stored).sum();
+    if kept == 0 {
+        let job_id = printable_name(&job.job_id);
+        return Err(Failure::Failed(format!(
+            "cannot export kept samples: no ring kept any of job {job_id}; omit --kept"
+        )));
+    }
+    Ok(kept)
 }
 
 fn no_series(job: &JobRow, what: &str, similar: Option<&str>, all: &str) -> Failure {
@@ -250,7 +272,9 @@ fn fill(
     let of_job = SeriesScope::Job(job.job_key);
     let mut series = series_of(reader, of_job, step.as_deref())?;
     let show = |samples| progress.show(samples);
-    add_samples(encoder, reader, (of_job, Some(&job.job_id)), &mut series, &job.sampled_ns, show)?;
+    let set = if arguments.kept { SampleSet::Kept } else { SampleSet::Plan };
+    let wanted = SamplesOf { set, of: of_job, job_id: Some(&job.job_id) };
+    add_samples(encoder, reader, wanted, &mut series, &job.sampled_ns, show)?;
     if !arguments.with_nodes {
         return Ok(());
     }
@@ -258,7 +282,8 @@ fn fill(
     for node in &job.nodes {
         let of_node = SeriesScope::Node(node);
         let mut series = series_of(reader, of_node, None)?;
-        add_samples(encoder, reader, (of_node, None), &mut series, &span_ns, show)?;
+        let wanted = SamplesOf { set, of: of_node, job_id: None };
+        add_samples(encoder, reader, wanted, &mut series, &span_ns, show)?;
     }
     Ok(())
 }

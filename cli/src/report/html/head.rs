@@ -70,6 +70,30 @@ fn clock_time(time_us: i64) -> String {
     format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))
 }
 
+/// Kept intervals, the latest first, that are listed.
+const KEPT_MAX: usize = 10;
+
+/// Lists the kept intervals, each with a link that lets the charts show it.
+pub(super) fn kept(page: &mut String, report: &Report) {
+    if report.kept.is_empty() {
+        return;
+    }
+    page.push_str("<ul class=\"kept\" aria-label=\"Kept intervals\">\n");
+    for kept in report.kept.iter().rev().take(KEPT_MAX) {
+        page.push_str(&format!(
+            "<li>kept: <a href=\"#charts\" data-from=\"{:.6}\" data-until=\"{:.6}\">{}</a>: {}</li>\n",
+            kept.begin_s,
+            kept.end_s,
+            text(&kept.text),
+            name(&kept.reason)
+        ));
+    }
+    if report.kept.len() > KEPT_MAX {
+        page.push_str(&format!("<li>and {} more</li>\n", report.kept.len() - KEPT_MAX));
+    }
+    page.push_str("</ul>\n");
+}
+
 pub(super) fn meters(page: &mut String, report: &Report, facts: &Facts) {
     page.push_str("<section aria-labelledby=\"usage\">\n<h2 id=\"usage\">Use of the resources</h2>\n<ul class=\"meters\">\n");
     summary::meters(report, facts).iter().for_each(|row| meter(page, row));
@@ -144,6 +168,9 @@ pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
     if let Some(cost) = &report.measuring {
         let cost = summary::measuring_cost(cost, report.nodes.len());
         page.push_str(&format!("<p>Cost of measuring: {}.</p>\n", text(&cost)));
+    }
+    if let Some(ring) = summary::ring(report) {
+        page.push_str(&format!("<p>Samples of rings: {}.</p>\n", text(&ring)));
     }
     for note in &report.notes {
         page.push_str(&format!("<p class=\"remark\">{}</p>\n", name(note)));

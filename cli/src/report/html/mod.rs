@@ -28,6 +28,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     let charts = data::printable_charts(charts::of(report));
     let mut body = String::new();
     head::header(&mut body, report);
+    head::kept(&mut body, report);
     body.push_str("<main id=\"report\">\n");
     head::findings(&mut body, report);
     head::meters(&mut body, report, &facts);

@@ -3,10 +3,14 @@
 use super::paragraph::{indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
 use crate::output::units;
+use crate::report::summary;
 use polymeter_analysis::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     let mut text = paragraph("samples", &samples(report), limit);
+    if let Some(ring) = summary::ring(report) {
+        text.push_str(&paragraph("rings", &ring, limit));
+    }
     for loss in &report.losses {
         let (label, description) = loss_text(loss);
         text.push_str(&paragraph(label, &description, limit));

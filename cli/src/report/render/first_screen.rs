@@ -1,6 +1,7 @@
 //! First screen of a report: the verdict, findings, meters, and facts about the job and its data. Pure.
 
 use crate::output::layout::{left_aligned, shortened, wrapped};
+use crate::output::printable::printable;
 use crate::output::style::{Line, Style};
 use crate::report::summary::{self, Level, Meter, headline};
 use polymeter_analysis::advice::facts::Facts;
@@ -13,6 +14,9 @@ pub(crate) const LINES: usize = 24;
 const LABEL: usize = 10;
 const METER: usize = 20;
 
+/// Kept intervals at most, on a screen with a limited number of lines.
+const KEPT: usize = 1;
+
 /// Notes at most, on a screen with a limited number of lines.
 const NOTES: usize = 2;
 
@@ -24,6 +28,11 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
     let columns = columns.unwrap_or(usize::MAX);
     let facts = Facts::of(report);
     let mut lines = verdict(report, columns);
+    let kept_max = if lines_max == usize::MAX { usize::MAX } else { KEPT };
+    for text in summary::kept(report, kept_max) {
+        let text = printable(&text).into_owned();
+        lines.extend(labelled("kept", Style::Plain, &[(Style::Bold, text)], columns));
+    }
     lines.push(Line::default());
     let mut last = vec![Line::default()];
     last.extend(summary::meters(report, &facts).iter().flat_map(|row| meter(row, columns)));

@@ -104,8 +104,8 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        DerivedReport, Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange,
-        RefusedRequest, RunReport, SeriesReport, SourceReport, Traffic, Usage,
+        DerivedReport, Energy, EnergyPart, KeptGrowth, KeptReport, LossReport, MarkedInstant, Outcome, Phase,
+        PlanChange, RefusedRequest, RingReport, RunReport, SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -222,6 +222,21 @@ mod tests {
                 loss("unknown", None),
                 loss("spool_lost", None),
             ],
+            kept: vec![KeptReport {
+                text: "the last 30 s, at 10ms, on 4 of 4 nodes".to_owned(),
+                reason: "oom: 1 process killed".to_owned(),
+                growth: Some(KeptGrowth {
+                    node: "n1".to_owned(),
+                    part: Some("solver (4711)".to_owned()),
+                    metric: "busiest.memory.resident".to_owned(),
+                    first_bytes: 1e9,
+                    highest_bytes: 3e9,
+                    time_s: 29.5,
+                    others_bytes: Some(1e6),
+                }),
+                ..KeptReport::default()
+            }],
+            ring: Some(RingReport { taken: 900, missed: 1, kept: 90, lost: 2, not_kept: 800, unknown: 8 }),
             phases: vec![Phase {
                 name: "solver".to_owned(),
                 node: "n1".to_owned(),

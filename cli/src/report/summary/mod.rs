@@ -113,6 +113,35 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:.digits$} %")
 }
 
+/// Describes the kept intervals, the latest first, at most `limit` of them.
+pub(crate) fn kept(report: &Report, limit: usize) -> Vec<String> {
+    let mut texts: Vec<String> =
+        report.kept.iter().rev().take(limit).map(|kept| format!("{}: {}", kept.text, kept.reason)).collect();
+    let more = report.kept.len().saturating_sub(limit);
+    if more > 0 {
+        texts.push(format!("and {}", units::counted(format!("{more} more"), "interval")));
+    }
+    texts
+}
+
+/// Describes what became of the samples of rings; none without a ring.
+pub(crate) fn ring(report: &Report) -> Option<String> {
+    let ring = report.ring.as_ref()?;
+    let others = [
+        (ring.lost, "lost"),
+        (ring.unknown, if report.ended { "lost with an agent that was killed" } else { "in rings" }),
+    ];
+    let others: String = others
+        .iter()
+        .filter(|(samples, _)| *samples > 0)
+        .map(|(samples, fate)| format!(", {samples} {fate}"))
+        .collect();
+    Some(format!(
+        "{} taken, {} missed, {} kept, {} not wanted{others}",
+        ring.taken, ring.missed, ring.kept, ring.not_kept
+    ))
+}
+
 /// Says that the data are complete, or what is missing.
 pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
     if report.stored == 0 && report.ledger.due == 0 {

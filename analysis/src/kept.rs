@@ -1,0 +1,315 @@
+//! Intervals of a job that rings kept: what they are, and what grew in the last one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use polymeter_proto::period::Period;
+use polymeter_proto::units;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, KeptIntervalRow, Read, SampleSet, SeriesRow, SeriesScope};
+
+use crate::model::{KeptGrowth, KeptReport};
+
+/// Intervals whose periods are looked up, the latest.
+const PERIODS_MAX: usize = 10;
+
+/// Time at the begin of an interval in which the period is looked up, and series of a node.
+const BEGIN_NS: i64 = 2_000_000_000;
+const PERIOD_SERIES: usize = 100;
+
+/// Distance from the job's end within which an interval is its last.
+const LAST_NS: i64 = 1_000_000_000;
+
+/// Series whose growth is computed at most, those of the first nodes.
+const GROWTH_SERIES: usize = 4096;
+
+/// Metrics of the memory of a job on a node, the most telling first, and of its processes.
+const OF_NODES: [&str; 3] = ["memory.anon", "memory.current", "process.memory.resident"];
+const OF_PARTS: [&str; 4] =
+    ["busiest.memory.resident", "process.memory.resident", "memory.anon", "memory.current"];
+
+/// Returns the kept intervals of a job, in the order of their begin. `rows` are its series.
+pub(crate) fn of(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+) -> Result<Vec<KeptReport>, StoreError> {
+    let intervals = common(reader.kept_intervals(job.job_key)?);
+    let (count, mut reports) = (intervals.len(), Vec::with_capacity(intervals.len()));
+    for (number, interval) in intervals.iter().enumerate() {
+        let is_late = number + PERIODS_MAX >= count;
+        let period_us = if is_late { period_us(reader, job, rows, interval)? } else { None };
+        let mut report = interval.report(job, period_us);
+        if number + 1 == count {
+            report.growth = growth(reader, job, rows, interval)?;
+        }
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+/// Interval that nodes kept together.
+#[derive(Debug, Default)]
+struct Common {
+    span_ns: Range<i64>,
+    reason: String,
+    nodes: Vec<String>,
+    samples: u64,
+}
+
+/// Joins the intervals of a trigger.
+fn common(rows: Vec<KeptIntervalRow>) -> Vec<Common> {
+    let mut by_trigger: BTreeMap<i64, Common> = BTreeMap::new();
+    for row in rows {
+        let of = by_trigger.entry(row.trigger).or_insert_with(|| Common {
+            span_ns: row.begin_ns..row.end_ns,
+            reason: row.reason.clone(),
+            ..Common::default()
+        });
+        of.span_ns = of.span_ns.start.min(row.begin_ns)..of.span_ns.end.max(row.end_ns);
+        of.samples = of.samples.saturating_add(row.samples);
+        if !of.nodes.contains(&row.node) {
+            of.nodes.push(row.node);
+        }
+    }
+    let mut all: Vec<Common> = by_trigger.into_values().collect();
+    all.sort_by_key(|of| (of.span_ns.start, of.span_ns.end));
+    all
+}
+
+impl Common {
+    fn report(&self, job: &JobRow, period_us: Option<u64>) -> KeptReport {
+        let Range { start, end } = self.span_ns;
+        let since_start = |time_ns| units::seconds_between(job.started_ns, time_ns);
+        let length = units::elapsed(units::seconds_between(start, end));
+        let is_last = job.ended_ns.is_some_and(|ended_ns| end.saturating_add(LAST_NS) >= ended_ns);
+        let time = if is_last {
+            format!("the last {length}")
+        } else {
+            format!("{length}, from {} after the start", units::elapsed(since_start(start)))
+        };
+        let period = period_us.and_then(|period_us| Period::from_micros(period_us).ok());
+        let period = period.map_or_else(String::new, |period| format!(", at {period}"));
+        let nodes = job.nodes.len().max(self.nodes.len());
+        KeptReport {
+            text: format!(
+                "{time}{period}, on {} of {}",
+                self.nodes.len(),
+                units::counted(nodes as u64, "node")
+            ),
+            reason: self.reason.clone(),
+            begin_s: since_start(start),
+            end_s: since_start(end),
+            begin_us: start.div_euclid(1000),
+            end_us: end.div_euclid(1000),
+            nodes: self.nodes.len() as u64,
+            samples: self.samples,
+            period_us,
+            growth: None,
+        }
+    }
+}
+
+/// Returns the shortest usual time between the samples of a series at the begin of an interval, on the first
+/// node that kept it.
+fn period_us(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    interval: &Common,
+) -> Result<Option<u64>, StoreError> {
+    let of_node = rows.iter().filter(|row| interval.nodes.first() == Some(&row.node));
+    let ids: Vec<i64> = of_node.take(PERIOD_SERIES).map(|row| row.series_id).collect();
+    let Range { start, end } = interval.span_ns;
+    let span_ns = start..end.min(start.saturating_add(BEGIN_NS));
+    let mut times: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    reader.samples_of_set(SampleSet::Kept, SeriesScope::Job(job.job_key), &ids, &span_ns, |row| {
+        times.entry(row.series_id).or_default().push(row.time_ns);
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(times.values().filter_map(|times| usual_us(times)).min())
+}
+
+/// Returns the median distance of times.
+fn usual_us(times_ns: &[i64]) -> Option<u64> {
+    let pairs = times_ns.iter().zip(times_ns.iter().skip(1));
+    let mut distances: Vec<i64> = pairs.map(|(time, next)| next.saturating_sub(*time)).collect();
+    distances.sort_unstable();
+    let median = distances.get(distances.len() / 2)?;
+    // Samples are read some microseconds after their deadlines.
+    let (us, ten_us) = (median / 1000, (median + 5000) / 10_000 * 10);
+    u64::try_from(if us >= 500 { ten_us } else { us }).ok().filter(|us| *us > 0)
+}
+
+/// First and highest value of a series, with their times.
+#[derive(Debug, Clone, Copy)]
+struct Rise {
+    first: (i64, f64),
+    highest: (i64, f64),
+}
+
+impl Rise {
+    fn bytes(&self) -> f64 {
+        self.highest.1 - self.first.1
+    }
+}
+
+/// Returns the growth of the node whose memory grew most in an interval, or of what grew most on it.
+fn growth(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    interval: &Common,
+) -> Result<Option<KeptGrowth>, StoreError> {
+    let is_wanted = |row: &&SeriesRow| OF_NODES.iter().chain(&OF_PARTS).any(|metric| *metric == row.metric);
+    let wanted: Vec<&SeriesRow> = rows.iter().filter(is_wanted).take(GROWTH_SERIES).collect();
+    let ids: Vec<i64> = wanted.iter().map(|row| row.series_id).collect();
+    let mut rises: BTreeMap<i64, Rise> = BTreeMap::new();
+    let (scope, span_ns) = (SeriesScope::Job(job.job_key), &interval.span_ns);
+    reader.samples_of_set(SampleSet::Kept, scope, &ids, span_ns, |row| {
+        let value = (row.time_ns, row.value);
+        let rise = rises.entry(row.series_id).or_insert(Rise { first: value, highest: value });
+        if row.value > rise.highest.1 {
+            rise.highest = value;
+        }
+        Ok::<_, StoreError>(())
+    })?;
+    let known: Vec<(&SeriesRow, Rise)> =
+        wanted.into_iter().filter_map(|row| Some((row, *rises.get(&row.series_id)?))).collect();
+    Ok(greatest(&known))
+}
+
+fn greatest(known: &[(&SeriesRow, Rise)]) -> Option<KeptGrowth> {
+    let most =
+        |one: &&(&SeriesRow, Rise), other: &&(&SeriesRow, Rise)| one.1.bytes().total_cmp(&other.1.bytes());
+    let of_metric = |metric: &str| -> Vec<&(&SeriesRow, Rise)> {
+        known.iter().filter(|(row, _)| row.metric == metric && part(row).is_none()).collect()
+    };
+    let nodes = OF_NODES.into_iter().map(of_metric).find(|nodes| !nodes.is_empty())?;
+    let (node, of_node) = nodes.iter().copied().max_by(most)?;
+    let others: Vec<f64> =
+        nodes.iter().filter(|(row, _)| row.node != node.node).map(|(_, rise)| rise.bytes()).collect();
+    let of_part = |metric: &str| {
+        let on_node = known.iter().filter(|(row, _)| row.metric == metric && row.node == node.node);
+        on_node.filter(|(row, _)| part(row).is_some()).max_by(most)
+    };
+    let grown = OF_PARTS.into_iter().find_map(of_part).filter(|(_, rise)| rise.bytes() > 0.0);
+    let (row, rise) = grown.copied().unwrap_or((node, *of_node));
+    (rise.bytes() > 0.0).then(|| KeptGrowth {
+        node: row.node.clone(),
+        part: part(row),
+        metric: row.metric.clone(),
+        first_bytes: rise.first.1,
+        highest_bytes: rise.highest.1,
+        time_s: units::seconds_between(rise.first.0, rise.highest.0),
+        others_bytes: median(others),
+    })
+}
+
+/// Returns the process or the task of a series; none for one of the whole job, or of a step.
+fn part(row: &SeriesRow) -> Option<String> {
+    let label = |name: &str| row.labels.get(name);
+    if let (Some(name), Some(pid)) = (label("comm"), label("pid")) {
+        return Some(format!("{name} ({pid})"));
+    }
+    let task = label("task")?;
+    Some(label("step").map_or_else(|| format!("task {task}"), |step| format!("task {task} of step {step}")))
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::series::Labels;
+
+    use super::*;
+    use crate::testing::job_row;
+
+    const S: i64 = 1_000_000_000;
+
+    fn row(series_id: i64, node: &str, metric: &str, labels: &[(&str, &str)]) -> SeriesRow {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        SeriesRow {
+            series_id,
+            node: node.to_owned(),
+            metric: metric.to_owned(),
+            unit: "bytes".to_owned(),
+            kind: "gauge".to_owned(),
+            labels: Labels::new(labels).unwrap(),
+        }
+    }
+
+    const fn rise(first: f64, highest: f64) -> Rise {
+        Rise { first: (0, first), highest: (3 * S, highest) }
+    }
+
+    #[test]
+    fn intervals_of_a_trigger_are_one_and_the_last_is_named_so() {
+        let of = |node: &str, trigger, begin_s, end_s| KeptIntervalRow {
+            node: node.to_owned(),
+            begin_ns: begin_s * S,
+            end_ns: end_s * S,
+            trigger,
+            reason: format!("reason {trigger}"),
+            samples: 10,
+        };
+        let all =
+            common(vec![of("n1", 9, 60, 90), of("n2", 9, 60, 90), of("n1", -3, 5, 6), of("n1", 9, 60, 90)]);
+        let job = JobRow { ended_ns: Some(90 * S + S / 2), ..job_row("7") };
+        let reports: Vec<KeptReport> = all.iter().map(|of| of.report(&job, Some(10_000))).collect();
+        let texts: Vec<(&str, u64)> = reports.iter().map(|of| (of.text.as_str(), of.samples)).collect();
+        assert_eq!(
+            texts,
+            [
+                ("1 s, from 5 s after the start, at 10ms, on 1 of 1 node", 10),
+                ("the last 30 s, at 10ms, on 2 of 2 nodes", 30)
+            ]
+        );
+        let running = JobRow { ended_ns: None, ..job_row("7") };
+        assert_eq!(all[1].report(&running, None).text, "30 s, from 1 min after the start, on 2 of 2 nodes");
+    }
+
+    #[test]
+    fn the_usual_time_between_samples_is_the_median() {
+        let times = |distances: &[i64]| {
+            let mut time_ns = 0;
+            let mut times = vec![time_ns];
+            times.extend(distances.iter().map(|us| {
+                time_ns += us * 1000;
+                time_ns
+            }));
+            usual_us(&times)
+        };
+        assert_eq!(times(&[10_003, 9_998, 10_001, 50_000]), Some(10_000));
+        assert_eq!(times(&[100, 101, 100]), Some(100));
+        assert_eq!((times(&[]), usual_us(&[])), (None, None));
+    }
+
+    #[test]
+    fn what_grew_most_is_a_process_on_the_node_that_grew_most() {
+        let (n1, n2) = (row(1, "n1", "memory.anon", &[]), row(2, "n2", "memory.anon", &[]));
+        let process = |id, node, pid| {
+            row(id, node, "busiest.memory.resident", &[("comm", "solve"), ("pid", pid), ("started", "1")])
+        };
+        let (one, other, elsewhere) =
+            (process(3, "n2", "41"), process(4, "n2", "42"), process(5, "n1", "43"));
+        let task = row(6, "n2", "memory.anon", &[("step", "0"), ("task", "3")]);
+        let mut known = vec![(&n1, rise(50.0, 60.0)), (&n2, rise(100.0, 900.0)), (&task, rise(1.0, 2.0))];
+        let grown = greatest(&known).unwrap();
+        assert_eq!((grown.of().as_str(), grown.bytes()), ("task 3 of step 0 on n2", 1.0));
+        known.extend([
+            (&one, rise(10.0, 700.0)),
+            (&other, rise(10.0, 20.0)),
+            (&elsewhere, rise(0.0, 9000.0)),
+        ]);
+        let grown = greatest(&known).unwrap();
+        assert_eq!((grown.of().as_str(), grown.bytes(), grown.time_s), ("solve (41) on n2", 690.0, 3.0));
+        assert_eq!((grown.others_bytes, grown.metric.as_str()), (Some(10.0), "busiest.memory.resident"));
+        let alone = greatest(&[(&n2, rise(100.0, 900.0))]).unwrap();
+        assert_eq!((alone.of().as_str(), alone.others_bytes), ("n2", None));
+        assert_eq!(greatest(&[(&n2, rise(100.0, 100.0))]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Intervals that a ring kept, as a reader finds them: report, page, export, bundle.
+
+use std::fs;
+
+use polymeter_e2e::browser::Browser;
+use polymeter_e2e::{program, stored, tests, text};
+use serde_json::Value;
+
+use crate::site_fixture::{Ended, OWNER, assert_calm};
+
+tests![a_failed_job_opens_with_its_kept_interval];
+
+/// Samples that the ring kept, one each millisecond up to the end of the job.
+const KEPT: i64 = 200;
+
+/// Adds what a ring kept of the memory of one node, which grows to 200 MB, and lets the job run out of memory.
+const ROWS: &str = "
+    UPDATE job SET state = 'OUT_OF_MEMORY';
+    CREATE TEMP TABLE memory AS SELECT series_id, series.job_key, series.node, job.ended FROM series JOIN job USING (job_key)
+        WHERE metric IN ('process.memory.resident', 'memory.current') AND labels = '{}' ORDER BY series_id LIMIT 1;
+    INSERT INTO kept_interval SELECT job_key, node, ended - 200000000, ended, -5, 'oom: killed <b>', 200 FROM memory;
+    INSERT INTO kept_sample
+        WITH RECURSIVE step (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM step WHERE n < 200)
+        SELECT ended - 200000000 + n * 1000000 - 1000, series_id, n * 1e6 FROM memory, step;
+    INSERT INTO ledger_source (source) VALUES ('ring/memory');
+    INSERT INTO ledger_line (session_key, job_key, handle, due, taken, not_kept, stored, source_id)
+        SELECT session_key, memory.job_key, 1, 1010, 1000, 700, 200, source_id FROM session, memory, ledger_source
+        WHERE source = 'ring/memory' LIMIT 1;
+    DROP TABLE memory;";
+
+const TEXT: &str = "the last 200 ms, at 1ms, on 1 of 2 nodes";
+
+fn polymeter(site: &Ended, arguments: &[&str]) -> String {
+    let store = format!("sqlite:{}", site.env.path("store.db").display());
+    let mut command = program("polymeter");
+    command.args(arguments).args(["--store", &store]);
+    let output = command.current_dir(site.env.path("")).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn a_failed_job_opens_with_its_kept_interval() {
+    let site = Ended::with("job", |store| store.execute_batch(ROWS).unwrap());
+    let job = stored::jobs(&mut site.env.reader()).pop().unwrap();
+    assert_report(&site, &job.job_id);
+    assert_files(&site, &job.job_id);
+    assert_page(&site, job.job_key);
+}
+
+/// The samples that the ring did not keep are no loss, and in no other figure.
+fn assert_report(site: &Ended, job: &str) {
+    let screen = polymeter(site, &["report", job]);
+    assert!(screen.lines().any(|line| line == format!("kept      {TEXT}: oom: killed <b>")), "{screen}");
+    let report: Value = serde_json::from_str(&polymeter(site, &["report", job, "--json"])).unwrap();
+    let kept = &report["kept"][0];
+    assert_eq!(
+        (&kept["text"], &kept["period_us"], &kept["samples"]),
+        (&TEXT.into(), &1000.into(), &KEPT.into())
+    );
+    let ring = &report["ring"];
+    assert_eq!((&ring["taken"], &ring["kept"], &ring["not_kept"]), (&1000.into(), &KEPT.into(), &700.into()));
+    assert_eq!((&ring["unknown"], &report["unknown"]), (&100.into(), &0.into()));
+    let due: i64 = report["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|source| source["source"] != "ring/memory")
+        .map(|source| source["due"].as_i64().unwrap())
+        .sum();
+    assert_eq!(report["ledger"]["due"], due);
+    let finding = report["findings"].as_array().unwrap().iter().find(|of| of["id"] == "growth-before-kill");
+    let sentence = finding.unwrap()["sentence"].as_str().unwrap();
+    assert!(sentence.contains("grew by 190 MiB within 199 ms"), "{sentence}");
+    let all = polymeter(site, &["report", job, "--show", "all"]);
+    assert!(all.contains("1000 taken, 0 missed, 200 kept, 700 not wanted"), "{all}");
+
+    let page = site.env.path("report.html");
+    polymeter(site, &["report", job, "--html", page.to_str().unwrap()]);
+    let mut browser = Browser::start();
+    browser.open(&page);
+    browser.wait_until("document.documentElement.dataset.charts");
+    let line = browser.eval("document.querySelector('.kept li').textContent");
+    assert_eq!(line, format!("kept: {TEXT}: oom: killed <b>"));
+    let bands = browser
+        .eval("JSON.parse(document.getElementById('charts-data').textContent).bands.map(({ name }) => name)");
+    assert!(bands.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{bands}");
+    browser.eval("document.querySelector('.kept a').focus()");
+    browser.enter_link();
+    browser.wait_until("document.querySelector('.range').textContent !== ''");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+fn assert_files(site: &Ended, job: &str) {
+    polymeter(site, &["export", job, "--kept", "-o", "kept.csv"]);
+    let rows = fs::read_to_string(site.env.path("kept.csv")).unwrap();
+    assert_eq!(rows.lines().count() as i64, KEPT + 1, "{rows}");
+    for format in ["parquet", "jsonl"] {
+        let said = polymeter(site, &["export", job, "--kept", "-o", &format!("kept.{format}"), "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["samples"], KEPT);
+    }
+    polymeter(site, &["bundle", job, "--out", "bundle"]);
+    assert!(site.env.path("bundle/kept.parquet").metadata().unwrap().len() > 1000);
+    let intervals = fs::read_to_string(site.env.path("bundle/kept_intervals.csv")).unwrap();
+    assert!(intervals.contains(&format!("{}", (-5_i64).cast_unsigned())), "{intervals}");
+}
+
+fn assert_page(site: &Ended, key: i64) {
+    let mut browser = site.proxy.open(OWNER.0, &format!("job?key={key}"));
+    browser.wait_until("document.documentElement.dataset.complete");
+    let line = browser.eval("document.querySelector('.kept li').textContent");
+    assert_eq!(line, format!("kept: {TEXT}: oom: killed <b>"));
+    let names = browser.eval("document.querySelector('.charts').data.bands.map(({ name }) => name)");
+    assert!(names.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{names}");
+    browser.eval("document.querySelector('.kept a').focus()");
+    browser.enter_link();
+    browser.wait_until(
+        "(([from, until]) => Math.abs(until - from - 0.2) < 1e-3)(document.querySelector('.charts').axis.range)",
+    );
+    // Parts of the time read the samples of both voices.
+    let of = |query: &str| {
+        format!(
+            "(async () => {{ const at = document.querySelector('.charts').axis.range, begin = document.querySelector('.charts').data.begin_s; \
+             const [from, until] = at.map((s) => Math.round((begin + s) * 1e6)); \
+             const answer = await fetch(`api/v1/jobs/{key}/samples?from_us=${{from}}&until_us=${{until}}&{query}`); \
+             return (await answer.json()).series; }})()"
+        )
+    };
+    let kept = browser.eval(&of("set=kept"));
+    assert_eq!((kept.as_array().unwrap().len(), kept[0]["value"].as_array().unwrap().len()), (1, 200));
+    let parts = browser.eval(&of("points=50&metric=process.memory.resident,memory.current"));
+    let highest = parts.as_array().unwrap().iter().flat_map(|of| of["max"].as_array().unwrap());
+    let highest = highest.filter_map(Value::as_f64).fold(0.0, f64::max);
+    assert!((highest - 2e8).abs() < 1.0, "{highest}");
+    let listed =
+        browser.eval(&format!("fetch('api/v1/jobs/{key}/kept-intervals').then((answer) => answer.json())"));
+    assert_eq!(listed["kept_intervals"][0]["samples"], KEPT);
+    assert_calm(&site.proxy, &mut browser);
+}
