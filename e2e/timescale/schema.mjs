@@ -19,7 +19,7 @@ const ROOT = new URL('../../', import.meta.url);
 const SCHEMA = new URL('store/schema/postgres/', ROOT);
 // As in store/src/postgres/migrations.rs, for a server whose licence includes compression.
 const FILES = ['jobs', 'series', 'samples_hypertable', 'samples_compression', 'samples_quarantine', 'sessions',
-    'plans', 'stacks', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
+    'plans', 'stacks', 'kept', 'triggers', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
 const OF_OTHER_STORES = ['citus', 'rollups_tables', 'samples_partitions'];
 const SECONDS = 3 * 86_400;
 const BEGIN = Date.UTC(2026, 0, 10) / 1000;
@@ -122,6 +122,11 @@ async function fill(db, rows) {
         const values = part.map(([second, ...row]) => `(to_timestamp(${BEGIN + second}), ${row.map((value) => value ?? 'NULL')})`);
         await db.exec(`INSERT INTO samples VALUES ${values.join(',')}`);
     }
+    // What a ring kept, of the last two seconds at 10 ms: in no rollup, and in no view for users.
+    await db.exec(`
+        INSERT INTO kept_interval SELECT 1, 'n1', ended - interval '2 s', ended, -7, 'oom', 400 FROM job WHERE job_key = 1;
+        INSERT INTO kept_sample SELECT ended - interval '2 s' + n * interval '10 ms', series_id, 1e9
+        FROM job, generate_series(0, 199) AS n, generate_series(1, 2) AS series_id WHERE job_key = 1;`);
     for (const [view] of ROLLUPS) await db.exec(`CALL refresh_continuous_aggregate('${view}', NULL, NULL)`);
 }
 
@@ -169,8 +174,12 @@ async function assertReads(db, rows) {
     assert.equal(await visible('alice'), rows.length, "rows that the job's owner sees");
     assert.equal(await visible('grafana'), rows.length, 'rows that a reader sees');
     assert.equal(await visible('bob'), 0, 'rows that another user sees');
+    await db.exec('SET ROLE grafana');
+    const { rows: [kept] } = await db.query('SELECT count(*)::int AS count FROM kept_sample');
+    assert.equal(kept.count, 400, 'kept samples that a reader sees');
+    await db.exec('RESET ROLE');
     await db.exec('SET ROLE bob');
-    for (const table of ['samples', 'samples_1min', 'job', 'series_block', 'api_token']) {
+    for (const table of ['samples', 'samples_1min', 'kept_sample', 'kept_interval', 'job', 'series_block', 'api_token']) {
         await assert.rejects(db.query(`SELECT * FROM ${table} LIMIT 1`), /permission denied/, `bob reads ${table}`);
     }
     await db.exec('RESET ROLE');
