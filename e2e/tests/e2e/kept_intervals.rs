@@ -85,7 +85,7 @@ fn assert_report(site: &Ended, job: &str) {
         .eval("JSON.parse(document.getElementById('charts-data').textContent).bands.map(({ name }) => name)");
     assert!(bands.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{bands}");
     browser.eval("document.querySelector('.kept a').focus()");
-    browser.enter_link();
+    browser.enter();
     browser.wait_until("document.querySelector('.range').textContent !== ''");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
@@ -112,7 +112,7 @@ fn assert_page(site: &Ended, key: i64) {
     let names = browser.eval("document.querySelector('.charts').data.bands.map(({ name }) => name)");
     assert!(names.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{names}");
     browser.eval("document.querySelector('.kept a').focus()");
-    browser.enter_link();
+    browser.enter();
     browser.wait_until(
         "(([from, until]) => Math.abs(until - from - 0.2) < 1e-3)(document.querySelector('.charts').axis.range)",
     );
