@@ -3,7 +3,7 @@
 //! The writers update it with the reports of agents. For each node the newest session counts, since a
 //! restarted agent may still send samples of its previous session.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_proto::series::{Identifier, SessionId};
@@ -41,9 +41,29 @@ struct Entry {
     /// Time of its newest committed frame, in microseconds since the epoch; none before the first.
     heard_us: Option<i64>,
     has_ended: bool,
+    /// Jobs that ended last on the node, each with its owner's numeric id: their agent may still hold rings.
+    ended_jobs: VecDeque<(Identifier, Option<u32>)>,
 }
 
+/// Ended jobs of a node that are remembered.
+const ENDED_JOBS: usize = 32;
+
 impl Entry {
+    fn remember_ended(&mut self, before: Vec<(Identifier, Option<u32>)>) {
+        let ended = before.into_iter().filter(|(job, _)| self.info.jobs.iter().all(|(id, _)| id != job));
+        for (job, owner_uid) in ended {
+            self.ended_jobs.retain(|(id, _)| *id != job);
+            self.ended_jobs.push_back((job, owner_uid));
+        }
+        let excess = self.ended_jobs.len().saturating_sub(ENDED_JOBS);
+        self.ended_jobs.drain(..excess);
+    }
+
+    fn ended_job(&self, job: &Identifier) -> Option<JobNode> {
+        let (_, owner_uid) = self.ended_jobs.iter().find(|(id, _)| id == job)?;
+        Some(self.info.node_with(*owner_uid))
+    }
+
     /// Frames of the agent arrive here, not at another collector.
     fn is_connected(&self, now_us: i64) -> bool {
         !self.has_ended
@@ -81,9 +101,18 @@ impl AgentDirectory {
 
     /// Nodes of a job, sorted by name.
     pub fn nodes_of(&self, job: &Identifier) -> Vec<JobNode> {
+        self.nodes_where(|entry| entry.info.job_node(job))
+    }
+
+    /// Nodes of a job, also those on which it has ended a while ago, sorted by name.
+    pub fn nodes_of_ended(&self, job: &Identifier) -> Vec<JobNode> {
+        self.nodes_where(|entry| entry.info.job_node(job).or_else(|| entry.ended_job(job)))
+    }
+
+    fn nodes_where(&self, node: impl Fn(&Entry) -> Option<JobNode>) -> Vec<JobNode> {
         // This takes some microseconds per thousand nodes, and requests are rare.
         let state = self.lock();
-        let mut nodes: Vec<_> = state.nodes.values().filter_map(|entry| entry.info.job_node(job)).collect();
+        let mut nodes: Vec<_> = state.nodes.values().filter_map(node).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         nodes
     }
@@ -112,13 +141,7 @@ impl AgentDirectory {
     pub(crate) fn connections(&self) -> Vec<JobNode> {
         let state = self.lock();
         let agents = state.nodes.values().filter(|entry| !entry.has_ended).map(|entry| &entry.info);
-        let connections = agents.map(|agent| JobNode {
-            node: agent.node.clone(),
-            session: agent.session,
-            peer: agent.peer.clone(),
-            owner_uid: None,
-        });
-        connections.collect()
+        agents.map(|agent| agent.node_with(None)).collect()
     }
 
     /// Takes the agents with jobs that have changed since the last call.
@@ -141,12 +164,11 @@ impl AgentDirectory {
 impl AgentInfo {
     fn job_node(&self, job: &Identifier) -> Option<JobNode> {
         let (_, owner_uid) = self.jobs.iter().find(|(id, _)| id == job)?;
-        Some(JobNode {
-            node: self.node.clone(),
-            session: self.session,
-            peer: self.peer.clone(),
-            owner_uid: *owner_uid,
-        })
+        Some(self.node_with(*owner_uid))
+    }
+
+    fn node_with(&self, owner_uid: Option<u32>) -> JobNode {
+        JobNode { node: self.node.clone(), session: self.session, peer: self.peer.clone(), owner_uid }
     }
 }
 
@@ -157,15 +179,18 @@ impl State {
             return false;
         }
         let of_session = self.forget(&agent.node).filter(|known| known.info.session == agent.session);
-        let (heard_us, has_ended) =
-            of_session.map_or((None, false), |known| (known.heard_us, known.has_ended));
+        let (heard_us, has_ended, ended_jobs, jobs_before) = of_session
+            .map_or_else(Default::default, |known| {
+                (known.heard_us, known.has_ended, known.ended_jobs, known.info.jobs)
+            });
         let has_jobs = !agent.jobs.is_empty();
         if has_jobs {
             self.changed.insert(agent.node.clone());
         }
         self.changes += 1;
         self.jobs += agent.jobs.len();
-        let entry = Entry { info: agent, change: self.changes, heard_us, has_ended };
+        let mut entry = Entry { info: agent, change: self.changes, heard_us, has_ended, ended_jobs };
+        entry.remember_ended(jobs_before);
         self.nodes.insert(entry.info.node.clone(), entry);
         while self.nodes.len() > limits::NODES || self.jobs > limits::JOBS {
             let oldest = self.nodes.iter().min_by_key(|(_, entry)| entry.change);
@@ -218,6 +243,30 @@ mod tests {
         assert_eq!(nodes("7"), ["n1"], "the predecessor's outbox drains");
         directory.update(agent("n2", 3, &[("7", 1000)]));
         assert_eq!(nodes("7"), ["n1", "n2"]);
+    }
+
+    #[test]
+    fn ended_jobs_of_a_session_are_remembered_for_a_while() {
+        let directory = AgentDirectory::default();
+        directory.update(agent("n1", 1, &[("7", 1000), ("8", 1001)]));
+        directory.update(agent("n2", 1, &[("7", 1000)]));
+        directory.update(agent("n1", 1, &[("8", 1001)]));
+        let nodes = |job: &str| -> Vec<(String, Option<u32>)> {
+            let found = directory.nodes_of_ended(&name(job)).into_iter();
+            found.map(|found| (found.node.to_string(), found.owner_uid)).collect()
+        };
+        let both = [("n1".to_owned(), Some(1000)), ("n2".to_owned(), Some(1000))];
+        assert_eq!(nodes("7"), both);
+        assert_eq!(directory.nodes_of(&name("7")).len(), 1);
+        for number in 0..ENDED_JOBS {
+            let job = format!("m{number}");
+            directory.update(agent("n1", 1, &[(&job, 1)]));
+        }
+        directory.update(agent("n1", 1, &[]));
+        assert_eq!(nodes("7"), both[1..], "{ENDED_JOBS} others ended since");
+        assert_eq!(nodes("m9").len(), 1);
+        directory.update(agent("n1", 2, &[]));
+        assert_eq!(nodes("m9"), [], "another session has other rings");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Log of rows that the sampler appends without allocation. Encoding sorts it into blocks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::limits;
@@ -250,8 +251,22 @@ impl Batch {
         })
     }
 
-    pub fn has_shape(&self, is_wanted: impl FnMut(&Shape) -> bool) -> bool {
-        self.shapes.iter().map(AsRef::as_ref).any(is_wanted)
+    /// Divides the rows by a property of their shapes, in one pass. Those of shapes without it are left out.
+    pub fn divided<K: Ord + Copy>(&self, key: impl Fn(&Shape) -> Option<K>) -> BTreeMap<K, Self> {
+        let mut parts: BTreeMap<K, Self> = BTreeMap::new();
+        let mut places = Vec::with_capacity(self.shapes.len());
+        for shape in &self.shapes {
+            let place = key(shape).map(|key| (key, parts.entry(key).or_default().add_shape(shape)));
+            places.push(place);
+        }
+        for (recorded, row) in self.recorded().zip(&self.rows) {
+            let Some(Some((key, index))) = places.get(recorded.shape) else { continue };
+            let Some(part) = parts.get_mut(key) else { continue };
+            let values = (0..recorded.values.len()).map(|column| recorded.value(column));
+            // A part has no more rows and values than the whole.
+            part.push(*index, row.instant, values).ok();
+        }
+        parts
     }
 
     /// Appends the rows of another batch that are wanted by their shape and their time, in microseconds since
@@ -345,9 +360,11 @@ mod tests {
         let read: Vec<_> = into.recorded().map(|row| (row.time_us, row.value(0), row.value(1))).collect();
         assert_eq!(read, [(10, None, Some(7)), (12, Some(1), Some(2))]);
         assert_eq!(into.rows[1].instant.deadline, Some(7));
-        assert!(
-            from.has_shape(|shape| shape.id == ShapeId(2)) && !into.has_shape(|shape| shape.id == ShapeId(2))
-        );
+        let parts = from.divided(|shape| (shape.id != ShapeId(2)).then_some(shape.id));
+        assert_eq!(parts.keys().collect::<Vec<_>>(), [&ShapeId(1)]);
+        let part = &parts[&ShapeId(1)];
+        let read: Vec<_> = part.recorded().map(|row| (row.time_us, row.value(0), row.value(1))).collect();
+        assert_eq!(read, [(10, None, Some(7)), (12, Some(1), Some(2))]);
     }
 
     #[test]

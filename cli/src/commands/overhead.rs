@@ -1,13 +1,15 @@
 //! `polymeter overhead`: how much sampling slows a running job, by its own measure of progress.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::phases::spans_of;
 use polymeter_analysis::receipt::{Block, BlockPlan, Measure, PAIRS_MIN, Receipt, guess, receipt};
+use polymeter_client::commands::plan_of;
 use polymeter_client::completion::{metrics, periods};
+use polymeter_client::connection::agent::unexpected;
 use polymeter_client::connection::target::{ControlTarget, TargetAnswer};
 use polymeter_client::control_view::nodes;
 use polymeter_client::job_choice::JobChoice;
@@ -24,6 +26,7 @@ use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
 use crate::output::layout::wrapped_lines;
 use crate::output::printable::printable_name;
+use crate::output::progress;
 use crate::output::{terminal, units};
 use crate::store_failure::cannot_read;
 
@@ -38,7 +41,9 @@ const ARRIVAL_PAUSE: Duration = Duration::from_millis(250);
 #[command(
     override_usage = "polymeter overhead [OPTIONS] --metric <METRIC> <SELECTOR=PERIOD>...\n       polymeter overhead [OPTIONS] --phase <NAME> <SELECTOR=PERIOD>...",
     group = clap::ArgGroup::new("progress").required(true).args(["metric", "phase"]),
-    after_help = "Blocks of time with and without the sampling alternate in random order, two by two. The slowdown is by how much longer the same work takes while it is sampled. The sampling is a lease of one block each time, so it ends by itself if this command is killed."
+    after_help = "Blocks of time with and without the sampling alternate in random order, two by two. The slowdown is by \
+        how much longer the same work takes while it is sampled. The sampling is a lease of one block each time, so it ends by \
+        itself if this command is killed."
 )]
 pub(crate) struct OverheadArguments {
     /// The sampling whose cost is in question: 'cpu.*=1ms' perf.instructions=10ms.
@@ -105,17 +110,6 @@ struct Measured<'a> {
 }
 
 impl OverheadArguments {
-    fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
-        let mut plan = BTreeMap::new();
-        for text in &self.periods {
-            let (selector, period) = text.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("cannot read `{text}`: it has no period; write {text}=10ms"))
-            })?;
-            plan.insert(selector.to_owned(), period.to_owned());
-        }
-        Ok(plan)
-    }
-
     fn progress(&self) -> &str {
         self.metric.as_deref().or(self.phase.as_deref()).unwrap_or_default()
     }
@@ -128,7 +122,8 @@ impl OverheadArguments {
         if pairs < PAIRS_MIN as u64 {
             let needed = units::elapsed(units::to_f64(2 * PAIRS_MIN as u64 * self.block.as_micros()) / 1e6);
             return Err(Failure::Usage(format!(
-                "cannot measure for {}: {PAIRS_MIN} pairs of blocks of {} take {needed}; use a longer --for or a shorter --block",
+                "cannot measure for {}: {PAIRS_MIN} pairs of blocks of {} take {needed}; use a longer --for or a shorter \
+                 --block",
                 self.duration, self.block
             )));
         }
@@ -138,7 +133,7 @@ impl OverheadArguments {
 
 pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
     arguments.check()?;
-    let plan = arguments.plan()?;
+    let plan = plan_of(&arguments.periods)?;
     let (collector, munge_socket) = arguments.source.collector_options();
     let target = ControlTarget::through(collector.cloned(), munge_socket.map(ToOwned::to_owned));
     let job = JobChoice::of(arguments.job.clone()).id(&target.socket())?.unwrap_or_default();
@@ -156,7 +151,8 @@ pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
     let progress = arguments.progress();
     let receipt = receipt(measure, &blocks, &samples).map_err(|error| {
         Failure::Failed(format!(
-            "cannot tell the slowdown by {}: {error}; let the job report its progress at least twice in a block, or use longer blocks (--block)",
+            "cannot tell the slowdown by {}: {error}; let the job report its progress at least twice in a block, or \
+             use longer blocks (--block)",
             printable_name(progress)
         ))
     })?;
@@ -185,7 +181,8 @@ fn text(of: &Measured<'_>) -> String {
         Measure::Time => "time",
     };
     let mut text = format!(
-        "slowdown of job {} by {}: {slowdown_percent:+.2} %, between {low_percent:+.2} and {high_percent:+.2} % (95 % interval)\n",
+        "slowdown of job {} by {}: {slowdown_percent:+.2} %, between {low_percent:+.2} and {high_percent:+.2} % \
+         (95 % interval)\n",
         printable_name(of.job),
         printable_name(&plan),
     );
@@ -230,7 +227,7 @@ impl BlockSampler<'_> {
             if shows_progress {
                 let left_s = units::to_f64(end_us.saturating_sub(now_us).unsigned_abs()) / 1e6;
                 let state = if is_sampled { "sampled" } else { "not sampled" };
-                show(&format!(
+                progress::write(&format!(
                     "block {}: {state}  {} left",
                     blocks.len() + 1,
                     units::elapsed(left_s.round())
@@ -241,7 +238,7 @@ impl BlockSampler<'_> {
             clock::sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0)));
         }
         if shows_progress {
-            show("");
+            progress::write("");
         }
         Ok(blocks)
     }
@@ -267,15 +264,9 @@ impl BlockSampler<'_> {
                 self.predicted_cpu_percent = Some(cost.cpu_percent);
                 Ok(clock::realtime_us())
             }
-            TargetAnswer::Agent(answer) => Err(polymeter_client::connection::agent::unexpected(answer)),
+            TargetAnswer::Agent(answer) => Err(unexpected(answer)),
         }
     }
-}
-
-/// Progress that cannot be shown is no failure.
-fn show(line: &str) {
-    let mut terminal = std::io::stderr().lock();
-    write!(terminal, "\r\x1b[K{line}").and_then(|()| terminal.flush()).ok();
 }
 
 fn find(source: &mut Source, job: &str) -> Result<JobRow, Failure> {
@@ -283,7 +274,8 @@ fn find(source: &mut Source, job: &str) -> Result<JobRow, Failure> {
     found.ok_or_else(|| {
         let place = source.place();
         Failure::Failed(format!(
-            "cannot measure job {}: {place} does not contain it, or it is not yours; `polymeter jobs --running` lists yours",
+            "cannot measure job {}: {place} does not contain it, or it is not yours; `polymeter jobs --running` lists \
+             yours",
             printable_name(job)
         ))
     })

@@ -1,4 +1,4 @@
-//! Progress of an export or an import, on a terminal.
+//! Progress of a command, on a terminal.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
@@ -46,7 +46,7 @@ impl Progress {
 }
 
 /// Progress that cannot be shown is no failure.
-fn write(line: &str) {
+pub(crate) fn write(line: &str) {
     let mut terminal = std::io::stderr().lock();
     write!(terminal, "\r\x1b[K{line}").and_then(|()| terminal.flush()).ok();
 }

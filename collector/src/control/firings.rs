@@ -88,8 +88,11 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: 
     let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return };
     let answers = match jobs.ask(ROOT, request).await {
         Ok(answer) => answer.nodes,
-        // The job has ended on all nodes.
-        Err(_) => Vec::new(),
+        Err(refusal) => {
+            let why = refusal.message;
+            warn!(%job, trigger = %firing.rule, "cannot ask the other nodes to keep the interval of a trigger: {why}");
+            Vec::new()
+        }
     };
     let others: Vec<&NodeAnswer> = answers.iter().filter(|answer| answer.node != node.as_str()).collect();
     let missing: BTreeMap<String, String> =

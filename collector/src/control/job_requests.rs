@@ -73,13 +73,23 @@ impl JobRequests {
         request: RoutedRequest,
     ) -> Result<JobAnswer, Refusal> {
         let stored = self.stored_nodes(&request.job).await;
-        let own = self.directory.nodes_of(&request.job);
+        let own = match request.remote {
+            Remote::ImmediateOrEnded => self.directory.nodes_of_ended(&request.job),
+            Remote::Refused
+            | Remote::CollectorOnly
+            | Remote::Immediate
+            | Remote::OneNode
+            | Remote::GrantsLeases
+            | Remote::EndsLeases => self.directory.nodes_of(&request.job),
+        };
         let targets = targets(uid, own, stored, self.store.collector_id());
         if targets.is_empty() {
             return Err(unknown_job(uid, &request.job));
         }
         match request.remote {
-            Remote::Immediate => return Ok(self.ask_at_once(uid, &request, &targets).await),
+            Remote::Immediate | Remote::ImmediateOrEnded => {
+                return Ok(self.ask_at_once(uid, &request, &targets).await);
+            }
             Remote::OneNode => return Ok(self.ask_at_once(uid, &request, one_reachable(&targets)).await),
             Remote::Refused | Remote::CollectorOnly | Remote::GrantsLeases | Remote::EndsLeases => {}
         }

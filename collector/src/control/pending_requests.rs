@@ -19,7 +19,11 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
     let mut replaced = Replaced::default();
     for (stored, parsed) in earlier {
         match request.remote {
-            Remote::Refused | Remote::CollectorOnly | Remote::Immediate | Remote::OneNode => {}
+            Remote::Refused
+            | Remote::CollectorOnly
+            | Remote::Immediate
+            | Remote::ImmediateOrEnded
+            | Remote::OneNode => {}
             Remote::GrantsLeases => {
                 let is_replaced = stored.request.uid == uid
                     && parsed.remote == Remote::GrantsLeases

@@ -81,10 +81,8 @@ impl Dispatcher<NodeEdge> {
         if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
             return Ok(());
         }
-        if shared.ring_requests.held(job).is_none() {
-            return Err(TriggerError::NoRing);
-        }
-        if !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
+        let held = shared.ring_requests.held(job).ok_or(TriggerError::NoRing)?;
+        if !held.has_room || !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
             return Err(TriggerError::Busy);
         }
         shared.channels.full_event().notify();
@@ -184,11 +182,11 @@ impl Dispatcher<NodeEdge> {
         why: &str,
     ) -> String {
         let shared = &self.edge.shared;
-        if shared.ring_requests.held(job).is_none() {
+        let Some(held) = shared.ring_requests.held(job) else {
             return "nothing kept: the job has no ring".to_owned();
-        }
+        };
         let reason = Text::of(&format!("{}: {why}", rule.name));
-        if !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
+        if !held.has_room || !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
             return "nothing kept: too many intervals wait".to_owned();
         }
         shared.channels.full_event().notify();

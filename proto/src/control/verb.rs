@@ -34,6 +34,8 @@ pub enum Remote {
     CollectorOnly,
     /// All nodes of the job execute it at once. It has no lasting effect.
     Immediate,
+    /// As [`Self::Immediate`], also on nodes where the job has ended a while ago.
+    ImmediateOrEnded,
     /// The first node of the job by name that can be reached executes it at once.
     OneNode,
     /// All nodes of the job grant leases at one common time. Disconnected nodes receive it when they
@@ -55,6 +57,7 @@ impl Remote {
             Self::Refused => "no",
             Self::CollectorOnly => "no; the collector itself asks each agent",
             Self::Immediate => "all nodes of the job",
+            Self::ImmediateOrEnded => "all nodes of the job, also after its end",
             Self::OneNode => "the first node of the job",
             Self::GrantsLeases | Self::EndsLeases => "all nodes of the job, at one common time",
         }

@@ -26,6 +26,7 @@ use crate::failure::Failure;
 use crate::local::Program;
 pub use job::{InvalidField, quantity, time_limit_s};
 pub use man::{SUPPLEMENTS, Supplement, USER_COMMANDS, page, with_subcommands};
+pub use set::plan_of;
 
 /// The commands that both programs have. Their order in the help is explicit, since the full program lists
 /// others in between.

@@ -39,19 +39,19 @@ pub struct SetArguments {
     target: ControlTarget,
 }
 
-impl SetArguments {
-    /// Grouped by selector.
-    fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
-        let mut plan = BTreeMap::new();
-        for text in &self.periods {
-            let (selector, period) = text.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("cannot read `{text}`: it has no period; write {text}=10ms"))
-            })?;
-            plan.insert(selector.to_owned(), period.to_owned());
-        }
-        Ok(plan)
+/// Periods by selector, from texts such as `cpu.*=10ms`.
+pub fn plan_of(periods: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut plan = BTreeMap::new();
+    for text in periods {
+        let (selector, period) = text.split_once('=').ok_or_else(|| {
+            Failure::Usage(format!("cannot read `{text}`: it has no period; write {text}=10ms"))
+        })?;
+        plan.insert(selector.to_owned(), period.to_owned());
     }
+    Ok(plan)
+}
 
+impl SetArguments {
     /// True if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.periods.iter().any(|text| text.split('=').next() == Some(metric))
@@ -69,7 +69,7 @@ fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) 
 }
 
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
-    let plan = arguments.plan()?;
+    let plan = plan_of(&arguments.periods)?;
     let job = arguments.job.id(&arguments.target.socket())?;
     let (level, duration) = (arguments.level.level(&arguments.job)?, arguments.duration.clone());
     let verb = Request::Set(SetRequest { job, level, plan, duration });

@@ -59,21 +59,18 @@ impl JobRing {
         }
     }
 
-    /// Takes the rows of the job. Returns the counts of those for which there is no room.
+    /// Takes rows of the job. Returns the counts of those that cannot be encoded.
     pub(super) fn take(&mut self, rows: &Batch, encoder: &mut Encoder) -> Counts {
-        let job = self.job.handle;
-        let mut own = Batch::default();
-        own.append(rows, |shape, _| shape.job.as_ref().is_some_and(|of| of.handle == job));
-        self.newest_us = self.newest_us.max(own.span_us().map_or(i64::MIN, |(_, end_us)| end_us));
-        for shape in own.shapes() {
+        self.newest_us = self.newest_us.max(rows.span_us().map_or(i64::MIN, |(_, end_us)| end_us));
+        for shape in rows.shapes() {
             if !self.sources.contains_key(&shape.source) {
                 self.sources.insert(shape.source.clone(), Arc::clone(shape));
             }
         }
-        let is_full = self.open.samples() + own.samples() > SEGMENT_VALUES;
+        let is_full = self.open.samples() + rows.samples() > SEGMENT_VALUES;
         let lost = if is_full { self.close(encoder) } else { Counts::new() };
         // What was in a batch fits into an empty one, and fewer values into one with few.
-        self.open.append(&own, |_, _| true);
+        self.open.append(rows, |_, _| true);
         lost
     }
 
@@ -138,10 +135,14 @@ impl JobRing {
         self.open.capacity_bytes() + self.segment_bytes
     }
 
+    /// Number of intervals that wait.
+    fn waiting(&self) -> usize {
+        self.wanted.len() + self.outgoing.iter().filter(|part| matches!(part, Part::End(_))).count()
+    }
+
     /// Returns false if too many intervals wait already.
     pub(super) fn want(&mut self, wanted: Wanted) -> bool {
-        let ends = self.outgoing.iter().filter(|part| matches!(part, Part::End(_))).count();
-        let has_room = self.wanted.len() + ends < INTERVALS;
+        let has_room = self.waiting() < INTERVALS;
         if has_room {
             self.wanted.push(wanted);
         }
@@ -245,6 +246,7 @@ impl JobRing {
             job_id: descriptor.job_id.clone(),
             owner_uid: descriptor.owner_uid,
             span_us: (begin_us, self.newest_us),
+            has_room: self.waiting() < INTERVALS,
             bytes: self.bytes() + self.outgoing_bytes,
         })
     }

@@ -8,17 +8,16 @@ mod segment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::batch::{Batch, Shape};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::units::to_f64;
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_service::token_bucket::TokenBucket;
-use tracing::debug;
+use tracing::warn;
 
 use self::job_ring::{JobRing, Part};
 pub use self::requests::{AHEAD_US, Held, RingRequests, Wanted};
-use self::segment::Counts;
+use self::segment::counts_of;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
 
@@ -48,6 +47,8 @@ pub struct Rings {
     jobs: BTreeMap<JobHandle, JobRing>,
     encoder: Encoder,
     bandwidth: TokenBucket,
+    /// True if the rings hold other samples than the requesters know.
+    is_changed: bool,
 }
 
 impl Rings {
@@ -59,28 +60,28 @@ impl Rings {
             jobs: BTreeMap::new(),
             encoder: Encoder::default(),
             bandwidth: TokenBucket::new(rate, rate),
+            is_changed: false,
         }
     }
 
     /// Takes the rows of a batch for the rings, before the rest of the batch is framed.
     pub fn take(&mut self, flushed: &SampleBatch, now_us: i64, delivery: &mut DeliverySession) {
-        for shape in flushed.ring.shapes() {
-            let Some(job) = &shape.job else { continue };
-            if !self.jobs.contains_key(&job.handle) && self.jobs.len() < RINGS {
-                self.jobs.insert(job.handle, JobRing::new(Arc::clone(job)));
-                delivery.hold(job.handle);
+        let by_job = flushed.ring.divided(|shape| shape.job.as_ref().map(|job| job.handle));
+        for (handle, rows) in by_job {
+            self.is_changed = true;
+            let job = rows.shapes().first().and_then(|shape| shape.job.as_ref());
+            if !self.jobs.contains_key(&handle)
+                && self.jobs.len() < RINGS
+                && let Some(job) = job
+            {
+                self.jobs.insert(handle, JobRing::new(Arc::clone(job)));
+                delivery.hold(handle);
             }
-        }
-        if !flushed.ring.is_empty() {
-            for ring in self.jobs.values_mut() {
-                let is_of_job =
-                    |shape: &Shape| shape.job.as_ref().is_some_and(|of| of.handle == ring.job.handle);
-                if flushed.ring.has_shape(is_of_job) {
-                    let lost = ring.take(&flushed.ring, &mut self.encoder);
-                    delivery.count_not_kept(&lost, false);
-                }
-            }
-            self.count_without_ring(&flushed.ring, delivery);
+            let lost = match self.jobs.get_mut(&handle) {
+                Some(ring) => ring.take(&rows, &mut self.encoder),
+                None => counts_of(&rows),
+            };
+            delivery.count_not_kept(&lost, false);
         }
         for record in &flushed.events {
             match &record.event {
@@ -102,26 +103,19 @@ impl Rings {
         }
     }
 
-    /// Counts rows of jobs for which there is no ring.
-    fn count_without_ring(&self, rows: &Batch, delivery: &mut DeliverySession) {
-        let counts = segment::counts_of(rows)
-            .into_iter()
-            .filter(|(shape, _)| shape.job.as_ref().is_some_and(|job| !self.jobs.contains_key(&job.handle)));
-        delivery.count_not_kept(&counts.collect::<Counts>(), false);
-    }
-
     /// Takes requests, drops what is old, and passes on what is wanted, as far as the bandwidth permits.
     pub fn advance(&mut self, now_us: i64, now_ns: u64, delivery: &mut DeliverySession) {
         while let Some(wanted) = self.requests.next() {
-            let job = wanted.job;
-            if let Some(ring) = self.jobs.get_mut(&job)
-                && !ring.want(wanted)
-            {
-                debug!(job = job.0, "an interval is not kept: too many wait");
+            self.is_changed = true;
+            let (job, trigger) = (wanted.job, wanted.trigger);
+            // The request was refused already, unless several came at once.
+            if !self.jobs.get_mut(&job).is_some_and(|ring| ring.want(wanted)) {
+                warn!(job = job.0, trigger, "cannot keep an interval: the ring is gone, or too many wait");
             }
         }
         let RingLimits { keep_us, after_end_us, settle_us, memory_bytes, .. } = self.limits;
         let mut gone = Vec::new();
+        self.is_changed |= self.jobs.values().any(JobRing::has_work);
         for (handle, ring) in &mut self.jobs {
             let lost = ring.release(now_us.saturating_sub(settle_us), &mut self.encoder);
             delivery.count_not_kept(&lost, false);
@@ -146,11 +140,13 @@ impl Rings {
             let sent = delivery.outbox_bytes().saturating_sub(before);
             self.bandwidth.charge(to_f64(sent as u64), now_ns);
         }
-        let held = self.jobs.iter().filter_map(|(handle, ring)| Some((*handle, ring.held()?)));
-        self.requests.set_held(held.collect());
+        if std::mem::take(&mut self.is_changed) {
+            let held = self.jobs.iter().filter_map(|(handle, ring)| Some((*handle, ring.held()?)));
+            self.requests.set_held(held.collect());
+        }
     }
 
-    /// Passes on the next part of the ring that was asked first. False if nothing waits.
+    /// Passes on the next part of a ring. False if nothing waits.
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
         let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
         let Some(part) = ring.next_part() else { return false };
@@ -169,6 +165,7 @@ impl Rings {
 
     /// Drops the ring of a job that has ended.
     fn discard(&mut self, handle: JobHandle, delivery: &mut DeliverySession) {
+        self.is_changed = true;
         if let Some(ring) = self.jobs.remove(&handle) {
             delivery.count_not_kept(&ring.into_counts(), true);
             delivery.release(handle);

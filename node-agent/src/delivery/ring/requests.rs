@@ -31,6 +31,8 @@ pub struct Held {
     /// Times of the oldest and the newest sample, in microseconds since the epoch.
     pub span_us: (i64, i64),
     pub bytes: usize,
+    /// False if too many intervals wait already.
+    pub has_room: bool,
 }
 
 /// How far an interval may reach into the future, in microseconds: a minute.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polymeter_proto::batch::{Column, Instant, Job};
+use polymeter_proto::batch::{Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{JobFactsUpdate, KeptInterval, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;

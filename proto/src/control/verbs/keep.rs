@@ -23,6 +23,6 @@ impl Verb for KeepRequest {
     const NAME: &'static str = "keep";
     const HELP: &'static str = "sends what the ring of a job holds of an interval";
     const ACCESS: Access = Access::Owner;
-    const REMOTE: Remote = Remote::Immediate;
+    const REMOTE: Remote = Remote::ImmediateOrEnded;
     const EXAMPLE: &'static str = r#"{"verb":"keep","job":"4242","begin_us":1790000000000000,"end_us":1790000035000000,"trigger":17,"reason":"the solver diverged"}"#;
 }
