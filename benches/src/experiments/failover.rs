@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use polymeter_benches::agent::Agent;
-use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
+use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until, wall_us};
 use polymeter_benches::collector::Collector;
 use polymeter_benches::job::Job;
 use polymeter_benches::plan;
@@ -14,14 +14,18 @@ use polymeter_benches::statistics::Random;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::sums::{Sums, stored_twice};
 use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::control::{Answer, KeepRequest, Request};
+use polymeter_proto::period::{Period, Sampling};
+use polymeter_proto::text::Text;
 use rustix::process::Signal;
 
 /// Kills collectors and their database: each sample must be stored once.
 ///
-/// Needs root, for cgroups, and PostgreSQL; the store grows by some GB. The events are random and follow
-/// from the seed; at most all collectors but one are away at the same time. With --outage the database is
-/// away for some time after that, and a collector is killed before, in the middle and after. Ten minutes
-/// without a database: --collectors 1 --agents 100 --period 50ms --seconds 0 --outage 600.
+/// Every second agent sends windows, and all keep intervals of their rings at random. Needs root, for
+/// cgroups, and PostgreSQL; the store grows by some GB. The events are random and follow from the seed; at
+/// most all collectors but one are away at the same time. With --outage the database is away for some time
+/// after that, and a collector is killed before, in the middle and after. Ten minutes without a database:
+/// --collectors 1 --agents 100 --period 50ms --seconds 0 --outage 600.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of collectors.
@@ -83,6 +87,7 @@ enum State {
 struct Events {
     kills: u32,
     freezes: u32,
+    keeps: u32,
 }
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
@@ -106,8 +111,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
         arguments.collectors, arguments.agents, arguments.period, arguments.seed
     ));
     let begin_ns = now_ns();
-    let events = disturb(&mut members, &mut Random::new(arguments.seed), arguments.seconds)?;
-    say(&format!("{} kills, {} freezes in {} s", events.kills, events.freezes, arguments.seconds));
+    let events =
+        disturb(&mut members, &agents, job.id(), &mut Random::new(arguments.seed), arguments.seconds)?;
+    say(&format!(
+        "{} kills, {} freezes, {} requests to keep an interval in {} s",
+        events.kills, events.freezes, events.keeps, arguments.seconds
+    ));
     if arguments.outage > 0 {
         take_database_away(&mut store, &mut members, &agents, arguments.outage)?;
     }
@@ -138,7 +147,7 @@ fn start_agents(
 ) -> Result<Vec<Agent>, Box<dyn Error>> {
     let endpoints: Vec<String> =
         members.iter().map(|member| format!("\"{}\"", member.collector.endpoint())).collect();
-    let baseline = plan::baseline(plan::job_metrics(true), &arguments.period);
+    let period: Period = arguments.period.parse()?;
     let mut agents = Vec::new();
     for number in 0..arguments.agents {
         let directory = scratch.join(format!("agent{number}"));
@@ -148,14 +157,25 @@ fn start_agents(
         let head =
             format!("node = \"n{number}\"\njobs = [\"{}\"]\ncollector_return = \"10s\"\n", job.pattern());
         let list = format!("[{}]", list.join(", "));
-        agents.push(Agent::start(&directory, &list, &format!("{head}{baseline}"))?);
+        // Every second agent sends windows. All have rings, of which some intervals are kept.
+        let window = Sampling::windowed(period, Period::SECOND).ok().filter(|_| number % 2 == 1);
+        let baseline =
+            plan::baseline(plan::job_metrics(true), window.unwrap_or_else(|| Sampling::raw(period)));
+        let ring = format!("[hindsight]\nkeep = \"20s\"\n[hindsight.metrics]\n\"memory.*\" = \"{period}\"\n");
+        agents.push(Agent::start(&directory, &list, &format!("{head}{baseline}{ring}"))?);
     }
     Ok(agents)
 }
 
 /// Kills and freezes collectors for `seconds`, at most all but one at the same time. In the end all of them
 /// run.
-fn disturb(members: &mut [Member], random: &mut Random, seconds: u64) -> Result<Events, Box<dyn Error>> {
+fn disturb(
+    members: &mut [Member],
+    agents: &[Agent],
+    job: &str,
+    random: &mut Random,
+    seconds: u64,
+) -> Result<Events, Box<dyn Error>> {
     let mut events = Events::default();
     let end_ns = now_ns() + seconds * SECOND_NS;
     let mut next_ns = now_ns() + 3 * SECOND_NS;
@@ -168,6 +188,7 @@ fn disturb(members: &mut [Member], random: &mut Random, seconds: u64) -> Result<
             continue;
         }
         next_ns = now_ns() + between(random, PAUSE_MS);
+        events.keeps += keep(agents, job, random)?;
         let mut running: Vec<&mut Member> =
             members.iter_mut().filter(|member| member.state == State::Runs).collect();
         let which = usize::try_from(random.below(running.len() as u64))?;
@@ -187,6 +208,24 @@ fn disturb(members: &mut [Member], random: &mut Random, seconds: u64) -> Result<
     }
     members.iter_mut().try_for_each(|member| member.recover(u64::MAX))?;
     Ok(events)
+}
+
+/// Has an agent keep up to 10 s of its ring, which may end in the future. Returns 1, or 0 if it refuses.
+fn keep(agents: &[Agent], job: &str, random: &mut Random) -> Result<u32, Box<dyn Error>> {
+    let which = usize::try_from(random.below(agents.len() as u64))?;
+    let Some(agent) = agents.get(which) else { return Ok(0) };
+    let now_us = wall_us();
+    let end_us = now_us + i64::try_from(random.below(4_000_000))? - 2_000_000;
+    let begin_us = end_us - 1 - i64::try_from(random.below(10_000_000))?;
+    let request = KeepRequest {
+        job: job.to_owned(),
+        begin_us,
+        end_us,
+        trigger: random.below(u64::MAX >> 1),
+        reason: Text::of("at random"),
+    };
+    let answer = agent.connect()?.ask(&Request::Keep(request))?;
+    Ok(u32::from(matches!(answer, Answer::Done {})))
 }
 
 impl Member {
