@@ -233,6 +233,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --workspace --all-targets --locked
 	$(BENCH) wire
 	$(BENCH) regions --quick
+	$(BENCH) hindsight --quick
 	$(BENCH) connections --quick
 	$(BENCH) ingest --quick
 	$(BENCH) citus --quick

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::experiments::{
-    citus, connections, control, ebpf, failover, gather, idle, ingest, jitter, jobs, live, overhead, pages,
-    parts, read_cost, record, regions, remote_write, scale, stacks, usage, wire, world,
+    citus, connections, control, ebpf, failover, gather, hindsight, idle, ingest, jitter, jobs, live,
+    overhead, pages, parts, read_cost, record, regions, remote_write, scale, stacks, usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -26,6 +26,7 @@ enum Experiment {
     // The agent.
     Gather(gather::Arguments),
     Idle(idle::Arguments),
+    Hindsight(hindsight::Arguments),
     Jitter(jitter::Arguments),
     ReadCost(read_cost::Arguments),
     Ebpf(ebpf::Arguments),
@@ -65,6 +66,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
     match experiment {
         Experiment::Gather(arguments) => gather::run(arguments),
         Experiment::Idle(arguments) => idle::run(arguments),
+        Experiment::Hindsight(arguments) => hindsight::run(arguments),
         Experiment::Jitter(arguments) => jitter::run(arguments),
         Experiment::ReadCost(arguments) => read_cost::run(arguments),
         Experiment::Ebpf(arguments) => ebpf::run(arguments),

@@ -385,7 +385,8 @@ impl Sampled {
         let share = |name: &str| shares.get(name).copied().unwrap_or_default();
         let (three, one) = (share("three_quarters"), share("one_quarter"));
         let of_program = three + one;
-        assert!(of_program > 90.0, "{shares:?}");
+        // Interrupts and other programs of the machine take the rest.
+        assert!(of_program > 75.0, "{shares:?}");
         assert!((100.0 * three / of_program - 75.0).abs() < points, "{shares:?}");
         assert_eq!(self.lost(), 0, "{shares:?}");
     }

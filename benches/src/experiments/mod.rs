@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod ebpf;
 pub(crate) mod failover;
 pub(crate) mod gather;
+pub(crate) mod hindsight;
 pub(crate) mod idle;
 pub(crate) mod ingest;
 pub(crate) mod jitter;

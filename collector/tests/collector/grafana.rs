@@ -369,11 +369,12 @@ fn assert_reads_are_bounded(kind: Kind) {
         kind,
     );
     context.variables.insert("job", vec!["20".to_owned()]);
-    // Each resolution has the same increase, and the same rate where the job fills the intervals.
+    // Each resolution has the same increase, and the same rate where the job fills the intervals. A chart has
+    // seconds, the store nanoseconds.
     for (step, rates) in [("1 s", true), ("10 s", true), ("1 min", true), ("1 h", false)] {
-        let rates = if rates { "min(round(value * 600)), max(round(value * 600))" } else { "1, 1" };
+        let rates = if rates { "min(round(value * 600e9)), max(round(value * 600e9))" } else { "1, 1" };
         let select = format!(
-            "SELECT round(sum(increase)), {rates} FROM job CROSS JOIN LATERAL samples_chart('{{cpu.usage}}', ARRAY[job_key], '{{n2}}',
+            "SELECT round(sum(increase) * 1e9), {rates} FROM job CROSS JOIN LATERAL samples_chart('{{cpu.usage}}', ARRAY[job_key], '{{n2}}',
                  started - interval '1 h', ended + interval '1 h', '{step}') WHERE job.job_id = '41'"
         );
         assert_eq!(query_as(server, "grafana", &select), "6|1|1", "{step}");

@@ -2,6 +2,7 @@
 //! and root read the reports through the collector.
 
 mod cases;
+mod tasks;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,7 +97,12 @@ impl Fixture {
             fs::write(env.path("advice.d/10-short.toml"), rules_for_short_jobs()).unwrap();
         }
         let socket = env.path("control.sock");
-        let control = format!("control_socket = \"{}\"\n", socket.display());
+        let control = format!(
+            "control_socket = \"{}\"\nmanagers = [\"{}|{}\"]\n",
+            socket.display(),
+            tasks::ACCOUNT,
+            OTHER_USER.2
+        );
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &control);
         let cluster = Cluster::start(&socket, |node, _| agent_configuration(node, &endpoint, lengths.period));
         cluster.prioritise();
@@ -384,6 +390,7 @@ fn check(lengths: Lengths) {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+    fixture.answer_five_tasks(&jobs);
     if !has_disk {
         println!("no job with small writes: /tmp is on no disk");
     }

@@ -203,7 +203,9 @@ fn notes(target: &TrackedTarget, rule: &Rule, has_ring: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let plan = target.plan_in_force();
     for metric in rule.when.metrics() {
-        if !metric.starts_with("user.") && !plan.iter().any(|(name, _)| name == metric) {
+        let is_sampled =
+            plan.iter().any(|(name, _)| name == metric) || target.plan.ring_sampling(metric).is_some();
+        if !metric.starts_with("user.") && !is_sampled {
             notes.push(format!(
                 "{metric} is not sampled for this job, so that the trigger cannot fire; `polymeter set '{metric}=1s'` samples it"
             ));

@@ -9,7 +9,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::trigger::{JobEvent, Rule};
 use polymeter_service::token_bucket::TokenBucket;
 
-use super::job_triggers::{Chosen, Due, JobTriggers};
+use super::job_triggers::{Chosen, Due, JobTriggers, Voice};
 use super::rule_state::{RuleState, Sample};
 use crate::principal::Principal;
 
@@ -179,8 +179,8 @@ impl Evaluator {
         }
     }
 
-    pub(super) fn samples(&mut self, batch: &Batch) {
-        let chosen: Vec<_> = batch.shapes().iter().map(|shape| self.choose(shape)).collect();
+    pub(super) fn samples(&mut self, batch: &Batch, voice: Voice) {
+        let chosen: Vec<_> = batch.shapes().iter().map(|shape| self.choose(shape, voice)).collect();
         if chosen.iter().flatten().all(|(_, columns)| columns.is_empty()) {
             return;
         }
@@ -193,7 +193,8 @@ impl Evaluator {
                 let sample = Sample {
                     series: series.series,
                     kind: series.metric.1.kind,
-                    period_us: i64::try_from(shape.period.as_micros()).unwrap_or(i64::MAX),
+                    period_us: i64::try_from(shape.window.unwrap_or(shape.period).as_micros())
+                        .unwrap_or(i64::MAX),
                     time_us: row.time_us,
                     value: series.metric.1.number.to_f64(bits),
                 };
@@ -204,12 +205,12 @@ impl Evaluator {
         }
     }
 
-    fn choose(&mut self, shape: &Shape) -> Option<(JobHandle, Arc<[Chosen]>)> {
+    fn choose(&mut self, shape: &Shape, voice: Voice) -> Option<(JobHandle, Arc<[Chosen]>)> {
         let job = shape.job.as_ref()?;
         if self.site.is_empty() && !self.jobs.contains_key(&job.handle) {
             return None;
         }
-        Some((job.handle, self.job(job)?.choose(shape)))
+        Some((job.handle, self.job(job)?.choose(shape, voice)))
     }
 
     /// Takes an event of a job, by its handle.

@@ -19,6 +19,13 @@ const OOM_SERIES: usize = 1024;
 /// Firings that are remembered for lists.
 const FIRINGS: usize = 32;
 
+/// What samples are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Voice {
+    Plan,
+    Ring,
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Use {
     Oom,
@@ -66,11 +73,13 @@ impl JobTriggers {
     }
 
     /// Columns of a shape that rules are about.
-    pub(super) fn choose(&mut self, shape: &Shape) -> Arc<[Chosen]> {
+    pub(super) fn choose(&mut self, shape: &Shape, voice: Voice) -> Arc<[Chosen]> {
         if let Some(chosen) = self.chosen.get(&shape.id) {
             return Arc::clone(chosen);
         }
-        let wants_oom = self.rules.iter().any(|state| state.rule.when.event() == Some(JobEvent::Oom));
+        // A counter has one order in time: that of the plan.
+        let wants_oom = voice == Voice::Plan
+            && self.rules.iter().any(|state| state.rule.when.event() == Some(JobEvent::Oom));
         let mut chosen = Vec::new();
         for (column, series) in shape.columns.iter().enumerate() {
             let metric = series.metric.1.name.as_str();

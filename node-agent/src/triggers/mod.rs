@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 pub use self::evaluator::{AddError, Listed};
 pub(crate) use self::evaluator::{Evaluator, Fired};
+use self::job_triggers::Voice;
 use crate::lanes::SampleBatch;
 use crate::mutex::lock;
 
@@ -42,7 +43,8 @@ impl Triggers {
             return;
         }
         self.change(|evaluator| {
-            evaluator.samples(&flushed.batch);
+            evaluator.samples(&flushed.ring, Voice::Ring);
+            evaluator.samples(&flushed.batch, Voice::Plan);
             for record in &flushed.events {
                 if let Event::JobEnded { job, .. } = record.event {
                     evaluator.ended(job, now_us);

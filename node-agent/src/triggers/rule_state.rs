@@ -30,6 +30,7 @@ pub(super) struct Sample {
 
 #[derive(Debug, Default)]
 struct SeriesState {
+    period_us: i64,
     last: Option<(i64, f64)>,
     /// Time since which the test holds, and its last value.
     since: Option<(i64, f64)>,
@@ -38,9 +39,16 @@ struct SeriesState {
 impl SeriesState {
     fn take(&mut self, test: &MetricTest, sample: Sample) {
         let Sample { kind, period_us, time_us, value, .. } = sample;
+        let passed_us = self.last.map_or(0, |(last_us, _)| time_us.saturating_sub(last_us));
+        let longest_us = period_us.max(self.period_us).saturating_mul(GAP_PERIODS).saturating_add(GAP_US);
+        let is_gap = !(-longest_us..=longest_us).contains(&passed_us);
+        // Plan and ring have the same series: the one that is read more often speaks.
+        if self.last.is_some() && !is_gap && (period_us > self.period_us || passed_us <= 0) {
+            return;
+        }
+        self.period_us = period_us;
         let last = self.last.replace((time_us, value));
-        let gap_us = last.map_or(0, |(last_us, _)| time_us.saturating_sub(last_us));
-        if gap_us > period_us.saturating_mul(GAP_PERIODS).saturating_add(GAP_US) {
+        if is_gap {
             self.since = None;
         }
         let compared = if test.is_rate {

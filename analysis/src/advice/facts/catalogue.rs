@@ -247,7 +247,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact("kept_growth_time", FactUnit::Seconds, "Time in which it grew."),
     fact("kept_growth_first", FactUnit::Bytes, "Its memory at the begin of the interval."),
     fact("kept_growth_highest", FactUnit::Bytes, "Its highest memory in the interval."),
-    fact("kept_growth_others", FactUnit::Bytes, "Median of the growth of the other nodes; 0 for one node."),
+    fact("kept_growth_others", FactUnit::Text, "The growth of the other nodes meanwhile, as a sentence."),
     fact("swap_peak", FactUnit::Bytes, "Peak of swap in use, on the node with the most."),
     fact(
         "major_faults_rate",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_proto::units::to_f64;
+use polymeter_proto::units::{self, to_f64};
 
 use super::cores::Cores;
 use super::values::{Facts, MetricFacts, ratio};
@@ -270,7 +270,11 @@ fn add_kept_growth(facts: &mut Facts, report: &Report) {
     facts.set_number("kept_growth_time", Some(growth.time_s));
     facts.set_number("kept_growth_first", Some(growth.first_bytes));
     facts.set_number("kept_growth_highest", Some(growth.highest_bytes));
-    facts.set_number("kept_growth_others", Some(growth.others_bytes.unwrap_or(0.0)));
+    let others = growth.others_bytes.map_or_else(
+        || "no other node kept an interval".to_owned(),
+        |bytes| format!("the other nodes grew by {} in the middle", units::value("bytes", bytes)),
+    );
+    facts.set_text("kept_growth_others", Some(others));
 }
 
 fn add_completeness(facts: &mut Facts, report: &Report) {

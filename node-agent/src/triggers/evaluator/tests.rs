@@ -79,14 +79,14 @@ fn an_oom_kill_fires_also_with_the_last_reading() {
     let (mut evaluator, job) = (evaluator(), job(1));
     evaluator.set_site(vec![rule("oom", "oom")]);
     let shape = shape(&job, &[("memory.events.oom_kill", Kind::Counter)]);
-    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[0]), (BEGIN_US + SECOND_US, &[0])]));
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[0]), (BEGIN_US + SECOND_US, &[0])]), Voice::Plan);
     assert!(fired(&mut evaluator).is_empty());
-    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[1])]));
+    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[1])]), Voice::Plan);
     evaluator.ended(job.handle, BEGIN_US + 2 * SECOND_US);
     assert_eq!(fired(&mut evaluator), [("oom".to_owned(), 2 * SECOND_US)]);
     // A job that lived for one reading.
     let short = self::shape(&self::job(2), &[("memory.events.oom_kill", Kind::Counter)]);
-    evaluator.samples(&batch(&short, &[(BEGIN_US + 3 * SECOND_US, &[1])]));
+    evaluator.samples(&batch(&short, &[(BEGIN_US + 3 * SECOND_US, &[1])]), Voice::Plan);
     assert_eq!(fired(&mut evaluator).len(), 1);
 }
 
@@ -95,9 +95,9 @@ fn an_old_oom_kill_of_a_job_that_is_older_than_the_agent_does_not_fire() {
     let mut evaluator = Evaluator::new(BEGIN_US);
     evaluator.set_site(vec![rule("oom", "oom")]);
     let shape = shape(&job(1), &[("memory.events.oom_kill", Kind::Counter)]);
-    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[3]), (BEGIN_US + SECOND_US, &[3])]));
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[3]), (BEGIN_US + SECOND_US, &[3])]), Voice::Plan);
     assert!(fired(&mut evaluator).is_empty());
-    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[4])]));
+    evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[4])]), Voice::Plan);
     assert_eq!(fired(&mut evaluator).len(), 1);
 }
 
@@ -108,9 +108,9 @@ fn an_event_needs_the_metrics_beside_it() {
     let shape = shape(&job, &[("memory.current", Kind::Gauge)]);
     let at_us = BEGIN_US + SECOND_US;
     evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
-    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[50])]));
+    evaluator.samples(&batch(&shape, &[(BEGIN_US, &[50])]), Voice::Plan);
     evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
-    evaluator.samples(&batch(&shape, &[(at_us, &[150])]));
+    evaluator.samples(&batch(&shape, &[(at_us, &[150])]), Voice::Plan);
     evaluator.event(job.handle, JobEvent::Signal, at_us, "signal 9");
     assert!(fired(&mut evaluator).is_empty());
     evaluator.event(job.handle, JobEvent::ExitStatus, at_us, "exit status 1");
@@ -131,8 +131,53 @@ fn a_rate_is_the_change_per_second() {
         (BEGIN_US + 2 * SECOND_US + SECOND_US / 2, &[400]),
         (BEGIN_US + 3 * SECOND_US, &[1000]),
     ];
-    evaluator.samples(&batch(&shape, &rows));
+    evaluator.samples(&batch(&shape, &rows), Voice::Plan);
     assert_eq!(fired(&mut evaluator), [("io".to_owned(), 3 * SECOND_US)]);
+}
+
+#[test]
+fn the_voice_that_is_read_more_often_speaks() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    let fields = RuleFields {
+        name: "burst".to_owned(),
+        when: "rate(cpu.usage) > 500".to_owned(),
+        hold_off: Some("100ms".to_owned()),
+        ..RuleFields::default()
+    };
+    evaluator.add(&job, Rule::parse(&fields).unwrap(), OWNER).unwrap();
+    let plan = shape(&job, &[("cpu.usage", Kind::Counter)]);
+    let ring = Arc::new(Shape {
+        id: ShapeId(1000),
+        period: "1ms".parse().unwrap(),
+        window: None,
+        ..Shape::clone(&plan)
+    });
+    let window = Arc::new(Shape {
+        id: ShapeId(1001),
+        period: "1ms".parse().unwrap(),
+        window: Some(Period::SECOND),
+        ..Shape::clone(&plan)
+    });
+    // A burst from 300 to 400 ms, whose mean over a second is far below the bound.
+    let value = |ms: i64| u64::try_from((ms - 300).clamp(0, 100)).unwrap();
+    let fine: Vec<(i64, u64)> = (0..2000).map(|ms| (BEGIN_US + ms * 1000, value(ms))).collect();
+    let (first, second) = fine.split_at(1000);
+    for (rows, end_ms) in [(first, 999), (second, 1999)] {
+        let values: Vec<[u64; 1]> = rows.iter().map(|(_, value)| [*value]).collect();
+        let rows: Vec<(i64, &[u64])> =
+            rows.iter().zip(&values).map(|(row, value)| (row.0, &value[..])).collect();
+        evaluator.samples(&batch(&ring, &rows), Voice::Ring);
+        for coarse in [&plan, &window] {
+            let row: (i64, &[u64]) = (BEGIN_US + end_ms * 1000, &[value(end_ms)]);
+            evaluator.samples(&batch(coarse, &[row]), Voice::Plan);
+        }
+    }
+    assert_eq!(fired(&mut evaluator), [("burst".to_owned(), 301_000)]);
+    // The ring is gone: the plan's samples count again.
+    let rows: [(i64, &[u64]); 2] =
+        [(BEGIN_US + 10 * SECOND_US, &[100]), (BEGIN_US + 11 * SECOND_US, &[1000])];
+    evaluator.samples(&batch(&plan, &rows), Voice::Plan);
+    assert_eq!(fired(&mut evaluator), [("burst".to_owned(), 11 * SECOND_US)]);
 }
 
 #[test]
@@ -149,7 +194,7 @@ fn a_storm_is_held_back() {
     let shape = shape(&job, &[("memory.current", Kind::Gauge)]);
     for number in 0..2000 {
         let values: &[u64] = if number % 2 == 0 { &[0] } else { &[2] };
-        evaluator.samples(&batch(&shape, &[(BEGIN_US + number * 1000, values)]));
+        evaluator.samples(&batch(&shape, &[(BEGIN_US + number * 1000, values)]), Voice::Plan);
     }
     let count = fired(&mut evaluator).len();
     assert!((100..=120).contains(&count), "{count}");
@@ -235,7 +280,7 @@ proptest! {
                 let time_us = BEGIN_US + i64::try_from(place).unwrap() * SECOND_US;
                 one.push(index, Instant { deadline: None, time_us }, [Some(*value)].into_iter()).unwrap();
             }
-            evaluator.samples(&one);
+            evaluator.samples(&one, Voice::Plan);
             seen.extend(fired(&mut evaluator).into_iter().map(|(_, at_us)| at_us / SECOND_US));
             from = to;
         }
