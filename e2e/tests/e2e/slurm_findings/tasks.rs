@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
-use std::time::Instant;
 
 use polymeter_e2e::slurm::{OTHER_USER, USER};
-use polymeter_e2e::{stored, wait_until};
+use polymeter_e2e::{now_us, stored, wait_until};
 use polymeter_store::reader::JobRow;
 use rusqlite::Connection;
 use serde_json::Value;
@@ -22,7 +21,7 @@ impl Fixture {
     /// Runs the command as a user who cannot read the store.
     fn asks(&self, user: Option<(u32, u32, &str)>, task: &str, arguments: &[&str]) -> Output {
         let (uid, gid) = user.map_or((0, 0), |(uid, gid, _)| (uid, gid));
-        let began = Instant::now();
+        let began_us = now_us();
         let output = Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
             .arg(self.env.path("polymeter"))
