@@ -7,7 +7,7 @@ use polymeter_api::TokenService;
 use polymeter_proto::control::{
     CollectorAnswer, JobAnswer, NoticesRequest, Refusal, RoutedRequest, StateRequest, TokenList, TokenRequest,
 };
-use polymeter_service::clock::Clock;
+use polymeter_service::clock::{self, Clock};
 use polymeter_store::accepted::StoredOutcome;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -152,7 +152,9 @@ impl Coordinator {
     }
 
     async fn ask(&self, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
-        let request = RoutedRequest::parse(line)?;
+        let now_us = self.clock.now().wall_us;
+        // No other request to this collector has this time to the nanosecond.
+        let request = RoutedRequest::parse_now(line, now_us, clock::realtime_ns() >> 1)?;
         let _busy = self.begin(uid)?;
         self.jobs.ask(uid, request).await
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::control::{KeepRequest, NodeAnswer, RoutedRequest, Verb};
+use polymeter_proto::control::{KeepRequest, NodeAnswer, RoutedRequest};
 use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 use polymeter_store::accepted::Accepted;
 use polymeter_store::{FiringTable, TableThread};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::warn;
 
@@ -84,8 +84,7 @@ pub(super) async fn serve(
 
 async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: StoredFiring) {
     let StoredFiring { job_key, job, node, firing } = stored;
-    let Some(line) = request_line(&job, &node, &firing) else { return };
-    let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return };
+    let Some(request) = request_of(&job, &node, &firing) else { return };
     let answers = match jobs.ask(ROOT, request).await {
         Ok(answer) => answer.nodes,
         Err(refusal) => {
@@ -106,13 +105,11 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: 
     table.run(move |table| table.record(job_key, trigger, asked, &missing)).await;
 }
 
-fn request_line(job: &Identifier, node: &Identifier, firing: &Firing) -> Option<String> {
+fn request_of(job: &Identifier, node: &Identifier, firing: &Firing) -> Option<RoutedRequest> {
     let (begin_us, end_us) = firing.keeps_us?;
     let reason = Text::of(&format!("{} on {node}: {}", firing.rule, firing.why));
-    let request = KeepRequest { job: job.to_string(), begin_us, end_us, trigger: firing.trigger, reason };
-    let mut line = serde_json::to_value(request).ok()?;
-    line.as_object_mut()?.insert("verb".to_owned(), json!(KeepRequest::NAME));
-    Some(line.to_string())
+    let trigger = firing.trigger;
+    RoutedRequest::keep(KeepRequest { job: job.to_string(), begin_us, end_us, trigger, reason }).ok()
 }
 
 /// Why a node does not keep the interval; none if it does.
@@ -127,6 +124,8 @@ fn reason(answer: &NodeAnswer) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

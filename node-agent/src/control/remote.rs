@@ -153,6 +153,7 @@ mod tests {
                 "pmu_release",
                 "pmu_resume",
                 "keep",
+                "keep_last",
                 "mark",
                 "push",
                 "trigger_add",

@@ -41,8 +41,8 @@ pub enum TriggerError {
     NoRing,
     #[error("too many intervals wait to be kept; try again in a moment")]
     Busy,
-    #[error("the ring holds {keep_s} s at most; ask for a shorter interval")]
-    TooLong { keep_s: i64 },
+    #[error("an interval of a ring is at most {longest_s} s long; ask for a shorter one")]
+    TooLong { longest_s: i64 },
     #[error("the interval ends more than a minute from now by this node's clock; compare the clocks")]
     Ahead,
     #[error("no trigger `{0}` was added to the job; `polymeter trigger list` shows them")]

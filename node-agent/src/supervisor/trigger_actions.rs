@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
-use crate::delivery::ring::{AHEAD_US, Wanted};
+use crate::delivery::ring::{AHEAD_US, NotKept, Wanted};
 use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{
@@ -72,8 +72,9 @@ impl Dispatcher<NodeEdge> {
             Ok(job) => job.ok_or(AccessError::Unknown)?,
             Err(error) => self.ended_with_ring(principal, &job_id).ok_or(error)?,
         };
-        if end_us.saturating_sub(begin_us) > shared.ring_requests.keep_us() {
-            return Err(TriggerError::TooLong { keep_s: shared.ring_requests.keep_us() / 1_000_000 });
+        let longest_us = shared.ring_requests.longest_us();
+        if end_us.saturating_sub(begin_us) > longest_us {
+            return Err(TriggerError::TooLong { longest_s: longest_us / 1_000_000 });
         }
         if end_us > self.edge.now().realtime_us.saturating_add(AHEAD_US) {
             return Err(TriggerError::Ahead);
@@ -81,10 +82,11 @@ impl Dispatcher<NodeEdge> {
         if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
             return Ok(());
         }
-        let held = shared.ring_requests.held(job).ok_or(TriggerError::NoRing)?;
-        if !held.has_room || !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
-            return Err(TriggerError::Busy);
-        }
+        let wanted = Wanted { job, begin_us, end_us, trigger, reason };
+        shared.ring_requests.keep(wanted).map_err(|not_kept| match not_kept {
+            NotKept::NoRing => TriggerError::NoRing,
+            NotKept::Busy => TriggerError::Busy,
+        })?;
         shared.channels.full_event().notify();
         Ok(())
     }
@@ -125,8 +127,12 @@ impl Dispatcher<NodeEdge> {
         let job_id = job.descriptor.job_id.clone();
         let is_running = self.targets.job(&job_id).and_then(TrackedTarget::handle) == Some(job.handle);
         let trigger = trigger_number(job.handle, at_us);
-        let keeps_us =
-            rule.keep_us.map(|keep_us| (at_us.saturating_sub(keep_us), at_us.saturating_add(rule.after_us)));
+        // Other nodes refuse a longer interval than rings hold.
+        let longest_us = self.edge.shared.ring_requests.longest_us();
+        let keeps_us = rule.keep_us.map(|keep_us| {
+            let end_us = at_us.saturating_add(rule.after_us);
+            (at_us.saturating_sub(keep_us).max(end_us.saturating_sub(longest_us)), end_us)
+        });
         let mut actions = Vec::new();
         if let Some((begin_us, end_us)) = keeps_us {
             actions.push(self.keep(job.handle, (begin_us, end_us), trigger, &rule, &why));
@@ -182,12 +188,11 @@ impl Dispatcher<NodeEdge> {
         why: &str,
     ) -> String {
         let shared = &self.edge.shared;
-        let Some(held) = shared.ring_requests.held(job) else {
-            return "nothing kept: the job has no ring".to_owned();
-        };
         let reason = Text::of(&format!("{}: {why}", rule.name));
-        if !held.has_room || !shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
-            return "nothing kept: too many intervals wait".to_owned();
+        match shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
+            Ok(()) => {}
+            Err(NotKept::NoRing) => return "nothing kept: the job has no ring".to_owned(),
+            Err(NotKept::Busy) => return "nothing kept: too many intervals wait".to_owned(),
         }
         shared.channels.full_event().notify();
         format!("keeps {} s", end_us.saturating_sub(begin_us) / 1_000_000)

@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::fields::{self, Fields, identifier, invalid};
 use super::reading::ReadSession;
 use super::refusal::Refusal;
-use super::registry::VERBS;
+use super::registry::{Request, VERBS};
 use super::tokens::TokenList;
 use super::verb::{Remote, Verb};
+use super::verbs::keep::KeepRequest;
 use super::verbs::pmu_release::PmuReleaseRequest;
 use super::verbs::pmu_resume::PmuResumeRequest;
 use crate::ledger::{JobDetails, JobFacts};
@@ -90,6 +91,31 @@ struct RoutedFields {
 }
 
 impl RoutedRequest {
+    /// Parses a request that a user sends now: one about the last time becomes one about an interval, which
+    /// all nodes keep. `now_us` is in microseconds since the epoch, and `number` that of the interval.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what the collector does not forward.
+    pub fn parse_now(line: &[u8], now_us: i64, number: u64) -> Result<Self, Refusal> {
+        let request = Self::parse(line)?;
+        // What does not parse is refused by the agents.
+        match Request::parse(request.line.as_str().as_bytes()) {
+            Ok(Request::KeepLast(last)) => Self::keep(last.fixed(now_us, number)?),
+            _ => Ok(request),
+        }
+    }
+
+    /// Request to keep an interval.
+    ///
+    /// # Errors
+    ///
+    /// Refuses an invalid job.
+    pub fn keep(request: KeepRequest) -> Result<Self, Refusal> {
+        // Serialising plain data into memory cannot fail.
+        Self::parse(&serde_json::to_vec(&Request::Keep(request)).unwrap_or_default())
+    }
+
     /// Refuses what the collector does not forward.
     pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let malformed = |error: &dyn std::fmt::Display| Refusal::new("malformed", None, &error.to_string());
@@ -320,6 +346,24 @@ mod tests {
         assert_eq!(remote(br#"{"verb":"reset","job":"7"}"#), Remote::EndsLeases);
         let release = RoutedRequest::parse(br#"{"verb":"pmu_release","job":"7","for":"2s"}"#).unwrap();
         assert_eq!((release.level.as_deref(), release.duration_us), (Some("pmu"), Some(2_000_000)));
+    }
+
+    #[test]
+    fn the_collector_fixes_the_interval_of_the_last_time() {
+        let line = br#"{"verb":"keep_last","job":"7","last":"30s","reason":"it hangs"}"#;
+        let fixed = RoutedRequest::parse_now(line, 1_790_000_030_000_000, 17).unwrap();
+        let keep = r#"{"verb":"keep","job":"7","begin_us":1790000000000000,"end_us":1790000030000000,"trigger":17,"reason":"it hangs"}"#;
+        assert_eq!((fixed.line.as_str(), fixed.remote), (keep, Remote::ImmediateOrEnded));
+        assert_eq!(RoutedRequest::parse_now(keep.as_bytes(), 0, 1).unwrap().line.as_str(), keep);
+        let set = r#"{"verb":"set","job":"7","plan":{"cpu.*":"10ms"},"new":[1]}"#;
+        assert_eq!(RoutedRequest::parse_now(set.as_bytes(), 0, 1).unwrap().line.as_str(), set);
+        for last in ["-1s", "2d", "1e3s", "\\u0007", ""] {
+            let line = format!(r#"{{"verb":"keep_last","job":"7","last":"{last}","reason":"x"}}"#);
+            let refused = RoutedRequest::parse_now(line.as_bytes(), 0, 1).unwrap_err();
+            assert_eq!(refused.field.as_deref(), Some("last"), "{last}");
+        }
+        let early = RoutedRequest::parse_now(line, i64::MIN, 1).unwrap();
+        assert!(early.line.as_str().contains(&format!("\"begin_us\":{}", i64::MIN)));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Comparison {
             Self::Greater => value > bound,
             Self::AtLeast => value >= bound,
             Self::Equal => value == bound,
-            Self::Unequal => value != bound,
+            Self::Unequal => value != bound && !value.is_nan(),
         }
     }
 }
@@ -320,6 +320,54 @@ mod tests {
         assert_eq!(long.parse::<Condition>(), Err(InvalidCondition::TooManyTests));
         let longer = ["cpu.usage > 1"; 50].join(" and ");
         assert_eq!(longer.parse::<Condition>(), Err(InvalidCondition::Text));
+    }
+
+    #[test]
+    fn a_hostile_condition_is_refused_in_few_words() {
+        let million = |word: &str| word.repeat(1_000_000);
+        for text in [
+            million("oom and "),
+            format!("oom and {}", million("cpu.usage > 1 and ")),
+            million("rate("),
+            million("("),
+            million(" "),
+            million("<"),
+            format!("cpu.usage > {}", million("9")),
+            format!("{} > 1", million("x")),
+            format!("user.{} > 1", "x".repeat(252)),
+            "oom\0".to_owned(),
+            "oom\tand cpu.usage > 1".to_owned(),
+            "oom\n".repeat(2),
+            "\u{1b}[2Joom".to_owned(),
+            "cpu.usage > \u{663}".to_owned(),
+            "cpu.usage > -inf".to_owned(),
+            "cpu.usage > NaN".to_owned(),
+            "cpu.usage > +nan".to_owned(),
+            "cpu.usage > 1e308TiB".to_owned(),
+            "cpu.usage > 0x10".to_owned(),
+            "cpu.usage > --1".to_owned(),
+            "cpu.usage > 1 for -1s".to_owned(),
+            "cpu.usage > 1 for 0s".to_owned(),
+            "cpu.usage > 1 for 2d".to_owned(),
+            "cpu.usage > 1 for 18446744073709551616us".to_owned(),
+            "cpu.usage > 1 for 99999999999999999999999999d".to_owned(),
+            "cpu.usage > 1 for NaN".to_owned(),
+            "cpu.usage > 1 for 1s for 1s".to_owned(),
+            "*.* > 1".to_owned(),
+            "user.* > 1".to_owned(),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err().to_string();
+            assert!(error.len() < 500, "{} bytes for {:?}", error.len(), text.get(..40));
+            assert!(!error.chars().any(char::is_control), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn no_comparison_holds_for_what_is_no_number() {
+        for comparison in Comparison::ALL {
+            assert!(!comparison.holds(f64::NAN, 1.0) && !comparison.holds(f64::NAN, f64::NAN));
+        }
+        assert!(Comparison::Unequal.holds(f64::INFINITY, 1.0) && !Comparison::Unequal.holds(1.0, 1.0));
     }
 
     proptest! {

@@ -105,8 +105,11 @@ fn us(period: Period) -> i64 {
 }
 
 impl Rule {
-    /// Longest time before or after the instant that is kept.
+    /// Longest time before the instant that is kept.
     pub const LONGEST_KEPT: Period = Period::TEN_MINUTES;
+
+    /// Longest time after the instant that is kept: until then the samples before it stay in memory.
+    pub const LONGEST_AFTER: Period = Period::MINUTE;
 
     /// Checks a rule in whole. The error has all faults.
     pub fn parse(fields: &RuleFields) -> Result<Self, Vec<RuleFault>> {
@@ -125,9 +128,11 @@ impl Rule {
         let keeps = fields.keep.is_some() || fields.after.is_some() || !has_other;
         let keep = faults.period("keep", fields.keep.as_deref(), Period::HALF_MINUTE);
         let after = faults.period("after", fields.after.as_deref(), Period::FIVE_SECONDS);
-        for (field, period) in [("keep", keep), ("after", after)] {
-            if period > Self::LONGEST_KEPT {
-                faults.add(field, format_args!("{period} is longer than {}", Self::LONGEST_KEPT));
+        for (field, period, longest) in
+            [("keep", keep, Self::LONGEST_KEPT), ("after", after, Self::LONGEST_AFTER)]
+        {
+            if period > longest {
+                faults.add(field, format_args!("{period} is longer than {longest}"));
             }
         }
         let raise = raised(fields, &mut faults);
@@ -252,6 +257,55 @@ mod tests {
         assert!(Rule::parse(&RuleFields { raise: many, ..fields_of_oom() }).is_err());
         let pointless = RuleFields { raise_for: Some("1s".to_owned()), ..fields_of_oom() };
         assert_eq!(Rule::parse(&pointless).unwrap_err()[0].field, "raise_for");
+    }
+
+    #[test]
+    fn a_hostile_rule_is_refused_in_few_words() {
+        let million = "9".repeat(1_000_000);
+        let text = |text: &str| Some(text.to_owned());
+        let raise = |selector: &str, period: &str| RuleFields {
+            raise: [(selector.to_owned(), period.to_owned())].into(),
+            ..fields_of_oom()
+        };
+        let mut hostile = vec![
+            RuleFields { name: million.clone(), ..fields_of_oom() },
+            RuleFields { name: String::new(), ..fields_of_oom() },
+            raise(&million, "1s"),
+            raise("cpu.*\u{7}", "1s"),
+            raise("*", "1us"),
+            raise("*", "99us"),
+            raise("cpu.*", "NaN"),
+            raise("cpu.*", &million),
+            RuleFields {
+                raise: (0..1_000_000).map(|number| (format!("m{number}"), "1s".to_owned())).collect(),
+                ..fields_of_oom()
+            },
+            RuleFields { stacks: text("1us"), ..fields_of_oom() },
+            RuleFields { firings: Some(u32::MAX), ..fields_of_oom() },
+            RuleFields { after: text("61s"), ..fields_of_oom() },
+        ];
+        for name in ["a\u{1b}[2J", "a\nb", "\u{202e}moo", "a\u{200b}", " "] {
+            hostile.push(RuleFields { name: name.to_owned(), ..fields_of_oom() });
+        }
+        for duration in
+            ["-1s", "0s", "NaN", "inf", "1e9s", "2d", "18446744073709551616us", "1s\0", "", &million]
+        {
+            let (of, mark) = (text(duration), true);
+            hostile.extend([
+                RuleFields { keep: of.clone(), ..fields_of_oom() },
+                RuleFields { after: of.clone(), ..fields_of_oom() },
+                RuleFields { raise_for: of.clone(), stacks: text("10ms"), ..fields_of_oom() },
+                RuleFields { hold_off: of, mark, ..fields_of_oom() },
+            ]);
+        }
+        for fields in hostile {
+            let faults = Rule::parse(&fields).unwrap_err();
+            assert!(faults.len() <= RAISED + 1, "{} faults", faults.len());
+            for fault in faults {
+                let message = fault.to_string();
+                assert!(message.len() < 600 && !message.chars().any(char::is_control), "{message:?}");
+            }
+        }
     }
 
     fn fields_of_oom() -> RuleFields {

@@ -1,10 +1,9 @@
 //! `polymeter keep`: sends what a job's ring holds of the last time.
 
 use clap_complete::engine::ArgValueCompleter;
-use polymeter_proto::control::{Answer, KeepRequest, Request};
+use polymeter_proto::control::{Answer, KeepLastRequest, Request};
 use polymeter_proto::period::Period;
 use polymeter_proto::text::Text;
-use polymeter_service::clock;
 
 use crate::completion::periods;
 use crate::connection::agent::unexpected;
@@ -36,12 +35,8 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
         let message = "cannot keep samples of the node: only jobs have a ring; name one with --job";
         return Err(Failure::Usage(message.to_owned()));
     };
-    let end_us = clock::realtime_us();
-    let begin_us = end_us.saturating_sub_unsigned(arguments.last.as_micros());
-    // All nodes keep the same interval under one number: no other request has this time to the nanosecond.
-    let trigger = clock::realtime_ns();
-    let verb =
-        Request::Keep(KeepRequest { job, begin_us, end_us, trigger, reason: Text::of(&arguments.reason) });
+    let (last, reason) = (arguments.last.to_string(), Text::of(&arguments.reason));
+    let verb = Request::KeepLast(KeepLastRequest { job, last, reason });
     match arguments.target.ask(&verb, true)? {
         TargetAnswer::Nodes(answer) => nodes::print(&answer, arguments.target.json),
         TargetAnswer::Agent(answer @ Answer::Done {}) if arguments.target.json => {

@@ -6,6 +6,7 @@ mod end;
 mod flush;
 mod jobs;
 mod keep;
+mod keep_last;
 mod lease;
 mod mark;
 mod metrics;

@@ -14,15 +14,15 @@ use super::segment::{Counts, Segment, counts_of};
 /// Values that are encoded together: many ticks of a source make small blocks.
 const SEGMENT_VALUES: u64 = 4096;
 
-/// Intervals of one job that wait at a time. Further requests are dropped until one was sent.
+/// Intervals of one job that wait at a time.
 const INTERVALS: usize = 16;
 
 /// A part of a kept interval that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Part {
     Samples(Segment),
-    /// Behind all samples of the interval.
-    End(KeptInterval),
+    /// Behind all samples of the interval. `dropped` counts those that did not find room while they waited.
+    End { kept: KeptInterval, dropped: u64 },
 }
 
 #[derive(Debug)]
@@ -121,12 +121,12 @@ impl JobRing {
 
     /// Takes samples that were dropped off their interval, whose end is at `position` or behind.
     fn shorten(&mut self, position: usize, samples: u64) {
-        let ends = self.outgoing.iter_mut().skip(position).find_map(|part| match part {
-            Part::End(kept) => Some(kept),
-            Part::Samples(_) => None,
-        });
-        if let Some(kept) = ends {
-            kept.samples = kept.samples.saturating_sub(samples);
+        for part in self.outgoing.iter_mut().skip(position) {
+            if let Part::End { kept, dropped } = part {
+                kept.samples = kept.samples.saturating_sub(samples);
+                *dropped += samples;
+                return;
+            }
         }
     }
 
@@ -137,16 +137,12 @@ impl JobRing {
 
     /// Number of intervals that wait.
     fn waiting(&self) -> usize {
-        self.wanted.len() + self.outgoing.iter().filter(|part| matches!(part, Part::End(_))).count()
+        self.wanted.len() + self.outgoing.iter().filter(|part| matches!(part, Part::End { .. })).count()
     }
 
-    /// Returns false if too many intervals wait already.
-    pub(super) fn want(&mut self, wanted: Wanted) -> bool {
-        let has_room = self.waiting() < INTERVALS;
-        if has_room {
-            self.wanted.push(wanted);
-        }
-        has_room
+    /// Adds an interval, for which there is room.
+    pub(super) fn want(&mut self, wanted: Wanted) {
+        self.wanted.push(wanted);
     }
 
     /// Lets the wanted intervals go out whose samples are all here: those that ended before `settled_us`, or
@@ -162,14 +158,8 @@ impl JobRing {
             lost.extend(self.close(encoder));
             let samples = self.take_out(of.begin_us, of.end_us, encoder, &mut lost);
             let Wanted { job, begin_us, end_us, trigger, reason } = of;
-            self.outgoing.push_back(Part::End(KeptInterval {
-                job,
-                begin_us,
-                end_us,
-                trigger,
-                reason,
-                samples,
-            }));
+            let kept = KeptInterval { job, begin_us, end_us, trigger, reason, samples };
+            self.outgoing.push_back(Part::End { kept, dropped: 0 });
         }
         lost
     }
@@ -246,7 +236,7 @@ impl JobRing {
             job_id: descriptor.job_id.clone(),
             owner_uid: descriptor.owner_uid,
             span_us: (begin_us, self.newest_us),
-            has_room: self.waiting() < INTERVALS,
+            room: INTERVALS.saturating_sub(self.waiting()),
             bytes: self.bytes() + self.outgoing_bytes,
         })
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::JobHandle;
+use polymeter_proto::text::Text;
 use polymeter_proto::units::to_f64;
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_service::token_bucket::TokenBucket;
-use tracing::warn;
 
 use self::job_ring::{JobRing, Part};
-pub use self::requests::{AHEAD_US, Held, RingRequests, Wanted};
+pub use self::requests::{AHEAD_US, Held, NotKept, RingRequests, Wanted};
 use self::segment::counts_of;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
@@ -106,12 +106,7 @@ impl Rings {
     /// Takes requests, drops what is old, and passes on what is wanted, as far as the bandwidth permits.
     pub fn advance(&mut self, now_us: i64, now_ns: u64, delivery: &mut DeliverySession) {
         while let Some(wanted) = self.requests.next() {
-            self.is_changed = true;
-            let (job, trigger) = (wanted.job, wanted.trigger);
-            // The request was refused already, unless several came at once.
-            if !self.jobs.get_mut(&job).is_some_and(|ring| ring.want(wanted)) {
-                warn!(job = job.0, trigger, "cannot keep an interval: the ring is gone, or too many wait");
-            }
+            self.want(wanted);
         }
         let RingLimits { keep_us, after_end_us, settle_us, memory_bytes, .. } = self.limits;
         let mut gone = Vec::new();
@@ -128,7 +123,9 @@ impl Rings {
             }
         }
         for handle in gone {
-            self.discard(handle, delivery);
+            if self.requests.close(handle) {
+                self.discard(handle, delivery);
+            }
         }
         while delivery.outbox_bytes() < self.limits.outbox_bytes / OUTBOX_PART
             && self.bandwidth.tokens(now_ns) > 0.0
@@ -146,6 +143,14 @@ impl Rings {
         }
     }
 
+    fn want(&mut self, wanted: Wanted) {
+        self.is_changed = true;
+        // A ring with reservations stays.
+        if let Some(ring) = self.jobs.get_mut(&wanted.job) {
+            ring.want(wanted);
+        }
+    }
+
     /// Passes on the next part of a ring. False if nothing waits.
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
         let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
@@ -155,7 +160,10 @@ impl Rings {
         let over = is_over.then_some(ring.job.handle);
         match part {
             Part::Samples(segment) => delivery.take_kept(segment.rows(), over, now_ns),
-            Part::End(kept) => {
+            Part::End { mut kept, dropped } => {
+                if dropped > 0 {
+                    kept.reason = Text::of(&format!("{dropped} samples found no room; {}", kept.reason));
+                }
                 let record = EventRecord { job: Some(Arc::clone(&ring.job)), event: Event::Kept(kept) };
                 delivery.take_kept_end(record, over, now_ns);
             }
@@ -174,6 +182,9 @@ impl Rings {
 
     /// Passes on all that is wanted, and drops the rest: the session ends.
     fn finish(&mut self, now_us: i64, delivery: &mut DeliverySession) {
+        for wanted in self.requests.close_all() {
+            self.want(wanted);
+        }
         for ring in self.jobs.values_mut() {
             ring.ended_us.get_or_insert(now_us);
             let lost = ring.release(i64::MAX, &mut self.encoder);
@@ -183,7 +194,6 @@ impl Rings {
         while let Some(handle) = self.jobs.keys().next().copied() {
             self.discard(handle, delivery);
         }
-        self.requests.set_held(BTreeMap::new());
     }
 
     /// Time at which [`Rings::advance`] has something to do without a batch, on the monotonic clock.

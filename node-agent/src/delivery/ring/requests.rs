@@ -1,11 +1,12 @@
 //! Requests to keep intervals, from the supervisor to the sender.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
 
-use crossbeam_queue::ArrayQueue;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::Text;
+
+use crate::mutex::lock;
 
 /// Requests that wait for the sender.
 const REQUESTS: usize = 256;
@@ -31,63 +32,113 @@ pub struct Held {
     /// Times of the oldest and the newest sample, in microseconds since the epoch.
     pub span_us: (i64, i64),
     pub bytes: usize,
-    /// False if too many intervals wait already.
-    pub has_room: bool,
+    /// Further intervals that it can take.
+    pub room: usize,
 }
 
-/// How far an interval may reach into the future, in microseconds: a minute.
-pub const AHEAD_US: i64 = 60_000_000;
+/// Longest part of an interval that may lie in the future, in microseconds: the longest that a trigger keeps
+/// after its instant, and 10 s by which clocks may differ.
+pub const AHEAD_US: i64 = 70_000_000;
 
+/// Why an interval cannot be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotKept {
+    /// The job has no ring, or an empty one.
+    NoRing,
+    /// Too many intervals wait.
+    Busy,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    wanted: VecDeque<Wanted>,
+    held: BTreeMap<JobHandle, Held>,
+}
+
+/// A request that was taken is executed: it reserves its place in the ring, and a ring with reservations is
+/// not dropped.
 #[derive(Debug)]
 pub struct RingRequests {
     keep_us: i64,
-    wanted: ArrayQueue<Wanted>,
-    held: Mutex<BTreeMap<JobHandle, Held>>,
+    shared: Mutex<Shared>,
 }
 
 impl Default for RingRequests {
     fn default() -> Self {
-        Self { keep_us: i64::MAX, wanted: ArrayQueue::new(REQUESTS), held: Mutex::default() }
+        Self { keep_us: i64::MAX, shared: Mutex::default() }
     }
 }
 
 impl RingRequests {
-    /// Sets the age up to which samples are held, which is the longest interval.
+    /// Sets the age up to which samples are held.
     pub fn holding(keep_us: i64) -> Self {
         Self { keep_us, ..Self::default() }
     }
 
-    /// Longest interval that can be kept, in microseconds.
-    pub const fn keep_us(&self) -> i64 {
-        self.keep_us
+    /// Longest interval that can be kept, in microseconds: what the ring holds, and what is still to come.
+    pub const fn longest_us(&self) -> i64 {
+        self.keep_us.saturating_add(AHEAD_US)
     }
 
-    /// Returns false if too many requests wait. The sender must be woken afterwards.
-    pub fn keep(&self, wanted: Wanted) -> bool {
-        self.wanted.push(wanted).is_ok()
+    /// Takes a request. The sender must be woken afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is kept.
+    pub fn keep(&self, wanted: Wanted) -> Result<(), NotKept> {
+        let mut shared = self.lock();
+        let has_place = shared.wanted.len() < REQUESTS;
+        let held = shared.held.get_mut(&wanted.job).ok_or(NotKept::NoRing)?;
+        if held.room == 0 || !has_place {
+            return Err(NotKept::Busy);
+        }
+        held.room -= 1;
+        shared.wanted.push_back(wanted);
+        Ok(())
     }
 
     /// None if the job has no ring, or an empty one.
     pub fn held(&self, job: JobHandle) -> Option<Held> {
-        self.lock().get(&job).cloned()
+        self.lock().held.get(&job).cloned()
     }
 
     /// Newest job of this id with a ring, which may have ended, and its owner.
     pub fn of_id(&self, job_id: &Identifier) -> Option<(JobHandle, Option<u32>)> {
-        let held = self.lock();
-        let (handle, held) = held.iter().rev().find(|(_, held)| held.job_id == *job_id)?;
+        let shared = self.lock();
+        let (handle, held) = shared.held.iter().rev().find(|(_, held)| held.job_id == *job_id)?;
         Some((*handle, held.owner_uid))
     }
 
     pub(super) fn next(&self) -> Option<Wanted> {
-        self.wanted.pop()
+        self.lock().wanted.pop_front()
     }
 
-    pub(super) fn set_held(&self, held: BTreeMap<JobHandle, Held>) {
-        *self.lock() = held;
+    pub(super) fn set_held(&self, mut held: BTreeMap<JobHandle, Held>) {
+        let mut shared = self.lock();
+        for wanted in &shared.wanted {
+            if let Some(held) = held.get_mut(&wanted.job) {
+                held.room = held.room.saturating_sub(1);
+            }
+        }
+        shared.held = held;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobHandle, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes no further requests for a ring. Returns false if some wait.
+    pub(super) fn close(&self, job: JobHandle) -> bool {
+        let mut shared = self.lock();
+        let is_wanted = shared.wanted.iter().any(|wanted| wanted.job == job);
+        if !is_wanted {
+            shared.held.remove(&job);
+        }
+        !is_wanted
+    }
+
+    /// Takes no further requests, and returns those that wait.
+    pub(super) fn close_all(&self) -> VecDeque<Wanted> {
+        std::mem::take(&mut *self.lock()).wanted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
     }
 }

@@ -73,6 +73,8 @@ struct World {
     /// Series and time of each sample that arrived.
     arrived: BTreeMap<(SeriesId, i64), u64>,
     kept: Vec<KeptInterval>,
+    /// Requests that were not refused.
+    accepted: usize,
     tallies: BTreeMap<(Option<JobHandle>, Identifier), Tally>,
     known: BTreeMap<ShapeId, Vec<SeriesId>>,
     /// Sequence number of the last frame that the collector took.
@@ -97,6 +99,7 @@ impl World {
             taken: BTreeMap::new(),
             arrived: BTreeMap::new(),
             kept: Vec::new(),
+            accepted: 0,
             tallies: BTreeMap::new(),
             known: BTreeMap::new(),
             received: 0,
@@ -224,7 +227,7 @@ impl World {
         }
     }
 
-    fn keep(&self, job: u32, from_s: i64, to_s: i64) {
+    fn keep(&mut self, job: u32, from_s: i64, to_s: i64) -> Result<(), NotKept> {
         let wanted = Wanted {
             job: JobHandle(job),
             begin_us: BEGIN_US + from_s * SECOND_US,
@@ -232,7 +235,9 @@ impl World {
             trigger: 9,
             reason: Text::of("oom"),
         };
-        assert!(self.requests.keep(wanted));
+        let taken = self.requests.keep(wanted);
+        self.accepted += usize::from(taken.is_ok());
+        taken
     }
 
     fn end_session(&mut self, ended: &BTreeSet<u32>) {
@@ -244,8 +249,9 @@ impl World {
         );
     }
 
-    /// Every sample was sent or is counted.
+    /// Every sample was sent or is counted, and every request that was taken has its interval.
     fn check_balance(&self) {
+        assert_eq!(self.kept.len(), self.accepted);
         for shape in &self.shapes {
             let Some(taken) = self.taken.get(&shape.source) else { continue };
             let job = shape.job.as_ref().map(|job| job.handle);
@@ -263,7 +269,7 @@ fn the_wanted_interval_is_sent_exactly() {
     let mut world = World::new(LIMITS, vec![shape(1, 1, 3), shape(2, 2, 1)]);
     let none = BTreeSet::new();
     (0..10).for_each(|_| world.second(&none, Vec::new()));
-    world.keep(1, 5, 12);
+    world.keep(1, 5, 12).unwrap();
     (0..4).for_each(|_| world.second(&none, Vec::new()));
     // 7 s of 100 ticks with 3 values, of which every seventh tick lacks one; both ends count.
     let times: BTreeSet<i64> = world.arrived.keys().map(|(_, time_us)| *time_us).collect();
@@ -283,9 +289,9 @@ fn samples_go_out_once_even_if_they_are_wanted_twice() {
     let mut world = World::new(LIMITS, vec![shape(1, 1, 2)]);
     let none = BTreeSet::new();
     (0..8).for_each(|_| world.second(&none, Vec::new()));
-    world.keep(1, 2, 5);
-    world.keep(1, 4, 7);
-    world.keep(3, 4, 7);
+    world.keep(1, 2, 5).unwrap();
+    world.keep(1, 4, 7).unwrap();
+    assert_eq!(world.keep(3, 4, 7), Err(NotKept::NoRing));
     (0..3).for_each(|_| world.second(&none, Vec::new()));
     let times: BTreeSet<i64> = world.arrived.keys().map(|(_, time_us)| *time_us).collect();
     assert_eq!((times.len(), world.kept.len()), (500, 2));
@@ -303,7 +309,7 @@ fn a_job_that_has_ended_can_be_kept_for_a_while() {
     world.second(&ended, vec![end]);
     ended.insert(1);
     (0..2).for_each(|_| world.second(&ended, Vec::new()));
-    world.keep(1, 3, 30);
+    world.keep(1, 3, 30).unwrap();
     world.second(&ended, Vec::new());
     assert_eq!(world.kept.len(), 1);
     let times: BTreeSet<i64> = world.arrived.keys().map(|(_, time_us)| *time_us).collect();
@@ -312,9 +318,7 @@ fn a_job_that_has_ended_can_be_kept_for_a_while() {
     let gone = world.tallies[&(Some(JobHandle(1)), "ring/s1".try_into().unwrap())];
     assert!(gone.not_kept > 0, "{gone:?}");
     assert_eq!(world.requests.held(JobHandle(1)), None);
-    world.keep(1, 3, 30);
-    (0..3).for_each(|_| world.second(&ended, Vec::new()));
-    assert_eq!(world.kept.len(), 1, "the ring is gone");
+    assert_eq!(world.keep(1, 3, 30), Err(NotKept::NoRing));
     world.end_session(&ended);
     world.check_balance();
 }
@@ -341,8 +345,8 @@ fn requests_without_end_are_bounded() {
     let none = BTreeSet::new();
     for second in 0..120 {
         for _ in 0..8 {
-            world.keep(1, second - 10, second + 1_000_000);
-            world.keep(1, second - 3, second - 1);
+            world.keep(1, second - 10, second + 1_000_000).ok();
+            world.keep(1, second - 3, second - 1).ok();
         }
         world.second(&none, Vec::new());
         let held = world.requests.held(JobHandle(1)).unwrap();
@@ -354,12 +358,52 @@ fn requests_without_end_are_bounded() {
 }
 
 #[test]
+fn a_request_that_was_taken_is_executed_whatever_happens() {
+    let mut world = World::new(LIMITS, vec![shape(1, 1, 2)]);
+    let (none, all) = (BTreeSet::new(), BTreeSet::from([1]));
+    (0..4).for_each(|_| world.second(&none, Vec::new()));
+    // Many at once, before the sender sees the first.
+    let taken = (0..100).filter(|number| world.keep(1, *number, *number + 2).is_ok()).count();
+    assert_eq!(taken, 16);
+    assert_eq!(world.keep(1, 0, 1), Err(NotKept::Busy));
+    let end = world.end_of(1);
+    world.second(&all, vec![end]);
+    assert_eq!(world.kept.len(), taken);
+    // In the moment in which the ring would be dropped.
+    (0..4).for_each(|_| world.second(&all, Vec::new()));
+    world.keep(1, 0, 9).unwrap();
+    world.second(&all, Vec::new());
+    assert_eq!(world.kept.len(), taken + 1);
+    world.second(&all, Vec::new());
+    assert_eq!(world.keep(1, 0, 9), Err(NotKept::NoRing));
+    world.end_session(&all);
+    world.check_balance();
+    assert_eq!(world.keep(1, 0, 9), Err(NotKept::NoRing));
+}
+
+#[test]
+fn a_reader_sees_that_samples_found_no_room() {
+    let limits = RingLimits { memory_bytes: 16 * 1024, bytes_per_s: 1, ..LIMITS };
+    let mut world = World::new(limits, vec![shape(1, 1, 20)]);
+    let none = BTreeSet::new();
+    for second in 0..20 {
+        world.keep(1, second - 2, second).ok();
+        world.second(&none, Vec::new());
+    }
+    world.end_session(&none);
+    world.check_balance();
+    let cut: Vec<&KeptInterval> =
+        world.kept.iter().filter(|kept| kept.reason.as_str().ends_with("samples found no room; oom")).collect();
+    assert!(!cut.is_empty() && world.kept.iter().any(|kept| kept.reason.as_str() == "oom"), "{:?}", world.kept);
+}
+
+#[test]
 fn the_bandwidth_is_limited() {
     let limits = RingLimits { bytes_per_s: 4 * 1024, ..LIMITS };
     let mut world = World::new(limits, vec![shape(1, 1, 40)]);
     let none = BTreeSet::new();
     (0..12).for_each(|_| world.second(&none, Vec::new()));
-    world.keep(1, 0, 11);
+    world.keep(1, 0, 11).unwrap();
     let mut seconds = 0;
     while world.kept.is_empty() {
         world.second(&none, Vec::new());
@@ -392,7 +436,7 @@ proptest! {
                     world.second(&ended, vec![end]);
                     ended.insert(job);
                 }
-                1 | 2 => world.keep(job, from_s, from_s + length_s),
+                1 | 2 => drop(world.keep(job, from_s, from_s + length_s)),
                 _ => world.second(&ended, Vec::new()),
             }
         }

@@ -233,6 +233,82 @@ fn an_ended_job_is_forgotten_after_a_while() {
     assert!(!evaluator.has_rules());
 }
 
+/// A rule without hold-off whose condition changes with every sample, as if its own lease raised the period.
+#[test]
+fn a_rule_that_fires_itself_ends_with_its_budget() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    let fields = RuleFields {
+        name: "loop".to_owned(),
+        when: "cpu.usage > 5".to_owned(),
+        raise: [("*".to_owned(), "100us".to_owned())].into(),
+        hold_off: Some("100us".to_owned()),
+        firings: Some(1000),
+        ..RuleFields::default()
+    };
+    for number in 0..RULES_OF_JOB {
+        let rule = Rule::parse(&RuleFields { name: number.to_string(), ..fields.clone() }).unwrap();
+        evaluator.add(&job, rule, OWNER).unwrap();
+    }
+    let shape = shape(&job, &[("cpu.usage", Kind::Gauge)]);
+    let (mut at_us, mut period_us, mut seen) = (BEGIN_US, SECOND_US, Vec::new());
+    while at_us < BEGIN_US + 10 * SECOND_US {
+        evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + period_us / 2, &[9])]));
+        let fired = fired(&mut evaluator);
+        assert!(fired.len() <= RULES_OF_JOB);
+        if !fired.is_empty() {
+            period_us = (period_us / 2).max(200);
+        }
+        seen.extend(fired);
+        at_us += period_us;
+    }
+    // What the bucket of all jobs lets through in 10 s.
+    assert!((150..=200).contains(&seen.len()), "{}", seen.len());
+    // Without end, the budget of the day.
+    for second in 10..3_000 {
+        let at_us = BEGIN_US + second * SECOND_US;
+        for part in 0..50 {
+            let at_us = at_us + part * 20_000;
+            evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + 10_000, &[9])]));
+        }
+        seen.extend(self::fired(&mut evaluator));
+    }
+    assert_eq!(seen.len(), 1000 * RULES_OF_JOB);
+    let held_back: u64 = evaluator.list(job.handle).0.iter().map(|listed| listed.held_back).sum();
+    assert!(held_back > 100_000, "{held_back}");
+}
+
+#[test]
+fn times_that_go_back_give_no_second_budget() {
+    const DAY_US: i64 = 86_400_000_000;
+    let (mut evaluator, job) = (evaluator(), job(1));
+    evaluator.add(&job, rule("end", "signal"), OWNER).unwrap();
+    let midnight_us = (BEGIN_US / DAY_US + 1) * DAY_US;
+    for number in 0..100 {
+        let at_us = if number % 2 == 0 { midnight_us - 61 * SECOND_US } else { midnight_us };
+        evaluator.event(job.handle, JobEvent::Signal, at_us + number, "signal 9");
+    }
+    assert_eq!(fired(&mut evaluator).len(), 2, "one each day: the hold-off is a minute");
+    for at_us in [i64::MAX, i64::MIN, 0] {
+        evaluator.event(job.handle, JobEvent::Signal, at_us, "signal 9");
+    }
+    assert_eq!(fired(&mut evaluator).len(), 1);
+}
+
+#[test]
+fn values_that_are_no_numbers_hold_no_condition() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    for (name, when) in [("a", "cpu.usage != 1"), ("b", "rate(cpu.usage) != 1"), ("c", "cpu.usage < 1")] {
+        evaluator.add(&job, rule(name, when), OWNER).unwrap();
+    }
+    let mut floats = shape(&job, &[("cpu.usage", Kind::Gauge)]);
+    for column in &mut Arc::get_mut(&mut floats).unwrap().columns {
+        column.metric.1.number = Number::Float;
+    }
+    let nan = f64::NAN.to_bits();
+    evaluator.samples(&batch(&floats, &[(BEGIN_US, &[nan]), (BEGIN_US + SECOND_US, &[nan])]));
+    assert_eq!(fired(&mut evaluator), []);
+}
+
 /// Times at which a value has been above 5 for `lasts` samples, with no firing before it was below again, nor
 /// within the hold-off.
 fn naive(values: &[u64], lasts: usize, hold_off: i64, firings: usize) -> Vec<i64> {

@@ -4,6 +4,7 @@ pub(super) mod end;
 pub(super) mod flush;
 pub(super) mod jobs;
 pub(super) mod keep;
+pub(super) mod keep_last;
 pub(super) mod mark;
 pub(super) mod metrics;
 pub(super) mod plan;
@@ -38,6 +39,7 @@ macro_rules! for_each_verb {
             pmu_release: PmuRelease(PmuReleaseRequest) => PmuReleased(PmuReleaseAnswer);
             pmu_resume: PmuResume(PmuResumeRequest);
             keep: Keep(KeepRequest);
+            keep_last: KeepLast(KeepLastRequest);
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
             regions: Regions(RegionsRequest);
