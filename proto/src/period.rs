@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::to_printable;
+
 /// Time between two samples, from 100 µs to one day, in whole microseconds.
 ///
 /// Written as a whole number and a unit, without a space: `100us`, `10ms`, `1s`, `5min`, `2h`, `1d`.
@@ -74,7 +76,7 @@ impl FromStr for Period {
     type Err = InvalidPeriod;
 
     fn from_str(text: &str) -> Result<Self, InvalidPeriod> {
-        let invalid = || InvalidPeriod { given: text.chars().take(40).collect() };
+        let invalid = || InvalidPeriod { given: text.chars().take(40).map(to_printable).collect() };
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at_checked(digits).ok_or_else(invalid)?;
         let number: u64 = number.parse().ok().ok_or_else(invalid)?;

@@ -154,6 +154,11 @@ pub fn abridged_list(names: &[impl AsRef<str>], limit: usize) -> String {
     }
 }
 
+/// Makes a character fit for a message.
+pub(crate) fn to_printable(c: char) -> char {
+    if Unprintable::of(c).is_some() { '?' } else { c }
+}
+
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
@@ -171,7 +176,7 @@ impl Text {
     /// text becomes "not stated".
     pub fn of(text: &str) -> Self {
         let mut printable = String::with_capacity(text.len().min(limits::TEXT_BYTES));
-        for c in text.trim().chars().map(|c| if Unprintable::of(c).is_some() { '?' } else { c }) {
+        for c in text.trim().chars().map(to_printable) {
             if printable.len() + c.len_utf8() > limits::TEXT_BYTES {
                 break;
             }

@@ -5,6 +5,7 @@
 //! from 0.
 
 mod edge;
+mod hindsight;
 mod random;
 mod scenario;
 
@@ -27,12 +28,12 @@ fn run(seed: u64) {
     scenario.end();
 }
 
-#[test]
-fn invariants_hold_in_every_sequence_of_events() {
+/// Runs former failures and the first seeds, or those that the environment names.
+fn for_each_seed(seeds: u64, former_failures: &[u64], run: fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("POLYMETER_SEED") {
         Some(seed) => vec![seed],
-        None => FORMER_FAILURES.into_iter().chain(0..number("POLYMETER_SEEDS").unwrap_or(SEEDS)).collect(),
+        None => former_failures.iter().copied().chain(0..number("POLYMETER_SEEDS").unwrap_or(seeds)).collect(),
     };
     for seed in seeds {
         if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
@@ -40,6 +41,11 @@ fn invariants_hold_in_every_sequence_of_events() {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+#[test]
+fn invariants_hold_in_every_sequence_of_events() {
+    for_each_seed(SEEDS, &FORMER_FAILURES, run);
 }
 
 #[test]

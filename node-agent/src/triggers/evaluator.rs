@@ -231,13 +231,15 @@ impl Evaluator {
             let Some(triggers) = self.jobs.get_mut(&job) else { return };
             let Some(state) = triggers.rules.get_mut(number) else { continue };
             let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
-            if !state.try_fire(at_us) {
-                continue;
-            }
-            if self.fired.len() >= WAITING || !self.bucket.try_take(1.0, now_ns) {
+            // What the budget of all jobs holds back costs a rule nothing.
+            let fires = state.may_fire(at_us)
+                && self.fired.len() < WAITING
+                && self.bucket.try_take(1.0, now_ns);
+            if !fires {
                 state.held_back += 1;
                 continue;
             }
+            state.fired(at_us);
             let (rule, by) = (Arc::clone(&state.rule), state.by);
             self.fired.push_back(Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why });
         }

@@ -142,21 +142,20 @@ impl RuleState {
     }
 
     /// False if the rule has fired too recently, or too often on that day.
-    pub(super) fn try_fire(&mut self, at_us: i64) -> bool {
+    pub(super) fn may_fire(&self, at_us: i64) -> bool {
         // Samples of several sources are not in the order of their times.
+        let hold_off_us = self.rule.hold_off_us;
+        let is_held_off = self.last_us.is_some_and(|last_us| at_us < last_us.saturating_add(hold_off_us));
+        let is_new_day = self.day.0 < at_us.div_euclid(DAY_US);
+        !is_held_off && (is_new_day || self.day.1 < self.rule.firings)
+    }
+
+    pub(super) fn fired(&mut self, at_us: i64) {
         let day = at_us.div_euclid(DAY_US);
         if self.day.0 < day {
             self.day = (day, 0);
         }
-        let hold_off_us = self.rule.hold_off_us;
-        let held_off = self.last_us.is_some_and(|last_us| at_us < last_us.saturating_add(hold_off_us));
-        let is_allowed = !held_off && self.day.1 < self.rule.firings;
-        if is_allowed {
-            self.last_us = self.last_us.max(Some(at_us));
-            self.day.1 += 1;
-        } else {
-            self.held_back += 1;
-        }
-        is_allowed
+        self.day.1 += 1;
+        self.last_us = self.last_us.max(Some(at_us));
     }
 }

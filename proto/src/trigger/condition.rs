@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::catalogue;
-use crate::name::Selector;
+use crate::name::{MetricName, Selector};
 use crate::period::Period;
 use crate::suggest;
 
@@ -243,9 +243,10 @@ impl<'a> Words<'a> {
 
 fn check_metric(name: &str) -> Result<(), InvalidCondition> {
     const USERS: &str = "user.";
+    let is_of_user = name.starts_with(USERS) && MetricName::new(name.to_owned()).is_ok();
     let selector = name.parse::<Selector>().ok().filter(Selector::is_exact);
     let is_sampled = selector.is_some_and(|one| !catalogue::select(&one).is_empty());
-    if is_sampled || (name.starts_with(USERS) && name.len() > USERS.len()) {
+    if is_sampled || is_of_user {
         return Ok(());
     }
     let events = JobEvent::ALL.map(JobEvent::as_str);
@@ -355,6 +356,8 @@ mod tests {
             "cpu.usage > 1 for 1s for 1s".to_owned(),
             "*.* > 1".to_owned(),
             "user.* > 1".to_owned(),
+            "user. > 1".to_owned(),
+            "user.a(b > 1".to_owned(),
         ] {
             let error = text.parse::<Condition>().unwrap_err().to_string();
             assert!(error.len() < 500, "{} bytes for {:?}", error.len(), text.get(..40));

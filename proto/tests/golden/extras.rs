@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, Firing, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry,
-    Mark, MarkKind, PlanChange, RequestRefused, Tally,
+    Cause, Event, Firing, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, KeptInterval,
+    LedgerEntry, Mark, MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::{Period, Sampling};
@@ -21,7 +21,7 @@ use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
-use super::common::{Wire, batch_of};
+use super::common::{Wire, batch_of, shape};
 use super::samples::tick;
 use super::{Direction, Golden, T0};
 
@@ -262,6 +262,27 @@ fn firings() -> Vec<Event> {
     vec![firing(Some((T0 - 30, T0 + 5)), None), firing(None, Some("uid 1000"))]
 }
 
+/// Returns a frame of samples that a ring has kept, with the ends of two intervals.
+fn kept() -> Vec<u8> {
+    let kept = |begin_us, samples, reason: &str| {
+        Event::Kept(KeptInterval {
+            job: JobHandle(1),
+            begin_us,
+            end_us: T0 + 5_000_000,
+            trigger: u64::MAX >> 1,
+            reason: reason.into(),
+            samples,
+        })
+    };
+    let events = [
+        kept(T0 - 30_000_000, 4, "oom: the kernel killed a process for lack of memory"),
+        kept(i64::MIN, u64::MAX, ""),
+    ];
+    let rows = [1, 2].map(|number| (tick(number, 1_000, 14), vec![Some(number), Some(7)]));
+    let batch = batch_of(&shape(9, 1_000, &[Number::Unsigned; 2]), &rows);
+    Wire::default().encode_with(&batch, Extras { events: &events, is_kept: true, ..Extras::default() })
+}
+
 fn job_details() -> Vec<Event> {
     let details = JobDetails {
         name: Some("solver (run 3)".into()),
@@ -384,6 +405,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("firings", frame_of_extras(&[], &[], &firings())),
+        frame("kept", kept()),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
         frame("job_details", frame_of_extras(&[], &[], &job_details())),
         frame("step_plan_changes", frame_of_extras(&[], &[], &step_plan_changes())),

@@ -37,8 +37,6 @@ pub(super) struct JobRing {
     wanted: Vec<Wanted>,
     outgoing: VecDeque<Part>,
     outgoing_bytes: usize,
-    /// Time of the last row, in microseconds since the epoch.
-    newest_us: i64,
     /// Microseconds since the epoch; none while the job runs.
     pub(super) ended_us: Option<i64>,
 }
@@ -54,14 +52,12 @@ impl JobRing {
             wanted: Vec::new(),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
-            newest_us: i64::MIN,
             ended_us: None,
         }
     }
 
     /// Takes rows of the job. Returns the counts of those that cannot be encoded.
     pub(super) fn take(&mut self, rows: &Batch, encoder: &mut Encoder) -> Counts {
-        self.newest_us = self.newest_us.max(rows.span_us().map_or(i64::MIN, |(_, end_us)| end_us));
         for shape in rows.shapes() {
             if !self.sources.contains_key(&shape.source) {
                 self.sources.insert(shape.source.clone(), Arc::clone(shape));
@@ -227,17 +223,13 @@ impl JobRing {
         dropped
     }
 
-    /// None for an empty ring.
-    pub(super) fn held(&self) -> Option<Held> {
-        let first = self.segments.front().map(|segment| segment.span_us.0);
-        let begin_us = first.or_else(|| self.open.span_us().map(|(begin_us, _)| begin_us))?;
+    pub(super) fn held(&self) -> Held {
         let descriptor = &self.job.descriptor;
-        Some(Held {
+        Held {
             job_id: descriptor.job_id.clone(),
             owner_uid: descriptor.owner_uid,
-            span_us: (begin_us, self.newest_us),
             room: INTERVALS.saturating_sub(self.waiting()),
             bytes: self.bytes() + self.outgoing_bytes,
-        })
+        }
     }
 }

@@ -138,7 +138,7 @@ impl Rings {
             self.bandwidth.charge(to_f64(sent as u64), now_ns);
         }
         if std::mem::take(&mut self.is_changed) {
-            let held = self.jobs.iter().filter_map(|(handle, ring)| Some((*handle, ring.held()?)));
+            let held = self.jobs.iter().map(|(handle, ring)| (*handle, ring.held()));
             self.requests.set_held(held.collect());
         }
     }

@@ -29,8 +29,6 @@ pub struct Wanted {
 pub struct Held {
     pub job_id: Identifier,
     pub owner_uid: Option<u32>,
-    /// Times of the oldest and the newest sample, in microseconds since the epoch.
-    pub span_us: (i64, i64),
     pub bytes: usize,
     /// Further intervals that it can take.
     pub room: usize,
@@ -43,7 +41,7 @@ pub const AHEAD_US: i64 = 70_000_000;
 /// Why an interval cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotKept {
-    /// The job has no ring, or an empty one.
+    /// The job has no ring.
     NoRing,
     /// Too many intervals wait.
     Busy,
@@ -97,7 +95,7 @@ impl RingRequests {
         Ok(())
     }
 
-    /// None if the job has no ring, or an empty one.
+    /// None if the job has no ring.
     pub fn held(&self, job: JobHandle) -> Option<Held> {
         self.lock().held.get(&job).cloned()
     }
