@@ -252,7 +252,7 @@ fn a_rule_that_fires_itself_ends_with_its_budget() {
     let shape = shape(&job, &[("cpu.usage", Kind::Gauge)]);
     let (mut at_us, mut period_us, mut seen) = (BEGIN_US, SECOND_US, Vec::new());
     while at_us < BEGIN_US + 10 * SECOND_US {
-        evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + period_us / 2, &[9])]));
+        evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + period_us / 2, &[9])]), Voice::Plan);
         let fired = fired(&mut evaluator);
         assert!(fired.len() <= RULES_OF_JOB);
         if !fired.is_empty() {
