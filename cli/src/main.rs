@@ -4,7 +4,9 @@ mod calendar;
 mod client;
 mod commands;
 mod disk;
+mod http_get;
 mod local;
+mod local_config;
 mod output;
 mod report;
 #[cfg(test)]

@@ -27,6 +27,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("store", "examine the store", NO_STORES),
     ("setup", "set up this machine", NO_DAEMONS),
     ("doctor", "examine this machine", NO_DAEMONS),
+    ("check", "check an agent or a collector", NO_DAEMONS),
     ("calibrate", "measure the roofs of a node", NO_DAEMONS),
     ("overhead", "measure the slowdown", NO_STORES),
     ("keygen", "create keys", "this build contains no libzmq"),

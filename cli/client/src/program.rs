@@ -73,8 +73,20 @@ fn wants_json(matches: &ArgMatches) -> bool {
     }
 }
 
+/// Nagios and Icinga read a plugin's failure as a line of its standard output, and this status.
+const PLUGIN_UNKNOWN: u8 = 3;
+
+/// True if the command is `check`, which Nagios and Icinga run.
+fn is_plugin() -> bool {
+    std::env::args_os().nth(1).is_some_and(|command| command == "check")
+}
+
 #[must_use]
 pub fn report(failure: &Failure, format: ErrorFormat) -> ExitCode {
+    if is_plugin() {
+        terminal::print_unknown(failure);
+        return ExitCode::from(PLUGIN_UNKNOWN);
+    }
     terminal::print_failure(failure, format);
     failure.exit_code()
 }
@@ -97,6 +109,10 @@ fn help_or_wrong_usage(error: &clap::Error) -> ExitCode {
     if job::tolerates_wrong_usage(std::env::args_os()) {
         job::report_error(text.trim_end());
         return ExitCode::SUCCESS;
+    }
+    if is_plugin() {
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        return report(&Failure::Usage(message.to_owned()), ErrorFormat::Text);
     }
     let failure = Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned());
     match unparsed_format() {

@@ -59,6 +59,11 @@ pub(crate) enum Visible {
 }
 
 impl ReadSource {
+    /// None for the configured collector.
+    pub(crate) fn of(store: Option<StoreUrl>) -> Self {
+        Self { store, ..Self::default() }
+    }
+
     pub(crate) const fn is_given(&self) -> bool {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
     }

@@ -3,6 +3,7 @@
 mod advise;
 mod bundle;
 mod calibrate;
+mod check;
 mod compare;
 mod doctor;
 mod export;
@@ -66,6 +67,9 @@ pub(crate) enum Command {
     /// Examine this machine's installation, and state a remedy for each problem.
     #[command(display_order = 31)]
     Doctor(doctor::DoctorArguments),
+    /// Report the state of an agent or a collector to Nagios or Icinga, with performance data.
+    #[command(display_order = 32)]
+    Check(check::CheckArguments),
     /// Show the size of a store, its growth, and what retention removes next.
     #[command(display_order = 50)]
     Store(store::StoreArguments),
@@ -89,6 +93,7 @@ impl Command {
             // The first group has exit statuses of its own.
             Self::Run(arguments) => return run::execute(&arguments),
             Self::Doctor(arguments) => return doctor::execute(&arguments),
+            Self::Check(arguments) => return check::execute(&arguments),
             Self::Client(command) => return command.execute(program),
             Self::Report(arguments) => report::execute(&arguments)?,
             Self::Bundle(arguments) => bundle::execute(&arguments)?,

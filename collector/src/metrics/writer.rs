@@ -1,5 +1,9 @@
 //! Metrics of the writers.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use polymeter_service::clock::realtime_ns;
 use polymeter_store::accepted::LossReason;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,6 +36,8 @@ pub(crate) struct WriterMetrics {
     pub(crate) sessions: Gauge,
     /// Seconds, including time in which the store was unreachable.
     pub(crate) commit_duration: Histogram,
+    /// Seconds since the epoch; the start of the collector before the first commit.
+    pub(crate) newest_commit: Gauge<f64, AtomicU64>,
     pub(crate) queue: QueueDepth,
 }
 
@@ -39,6 +45,17 @@ pub(crate) struct WriterMetrics {
 pub(crate) struct QueueDepth {
     messages: Gauge,
     bytes: Gauge,
+}
+
+impl WriterMetrics {
+    pub(crate) fn committed(&self, duration: Duration) {
+        self.commit_duration.observe(duration.as_secs_f64());
+        self.newest_commit.set(realtime_s());
+    }
+}
+
+fn realtime_s() -> f64 {
+    Duration::from_nanos(realtime_ns()).as_secs_f64()
 }
 
 impl QueueDepth {
@@ -69,6 +86,7 @@ pub(super) struct WriterFamilies {
     queue_messages: Family<WriterLabel, Gauge>,
     queue_bytes: Family<WriterLabel, Gauge>,
     commit_duration: Family<WriterLabel, Histogram>,
+    newest_commit: Gauge<f64, AtomicU64>,
 }
 
 impl Default for WriterFamilies {
@@ -87,6 +105,7 @@ impl Default for WriterFamilies {
             queue_messages: Family::default(),
             queue_bytes: Family::default(),
             commit_duration: Family::new_with_constructor(|| Histogram::new(COMMIT_BOUNDS_S)),
+            newest_commit: Gauge::default(),
         }
     }
 }
@@ -140,6 +159,13 @@ impl WriterFamilies {
             Unit::Seconds,
             self.commit_duration.clone(),
         );
+        self.newest_commit.set(realtime_s());
+        page.register_with_unit(
+            "newest_commit_timestamp",
+            "Time of the newest commit, or of the start before the first one",
+            Unit::Seconds,
+            self.newest_commit.clone(),
+        );
     }
 
     pub(super) fn writer(&self, number: usize) -> WriterMetrics {
@@ -156,6 +182,7 @@ impl WriterFamilies {
             store_calls: self.store_calls.add(),
             sessions: self.sessions.get_or_create_owned(&label),
             commit_duration: self.commit_duration.get_or_create_owned(&label),
+            newest_commit: self.newest_commit.clone(),
             queue: QueueDepth {
                 messages: self.queue_messages.get_or_create_owned(&label),
                 bytes: self.queue_bytes.get_or_create_owned(&label),

@@ -235,7 +235,7 @@ impl Writer {
         let committed = self.persist(|store| store.commit(frames))?;
         let duration = self.clock.now().since_start.saturating_sub(begun);
         self.commit_duration = duration;
-        self.links.metrics.commit_duration.observe(duration.as_secs_f64());
+        self.links.metrics.committed(duration);
         self.links.directory.heard(frames);
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;

@@ -15,6 +15,7 @@
 mod api_requests;
 mod bundle;
 mod capacity;
+mod check;
 mod compare;
 mod control;
 mod counters;
@@ -98,6 +99,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     api_requests::TESTS,
     bundle::TESTS,
     capacity::TESTS,
+    check::TESTS,
     compare::TESTS,
     control::TESTS,
     counters::TESTS,

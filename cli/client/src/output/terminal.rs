@@ -90,6 +90,14 @@ pub fn print_error_json(json: &str) {
     io::stderr().lock().write_all(printable_json(json).as_bytes()).ok();
 }
 
+/// Prints a failure as the state UNKNOWN of a plugin for Nagios. A bar would begin performance data.
+pub fn print_unknown(failure: &Failure) {
+    let message = failure.to_string().replace('|', "/");
+    let message: Vec<&str> = message.split_whitespace().collect();
+    // Nobody is left to read it.
+    print(&format!("POLYMETER UNKNOWN - {}\n", message.join(" "))).ok();
+}
+
 pub fn print_failure(failure: &Failure, format: ErrorFormat) {
     let json = failure.json().filter(|_| format != ErrorFormat::Text);
     match (format, &json) {

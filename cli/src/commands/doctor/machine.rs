@@ -5,13 +5,11 @@ use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use polymeter_agent::config::AgentConfig;
 use polymeter_client::connection::agent::{ask, ask_status, unexpected};
 use polymeter_client::connection::collector::Collector;
 use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_collector::CollectorConfig;
-use polymeter_collector::config::CollectorArguments;
 use polymeter_proto::control::{Answer, MetricLine, MetricsRequest, Request, StatusReport, StatusRequest};
 use polymeter_service::cgroup_mounts::Mounts;
 use polymeter_service::document::Faults;
@@ -24,6 +22,7 @@ use super::role::Role;
 use super::store_state::StoreState;
 use super::unit::Unit;
 use crate::failure::Failure;
+use crate::local_config::collector_config;
 
 const USERS_PORT: u16 = 7718;
 
@@ -174,17 +173,4 @@ fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, Unexamined> {
 /// Returns the agent's defaults without a file.
 fn agent_config(path: &Path) -> Result<AgentConfig, Faults> {
     if path.exists() { AgentConfig::load(path) } else { Ok(AgentConfig::standard()) }
-}
-
-/// Returns the collector's defaults without a file.
-fn collector_config(path: &Path) -> Result<CollectorConfig, Faults> {
-    let file = path.exists().then(|| ["--config".into(), path.as_os_str().to_owned()]);
-    let words = std::iter::once("polymeter-collector".into()).chain(file.into_iter().flatten());
-    CollectorArguments::try_parse_from(words)
-        .map_err(|error| {
-            let mut faults = Faults::default();
-            faults.add(path.display().to_string(), error);
-            faults
-        })
-        .and_then(|arguments| arguments.resolve())
 }

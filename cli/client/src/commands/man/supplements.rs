@@ -38,6 +38,12 @@ const DOCTOR_STATUS: &[Entry] = &[
     ("1", "A problem was found."),
     ("2", "Wrong usage, or the examination could not run."),
 ];
+const CHECK_STATUS: &[Entry] = &[
+    ("0", "OK."),
+    ("1", "WARNING."),
+    ("2", "CRITICAL."),
+    ("3", "UNKNOWN: wrong usage, or the state cannot be found out."),
+];
 const SETUP_STATUS: &[Entry] = &[
     ("0", "Done, or nothing to do."),
     ("1", "Something failed, or a file that was changed by hand was left as it is."),
@@ -514,6 +520,20 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         examples: &[
             ("polymeter doctor", "Problems and warnings, each with a remedy."),
             ("polymeter doctor --role login --json", "For a program."),
+        ],
+    },
+    Supplement {
+        command: "polymeter check",
+        exit_status: CHECK_STATUS,
+        environment: &[RUN, COLLECTOR],
+        files: &[SOCKET, CLIENT, COLLECTOR_SOCKET, AGENT_TOML, COLLECTOR_TOML],
+        examples: &[
+            ("polymeter check", "The agent of this node, for NRPE or an agent of Icinga."),
+            (
+                "polymeter check --node node17 --warning late=10 --critical loss=100",
+                "The agent of a node, with thresholds, from a server of Icinga.",
+            ),
+            ("polymeter check --collector head:9717", "A collector with `metrics_listen`."),
         ],
     },
     Supplement {

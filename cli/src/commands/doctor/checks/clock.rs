@@ -1,6 +1,6 @@
 //! Offset of a node's clock from the collector's: samples are dated by the node.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
+use crate::http_get;
 
 /// Reports of several nodes are wrong by as much as the offset.
 const PROBLEM_US: i64 = 1_000_000;
@@ -21,8 +22,6 @@ const PROBLEM_US: i64 = 1_000_000;
 const WARNING_US: i64 = 100_000;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     match role {
@@ -167,16 +166,9 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// HTTP/1.0 ends the body with the connection.
 pub(super) fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
-    let mut stream = Stream::unix(socket, TIMEOUT)?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-    let (head, body) = end.and_then(|end| answer.split_at_checked(end + 4)).unwrap_or_default();
-    let status = String::from_utf8_lossy(head).lines().next().unwrap_or_default().to_owned();
-    if status.split(' ').nth(1) == Some("200") { Ok(body.to_vec()) } else { Err(io::Error::other(status)) }
+    let page = http_get::get(Stream::unix(socket, TIMEOUT)?, path)?;
+    if page.is_ok { Ok(page.body) } else { Err(io::Error::other(page.status_line)) }
 }
 
 #[cfg(test)]
