@@ -268,7 +268,7 @@ fn a_rule_that_fires_itself_ends_with_its_budget() {
         let at_us = BEGIN_US + second * SECOND_US;
         for part in 0..2 {
             let at_us = at_us + part * 20_000;
-            evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + 10_000, &[9])]));
+            evaluator.samples(&batch(&shape, &[(at_us, &[0]), (at_us + 10_000, &[9])]), Voice::Plan);
         }
         seen.extend(self::fired(&mut evaluator));
     }
@@ -305,7 +305,7 @@ fn values_that_are_no_numbers_hold_no_condition() {
         column.metric.1.number = Number::Float;
     }
     let nan = f64::NAN.to_bits();
-    evaluator.samples(&batch(&floats, &[(BEGIN_US, &[nan]), (BEGIN_US + SECOND_US, &[nan])]));
+    evaluator.samples(&batch(&floats, &[(BEGIN_US, &[nan]), (BEGIN_US + SECOND_US, &[nan])]), Voice::Plan);
     assert_eq!(fired(&mut evaluator), []);
 }
 
