@@ -85,7 +85,13 @@ fn job(name: &str) -> Option<String> {
 
 fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<Answer, Box<dyn Error>> {
     let plan = selectors.iter().map(|selector| ((*selector).to_owned(), period.to_owned())).collect();
-    let answer = line.ask(&Request::Set(SetRequest { job: job(name), level: None, plan, duration: None }))?;
+    let answer = line.ask(&Request::Set(SetRequest {
+        job: job(name),
+        level: None,
+        ring: false,
+        plan,
+        duration: None,
+    }))?;
     if matches!(answer, Answer::Granted(_)) {
         Ok(answer)
     } else {

@@ -248,6 +248,7 @@ impl BlockSampler<'_> {
         let request = SetRequest {
             job: Some(self.job.to_owned()),
             level: None,
+            ring: false,
             plan: self.plan.clone(),
             // A period's text is whole milliseconds here; the block ends a little later.
             duration: Some(format!("{}ms", length_us / 1_000)),

@@ -61,6 +61,7 @@ mod regions;
 mod remote;
 mod remote_steps;
 mod remote_write;
+mod ring_leases;
 mod run;
 mod run_records;
 mod sampling;
@@ -146,6 +147,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     remote::TESTS,
     remote_steps::TESTS,
     remote_write::TESTS,
+    ring_leases::TESTS,
     run::TESTS,
     run_records::TESTS,
     sampling::TESTS,

@@ -64,11 +64,11 @@ impl Sum {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, bytes_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
-    /// Adds a source whose metrics are sampled so. Periods that divide one another share reads. What is sent
-    /// counts as samples: of a window one.
-    pub(super) fn add(&mut self, samplings: &[Sampling], read: ReadCost) {
+    /// Adds a source whose metrics are sampled so: those that are `sent`, and those that the ring holds, `held`.
+    /// Periods that divide one another share reads. What is sent counts as samples: of a window one.
+    pub(super) fn add(&mut self, sent: &[Sampling], held: &[Sampling], read: ReadCost) {
         let per_second = |period: Period| 1e6 / micros(period);
-        let Some(fastest) = samplings.iter().map(|sampling| sampling.period).min() else { return };
+        let Some(fastest) = sent.iter().chain(held).map(|sampling| sampling.period).min() else { return };
         let slowness = between(&self.machine, micros(fastest));
         let read_ns = match read {
             ReadCost::Measured(read_ns) => read_ns,
@@ -76,7 +76,10 @@ impl Sum {
             ReadCost::Unknown => READ_NS * slowness,
         };
         self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness);
-        for sampling in samplings {
+        for sampling in held {
+            self.ns_per_s += per_second(sampling.period) * VALUE_NS;
+        }
+        for sampling in sent {
             let rows = per_second(sampling.row_period());
             let (inner, bytes) = match sampling.window {
                 None => (0.0, VALUE_BYTES),
@@ -151,6 +154,7 @@ mod tests {
         let mut sum = Sum::on(REFERENCE);
         sum.add(
             &[Sampling::raw(Period::MILLISECOND), Sampling::raw(Period::SECOND)],
+            &[],
             ReadCost::Measured(10_000.0),
         );
         let cost = sum.cost(1.0);
@@ -160,7 +164,7 @@ mod tests {
         assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
         assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
         // Another source at the same period causes no wake-up.
-        sum.add(&[Sampling::raw(Period::MILLISECOND)], ReadCost::Measured(0.0));
+        sum.add(&[Sampling::raw(Period::MILLISECOND)], &[], ReadCost::Measured(0.0));
         let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
         assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
         assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
@@ -170,13 +174,30 @@ mod tests {
     fn windows_cost_their_reads_and_the_rows_that_are_sent() {
         let cost = |text: &str| {
             let mut sum = Sum::on(REFERENCE);
-            sum.add(&[text.parse().unwrap()], ReadCost::Measured(10_000.0));
+            sum.add(&[text.parse().unwrap()], &[], ReadCost::Measured(10_000.0));
             sum.cost(1.0)
         };
         let (raw, windows) = (cost("1ms"), cost("1ms/1s"));
         assert!((windows.samples_per_s - 1.0).abs() < 1e-9 && windows.bytes_per_s < 0.05 * raw.bytes_per_s);
         let less_percent = (1000.0 * (VALUE_NS - INNER_VALUE_NS) - VALUE_NS) / 1e7;
         assert!((raw.cpu_percent - windows.cpu_percent - less_percent).abs() < 1e-9, "{windows:?}");
+    }
+
+    #[test]
+    fn the_ring_costs_reads_and_values_but_nothing_is_sent() {
+        let cost = |sent: &[&str], held: &[&str]| {
+            let of = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+            let mut sum = Sum::on(REFERENCE);
+            sum.add(&of(sent), &of(held), ReadCost::Measured(10_000.0));
+            sum.cost(1.0)
+        };
+        let (sent, held) = (cost(&["1ms"], &[]), cost(&[], &["1ms"]));
+        assert!((sent.cpu_percent - held.cpu_percent).abs() < 1e-12 && held.cpu_percent > 1.0, "{held:?}");
+        assert!(held.samples_per_s.abs() + held.bytes_per_s.abs() < 1e-12, "{held:?}");
+        let both = cost(&["1s"], &["1ms"]);
+        assert!((both.samples_per_s - 1.0).abs() < 1e-9);
+        let more_percent = VALUE_NS / 1e7;
+        assert!((both.cpu_percent - held.cpu_percent - more_percent).abs() < 1e-9, "they share reads");
     }
 
     fn stacks(period: &str, cpus: usize, measured_ns: Option<f64>) -> Cost {
@@ -187,7 +208,7 @@ mod tests {
 
     fn cpu_percent(machine: Slowness, period: Period, read: ReadCost) -> f64 {
         let mut sum = Sum::on(machine);
-        sum.add(&[Sampling::raw(period)], read);
+        sum.add(&[Sampling::raw(period)], &[], read);
         sum.cost(1.0).cpu_percent
     }
 

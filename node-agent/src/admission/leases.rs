@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, RING_METRICS};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::step_level::StepLevel;
@@ -60,6 +60,9 @@ impl Admission {
     ) -> Result<Vec<Definition>, LeaseError> {
         let limits = &self.pricing.limits;
         let target = targets.access(request.principal, &request.job_id, Access::Change)?;
+        if request.is_ring && !limits.ring_leases && !request.principal.administrator {
+            return Err(LeaseError::NoRings);
+        }
         duration_us(limits, request, now)?;
         target.user_events.check_plan_changes(request.principal, now.monotonic_ns)?;
         if let Some(level) = request.level
@@ -246,24 +249,29 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
         plan.leases.retain(|lease| {
             lease.principal.uid != request.principal.uid
                 || lease.level != request.level
+                || lease.is_ring != request.is_ring
                 || lease.selector != *selector
         });
         let (selector, sampling, principal) = (selector.clone(), *sampling, request.principal);
-        let level = request.level;
-        plan.leases.push(Lease { level, selector, sampling, principal, until_us, ends_ns });
+        let (level, is_ring) = (request.level, request.is_ring);
+        plan.leases.push(Lease { level, is_ring, selector, sampling, principal, until_us, ends_ns });
     }
     plan
 }
 
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
     let machine = target.plan.machine;
-    let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selects(machine, selector, name));
-    let in_force = || target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));
-    let reasons = in_force().filter_map(|(name, in_force)| Some((name, in_force.reason()?)));
+    let is_chosen = |name: &str| {
+        let name = name.strip_prefix(RING_METRICS).unwrap_or(name);
+        request.metrics.iter().any(|(selector, _)| selects(machine, selector, name))
+    };
+    let mut in_force = if request.is_ring { target.ring_in_force() } else { target.plan_in_force() };
+    in_force.retain(|(name, _)| is_chosen(name));
+    let reasons = in_force.iter().filter_map(|(name, in_force)| Some((name.clone(), in_force.reason()?)));
     let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
     LeaseGrant {
-        metrics: in_force().map(|(name, in_force)| (name, in_force.sampling)).collect(),
         reasons: reasons.collect(),
+        metrics: in_force.into_iter().map(|(name, in_force)| (name, in_force.sampling)).collect(),
         unavailable: unavailable.cloned().collect(),
         cost,
         until_us,

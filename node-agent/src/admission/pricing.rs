@@ -18,6 +18,21 @@ use crate::targets::TrackedTarget;
 /// Recent mean of each source, in nanoseconds, by job and source.
 pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
 
+/// Wanted samplings of the metrics of a source.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// Of samples for the collector.
+    sent: Vec<Sampling>,
+    /// Of samples for the ring.
+    held: Vec<Sampling>,
+}
+
+impl Wanted {
+    fn shortest(&self) -> Option<Period> {
+        shortest(self.sent.iter().chain(&self.held).copied())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Pricing {
     pub(super) limits: Limits,
@@ -38,22 +53,31 @@ impl Pricing {
     /// Parts of the cost. The time of a read comes from recent reads if the source is read at that period
     /// already, else from the trial; perf events that are open already are not tried again.
     pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Sum {
-        let mut samplings: BTreeMap<&str, Vec<Sampling>> = BTreeMap::new();
+        let mut samplings: BTreeMap<&str, Wanted> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
+        let is_job = target.job.is_some();
         for (name, source) in target.sources.open() {
-            let wanted =
-                source.slots.iter().filter_map(|slot| source.sampling(plan, &slot.definition.name()));
-            samplings.entry(name).or_default().extend(wanted);
+            let wanted = samplings.entry(name).or_default();
+            for slot in &source.slots {
+                let metric = slot.definition.name();
+                wanted.sent.extend(source.sampling(plan, &metric));
+                wanted.held.extend(source.ring_sampling(plan, &metric).filter(|_| is_job));
+            }
         }
         for (name, availability) in target.findings.found() {
             let Availability::From { source, read_ns, refresh_interval } = availability else { continue };
             let warm = warm_ns.entry(source).or_default();
             *warm = warm.max(*read_ns);
-            if !target.samples(name)
-                && let Some((sampling, _)) = plan.sampling(name)
-            {
-                let sampling = sampling.not_shorter(refresh_interval.unwrap_or(sampling.period));
-                samplings.entry(source).or_default().push(sampling);
+            if target.samples(name) {
+                continue;
+            }
+            let not_shorter =
+                |sampling: Sampling| sampling.not_shorter(refresh_interval.unwrap_or(sampling.period));
+            let (sent, held) = (plan.sampling(name), plan.ring_sampling(name).filter(|_| is_job));
+            if sent.is_some() || held.is_some() {
+                let wanted = samplings.entry(source).or_default();
+                wanted.sent.extend(sent.map(|(sampling, _)| not_shorter(sampling)));
+                wanted.held.extend(held.map(not_shorter));
             }
         }
         let nothing = BTreeMap::new();
@@ -61,9 +85,11 @@ impl Pricing {
         let mut sum = Sum::on(self.calibration.slowness());
         for (source, wanted) in samplings {
             let current = target.sources.open().get(source).and_then(|open| {
-                let slots = open.slots.iter();
-                let current = slots.filter_map(|slot| open.sampling(&target.plan, &slot.definition.name()));
-                shortest(current)
+                let names = open.slots.iter().map(|slot| slot.definition.name());
+                shortest(names.flat_map(|name| {
+                    let held = open.ring_sampling(&target.plan, &name).filter(|_| is_job);
+                    open.sampling(&target.plan, &name).into_iter().chain(held)
+                }))
             });
             let stack_ns = match source {
                 STACKS_KIND => Some(STACK_NS),
@@ -71,7 +97,7 @@ impl Pricing {
                 _ => None,
             };
             if let Some(stack_ns) = stack_ns {
-                let Some(period) = shortest(wanted.iter().copied()) else { continue };
+                let Some(period) = shortest(wanted.sent.into_iter()) else { continue };
                 // Each read of the last seconds took what its samples did.
                 let measured = recent_ns.get(source).zip(current);
                 let measured_ns =
@@ -80,14 +106,12 @@ impl Pricing {
                 continue;
             }
             let read = match (recent_ns.get(source), warm_ns.get(source)) {
-                (Some(recent), _) if current == shortest(wanted.iter().copied()) => {
-                    ReadCost::Measured(*recent)
-                }
+                (Some(recent), _) if current == wanted.shortest() => ReadCost::Measured(*recent),
                 (_, Some(warm)) => ReadCost::Warm(*warm),
                 (Some(recent), None) => ReadCost::Measured(*recent),
                 (None, None) => ReadCost::Unknown,
             };
-            sum.add(&wanted, read);
+            sum.add(&wanted.sent, &wanted.held, read);
         }
         for level in StepLevel::ALL {
             add_steps(&mut sum, target, plan, level, recent_ns);
@@ -148,7 +172,7 @@ fn add_steps(
             (None, Some(recent)) => ReadCost::Measured(*recent),
             (None, None) => ReadCost::Unknown,
         };
-        (0..count).for_each(|_| sum.add(&samplings, read));
+        (0..count).for_each(|_| sum.add(&samplings, &[], read));
     }
 }
 

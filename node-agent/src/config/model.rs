@@ -115,6 +115,8 @@ pub struct Limits {
     pub job_cpu_percent: u64,
     /// Percentage of one CPU for everything that the agent samples.
     pub node_cpu_percent: u64,
+    /// True if users may sample into the rings of their jobs.
+    pub ring_leases: bool,
 }
 
 /// Ring of each job: samples in memory that are sent only if something makes them worth it.
@@ -153,6 +155,7 @@ impl Default for Limits {
             samples_per_second: 200_000,
             job_cpu_percent: 5,
             node_cpu_percent: 20,
+            ring_leases: true,
         }
     }
 }
@@ -399,6 +402,9 @@ keys! {
     "node_cpu_percent": Integer(1, 100), Usual("20 # of one CPU, for everything that the agent samples")
         => node_cpu_percent = value.integer();
 
+    /// Permit `polymeter set --ring`: a job then has a ring with the memory of `[hindsight]`.
+    "ring_leases": Flag, Usual("true") => ring_leases = value.boolean();
+
     /// The shortest periods of metrics for which `shortest_period` does not apply.
     "shortest_periods": Periods, Set("# \"perf.*\" = \"10ms\"") => shortest_periods = layer(value, bound);
 }
@@ -417,7 +423,8 @@ keys! {
     /// The bytes a second that are sent from all rings of the node.
     "rate": Text("size"), Usual("1MiB") => rate_bytes = value.parse(bytes);
 
-    /// The metrics and their periods, as in the baseline. Without any there is no ring.
+    /// The metrics and their periods, as in the baseline. Without any, only jobs whose owners ask for it
+    /// (`polymeter set --ring`) have a ring.
     "metrics": Periods, Set("# \"cpu.*\" = \"100ms\"\n# \"memory.*\" = \"100ms\"") => metrics = layer(value, rule);
 }
 

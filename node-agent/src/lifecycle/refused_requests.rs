@@ -1,6 +1,7 @@
 //! Requests at submission that are not granted. `plan` shows them while the job is tracked, and the data
 //! contain them, because the owner gets no direct answer. Pure.
 
+use polymeter_proto::control::RING_PREFIX;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
 use polymeter_proto::step_level::StepLevel;
@@ -21,7 +22,7 @@ pub(super) fn refused_by(
             .iter()
             .filter_map(|(selector, period)| {
                 let named = granted.unavailable.iter().find(|(metric, _)| metric == selector.as_str());
-                named.map(|(_, reason)| refused(sampling.level, selector, *period, reason))
+                named.map(|(_, reason)| refused(sampling, selector, *period, reason))
             })
             .collect(),
     }
@@ -29,11 +30,18 @@ pub(super) fn refused_by(
 
 pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<RefusedRequest> {
     let metrics = sampling.metrics.iter();
-    metrics.map(|(selector, period)| refused(sampling.level, selector, *period, reason)).collect()
+    metrics.map(|(selector, period)| refused(sampling, selector, *period, reason)).collect()
 }
 
-fn refused(level: Option<StepLevel>, selector: &Selector, period: Sampling, reason: &str) -> RefusedRequest {
-    let request = Text::of(&format!("{}{selector}", level.map_or("", StepLevel::selector_prefix)));
+fn refused(
+    sampling: &SamplingRequest,
+    selector: &Selector,
+    period: Sampling,
+    reason: &str,
+) -> RefusedRequest {
+    let of_job = if sampling.is_ring { RING_PREFIX } else { "" };
+    let prefix = sampling.level.map_or(of_job, StepLevel::selector_prefix);
+    let request = Text::of(&format!("{prefix}{selector}"));
     RefusedRequest { request, period: Some(period), reason: Text::of(reason) }
 }
 
@@ -48,11 +56,18 @@ mod tests {
     fn an_error_refuses_all_and_a_missing_metric_only_what_named_it() {
         let metrics = ["perf.*", "perf.cycles"]
             .map(|selector| (selector.parse().unwrap(), Sampling::raw(Period::SECOND)));
-        let of = |level| SamplingRequest { level, metrics: metrics.clone().into(), duration_us: None };
+        let of = |level| SamplingRequest {
+            level,
+            is_ring: false,
+            metrics: metrics.clone().into(),
+            duration_us: None,
+        };
         let all = refused_by(&of(None), &Err(LeaseError::TooMany(64)));
         assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);
         let of_steps = refuse_all(&of(Some(StepLevel::Step)), "too late");
         assert_eq!(of_steps[0].request.as_str(), "steps:perf.*");
+        let of_ring = refuse_all(&SamplingRequest { is_ring: true, ..of(None) }, "too late");
+        assert_eq!(of_ring[0].request.as_str(), "ring:perf.*");
         let missing = |metric: &str| (metric.to_owned(), "the CPU has no such counter".to_owned());
         let unavailable = vec![missing("perf.cycles"), missing("perf.instructions")];
         let granted = LeaseGrant {

@@ -89,9 +89,9 @@ pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Iden
         .sampling
         .iter()
         .cloned()
-        .map(|SamplingRequest { level, metrics, duration_us }| {
+        .map(|SamplingRequest { level, is_ring, metrics, duration_us }| {
             let job_id = Some(job_id.clone());
-            LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
+            LeaseRequest { principal, job_id, level, is_ring, metrics, since_us: None, duration_us }
         })
         .collect()
 }
@@ -106,18 +106,18 @@ pub(super) fn request_leases(
     out.extend(leases.map(|lease| LifecycleEffect::RequestLease(job_id.clone(), lease)));
 }
 
-/// Keeps the refused parts of the request at submission for a level.
+/// Keeps the refused parts of the request at submission for a level or the ring.
 pub(super) fn answered(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
     job_id: &Identifier,
-    level: Option<StepLevel>,
+    part: (Option<StepLevel>, bool),
     result: &Result<LeaseGrant, LeaseError>,
     now: Now,
     out: &mut Vec<LifecycleEffect>,
 ) {
     let Some(announced) = announced.get_mut(job_id) else { return };
-    let Some(position) = announced.sampling.iter().position(|sampling| sampling.level == level) else {
+    let Some(position) = announced.sampling.iter().position(|sampling| sampling.part() == part) else {
         return;
     };
     let can_wait = matches!(result, Err(LeaseError::Unavailable(_)));
@@ -128,9 +128,9 @@ pub(super) fn answered(
     }
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     if can_wait {
-        target.refused.defer(level, refused);
+        target.refused.defer(part, refused);
     } else {
-        target.refused.defer(level, Vec::new());
+        target.refused.defer(part, Vec::new());
         refuse_requests(targets, job_id, refused, now, out);
     }
 }

@@ -28,6 +28,8 @@ pub const MAX_STRETCH: u8 = 22;
 pub struct Lease {
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
+    /// True if the samples go to the ring of the job, and not to the collector.
+    pub is_ring: bool,
     pub selector: Selector,
     /// Longest period at which they are sampled, and longest windows.
     pub sampling: Sampling,
@@ -99,10 +101,25 @@ impl Plan {
         }
     }
 
+    pub fn has_ring(&self) -> bool {
+        !self.ring.is_empty() || self.leases.iter().any(|lease| lease.is_ring)
+    }
+
     /// Sampling of a metric of the whole job in the ring, without a window. Call stacks have no place there.
     pub fn ring_sampling(&self, name: &str) -> Option<Sampling> {
-        let sampling = self.ring.sampling(self.machine, name).filter(|_| !name.starts_with(STACKS))?;
-        Some(Sampling::raw(sampling.period))
+        self.ring_period(name).map(|(period, _)| Sampling::raw(period))
+    }
+
+    /// Shortest period of a metric in the ring, and the layer of it.
+    fn ring_period(&self, name: &str) -> Option<(Period, Cause)> {
+        if name.starts_with(STACKS) {
+            return None;
+        }
+        let baseline = self.ring.sampling(self.machine, name);
+        let baseline = baseline.map(|sampling| (sampling.period, Cause::Baseline));
+        let leases = self.ring_leases_of(name);
+        let leases = leases.map(|lease| (self.stretched(lease.sampling).period, Cause::Lease));
+        baseline.into_iter().chain(leases).min_by_key(|(period, _)| *period)
     }
 
     /// Effective sampling of a metric, and the layer of its period.
@@ -141,25 +158,30 @@ impl Plan {
     /// hardware without a refresh interval.
     pub fn in_force(&self, level: Option<StepLevel>, name: &str) -> Option<InForce> {
         let (sampling, cause) = self.sampling_at(level, name)?;
-        let lease = self.lease(level, name).filter(|_| cause == Cause::Lease);
-        Some(InForce {
-            sampling,
-            cause,
-            by: lease.and_then(|lease| lease.principal.name()),
-            until_us: lease.map(|lease| lease.until_us),
-            requested: lease.map(|lease| lease.sampling).filter(|of| of.period != sampling.period),
-            slow_sources: Vec::new(),
-            input_of: self.input_of(level, name),
-        })
-    }
-
-    fn input_of(&self, level: Option<StepLevel>, name: &str) -> Vec<&'static str> {
         let layers = match level {
             None => vec![&self.baseline, &self.registration],
             Some(level) => vec![self.step_layer(level)],
         };
-        let rules = layers.into_iter().flat_map(Layer::rules).filter(|rule| rule.sampling.is_some());
-        let leases = self.leases.iter().filter(|lease| lease.level == level);
+        let leases = self.leases.iter().filter(|lease| lease.level == level && !lease.is_ring);
+        let input_of = self.input_of(&layers, leases, name);
+        Some(by_lease(sampling, cause, self.leases_of(level, name), input_of))
+    }
+
+    /// As [`Plan::in_force`], of a metric in the ring.
+    pub fn ring_in_force(&self, name: &str) -> Option<InForce> {
+        let (period, cause) = self.ring_period(name)?;
+        let leases = self.leases.iter().filter(|lease| lease.is_ring);
+        let input_of = self.input_of(&[&self.ring], leases, name);
+        Some(by_lease(Sampling::raw(period), cause, self.ring_leases_of(name), input_of))
+    }
+
+    fn input_of<'a>(
+        &self,
+        layers: &[&'a Layer],
+        leases: impl Iterator<Item = &'a Lease>,
+        name: &str,
+    ) -> Vec<&'static str> {
+        let rules = layers.iter().flat_map(|layer| layer.rules()).filter(|rule| rule.sampling.is_some());
         let selectors = rules.map(|rule| &rule.selector).chain(leases.map(|lease| &lease.selector));
         let named = selectors.filter(|selector| !selector.matches(name));
         let derived = named.flat_map(|selector| derived_from(self.machine, selector, name));
@@ -174,13 +196,12 @@ impl Plan {
     }
 
     fn leases_of(&self, level: Option<StepLevel>, name: &str) -> impl Iterator<Item = &Lease> {
-        self.leases.iter().filter(move |lease| lease.level == level && lease.selects(self.machine, name))
+        let leases = self.leases.iter().filter(move |lease| lease.level == level && !lease.is_ring);
+        leases.filter(move |lease| lease.selects(self.machine, name))
     }
 
-    /// Lease with the shortest period for a metric; of equal ones the one that ends last.
-    fn lease(&self, level: Option<StepLevel>, name: &str) -> Option<&Lease> {
-        let fitting = self.leases_of(level, name);
-        fitting.min_by_key(|lease| (lease.sampling.period, std::cmp::Reverse(lease.until_us)))
+    fn ring_leases_of(&self, name: &str) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().filter(move |lease| lease.is_ring && lease.selects(self.machine, name))
     }
 
     /// Metrics of one scope that are sampled of the whole job or node; whole families stand for their
@@ -214,6 +235,28 @@ impl Plan {
         // instance.
         definitions.sort_by_key(Definition::is_family);
         definitions
+    }
+}
+
+/// Sampling in force. If its cause is a lease, it is the one with the shortest period; of equal ones the one
+/// that ends last.
+fn by_lease<'a>(
+    sampling: Sampling,
+    cause: Cause,
+    leases: impl Iterator<Item = &'a Lease>,
+    input_of: Vec<&'static str>,
+) -> InForce {
+    let lease = leases
+        .min_by_key(|lease| (lease.sampling.period, std::cmp::Reverse(lease.until_us)))
+        .filter(|_| cause == Cause::Lease);
+    InForce {
+        sampling,
+        cause,
+        by: lease.and_then(|lease| lease.principal.name()),
+        until_us: lease.map(|lease| lease.until_us),
+        requested: lease.map(|lease| lease.sampling).filter(|of| of.period != sampling.period),
+        slow_sources: Vec::new(),
+        input_of,
     }
 }
 

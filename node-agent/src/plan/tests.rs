@@ -13,6 +13,7 @@ fn layer(rules: &[(&str, &str)]) -> Layer {
 fn lease(level: Option<StepLevel>, selector: &str, period: &str) -> Lease {
     Lease {
         level,
+        is_ring: false,
         selector: selector.parse().unwrap(),
         sampling: period.parse().unwrap(),
         principal: Principal { uid: 7, administrator: false },
@@ -213,4 +214,30 @@ fn a_derived_metric_samples_its_inputs_on_this_machine() {
 fn derived_metrics_of_steps_are_named() {
     assert_eq!(of_steps(Machine::Amd, "perf.flops"), ["perf.event.fp_ret_sse_avx_ops.all"]);
     assert_eq!(of_steps(Machine::Amd, "node.dram.bandwidth"), [""; 0]);
+}
+
+#[test]
+fn leases_of_the_ring_sample_into_the_ring_alone() {
+    let of_ring = |selector, period| Lease { is_ring: true, ..lease(None, selector, period) };
+    let mut plan = Plan { baseline: layer(&[("cpu.usage", "1s")]), ..Plan::default() };
+    assert!(!plan.has_ring());
+    plan.leases = vec![of_ring("cpu.*", "10ms"), of_ring("cpu.usage", "20ms")];
+    assert!(plan.has_ring());
+    assert_eq!(plan.sampling("cpu.usage"), Some((Sampling::raw(Period::SECOND), Cause::Baseline)));
+    assert_eq!(plan.sampling("cpu.user"), None);
+    assert!(names(&plan.definitions(Scope::Job)).contains(&"cpu.user".to_owned()));
+    let in_force = plan.ring_in_force("cpu.usage").unwrap();
+    assert_eq!((in_force.sampling, in_force.cause), (Sampling::raw(Period::TEN_MILLISECONDS), Cause::Lease));
+    assert!(in_force.by.is_some() && in_force.requested.is_none());
+    assert_eq!(plan.ring_in_force("memory.current"), None);
+    // The ring of the configuration remains, and the governor slows the leases alone.
+    plan.ring = layer(&[("cpu.usage", "15ms"), ("memory.current", "15ms")]);
+    plan.stretch = 1;
+    let in_force = plan.ring_in_force("cpu.usage").unwrap();
+    assert_eq!((in_force.sampling.to_string().as_str(), in_force.cause), ("15ms", Cause::Baseline));
+    let in_force = plan.ring_in_force("cpu.user").unwrap();
+    assert_eq!(in_force.sampling.to_string(), "20ms");
+    assert!(in_force.reason().unwrap().contains("the governor"));
+    plan.leases = vec![of_ring("stacks.cpu", "10ms")];
+    assert_eq!(plan.ring_sampling("stacks.cpu"), None, "call stacks have no place in the ring");
 }

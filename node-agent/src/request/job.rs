@@ -37,7 +37,7 @@ pub struct StartSpec {
     pub cluster: Option<Identifier>,
     pub owner_uid: Option<u32>,
     pub owner: Option<Identifier>,
-    /// Requests at submission, at most one for each level.
+    /// Requests at submission, at most one for each level and for the ring.
     pub sampling: Vec<SamplingRequest>,
     /// Request to release the hardware's counters.
     pub pmu_release: Option<SubmittedRelease>,
@@ -54,9 +54,18 @@ pub struct StartSpec {
 pub struct SamplingRequest {
     /// None for the job as a whole.
     pub level: Option<StepLevel>,
+    /// True for samples that go to the ring of the job.
+    pub is_ring: bool,
     pub metrics: Vec<(Selector, Sampling)>,
     /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
+}
+
+impl SamplingRequest {
+    /// Level, and whether it is the ring: at most one request at submission is for each.
+    pub(crate) const fn part(&self) -> (Option<StepLevel>, bool) {
+        (self.level, self.is_ring)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

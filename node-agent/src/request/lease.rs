@@ -30,11 +30,20 @@ pub struct LeaseRequest {
     pub job_id: Option<Identifier>,
     /// Steps or tasks of the job; none for the job as a whole, or the node.
     pub level: Option<StepLevel>,
+    /// True for samples that go to the ring of the job.
+    pub is_ring: bool,
     pub metrics: Vec<(Selector, Sampling)>,
     /// Time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
     /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
+}
+
+impl LeaseRequest {
+    /// Level, and whether it is the ring.
+    pub(crate) const fn part(&self) -> (Option<StepLevel>, bool) {
+        (self.level, self.is_ring)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +102,8 @@ pub enum LeaseError {
         "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node and the collector"
     )]
     Expired,
+    #[error("rings by lease are switched off on this node; ask an administrator (`ring_leases` in [limits])")]
+    NoRings,
     #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
     TooMany(usize),
     #[error(

@@ -36,7 +36,7 @@ pub enum TriggerError {
     #[error(transparent)]
     Add(#[from] AddError),
     #[error(
-        "the job has no ring on this node; an administrator switches it on with [hindsight] in agent.toml"
+        "the job has no ring on this node, or an empty one; `polymeter set --ring 'cpu.*=10ms'` gives it one"
     )]
     NoRing,
     #[error("too many intervals wait to be kept; try again in a moment")]

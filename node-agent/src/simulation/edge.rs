@@ -206,7 +206,11 @@ impl SimulatedEdge {
     /// Checks that the data contain the plan of a target, and that its sources are the sampler's.
     pub(super) fn check(&self, target: &TrackedTarget) {
         for level in LEVELS {
-            for (metric, in_force) in target.plan_in_force_at(level) {
+            let mut in_force = target.plan_in_force_at(level);
+            if level.is_none() {
+                in_force.extend(target.ring_in_force());
+            }
+            for (metric, in_force) in in_force {
                 let recorded = self.recorded.get(&(target.handle(), level, metric.clone()));
                 assert_eq!(
                     recorded,

@@ -164,11 +164,11 @@ impl<E: Edge> Dispatcher<E> {
         job_id: &Identifier,
         request: LeaseRequest,
     ) -> (Result<LeaseGrant, LeaseError>, Vec<LifecycleEffect>) {
-        let level = request.level;
+        let part = request.part();
         let result = self.set(request).await;
         let (now, mut effects) = (self.edge.now(), Vec::new());
         let targets = &mut self.targets;
-        self.lifecycle.submission_answered(targets, job_id, level, &result, now, &mut effects);
+        self.lifecycle.submission_answered(targets, job_id, part, &result, now, &mut effects);
         (result, effects)
     }
 

@@ -34,7 +34,7 @@ impl Dispatcher<NodeEdge> {
         let TriggerSpec { principal, job_id, rule } = spec;
         let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
         let job = target.job.clone().ok_or(AccessError::Unknown)?;
-        let has_ring = !target.plan.ring.is_empty();
+        let has_ring = target.plan.has_ring();
         let notes = notes(target, &rule, has_ring);
         self.edge.shared.triggers.change(|evaluator| evaluator.add(&job, rule, principal))?;
         Ok(notes)
@@ -143,6 +143,7 @@ impl Dispatcher<NodeEdge> {
                     principal: by.unwrap_or(SITE),
                     job_id: Some(job_id.clone()),
                     level: None,
+                    is_ring: false,
                     metrics: raised(&rule),
                     since_us: None,
                     duration_us: Some(rule.raise_for_us),
@@ -218,7 +219,7 @@ fn notes(target: &TrackedTarget, rule: &Rule, has_ring: bool) -> Vec<String> {
     }
     if rule.keep_us.is_some() && !has_ring {
         notes.push(
-            "the job has no ring, so that nothing can be kept; an administrator switches it on with [hindsight] in agent.toml"
+            "the job has no ring, so that nothing can be kept; `polymeter set --ring 'cpu.*=10ms'` gives it one"
                 .to_owned(),
         );
     }

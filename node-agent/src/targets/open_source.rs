@@ -110,7 +110,7 @@ impl OpenSource {
     }
 
     /// Sampling into the ring, not at shorter periods than the refresh interval of its hardware.
-    pub(super) fn ring_sampling(&self, plan: &Plan, name: &str) -> Option<Sampling> {
+    pub(crate) fn ring_sampling(&self, plan: &Plan, name: &str) -> Option<Sampling> {
         if self.step.is_some() || self.replaced.contains(name) {
             return None;
         }

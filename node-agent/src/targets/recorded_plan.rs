@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::catalogue::RING_METRICS;
 use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Sampling;
@@ -28,6 +29,26 @@ impl TrackedTarget {
         in_force.collect()
     }
 
+    /// Sampling into the ring. The names begin with [`RING_METRICS`].
+    pub(crate) fn ring_in_force(&self) -> Vec<(String, InForce)> {
+        if !self.plan.has_ring() {
+            return Vec::new();
+        }
+        let sampled = self.sources.sampled_at(None).into_iter();
+        let in_force = sampled.filter_map(|(name, sources)| {
+            let in_force = self.plan.ring_in_force(&name)?.of_sources(&sources);
+            Some((format!("{RING_METRICS}{name}"), in_force))
+        });
+        in_force.filter(|_| self.job.is_some()).collect()
+    }
+
+    fn is_planned(&self, level: Option<StepLevel>, name: &str) -> bool {
+        match name.strip_prefix(RING_METRICS) {
+            Some(name) => self.plan.ring_sampling(name).is_some(),
+            None => self.plan.sampling_at(level, name).is_some(),
+        }
+    }
+
     /// What has changed since the plan was last recorded: new periods, and metrics that are not sampled any
     /// more. Without `cause`, the cause is the layer whose period is in force.
     pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
@@ -41,7 +62,10 @@ impl TrackedTarget {
         now: Now,
     ) -> Vec<PlanChange> {
         let job = self.handle();
-        let in_force: BTreeMap<String, InForce> = self.plan_in_force_at(level).into_iter().collect();
+        let mut in_force: BTreeMap<String, InForce> = self.plan_in_force_at(level).into_iter().collect();
+        if level.is_none() {
+            in_force.extend(self.ring_in_force());
+        }
         let mut changes = Vec::new();
         let mut change = |name: &str, old: Option<Sampling>, new: Option<&InForce>| {
             if let Ok(metric) = MetricName::new(name.to_owned()) {
@@ -62,7 +86,7 @@ impl TrackedTarget {
         let ended: Vec<_> = self
             .recorded
             .keys()
-            .filter(|(of, name)| *of == level && self.plan.sampling_at(level, name).is_none())
+            .filter(|(of, name)| *of == level && !self.is_planned(level, name))
             .cloned()
             .collect();
         for key in ended {

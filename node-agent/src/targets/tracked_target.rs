@@ -73,9 +73,9 @@ impl Findings {
 pub(crate) struct RefusedRequests {
     /// Refused for good, and recorded in the data.
     recorded: Vec<RefusedRequest>,
-    /// Not granted yet, by level: the cgroup of another controller may follow, with which they can be
+    /// Not granted yet, by level, those for the ring apart: the cgroup of another controller may follow, with which they can be
     /// granted.
-    deferred: BTreeMap<Option<StepLevel>, Vec<RefusedRequest>>,
+    deferred: BTreeMap<(Option<StepLevel>, bool), Vec<RefusedRequest>>,
 }
 
 impl RefusedRequests {
@@ -93,8 +93,8 @@ impl RefusedRequests {
         is_added
     }
 
-    pub(crate) fn defer(&mut self, level: Option<StepLevel>, refused: Vec<RefusedRequest>) {
-        self.deferred.insert(level, refused);
+    pub(crate) fn defer(&mut self, part: (Option<StepLevel>, bool), refused: Vec<RefusedRequest>) {
+        self.deferred.insert(part, refused);
     }
 
     pub(crate) fn take_deferred(&mut self) -> Vec<RefusedRequest> {

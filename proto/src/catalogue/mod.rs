@@ -54,6 +54,9 @@ pub fn unread_source(source: &str) -> String {
 /// Beginning of the names under which the ledger counts samples that go to the ring.
 pub const RING_SOURCES: &str = "ring/";
 
+/// Beginning of the names under which plans list the metrics that are sampled into the ring.
+pub const RING_METRICS: &str = "ring.";
+
 /// Name under which the ledger counts the samples of a source that go to the ring.
 pub fn ring_source(source: &str) -> String {
     format!("{RING_SOURCES}{source}")

@@ -25,6 +25,9 @@ use crate::wire::control::ControlLine;
 /// Level of the leases that release hardware events, while they wait for nodes that are away.
 const PMU_LEVEL: &str = "pmu";
 
+/// Level of leases of the ring, which replace no others.
+const RING_LEVEL: &str = "ring";
+
 const STATE: &str = "state";
 const STATE_EXAMPLE: &str = r#"{"verb":"state","job":"4242","state":"TIMEOUT"}"#;
 
@@ -86,6 +89,8 @@ struct RoutedFields {
     #[serde(default)]
     plan: BTreeMap<String, IgnoredAny>,
     level: Option<String>,
+    #[serde(default)]
+    ring: bool,
     #[serde(rename = "for")]
     duration: Option<String>,
 }
@@ -132,10 +137,14 @@ impl RoutedRequest {
             );
             return Err(invalid("verb", &message));
         }
-        let RoutedFields { job, plan, level, duration } = parsed.into_request(info.example)?;
+        let RoutedFields { job, plan, level, ring, duration } = parsed.into_request(info.example)?;
         // They replace each other, and no leases of metrics.
         let is_of_pmu = [PmuReleaseRequest::NAME, PmuResumeRequest::NAME].contains(&info.name);
-        let level = if is_of_pmu { Some(PMU_LEVEL.to_owned()) } else { level };
+        let level = match (is_of_pmu, ring) {
+            (true, _) => Some(PMU_LEVEL.to_owned()),
+            (false, true) => Some(RING_LEVEL.to_owned()),
+            (false, false) => level,
+        };
         let job = job.ok_or_else(|| {
             invalid("job", &"missing field; to change metrics of a node, send the request on that node")
         })?;
@@ -344,6 +353,8 @@ mod tests {
         assert_eq!(remote(br#"{"verb":"plan","job":"7"}"#), Remote::Immediate);
         assert_eq!(remote(br#"{"verb":"mark","job":"7","name":"x"}"#), Remote::Immediate);
         assert_eq!(remote(br#"{"verb":"reset","job":"7"}"#), Remote::EndsLeases);
+        let of_ring = br#"{"verb":"set","job":"7","plan":{"cpu.*":"10ms"},"ring":true}"#;
+        assert_eq!(RoutedRequest::parse(of_ring).unwrap().level.as_deref(), Some("ring"));
         let release = RoutedRequest::parse(br#"{"verb":"pmu_release","job":"7","for":"2s"}"#).unwrap();
         assert_eq!((release.level.as_deref(), release.duration_us), (Some("pmu"), Some(2_000_000)));
     }

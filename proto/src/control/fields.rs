@@ -197,5 +197,8 @@ pub fn selectors(field: &str, texts: &[String], limit: usize) -> Result<Vec<Sele
     texts.iter().map(parse).collect()
 }
 
+/// Prefix of the selectors for the ring in a request at submission.
+pub const RING_PREFIX: &str = "ring:";
+
 /// Selectors and periods in the form of a request: `{"cpu.*": "10ms"}`.
 pub type PlanFields = BTreeMap<String, String>;

@@ -18,7 +18,9 @@ pub use self::collector::{
     CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticeChoice, NoticeChoices, NoticesRequest,
     RoutedRequest, StateRequest, signed_request,
 };
-pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
+pub use self::fields::{
+    PlanFields, RING_PREFIX, duration_us, identifier, invalid, optional_identifier, selectors,
+};
 pub use self::reading::{ReadAccess, ReadRequest, ReadSession};
 pub use self::refusal::{PredictedCost, Refusal, UnavailableGroup};
 pub use self::registry::*;

@@ -25,6 +25,11 @@ pub struct SetArguments {
     #[arg(required = true, value_name = "SELECTOR=PERIOD", add = ArgValueCompleter::new(metrics::metric_with_period))]
     periods: Vec<String>,
 
+    /// Hold the samples in the ring of the job, in memory, until `polymeter keep` or a trigger wants them:
+    /// reading costs the same, and nothing is sent.
+    #[arg(long, conflicts_with_all = ["steps", "tasks", "node"])]
+    ring: bool,
+
     #[command(flatten)]
     level: LevelChoice,
 
@@ -72,7 +77,7 @@ pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let plan = plan_of(&arguments.periods)?;
     let job = arguments.job.id(&arguments.target.socket())?;
     let (level, duration) = (arguments.level.level(&arguments.job)?, arguments.duration.clone());
-    let verb = Request::Set(SetRequest { job, level, plan, duration });
+    let verb = Request::Set(SetRequest { job, level, ring: arguments.ring, plan, duration });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.target.json),
         TargetAnswer::Agent(answer) => answer,
@@ -86,6 +91,9 @@ pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let (cost, remaining) = (cost_text(cost), units::remaining(clock::realtime_us(), *until_us));
     let mut text = format!("all sampling of the job costs {cost}; ends in {remaining}\n");
     text.extend(targets_text(granted).map(|targets| targets + "\n"));
+    if arguments.ring {
+        text.push_str("the ring of the job holds the samples; `polymeter keep` sends what it has\n");
+    }
     terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))?;
     // A pattern may select unavailable metrics without a message.
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {

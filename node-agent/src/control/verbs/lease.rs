@@ -14,6 +14,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         LeaseError::TooShort { .. } => ("shortest_period", Some("plan")),
         LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
         LeaseError::Expired => ("expired", None),
+        LeaseError::NoRings => ("unavailable", Some("ring")),
         LeaseError::TooMany(_) => ("too_many", None),
         LeaseError::TooFast { .. } => ("too_fast", None),
         LeaseError::OverBudget { limit, .. } => (*limit, Some("plan")),
@@ -32,6 +33,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         LeaseError::Access(_)
         | LeaseError::NothingChosen { .. }
         | LeaseError::NoSteps(_)
+        | LeaseError::NoRings
         | LeaseError::TooMany(_)
         | LeaseError::TooFast { .. }
         | LeaseError::Expired => {}

@@ -1,5 +1,6 @@
 //! `plan`: the metrics that are sampled, with their periods.
 
+use polymeter_proto::catalogue::RING_METRICS;
 use polymeter_proto::control::{
     Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
 };
@@ -44,7 +45,8 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
 }
 
 fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_force: &InForce) -> PlanLine {
-    let released = release.filter(|_| is_of_hardware(metric)).map(|release| release.reason());
+    let measured = metric.strip_prefix(RING_METRICS).unwrap_or(metric);
+    let released = release.filter(|_| is_of_hardware(measured)).map(|release| release.reason());
     PlanLine {
         metric: metric.to_owned(),
         level,

@@ -27,6 +27,29 @@ pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Sele
         .collect()
 }
 
+/// Parses metrics that go to the ring of a job.
+pub(super) fn ring_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Sampling)>, Refusal> {
+    let metrics = leased_metrics(field, plan)?;
+    for (selector, Sampling { period, window }) in &metrics {
+        if window.is_some() {
+            let message = format!("the ring holds each sample, without windows; write {selector}={period}");
+            return Err(invalid(field, &message));
+        }
+        if selector.as_str().starts_with("stacks") {
+            return Err(invalid(field, &format!("{selector}: the ring holds no call stacks; omit --ring")));
+        }
+    }
+    Ok(metrics)
+}
+
+/// Refuses the ring in a request for the node, or for steps or tasks.
+pub(super) fn check_ring(level: Option<StepLevel>, job_id: Option<&Identifier>) -> Result<(), Refusal> {
+    if level.is_some() || job_id.is_none() {
+        return Err(invalid("ring", &"only jobs as a whole have a ring; name a job, without steps or tasks"));
+    }
+    Ok(())
+}
+
 /// Refuses the level of steps or tasks in a request for the node.
 pub(super) fn check_level(level: Option<StepLevel>, job_id: Option<&Identifier>) -> Result<(), Refusal> {
     match (level, job_id) {

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use polymeter_proto::control::{
-    Answer, PlanFields, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid,
+    Answer, PlanFields, RING_PREFIX, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid,
     optional_identifier,
 };
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
-use super::plan_rules::leased_metrics;
+use super::plan_rules::{leased_metrics, ring_metrics};
 use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::{RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest};
+
+/// Field of the plan for the ring.
+const RING: &str = "ring";
 
 /// Longest list of GPUs: more than the UUIDs of 64 MIG devices.
 const GPU_DEVICES_BYTES: usize = 4096;
@@ -86,12 +89,13 @@ fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
     Ok(Some(Arc::from(list)))
 }
 
-/// Owner's plans: for the job as a whole, its steps and its tasks.
-fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields); 3] {
+/// Owner's plans: for the job as a whole, its steps, its tasks and its ring.
+fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields); 4] {
     [
         (None, "plan", &start.plan),
         (Some(StepLevel::Step), "steps", &start.steps),
         (Some(StepLevel::Task), "tasks", &start.tasks),
+        (None, RING, &start.ring),
     ]
 }
 
@@ -100,7 +104,9 @@ fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
     wanted
         .map(|(level, field, plan)| {
             let duration_us = duration_us("for", start.duration.as_deref())?;
-            Ok(SamplingRequest { level, metrics: leased_metrics(field, plan)?, duration_us })
+            let is_ring = field == RING;
+            let metrics = if is_ring { ring_metrics(field, plan)? } else { leased_metrics(field, plan)? };
+            Ok(SamplingRequest { level, is_ring, metrics, duration_us })
         })
         .collect()
 }
@@ -113,8 +119,12 @@ fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal
 }
 
 fn as_written(start: &StartRequest) -> Text {
-    let pairs = plans(start).into_iter().flat_map(|(level, _, plan)| {
-        let prefix = level.map_or("", StepLevel::selector_prefix);
+    let pairs = plans(start).into_iter().flat_map(|(level, field, plan)| {
+        let prefix = match (level, field) {
+            (Some(level), _) => level.selector_prefix(),
+            (None, RING) => RING_PREFIX,
+            (None, _) => "",
+        };
         plan.iter().map(move |(selector, period)| format!("{prefix}{selector}={period}"))
     });
     let pairs = pairs.chain(start.pmu_release.then(|| "pmu release".to_owned()));

@@ -233,12 +233,12 @@ impl Lifecycle {
         &mut self,
         targets: &mut Targets,
         job_id: &Identifier,
-        level: Option<StepLevel>,
+        part: (Option<StepLevel>, bool),
         result: &Result<LeaseGrant, LeaseError>,
         now: Now,
         out: &mut Effects,
     ) {
-        submissions::answered(&mut self.announced, targets, job_id, level, result, now, out);
+        submissions::answered(&mut self.announced, targets, job_id, part, result, now, out);
     }
 
     pub(crate) fn scheduler_ended(

@@ -35,7 +35,8 @@ impl Scenario {
         let duration_us = self.random.percent(80).then(|| 1 + self.random.below(100_000_000));
         let level = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
         let level = if self.random.percent(40) { *self.random.choose(&level) } else { None };
-        LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
+        let is_ring = job_id.is_some() && level.is_none() && self.random.percent(20);
+        LeaseRequest { principal, job_id, level, is_ring, metrics, since_us: None, duration_us }
     }
 
     pub(super) fn request_lease(&mut self) {
@@ -62,8 +63,15 @@ impl Scenario {
     pub(in crate::simulation) fn check_lease_at_step(&mut self, step_s: i64) {
         let metrics = vec![("node.load1".parse().unwrap(), Sampling::raw(Period::SECOND))];
         let duration_us = Some(60_000_000);
-        let request =
-            LeaseRequest { principal: ROOT, job_id: None, level: None, metrics, since_us: None, duration_us };
+        let request = LeaseRequest {
+            principal: ROOT,
+            job_id: None,
+            level: None,
+            is_ring: false,
+            metrics,
+            since_us: None,
+            duration_us,
+        };
         assert!(Admission::may_begin_anew(&self.core.targets));
         assert!(done(self.core.set(request)).is_ok());
         self.core.edge.now.realtime_us += step_s * 1_000_000;
@@ -133,9 +141,15 @@ impl Scenario {
         let request = self.random_request(None);
         let alias = self.random.percent(50).then(|| sluid(&job_id));
         let LeaseRequest { metrics, duration_us, .. } = request;
-        let levels = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
-        let sampling = levels.into_iter().filter(|_| self.random.percent(40));
-        let sampling = sampling.map(|level| SamplingRequest { level, metrics: metrics.clone(), duration_us });
+        let parts =
+            [(None, false), (Some(StepLevel::Step), false), (Some(StepLevel::Task), false), (None, true)];
+        let sampling = parts.into_iter().filter(|_| self.random.percent(40));
+        let sampling = sampling.map(|(level, is_ring)| SamplingRequest {
+            level,
+            is_ring,
+            metrics: metrics.clone(),
+            duration_us,
+        });
         let sampling = sampling.collect();
         let spec = StartSpec {
             job_id,

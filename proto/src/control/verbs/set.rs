@@ -18,6 +18,9 @@ pub struct SetRequest {
     /// Sets the periods of each step or task; without it, the job's as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
+    /// True if the samples go to the ring of the job, and not to the collector.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ring: bool,
     #[serde(default)]
     pub plan: PlanFields,
     /// A duration such as `10min`; the allowed maximum if none.

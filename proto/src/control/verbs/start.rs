@@ -30,6 +30,8 @@ pub struct StartRequest {
     pub steps: Box<PlanFields>,
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub tasks: Box<PlanFields>,
+    #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
+    pub ring: Box<PlanFields>,
     /// True to close the hardware events of the job: for `duration`, else for as long as the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pmu_release: bool,

@@ -1,9 +1,10 @@
 //! Sampling request of a job's owner, as written at submission:
 //! `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or `tasks:` are those of each step
-//! or task of the job. `pmu release` closes the hardware events of the job. Pure.
+//! or task of the job, those behind `ring:` of its ring. `pmu release` closes the hardware events of the job. Pure.
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::control::RING_PREFIX;
 use polymeter_proto::step_level::StepLevel;
 
 const PREFIX: &str = "polymeter:";
@@ -18,9 +19,31 @@ pub(super) struct SamplingRequest {
     pub(super) plan: BTreeMap<String, String>,
     pub(super) steps: BTreeMap<String, String>,
     pub(super) tasks: BTreeMap<String, String>,
+    pub(super) ring: BTreeMap<String, String>,
     pub(super) pmu_release: bool,
     /// Duration of the lease and of the release.
     pub(super) duration: Option<String>,
+}
+
+/// What the periods behind a prefix are of.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Job,
+    Level(StepLevel),
+    Ring,
+}
+
+impl Part {
+    /// Part whose prefix a word has, and the rest of the word.
+    fn of(word: &str) -> Option<(Self, &str)> {
+        if let Some(rest) = word.strip_prefix(RING_PREFIX) {
+            return Some((Self::Ring, rest));
+        }
+        StepLevel::ALL.into_iter().find_map(|level| {
+            let rest = word.strip_prefix(level.selector_prefix())?;
+            Some((Self::Level(level), rest))
+        })
+    }
 }
 
 /// Finds the request in a comment, up to a semicolon or the end of the line.
@@ -47,7 +70,7 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
     }
     let mut words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let mut request = SamplingRequest::default();
-    let mut level = None;
+    let mut part = Part::Job;
     while let Some(mut word) = words.next() {
         if word == "for" {
             let duration = words.next().ok_or(InvalidRequest::NoDuration)?;
@@ -61,20 +84,19 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
             }
             continue;
         }
-        let prefixed =
-            StepLevel::ALL.into_iter().find_map(|of| Some((of, word.strip_prefix(of.selector_prefix())?)));
-        if let Some((of, rest)) = prefixed {
-            (level, word) = (Some(of), rest);
+        if let Some((of, rest)) = Part::of(word) {
+            (part, word) = (of, rest);
         }
         if word.is_empty() {
             continue;
         }
         let (selector, period) =
             word.split_once('=').ok_or_else(|| InvalidRequest::NoPeriod(word.to_owned()))?;
-        let plan = match level {
-            None => &mut request.plan,
-            Some(StepLevel::Step) => &mut request.steps,
-            Some(StepLevel::Task) => &mut request.tasks,
+        let plan = match part {
+            Part::Job => &mut request.plan,
+            Part::Level(StepLevel::Step) => &mut request.steps,
+            Part::Level(StepLevel::Task) => &mut request.tasks,
+            Part::Ring => &mut request.ring,
         };
         plan.insert(selector.to_owned(), period.to_owned());
     }
@@ -107,6 +129,11 @@ mod tests {
             (vec!["pids.current".to_owned()], "1s")
         );
         assert_eq!(request.duration.as_deref(), Some("5min"));
+        let request = parse("cpu.*=1s ring: cpu.*=10ms memory.*=20ms").unwrap();
+        assert_eq!(
+            (names(&request.plan).len(), names(&request.ring)),
+            (1, names(&parse("cpu.*=1s memory.*=1s").unwrap().plan))
+        );
         assert!(parse("steps: cpu").unwrap_err().to_string().contains("cpu=10ms"));
     }
 

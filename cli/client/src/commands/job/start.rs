@@ -134,7 +134,7 @@ impl JobDescription {
         let (mut details, cores) = self.details.details(&mut said);
         self.add_what_slurm_gave(&mut details, environment);
         let text = self.request_text(environment);
-        let (SamplingRequest { plan, steps, tasks, pmu_release, duration }, error) =
+        let (SamplingRequest { plan, steps, tasks, ring, pmu_release, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error.to_string())),
@@ -150,6 +150,7 @@ impl JobDescription {
             plan,
             steps: Box::new(steps),
             tasks: Box::new(tasks),
+            ring: Box::new(ring),
             pmu_release,
             duration,
             // The agent shows an invalid request to the owner.

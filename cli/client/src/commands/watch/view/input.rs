@@ -86,7 +86,7 @@ impl View {
         };
         let plan = [(metric, requested.to_string())].into();
         let (job, duration) = (self.job.clone(), Some(LEASE.to_owned()));
-        self.ask(Request::Set(SetRequest { job, level, plan, duration }))
+        self.ask(Request::Set(SetRequest { job, level, ring: false, plan, duration }))
     }
 
     fn ask(&mut self, request: Request) -> ViewAction {

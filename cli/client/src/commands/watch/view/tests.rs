@@ -66,6 +66,7 @@ fn set(metric: &str, period: &str, duration: &str) -> ViewAction {
     ViewAction::Ask(Box::new(Request::Set(SetRequest {
         job: Some("4711".to_owned()),
         level: None,
+        ring: false,
         plan: [(metric.to_owned(), period.to_owned())].into(),
         duration: Some(duration.to_owned()),
     })))
