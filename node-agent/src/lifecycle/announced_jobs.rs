@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
+use polymeter_proto::trigger::Rule;
 
 use crate::admission::JOBS;
 use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
@@ -40,6 +41,8 @@ pub(super) struct AnnouncedJob {
     /// Requests until they are granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
     pub(super) pmu_release: Option<SubmittedRelease>,
+    /// Triggers that its owner requests, until they are added.
+    pub(super) triggers: Vec<Rule>,
     pub(super) refused: Option<RefusedRequest>,
     /// Time at which it is forgotten; none while its cgroups exist.
     forget_ns: Option<u64>,
@@ -71,6 +74,7 @@ impl AnnouncedJobs {
             job: None,
             sampling: Vec::new(),
             pmu_release: None,
+            triggers: Vec::new(),
             refused: None,
             forget_ns: Some(now.monotonic_ns.saturating_add(WITHOUT_CGROUPS_NS)),
             is_over: false,
@@ -89,6 +93,9 @@ impl AnnouncedJobs {
         job.alias = spec.alias.or(job.alias);
         if !spec.sampling.is_empty() {
             job.sampling = spec.sampling;
+        }
+        if !spec.triggers.is_empty() {
+            job.triggers = spec.triggers;
         }
         job.pmu_release = spec.pmu_release.or(job.pmu_release);
         job.refused = spec.refused.or(job.refused);
@@ -158,6 +165,7 @@ mod tests {
             owner: None,
             sampling: Vec::new(),
             pmu_release: None,
+            triggers: Vec::new(),
             refused: None,
             facts: JobFacts::default(),
             details: JobDetails::default(),

@@ -1,10 +1,12 @@
 //! Effects of jobs' life cycles.
 
 use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::trigger::Rule;
 
 use super::found_job::FoundJob;
 use crate::admission::Descriptors;
 use crate::lanes::EventRecord;
+use crate::principal::Principal;
 use crate::request::LeaseRequest;
 use crate::targets::{TargetKey, TrackedTarget};
 
@@ -38,6 +40,9 @@ pub(crate) enum LifecycleEffect {
     /// Request a lease that the owner of a job requested at submission. Then
     /// [`super::Lifecycle::submission_answered`] continues.
     RequestLease(Identifier, LeaseRequest),
+    /// Add a trigger that the owner of a job requested at submission. If it is refused,
+    /// [`super::Lifecycle::trigger_refused`] continues.
+    AddTrigger(Identifier, Box<Rule>, Principal),
     /// Read all sources of a job out of schedule: a part of it has ended.
     ReadJob(JobHandle),
     /// Stop watching a job that is not tracked any more, read its sources for the last time, close them, and

@@ -6,6 +6,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
+use polymeter_proto::trigger::{Rule, TRIGGER_WORD};
 
 use crate::request::{LeaseError, LeaseGrant, RefusedRequest, SamplingRequest};
 
@@ -31,6 +32,11 @@ pub(super) fn refused_by(
 pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<RefusedRequest> {
     let metrics = sampling.metrics.iter();
     metrics.map(|(selector, period)| refused(sampling, selector, *period, reason)).collect()
+}
+
+pub(super) fn refused_trigger(rule: &Rule, reason: &str) -> RefusedRequest {
+    let request = Text::of(&format!("{TRIGGER_WORD} {} when {}", rule.name, rule.when));
+    RefusedRequest { request, period: None, reason: Text::of(reason) }
 }
 
 fn refused(

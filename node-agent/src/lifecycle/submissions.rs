@@ -9,10 +9,11 @@ use polymeter_proto::ledger::{
 };
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::trigger::Rule;
 
 use super::announced_jobs::AnnouncedJobs;
 use super::effect::LifecycleEffect;
-use super::refused_requests::{refuse_all, refused_by};
+use super::refused_requests::{refuse_all, refused_by, refused_trigger};
 use crate::lanes::EventRecord;
 use crate::plan::Release;
 use crate::principal::Principal;
@@ -106,6 +107,32 @@ pub(super) fn request_leases(
     out.extend(leases.map(|lease| LifecycleEffect::RequestLease(job_id.clone(), lease)));
 }
 
+/// Adds the triggers that the owner requested at submission, once the owner is known.
+pub(super) fn add_triggers(
+    announced: &mut AnnouncedJobs,
+    targets: &Targets,
+    job_id: &Identifier,
+    out: &mut Vec<LifecycleEffect>,
+) {
+    let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
+    let (Some(announced), Some(uid)) = (announced.get_mut(job_id), owner_uid) else { return };
+    let owner = Principal { uid, administrator: false };
+    let triggers = std::mem::take(&mut announced.triggers).into_iter();
+    out.extend(triggers.map(|rule| LifecycleEffect::AddTrigger(job_id.clone(), Box::new(rule), owner)));
+}
+
+/// Refuses a trigger that was requested at submission.
+pub(super) fn refuse_trigger(
+    targets: &mut Targets,
+    job_id: &Identifier,
+    rule: &Rule,
+    reason: &str,
+    now: Now,
+    out: &mut Vec<LifecycleEffect>,
+) {
+    refuse_requests(targets, job_id, vec![refused_trigger(rule, reason)], now, out);
+}
+
 /// Keeps the refused parts of the request at submission for a level or the ring.
 pub(super) fn answered(
     announced: &mut AnnouncedJobs,
@@ -144,14 +171,18 @@ pub(super) fn refuse_deferred(
     out: &mut Vec<LifecycleEffect>,
 ) {
     let announced = announced.get_mut(job_id);
-    let sampling = announced.map(|announced| std::mem::take(&mut announced.sampling)).unwrap_or_default();
+    let (sampling, triggers) = announced
+        .map(|announced| (std::mem::take(&mut announced.sampling), std::mem::take(&mut announced.triggers)))
+        .unwrap_or_default();
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     let mut deferred = target.refused.take_deferred();
+    // Requests that were never served.
+    let reason = "the owner of the job could not be determined";
+    let triggers = triggers.iter().map(|rule| refused_trigger(rule, reason));
     if deferred.is_empty() {
-        // The requests were never served.
-        let reason = "the owner of the job could not be determined";
         deferred = sampling.iter().flat_map(|sampling| refuse_all(sampling, reason)).collect();
     }
+    deferred.extend(triggers);
     refuse_requests(targets, job_id, deferred, now, out);
 }
 

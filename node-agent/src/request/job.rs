@@ -9,6 +9,7 @@ use polymeter_proto::period::Sampling;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
+use polymeter_proto::trigger::Rule;
 
 use crate::plan::Layer;
 
@@ -29,7 +30,7 @@ pub struct JobSpec {
 }
 
 /// A job that the scheduler starts on this node. It is tracked as soon as its cgroups exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StartSpec {
     pub job_id: Identifier,
     /// Another id, which its cgroups carry.
@@ -41,6 +42,8 @@ pub struct StartSpec {
     pub sampling: Vec<SamplingRequest>,
     /// Request to release the hardware's counters.
     pub pmu_release: Option<SubmittedRelease>,
+    /// Triggers that its owner requests.
+    pub triggers: Vec<Rule>,
     pub refused: Option<RefusedRequest>,
     pub facts: JobFacts,
     pub details: JobDetails,

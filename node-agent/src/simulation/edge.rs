@@ -8,23 +8,27 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{Identifier, JobHandle, Labels};
 use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::trigger::Rule;
 
 use super::random::Random;
 use crate::admission::{Descriptors, ReadTimes};
 use crate::cgroups::{Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
 use crate::lifecycle::{FoundJob, OwnerHint};
+use crate::principal::Principal;
 use crate::request::Availability;
 use crate::sources::{CustomSource, Devices, Opened, Outcome, Reading, Slot, Source, Unavailable};
 use crate::supervisor::{Edge, JobPurpose, LookedUp};
 use crate::targets::{
     LEVELS, Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep,
 };
+use crate::triggers::AddError;
 
 pub(super) const USERS: [u32; 3] = [7, 8, 9];
 
@@ -350,6 +354,11 @@ impl Edge for SimulatedEdge {
         let uid = self.random.percent(50).then_some(USERS[0]);
         let purpose = JobPurpose::Complete(key, target.handle().unwrap());
         Some(LookedUp { purpose, uid, name: None })
+    }
+
+    fn add_trigger(&self, job: &Arc<Job>, _rule: Rule, by: Principal) -> Result<(), AddError> {
+        assert!(!by.administrator && !self.ended.contains(&job.handle), "{by:?} of {:?}", job.handle);
+        if by.uid == USERS[0] { Err(AddError::TooMany) } else { Ok(()) }
     }
 
     async fn command(&mut self, command: Command) {

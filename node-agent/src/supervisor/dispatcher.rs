@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::Identifier;
+use polymeter_proto::trigger::Rule;
 use tracing::{info, warn};
 
 use super::edge::Edge;
@@ -14,6 +15,7 @@ use crate::config::Limits;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::{Lifecycle, LifecycleEffect, Walk, look_up_owners, reopen};
 use crate::plan::Plan;
+use crate::principal::Principal;
 use crate::targets::{SourceChanges, TargetKey, Targets, describe};
 
 #[derive(Debug)]
@@ -98,6 +100,9 @@ impl<E: Edge> Dispatcher<E> {
             LifecycleEffect::RequestLease(job_id, request) => {
                 return self.request_lease(&job_id, request).await.1;
             }
+            LifecycleEffect::AddTrigger(job_id, rule, owner) => {
+                return self.add_submitted_trigger(&job_id, &rule, owner);
+            }
             LifecycleEffect::ReadJob(job) => self.edge.command(Command::ReadJob(job)).await,
             LifecycleEffect::End(job_id, target, at_us) => {
                 self.edge.unwatch_exits(&job_id);
@@ -116,6 +121,24 @@ impl<E: Edge> Dispatcher<E> {
             LifecycleEffect::LogWarning(message) => warn!("{message}"),
         }
         Vec::new()
+    }
+
+    /// Adds a trigger that the owner of a job requested at submission. Returns the effects of a refusal.
+    fn add_submitted_trigger(
+        &mut self,
+        job_id: &Identifier,
+        rule: &Rule,
+        owner: Principal,
+    ) -> Vec<LifecycleEffect> {
+        let (now, mut effects) = (self.edge.now(), Vec::new());
+        let Some(job) = self.targets.job(job_id).and_then(|target| target.job.clone()) else {
+            return effects;
+        };
+        if let Err(error) = self.edge.add_trigger(&job, rule.clone(), owner) {
+            let targets = &mut self.targets;
+            Lifecycle::trigger_refused(targets, job_id, rule, &error.to_string(), now, &mut effects);
+        }
+        effects
     }
 
     /// Records an event in the data, behind the samples so far.

@@ -1,13 +1,15 @@
 //! Triggers: rules that say when something happens to a job, and what is done then.
 //!
 //! Rules are data, of the site (`[[trigger]]` in the agent's configuration) or of a job's owner
-//! (`polymeter trigger add`). [`Rule::parse`] checks one, once and in whole: a rule that it returns can be
+//! (`polymeter trigger add`, or a request at submission). [`Rule::parse`] checks one, once and in whole: a rule that it returns can be
 //! evaluated without a further error.
 
 mod condition;
+mod request;
 mod rule;
 
 pub use condition::{Comparison, Condition, InvalidCondition, JobEvent, MetricTest, Test};
+pub use request::{InvalidTrigger, TRIGGER_WORD};
 pub use rule::{Rule, RuleFault, RuleFields, STACKS_METRIC};
 
 /// Metric by which the evaluation notices that the kernel killed a process for lack of memory.

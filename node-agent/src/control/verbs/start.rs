@@ -9,9 +9,10 @@ use polymeter_proto::control::{
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
+use polymeter_proto::trigger::{Rule, RuleFields};
 
 use super::plan_rules::{leased_metrics, ring_metrics};
-use super::{Execute, lease, register};
+use super::{Execute, lease, register, trigger_add};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::{RefusedRequest, SamplingRequest, StartSpec, SubmittedRelease, SupervisorRequest};
@@ -28,10 +29,11 @@ impl Execute for StartRequest {
     type Spec = (StartSpec, Option<Refusal>);
 
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
-        let requests = sampling(&self).and_then(|sampling| Ok((sampling, pmu_release(&self)?)));
-        let ((sampling, pmu_release), refusal) = match requests {
+        let requests =
+            sampling(&self).and_then(|sampling| Ok((sampling, pmu_release(&self)?, triggers(&self)?)));
+        let ((sampling, pmu_release, triggers), refusal) = match requests {
             Ok(requests) => (requests, None),
-            Err(refusal) => ((Vec::new(), None), Some(refusal)),
+            Err(refusal) => ((Vec::new(), None, Vec::new()), Some(refusal)),
         };
         let refusal = refusal.or_else(|| Some(invalid("request", self.request_error.as_ref()?)));
         let refused = refusal.as_ref().map(|refusal| RefusedRequest {
@@ -48,6 +50,7 @@ impl Execute for StartRequest {
             owner: optional("user", &self.user)?,
             sampling,
             pmu_release,
+            triggers,
             refused,
             facts: JobFacts {
                 account: optional("account", &self.account)?,
@@ -118,6 +121,10 @@ fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal
     Ok(Some(SubmittedRelease { duration_us: duration_us("for", start.duration.as_deref())? }))
 }
 
+fn triggers(start: &StartRequest) -> Result<Vec<Rule>, Refusal> {
+    start.triggers.iter().map(|rule| trigger_add::checked(&rule.request_text(), rule)).collect()
+}
+
 fn as_written(start: &StartRequest) -> Text {
     let pairs = plans(start).into_iter().flat_map(|(level, field, plan)| {
         let prefix = match (level, field) {
@@ -127,6 +134,7 @@ fn as_written(start: &StartRequest) -> Text {
         };
         plan.iter().map(move |(selector, period)| format!("{prefix}{selector}={period}"))
     });
+    let pairs = pairs.chain(start.triggers.iter().map(RuleFields::request_text));
     let pairs = pairs.chain(start.pmu_release.then(|| "pmu release".to_owned()));
     start.request.as_deref().map_or_else(|| Text::of(&pairs.collect::<Vec<_>>().join(", ")), Text::of)
 }

@@ -127,6 +127,7 @@ impl Lifecycle {
         }
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
         submissions::request_leases(&self.announced, targets, &job_id, out);
+        submissions::add_triggers(&mut self.announced, targets, &job_id, out);
         out.push(LifecycleEffect::HandleExits);
     }
 }

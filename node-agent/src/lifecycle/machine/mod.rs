@@ -9,6 +9,7 @@ use std::sync::Arc;
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle};
 use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::trigger::Rule;
 
 use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
@@ -226,6 +227,7 @@ impl Lifecycle {
         }
         self.announced.cgroups_came(&job_id);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
+        submissions::add_triggers(&mut self.announced, targets, &job_id, out);
         Ok(submissions::leases(&self.announced, targets, &job_id))
     }
 
@@ -266,7 +268,19 @@ impl Lifecycle {
         if let (true, Some(uid), Some(job_id)) = (is_same, uid, key) {
             owners::set(targets, key, uid, name, out);
             submissions::request_leases(&self.announced, targets, job_id, out);
+            submissions::add_triggers(&mut self.announced, targets, job_id, out);
         }
+    }
+
+    pub(crate) fn trigger_refused(
+        targets: &mut Targets,
+        job_id: &Identifier,
+        rule: &Rule,
+        reason: &str,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        submissions::refuse_trigger(targets, job_id, rule, reason, now, out);
     }
 
     /// Takes the final sample of a job and stops tracking it.

@@ -8,6 +8,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::trigger::{Rule, RuleFields};
 
 use super::job_events::sluid;
 use super::{METRICS, ROOT, SAMPLINGS, SECOND_NS, Scenario, USERS, done};
@@ -151,6 +152,8 @@ impl Scenario {
             duration_us,
         });
         let sampling = sampling.collect();
+        let fields = RuleFields { name: "t".to_owned(), when: "oom".to_owned(), ..RuleFields::default() };
+        let triggers = if self.random.percent(30) { vec![Rule::parse(&fields).unwrap()] } else { Vec::new() };
         let spec = StartSpec {
             job_id,
             alias,
@@ -159,6 +162,7 @@ impl Scenario {
             owner: None,
             sampling,
             pmu_release: self.random.percent(20).then_some(SubmittedRelease { duration_us }),
+            triggers,
             refused: None,
             facts: JobFacts { cores: Some(4), ..JobFacts::default() },
             gpu_devices: None,

@@ -7,8 +7,10 @@ mod node;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::trigger::Rule;
 
 pub(super) use self::job_access::Search;
 pub(crate) use self::node::Shared;
@@ -18,9 +20,11 @@ use crate::admission::{Descriptors, ReadTimes};
 use crate::cgroups::Step;
 use crate::lanes::Command;
 use crate::lifecycle::{FoundJob, OwnerHint};
+use crate::principal::Principal;
 use crate::request::Availability;
 use crate::sources::{Opened, Unavailable};
 use crate::targets::{Now, SessionIds, SourceChanges, TargetKey, Targets, TrackedTarget, WantedOfStep};
+use crate::triggers::AddError;
 
 pub(crate) trait Edge {
     fn now(&self) -> Now;
@@ -82,6 +86,8 @@ pub(crate) trait Edge {
         target: &TrackedTarget,
         hint: OwnerHint,
     ) -> Option<LookedUp<JobPurpose>>;
+
+    fn add_trigger(&self, job: &Arc<Job>, rule: Rule, by: Principal) -> Result<(), AddError>;
 
     async fn command(&mut self, command: Command);
 

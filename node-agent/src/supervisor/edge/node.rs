@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::trigger::Rule;
 use polymeter_service::clock;
 use polymeter_service::log_throttle::LogThrottle;
 use tokio::sync::oneshot;
@@ -25,6 +27,7 @@ use crate::lanes::{Channels, Command};
 use crate::lifecycle::discovery::Discovery;
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::{FoundJob, OwnerHint};
+use crate::principal::Principal;
 use crate::request::Availability;
 use crate::sources::{
     ExitedTasks, Finder, InterfaceNames, Opened, Outcome, ReadBuffer, Reading, ScanResult, SourceFactory,
@@ -36,7 +39,7 @@ use crate::supervisor::probe::try_out;
 use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
 };
-use crate::triggers::Triggers;
+use crate::triggers::{AddError, Triggers};
 
 /// Time after which a command is tried again if too many wait: the sampler takes them all at its next
 /// wake-up.
@@ -350,6 +353,10 @@ impl Edge for NodeEdge {
     ) -> Option<LookedUp<JobPurpose>> {
         let (user, job) = (self.owner(target, hint), target.handle()?);
         self.owner_lookups.start(user, JobPurpose::Complete(key, job))
+    }
+
+    fn add_trigger(&self, job: &Arc<Job>, rule: Rule, by: Principal) -> Result<(), AddError> {
+        self.shared.triggers.change(|evaluator| evaluator.add(job, rule, by))
     }
 
     async fn command(&mut self, command: Command) {

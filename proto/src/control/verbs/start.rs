@@ -9,6 +9,7 @@ use crate::control::refusal::Refusal;
 use crate::control::verb::{Access, Remote, Verb};
 use crate::ledger::JobDetails;
 use crate::text::Text;
+use crate::trigger::RuleFields;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +33,9 @@ pub struct StartRequest {
     pub tasks: Box<PlanFields>,
     #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
     pub ring: Box<PlanFields>,
+    /// Triggers that the owner requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<RuleFields>,
     /// True to close the hardware events of the job: for `duration`, else for as long as the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pmu_release: bool,

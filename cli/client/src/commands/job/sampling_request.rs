@@ -1,11 +1,13 @@
 //! Sampling request of a job's owner, as written at submission:
 //! `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or `tasks:` are those of each step
-//! or task of the job, those behind `ring:` of its ring. `pmu release` closes the hardware events of the job. Pure.
+//! or task of the job, those behind `ring:` of its ring. `trigger NAME when CONDITION`,
+//! up to a comma, is a trigger. `pmu release` closes the hardware events of the job. Pure.
 
 use std::collections::BTreeMap;
 
 use polymeter_proto::control::RING_PREFIX;
 use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::trigger::{InvalidTrigger, RuleFields, TRIGGER_WORD};
 
 const PREFIX: &str = "polymeter:";
 
@@ -20,6 +22,7 @@ pub(super) struct SamplingRequest {
     pub(super) steps: BTreeMap<String, String>,
     pub(super) tasks: BTreeMap<String, String>,
     pub(super) ring: BTreeMap<String, String>,
+    pub(super) triggers: Vec<RuleFields>,
     pub(super) pmu_release: bool,
     /// Duration of the lease and of the release.
     pub(super) duration: Option<String>,
@@ -62,14 +65,24 @@ pub(super) enum InvalidRequest {
     NoRelease,
     #[error("`{0}` has no period; write {0}=10ms")]
     NoPeriod(String),
+    #[error(transparent)]
+    Trigger(#[from] InvalidTrigger),
 }
 
 pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
     if text.len() > BYTES_MAX {
         return Err(InvalidRequest::TooLong);
     }
-    let mut words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let mut request = SamplingRequest::default();
+    let mut words = Vec::new();
+    for part in text.split(',') {
+        let (sampling, trigger) = split_trigger(part);
+        words.extend(sampling.split_whitespace());
+        if let Some(trigger) = trigger {
+            request.triggers.push(RuleFields::of_request(trigger)?);
+        }
+    }
+    let mut words = words.into_iter();
     let mut part = Part::Job;
     while let Some(mut word) = words.next() {
         if word == "for" {
@@ -101,6 +114,20 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
         plan.insert(selector.to_owned(), period.to_owned());
     }
     Ok(request)
+}
+
+/// Splits a part of a request at the word `trigger`.
+fn split_trigger(part: &str) -> (&str, Option<&str>) {
+    for (at, word) in part.match_indices(TRIGGER_WORD) {
+        let (before, rest) = part.split_at(at);
+        let after = rest.strip_prefix(word).unwrap_or_default();
+        let is_word = before.chars().next_back().is_none_or(char::is_whitespace)
+            && after.chars().next().is_none_or(char::is_whitespace);
+        if is_word {
+            return (before, Some(after));
+        }
+    }
+    (part, None)
 }
 
 #[cfg(test)]
@@ -148,6 +175,23 @@ mod tests {
             assert!(parse(invalid).unwrap_err().to_string().contains("`pmu release`"), "{invalid}");
         }
         assert!(!parse("pmu.x=1s").unwrap().pmu_release);
+    }
+
+    #[test]
+    fn triggers_end_with_a_comma_and_stand_among_other_requests() {
+        let request = parse(
+            "cpu.*=1s ring: cpu.*=10ms for 1h trigger oom when oom keep 30s, memory.*=20ms, trigger stall when \
+             rate(cpu.usage) < 1000 for 30s notice",
+        )
+        .unwrap();
+        assert_eq!((request.plan.len(), request.ring.len(), request.duration.as_deref()), (1, 2, Some("1h")));
+        let [oom, stall] = &request.triggers[..] else { panic!("{request:?}") };
+        assert_eq!((oom.name.as_str(), oom.when.as_str(), oom.keep.as_deref()), ("oom", "oom", Some("30s")));
+        assert_eq!(stall.when, "rate(cpu.usage) < 1000 for 30s");
+        let named = parse("user.trigger=1s, x.trigger.y=1s").unwrap();
+        assert_eq!((named.plan.len(), named.triggers.len()), (2, 0));
+        assert!(parse("trigger").unwrap_err().to_string().contains("no name"));
+        assert!(parse("cpu.*=1s trigger x").unwrap_err().to_string().contains("no condition"));
     }
 
     #[test]

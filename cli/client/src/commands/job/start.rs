@@ -83,7 +83,8 @@ struct JobDescription {
     #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     user: Option<String>,
 
-    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'.
+    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h', and
+    /// triggers: 'ring: cpu.*=10ms, trigger oom when oom keep 30s'.
     /// Default: the text behind `polymeter:` in SLURM_JOB_COMMENT.
     #[arg(long, value_name = "TEXT")]
     request: Option<String>,
@@ -134,7 +135,7 @@ impl JobDescription {
         let (mut details, cores) = self.details.details(&mut said);
         self.add_what_slurm_gave(&mut details, environment);
         let text = self.request_text(environment);
-        let (SamplingRequest { plan, steps, tasks, ring, pmu_release, duration }, error) =
+        let (SamplingRequest { plan, steps, tasks, ring, triggers, pmu_release, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error.to_string())),
@@ -151,6 +152,7 @@ impl JobDescription {
             steps: Box::new(steps),
             tasks: Box::new(tasks),
             ring: Box::new(ring),
+            triggers,
             pmu_release,
             duration,
             // The agent shows an invalid request to the owner.
