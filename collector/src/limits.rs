@@ -251,6 +251,10 @@ pub const FORWARD_US: i64 = 30_000_000;
 /// longer.
 pub const PENDING_US: i64 = 86_400 * 1_000_000;
 
+/// How long a trigger that users add is sent to agents that start again, in microseconds: a week. Few jobs
+/// last longer, and requests for triggers are not removed with their job.
+pub const TRIGGER_US: i64 = 7 * 86_400 * 1_000_000;
+
 /// Requests that wait for a store that does not answer.
 pub const UNSTORED_REQUESTS: usize = 256;
 

@@ -80,7 +80,9 @@ impl JobRequests {
             | Remote::Immediate
             | Remote::OneNode
             | Remote::GrantsLeases
-            | Remote::EndsLeases => self.directory.nodes_of(&request.job),
+            | Remote::EndsLeases
+            | Remote::AddsTrigger
+            | Remote::RemovesTrigger => self.directory.nodes_of(&request.job),
         };
         let targets = targets(uid, own, stored, self.store.collector_id());
         if targets.is_empty() {
@@ -91,7 +93,12 @@ impl JobRequests {
                 return Ok(self.ask_at_once(uid, &request, &targets).await);
             }
             Remote::OneNode => return Ok(self.ask_at_once(uid, &request, one_reachable(&targets)).await),
-            Remote::Refused | Remote::CollectorOnly | Remote::GrantsLeases | Remote::EndsLeases => {}
+            Remote::Refused
+            | Remote::CollectorOnly
+            | Remote::GrantsLeases
+            | Remote::EndsLeases
+            | Remote::AddsTrigger
+            | Remote::RemovesTrigger => {}
         }
         let turn = self.turn(&request.job);
         let _turn = turn.lock().await;
@@ -310,7 +317,7 @@ fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow
 /// not change.
 fn expiry(request: &RoutedRequest, at_us: i64, until_us: Option<i64>) -> Option<i64> {
     let least_us = at_us.saturating_add(limits::FORWARD_US);
-    (request.remote == Remote::GrantsLeases)
+    matches!(request.remote, Remote::GrantsLeases | Remote::AddsTrigger)
         .then(|| until_us.map_or(least_us, |until_us| until_us.max(least_us)))
 }
 

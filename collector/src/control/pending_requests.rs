@@ -37,7 +37,20 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
             // ends all leases.
             Remote::EndsLeases => {
                 let is_level = request.level.is_none() || parsed.level == request.level;
-                if (uid == 0 || stored.request.uid == uid) && is_level {
+                let is_trigger = parsed.trigger.is_some();
+                if (uid == 0 || stored.request.uid == uid) && is_level && !is_trigger {
+                    replaced.numbers.push(stored.number);
+                    replaced.until_us = replaced.until_us.max(Some(stored.request.expires_us));
+                }
+            }
+            Remote::AddsTrigger => {
+                if stored.request.uid == uid && is_same_trigger(&parsed, &request) {
+                    replaced.numbers.push(stored.number);
+                }
+            }
+            // As with leases, it is kept as long as the trigger would be.
+            Remote::RemovesTrigger => {
+                if (uid == 0 || stored.request.uid == uid) && is_same_trigger(&parsed, &request) {
                     replaced.numbers.push(stored.number);
                     replaced.until_us = replaced.until_us.max(Some(stored.request.expires_us));
                 }
@@ -47,21 +60,34 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
     replaced
 }
 
+fn is_same_trigger(one: &RoutedRequest, other: &RoutedRequest) -> bool {
+    one.trigger.is_some() && one.trigger == other.trigger
+}
+
 /// Agents that connect later receive the request, too.
 pub(super) const fn is_lasting(remote: Remote) -> bool {
-    matches!(remote, Remote::GrantsLeases | Remote::EndsLeases)
+    matches!(remote, Remote::GrantsLeases | Remote::EndsLeases | Remote::AddsTrigger | Remote::RemovesTrigger)
 }
 
 /// End of a request's effect, before an agent has answered, in microseconds since the epoch. In any case the
 /// request is kept while collectors forward it.
 pub(super) fn first_expiry(request: &RoutedRequest, at_us: i64) -> i64 {
+    if request.remote == Remote::AddsTrigger {
+        return at_us.saturating_add(limits::TRIGGER_US);
+    }
     let forwarded_us = at_us.saturating_add(limits::FORWARD_US);
     let requested = request.duration_us.filter(|_| request.remote == Remote::GrantsLeases);
     requested.map_or(forwarded_us, |lasts_us| at_us.saturating_add_unsigned(lasts_us).max(forwarded_us))
 }
 
-/// End of a request's leases as the agents report it; without answers, the requested end.
+/// End of a request's leases as the agents report it; without answers, the requested end. A trigger is kept
+/// if an agent has added it.
 pub(super) fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
+    if request.remote == Remote::AddsTrigger {
+        let mut given = answers.iter().flatten().peekable();
+        let is_added = given.peek().is_none() || given.any(|answer| answer.get("code").is_none());
+        return is_added.then(|| at_us.saturating_add(limits::TRIGGER_US));
+    }
     if request.remote != Remote::GrantsLeases {
         return None;
     }
@@ -168,12 +194,50 @@ mod tests {
         assert_eq!(numbers(RESET), [1, 2, 3]);
     }
 
+    #[test]
+    fn requests_about_a_trigger_replace_those_about_the_same_one() {
+        let add = |name: &str| {
+            json!({"verb": "trigger_add", "job": "7", "rule": {"name": name, "when": "oom"}}).to_string()
+        };
+        let remove = |name: &str| json!({"verb": "trigger_remove", "job": "7", "name": name}).to_string();
+        let earlier = [
+            stored(1, ADA, &add("a")),
+            stored(2, ADA, &add("b")),
+            stored(3, BOB, &add("a")),
+            stored(4, ADA, &set("cpu.*")),
+        ];
+        let replaced = |line: &str, uid| {
+            let replaced = replaced(line, uid, &earlier);
+            (replaced.numbers, replaced.until_us)
+        };
+        assert_eq!(replaced(&add("a"), ADA), (vec![1], None));
+        assert_eq!(replaced(&add("c"), ADA), (vec![], None));
+        assert_eq!(replaced(&remove("b"), ADA), (vec![2], Some(200)));
+        assert_eq!(replaced(&remove("a"), BOB), (vec![3], Some(300)), "Bob cannot remove Ada's trigger");
+        assert_eq!(replaced(&remove("a"), 0), (vec![1, 3], Some(300)));
+        assert_eq!(replaced(RESET, 0), (vec![4], Some(400)), "triggers are no leases");
+        assert_eq!(replaced(&set("cpu.*"), ADA), (vec![4], None));
+    }
+
+    #[test]
+    fn a_trigger_is_kept_once_an_agent_has_added_it() {
+        let add = routed(Remote::AddsTrigger, None);
+        let kept_us = Some(5 + limits::TRIGGER_US);
+        assert_eq!(Some(first_expiry(&add, 5)), kept_us);
+        let added = Some(json!({"answer": "trigger_added", "notes": []}));
+        let refused = Some(json!({"answer": "refused", "code": "too_many"}));
+        assert_eq!(lease_end(&add, 5, &[None, added, refused.clone()]), kept_us);
+        assert_eq!(lease_end(&add, 5, &[None]), kept_us, "an agent that does not answer may add it later");
+        assert_eq!(lease_end(&add, 5, &[None, refused]), None);
+    }
+
     fn routed(remote: Remote, duration_us: Option<u64>) -> RoutedRequest {
         RoutedRequest {
             job: "7".try_into().unwrap(),
             remote,
             selectors: Vec::new(),
             level: None,
+            trigger: None,
             duration_us,
             line: "{}".try_into().unwrap(),
         }

@@ -78,6 +78,8 @@ pub struct RoutedRequest {
     pub remote: Remote,
     pub selectors: Vec<String>,
     pub level: Option<String>,
+    /// Name of the trigger that it adds or removes.
+    pub trigger: Option<String>,
     pub duration_us: Option<u64>,
     pub line: ControlLine,
 }
@@ -93,6 +95,13 @@ struct RoutedFields {
     ring: bool,
     #[serde(rename = "for")]
     duration: Option<String>,
+    rule: Option<RoutedRule>,
+    name: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RoutedRule {
+    name: String,
 }
 
 impl RoutedRequest {
@@ -137,7 +146,8 @@ impl RoutedRequest {
             );
             return Err(invalid("verb", &message));
         }
-        let RoutedFields { job, plan, level, ring, duration } = parsed.into_request(info.example)?;
+        let RoutedFields { job, plan, level, ring, duration, rule, name } =
+            parsed.into_request(info.example)?;
         // They replace each other, and no leases of metrics.
         let is_of_pmu = [PmuReleaseRequest::NAME, PmuResumeRequest::NAME].contains(&info.name);
         let level = match (is_of_pmu, ring) {
@@ -153,6 +163,17 @@ impl RoutedRequest {
             remote: info.remote,
             selectors: plan.into_keys().collect(),
             level,
+            trigger: match info.remote {
+                Remote::AddsTrigger => rule.map(|rule| rule.name),
+                Remote::RemovesTrigger => name,
+                Remote::Refused
+                | Remote::CollectorOnly
+                | Remote::Immediate
+                | Remote::ImmediateOrEnded
+                | Remote::OneNode
+                | Remote::GrantsLeases
+                | Remote::EndsLeases => None,
+            },
             // An invalid duration is refused by the agents.
             duration_us: duration.and_then(|text| text.parse().ok()).map(Period::as_micros),
             line: ControlLine::try_from(text).map_err(|error| malformed(&error))?,
@@ -355,6 +376,11 @@ mod tests {
         assert_eq!(remote(br#"{"verb":"reset","job":"7"}"#), Remote::EndsLeases);
         let of_ring = br#"{"verb":"set","job":"7","plan":{"cpu.*":"10ms"},"ring":true}"#;
         assert_eq!(RoutedRequest::parse(of_ring).unwrap().level.as_deref(), Some("ring"));
+        let trigger = |line: &[u8]| RoutedRequest::parse(line).unwrap().trigger;
+        let add = br#"{"verb":"trigger_add","job":"7","rule":{"name":"oom","when":"oom"}}"#;
+        assert_eq!(trigger(add).as_deref(), Some("oom"));
+        assert_eq!(trigger(br#"{"verb":"trigger_remove","job":"7","name":"x"}"#).as_deref(), Some("x"));
+        assert_eq!(trigger(br#"{"verb":"mark","job":"7","name":"x"}"#), None);
         let release = RoutedRequest::parse(br#"{"verb":"pmu_release","job":"7","for":"2s"}"#).unwrap();
         assert_eq!((release.level.as_deref(), release.duration_us), (Some("pmu"), Some(2_000_000)));
     }

@@ -43,6 +43,11 @@ pub enum Remote {
     GrantsLeases,
     /// All nodes of the job end leases at one common time. Disconnected nodes receive it when they reconnect.
     EndsLeases,
+    /// All nodes of the job add a trigger. Disconnected nodes, and agents that start again, receive it when
+    /// they connect.
+    AddsTrigger,
+    /// All nodes of the job remove a trigger. Disconnected nodes receive it when they reconnect.
+    RemovesTrigger,
 }
 
 impl Remote {
@@ -59,7 +64,9 @@ impl Remote {
             Self::Immediate => "all nodes of the job",
             Self::ImmediateOrEnded => "all nodes of the job, also after its end",
             Self::OneNode => "the first node of the job",
-            Self::GrantsLeases | Self::EndsLeases => "all nodes of the job, at one common time",
+            Self::GrantsLeases | Self::EndsLeases | Self::AddsTrigger | Self::RemovesTrigger => {
+                "all nodes of the job, at one common time"
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ impl Verb for TriggerAddRequest {
     const NAME: &'static str = "trigger_add";
     const HELP: &'static str = "adds a trigger to a job, or replaces the one of that name";
     const ACCESS: Access = Access::Owner;
-    const REMOTE: Remote = Remote::Immediate;
+    const REMOTE: Remote = Remote::AddsTrigger;
     const EXAMPLE: &'static str =
         r#"{"verb":"trigger_add","job":"4242","rule":{"name":"oom","when":"oom","keep":"30s"}}"#;
 }

@@ -16,6 +16,6 @@ impl Verb for TriggerRemoveRequest {
     const NAME: &'static str = "trigger_remove";
     const HELP: &'static str = "removes a trigger that was added to a job";
     const ACCESS: Access = Access::Owner;
-    const REMOTE: Remote = Remote::Immediate;
+    const REMOTE: Remote = Remote::RemovesTrigger;
     const EXAMPLE: &'static str = r#"{"verb":"trigger_remove","job":"4242","name":"oom"}"#;
 }
