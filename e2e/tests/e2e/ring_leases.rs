@@ -17,6 +17,15 @@ fn ring_changes(fixture: &Fixture) -> Vec<(String, Option<i64>)> {
     of_ring.map(|change| (change.cause, change.new_period_us)).collect()
 }
 
+/// Samples that were taken for the ring, as the agent's status has them.
+fn samples_for_the_ring(fixture: &Fixture) -> u64 {
+    let status = fixture.agent.status();
+    let subjects = status["subjects"].as_array().unwrap().iter();
+    let sources = subjects.flat_map(|subject| subject["sources"].as_array().unwrap());
+    let of_ring = sources.filter(|source| source["name"].as_str().unwrap().starts_with("ring/"));
+    of_ring.map(|source| source["tally"]["taken"].as_u64().unwrap()).sum()
+}
+
 fn a_lease_of_the_ring_sends_what_is_kept_and_nothing_else() {
     require(&NEEDS);
     let fixture = Fixture::new();
@@ -32,6 +41,7 @@ fn a_lease_of_the_ring_sends_what_is_kept_and_nothing_else() {
     assert!(shown.contains(RING) && shown.contains("lease of you"), "{shown}");
 
     assert!(fixture.refused(OTHER_USER, "keep", &keep).contains("unknown job x, or not yours"));
+    wait_until("the ring has taken enough samples", || samples_for_the_ring(&fixture) > 100);
     wait_until("the ring has samples to keep", || fixture.user(OWNER, "keep", &keep).status.success());
     wait_until("the store has the interval", || {
         let mut reader = fixture.env.reader();

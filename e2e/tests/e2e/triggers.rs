@@ -1,19 +1,26 @@
 //! Triggers: an OOM kill keeps the rings of all nodes; only the owner of a job has a say about its triggers.
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
 
-use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::cgroup::{TestCgroups, V2};
 use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::fixture::{NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::two_nodes::TwoNodes;
-use polymeter_e2e::{TestEnvironment, require, skip, wait_until, workload};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{TestEnvironment, as_user, program, require, skip, stored, wait_until, workload};
+use rustix::process::Signal;
+use serde_json::json;
 
 tests![
     an_oom_kill_keeps_the_rings_of_all_nodes,
     only_the_owner_adds_sees_and_removes_triggers,
     a_condition_that_holds_for_a_time_raises_periods,
+    a_request_at_submission_adds_triggers,
+    triggers_survive_a_restart_of_the_agent,
+    processes_that_wait_for_a_cpu_fire_a_condition_on_pressure,
 ];
 
 const BASELINE: [(&str, &str); 2] = [("memory.*", "200ms"), ("cpu.usage", "200ms")];
@@ -129,4 +136,155 @@ fn a_condition_that_holds_for_a_time_raises_periods() {
     let listed = String::from_utf8(fixture.user(OWNER, &["trigger", "list", "--job", "x"]).stdout).unwrap();
     assert!(listed.contains("pids.current was 1") && listed.contains("% of a CPU"), "{listed}");
     fixture.end();
+}
+
+/// Output of `polymeter job start`, as a prolog calls it: the request stands in the comment of the job.
+fn start(agent: &Agent, job: &str, comment: &str) -> String {
+    let mut command = program("polymeter");
+    command.args(["job", "start", "--job", job, "--uid", &OWNER.to_string(), "--socket"]).arg(&agent.socket);
+    let output = command.env("SLURM_JOB_COMMENT", comment).output().unwrap();
+    assert!(output.status.success(), "a bad request does not harm the job: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn a_request_at_submission_adds_triggers() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let plan =
+        Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &[("pids.current", "50ms")] };
+    let agent = Agent::start(&env, &plan);
+    fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let comment = "for the paper; polymeter: ring: pids.current=10ms, trigger alive when pids.current >= 1 \
+        for 1s keep 10s after 1s mark, trigger oom when oom keep 30s";
+    assert_eq!(start(&agent, "1", comment), "");
+    let hostile = "polymeter: trigger alive when pids.curent >= 1 keep 10s, pids.current=10ms";
+    let message = start(&agent, "2", hostile);
+    assert!(
+        message.contains("cannot grant the sampling request of job 2") && message.contains("pids.current"),
+        "{message}"
+    );
+    assert!(start(&agent, "3", "polymeter: trigger alive").contains("has no condition"));
+    let jobs: Vec<_> = ["1", "2", "3"]
+        .map(|id| {
+            let (job, sleeper) = (cgroups.job(id), Sleeper::start_as(OWNER));
+            job.enter(sleeper.pid());
+            agent.wait_until_tracked(id, &["v1/pids.current"]);
+            (job, sleeper)
+        })
+        .into();
+    let listed = |job: &str| agent.ask(&json!({"verb": "triggers", "job": job}));
+    wait_until("the trigger has fired", || listed("1")["fired"][0]["name"] == "alive");
+    let triggers = listed("1")["triggers"].as_array().unwrap().clone();
+    let names: Vec<_> = triggers.iter().map(|line| (&line["name"], &line["by"])).collect();
+    let owner = json!(format!("uid {OWNER}"));
+    assert_eq!(names, [(&json!("alive"), &owner), (&json!("oom"), &owner)], "with the owner's rights");
+    for job in ["2", "3"] {
+        assert_eq!(listed(job)["triggers"], json!([]), "nothing of a bad request is granted");
+        let refused = agent.ask(&json!({"verb": "plan", "job": job}))["refused"].clone();
+        assert!(refused[0]["request"].as_str().unwrap().contains("trigger alive"), "{refused}");
+    }
+    let foreign = as_user((OTHER_USER, OTHER_USER), || listed("1"));
+    assert_eq!(foreign["answer"], "refused", "{foreign}");
+    wait_until("the store has what the ring had", || {
+        let mut reader = env.reader();
+        let Some(job) = stored::job(&mut reader, "1") else { return false };
+        reader.kept_intervals(job.job_key).unwrap().iter().any(|kept| kept.reason.contains("alive"))
+    });
+    for (job, sleeper) in jobs {
+        drop(sleeper);
+        job.remove();
+    }
+    stored::wait_for_end(&env, "1");
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+fn triggers_survive_a_restart_of_the_agent() {
+    require(&NEEDS);
+    let mut fixture = TwoNodes::new("");
+    let add = |name: &str| {
+        let when = ["trigger", "add", name, "--when", "pids.current > 1000000 for 1s", "--mark"];
+        assert_eq!(fixture.answers(OWNER, &when).1, 0);
+    };
+    add("big");
+    add("other");
+    assert_eq!(fixture.answers(OWNER, &["trigger", "remove", "other"]).1, 0);
+    fixture.refused(OTHER_USER, &["trigger", "remove", "big", "--job", "x"]);
+    fixture.nodes[0].crash();
+    let listed = |fixture: &TwoNodes, node: usize| {
+        let answer = fixture.nodes[node].agent.ask(&json!({"verb": "triggers", "job": "x"}));
+        let lines = answer["triggers"].as_array().unwrap().clone();
+        lines.iter().map(|line| (line["name"].clone(), line["by"].clone())).collect::<Vec<_>>()
+    };
+    let expected = [(json!("big"), json!(format!("uid {OWNER}")))];
+    wait_until("the new agent has the trigger, with its requester", || listed(&fixture, 0) == expected);
+    assert_eq!(listed(&fixture, 1), expected, "a removed trigger does not return");
+    // Removed while an agent is down, it does not return either.
+    fixture.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(fixture.answers(OWNER, &["trigger", "remove", "big"]).1, 1, "one node does not answer");
+    fixture.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the stopped agent removes it late", || listed(&fixture, 1).is_empty());
+    fixture.nodes[0].crash();
+    wait_until("the collector knows the new agent", || fixture.known() == 2);
+    assert!(listed(&fixture, 0).is_empty());
+    fixture.end();
+}
+
+/// Two processes that want the same CPU.
+struct Rivals([Child; 2]);
+
+impl Rivals {
+    fn start() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+        let cpu = allowed.split([',', '-']).next().unwrap();
+        Self([(); 2].map(|()| {
+            Command::new("taskset").args(["-c", cpu, "sh", "-c", "while :; do :; done"]).spawn().unwrap()
+        }))
+    }
+}
+
+impl Drop for Rivals {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+fn processes_that_wait_for_a_cpu_fire_a_condition_on_pressure() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let job = cgroups.job("1");
+    let file = job.directory(V2).join("cpu.pressure");
+    if fs::read_to_string(&file).is_err() {
+        skip("psi", "the kernel measures no pressure of cgroups");
+    }
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let baseline = [("pressure.*.total", "100ms")];
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline };
+    // A fifth of the time.
+    let when = "rate(pressure.cpu.some.total) > 200000000 for 1s";
+    let rule = format!("[[trigger]]\nname = \"crowded\"\nwhen = \"{when}\"\nmark = true\n");
+    let agent = Agent::start_with(&env, &plan, "", &rule);
+    let (quiet, sleeper) = (cgroups.job("2"), Sleeper::start());
+    quiet.enter(sleeper.pid());
+    agent.wait_until_tracked("2", &["v2/cpu.pressure"]);
+    let rivals = Rivals::start();
+    rivals.0.iter().for_each(|child| job.enter(child.id()));
+    let fired = |job: &str| agent.ask(&json!({"verb": "triggers", "job": job}))["fired"].clone();
+    wait_until("the trigger has fired", || fired("1")[0]["name"] == "crowded");
+    let kernel = fs::read_to_string(&file).unwrap();
+    let total_us = kernel.split("total=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(total_us.parse::<u64>().unwrap() > 200_000, "as the kernel has it: {kernel}");
+    assert!(fired("1")[0]["why"].as_str().unwrap().contains("pressure.cpu.some.total"), "{}", fired("1"));
+    assert_eq!(fired("2"), json!([]), "a job that sleeps waits for nothing");
+    drop((rivals, sleeper));
+    quiet.remove();
+    job.remove();
+    stored::wait_for_end(&env, "1");
+    agent.daemon.terminate();
+    collector.terminate();
 }

@@ -64,8 +64,8 @@ impl Sum {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, bytes_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
-    /// Adds a source whose metrics are sampled so: those that are `sent`, and those that the ring holds, `held`.
-    /// Periods that divide one another share reads. What is sent counts as samples: of a window one.
+    /// Adds a source with the samplings of what is `sent` and of what is `held` in the ring. Periods that
+    /// divide one another share reads. What is sent counts as samples: of a window one.
     pub(super) fn add(&mut self, sent: &[Sampling], held: &[Sampling], read: ReadCost) {
         let per_second = |period: Period| 1e6 / micros(period);
         let Some(fastest) = sent.iter().chain(held).map(|sampling| sampling.period).min() else { return };

@@ -73,8 +73,8 @@ impl Findings {
 pub(crate) struct RefusedRequests {
     /// Refused for good, and recorded in the data.
     recorded: Vec<RefusedRequest>,
-    /// Not granted yet, by level, those for the ring apart: the cgroup of another controller may follow, with which they can be
-    /// granted.
+    /// Not granted yet, by level, those for the ring apart: the cgroup of another controller may follow, with
+    /// which they can be granted.
     deferred: BTreeMap<(Option<StepLevel>, bool), Vec<RefusedRequest>>,
 }
 

@@ -20,7 +20,10 @@ pub enum InvalidTrigger {
     NoCondition(String),
     #[error("`{word}` of `trigger {name}` has no value; write such as `{example}`")]
     NoValue { name: String, word: String, example: &'static str },
-    #[error("unknown word `{word}` in `trigger {name}`; expected one of {}, or a comma before another request", ACTIONS.join(", "))]
+    #[error(
+        "unknown word `{word}` in `trigger {name}`; expected one of {}, or a comma before another request",
+        ACTIONS.join(", ")
+    )]
     Unknown { name: String, word: String },
 }
 
@@ -87,8 +90,8 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_the_command() {
-        let text = "stall when rate(cpu.usage) < 1000 for 30s and pids.current>=1 keep 20s after 1s raise cpu.*=10ms \
-            raise memory.*=20ms raise-for 2min stacks 5ms mark notice hold-off 5min firings 3";
+        let text = "stall when rate(cpu.usage) < 1000 for 30s and pids.current>=1 keep 20s after 1s \
+            raise cpu.*=10ms raise memory.*=20ms raise-for 2min stacks 5ms mark notice hold-off 5min firings 3";
         let fields = RuleFields::of_request(text).unwrap();
         assert_eq!(fields.when, "rate(cpu.usage) < 1000 for 30s and pids.current>=1");
         assert_eq!(fields.request_text(), format!("trigger stall when {}", fields.when));

@@ -139,6 +139,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "needs an agent with rings: e2e/tests/e2e/triggers.rs has one for each of two nodes",
     ),
     (
+        "docs/how-to/hindsight.md",
+        "polymeter set --job",
+        "needs a job of its reader: e2e/tests/e2e/ring_leases.rs has these commands",
+    ),
+    (
         "docs/how-to/experiment.md",
         "polymeter overhead",
         "takes minutes: e2e/tests/e2e/overhead.rs has a short one within a run",
@@ -150,8 +155,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "docs/how-to/triggers.md",
-        "polymeter trigger add oom",
-        "e2e/tests/e2e/triggers.rs has such commands for a job on two nodes",
+        "sbatch --comment",
+        "e2e/tests/e2e/triggers.rs has such a request, and such commands for a job on two nodes",
     ),
     (HOT_FUNCTION, "polymeter run --stacks", "needs programs to sample: stack_findings.rs has them"),
     (

@@ -122,7 +122,13 @@ fn pmu_release(start: &StartRequest) -> Result<Option<SubmittedRelease>, Refusal
 }
 
 fn triggers(start: &StartRequest) -> Result<Vec<Rule>, Refusal> {
-    start.triggers.iter().map(|rule| trigger_add::checked(&rule.request_text(), rule)).collect()
+    let parsed = start.triggers.iter().map(|fields| {
+        Rule::parse(fields).map_err(|faults| {
+            let faults = trigger_add::all_faults(&faults);
+            invalid("triggers", &format!("{}: {faults}", fields.request_text()))
+        })
+    });
+    parsed.collect()
 }
 
 fn as_written(start: &StartRequest) -> Text {

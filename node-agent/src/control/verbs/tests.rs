@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::*;
 use crate::control::context::Context;
 use crate::counters::Counters;
-use crate::request::{AccessError, AnnotateError, LeaseError, SupervisorRequest};
+use crate::request::{AccessError, AnnotateError, LeaseError, SamplingRequest, SupervisorRequest};
 use crate::rights::Rights;
 
 const USER: Principal = Principal { uid: 1000, administrator: false };
@@ -121,6 +121,13 @@ fn refusals_name_the_field() {
         ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"/sys/../etc\"]}", "cgroups"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.usge\":\"1s\"}}", "plan"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"1us\"}}", "plan"),
+        ("{\"verb\":\"set\",\"ring\":true,\"plan\":{\"node.load1\":\"1s\"}}", "ring"),
+        (
+            "{\"verb\":\"set\",\"job\":\"1\",\"ring\":true,\"level\":\"step\",\"plan\":{\"cpu.*\":\"1s\"}}",
+            "ring",
+        ),
+        ("{\"verb\":\"set\",\"job\":\"1\",\"ring\":true,\"plan\":{\"cpu.*\":\"1ms/1s\"}}", "plan"),
+        ("{\"verb\":\"set\",\"job\":\"1\",\"ring\":true,\"plan\":{\"stacks.cpu\":\"10ms\"}}", "plan"),
         ("{\"verb\":\"start\",\"job\":\"\\u202e\"}", "job"),
         ("{\"verb\":\"start\",\"job\":\"1\",\"gpu_devices\":\"0;1\"}", "gpu_devices"),
     ] {
@@ -158,6 +165,10 @@ fn fields_have_their_meaning() {
     assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));
     let durations: Vec<_> = start.sampling.iter().map(|request| request.duration_us).collect();
     assert_eq!(durations, [Some(3_600_000_000)]);
+    let line = r#"{"verb":"start","job":"42","plan":{"cpu.*":"1s"},"ring":{"cpu.*":"10ms"},"triggers":[{"name":"o","when":"oom"}]}"#;
+    let (start, refused) = parsed!(line, Start);
+    let parts: Vec<_> = start.sampling.iter().map(SamplingRequest::part).collect();
+    assert_eq!((parts, start.triggers.len(), refused), (vec![(None, false), (None, true)], 1, None));
     let (start, _) = parsed!(r#"{"verb":"start","job":"42","gpu_devices":"0,GPU-8f6d,MIG-4a5b"}"#, Start);
     assert_eq!(start.gpu_devices.as_deref(), Some("0,GPU-8f6d,MIG-4a5b"));
 }
@@ -175,6 +186,13 @@ fn an_invalid_sampling_request_refuses_nothing_else() {
         let kept = start.refused.unwrap();
         assert!(kept.request.as_str().starts_with("cpu."), "{kept:?}");
     }
+    let line = r#"{"verb":"start","job":"42","ring":{"cpu.*":"1s"},"triggers":[{"name":"o","when":"oomm"}]}"#;
+    let (start, refused) = parsed!(line, Start);
+    assert_eq!((start.sampling.len(), start.triggers.len()), (0, 0));
+    assert_eq!(refused.unwrap().field.as_deref(), Some("triggers"));
+    let kept = start.refused.unwrap();
+    assert_eq!(kept.request.as_str(), "ring:cpu.*=1s, trigger o when oomm");
+    assert!(kept.reason.as_str().contains("`oomm`"), "{kept:?}");
     let line = r#"{"verb":"start","job":"42","request":"faster","request_error":"no period"}"#;
     let (start, refused) = parsed!(line, Start);
     let kept = start.refused.unwrap();

@@ -2,7 +2,7 @@
 
 use polymeter_proto::control::{Answer, Refusal, TriggerAddRequest, TriggerAddedAnswer, identifier, invalid};
 use polymeter_proto::series::Identifier;
-use polymeter_proto::trigger::{Rule, RuleFault, RuleFields};
+use polymeter_proto::trigger::{Rule, RuleFault};
 
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
@@ -14,7 +14,7 @@ impl Execute for TriggerAddRequest {
 
     fn parse(self, principal: Principal) -> Result<TriggerSpec, Refusal> {
         let job_id = job_of(self.job.as_deref())?;
-        let rule = checked("rule", &self.rule)?;
+        let rule = Rule::parse(&self.rule).map_err(|faults| invalid("rule", &all_faults(&faults)))?;
         Ok(TriggerSpec { principal, job_id, rule })
     }
 
@@ -26,12 +26,9 @@ impl Execute for TriggerAddRequest {
     }
 }
 
-/// Checks a rule in a field of a request.
-pub(super) fn checked(field: &str, rule: &RuleFields) -> Result<Rule, Refusal> {
-    Rule::parse(rule).map_err(|faults| {
-        let faults: Vec<String> = faults.iter().map(RuleFault::to_string).collect();
-        invalid(field, &faults.join("; "))
-    })
+pub(super) fn all_faults(faults: &[RuleFault]) -> String {
+    let faults: Vec<String> = faults.iter().map(RuleFault::to_string).collect();
+    faults.join("; ")
 }
 
 pub(super) fn job_of(job: Option<&str>) -> Result<Identifier, Refusal> {

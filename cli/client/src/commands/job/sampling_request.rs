@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn triggers_end_with_a_comma_and_stand_among_other_requests() {
         let request = parse(
-            "cpu.*=1s ring: cpu.*=10ms for 1h trigger oom when oom keep 30s, memory.*=20ms, trigger stall when \
-             rate(cpu.usage) < 1000 for 30s notice",
+            "cpu.*=1s ring: cpu.*=10ms for 1h trigger oom when oom keep 30s, memory.*=20ms, trigger stall \
+             when rate(cpu.usage) < 1000 for 30s notice",
         )
         .unwrap();
         assert_eq!((request.plan.len(), request.ring.len(), request.duration.as_deref()), (1, 2, Some("1h")));
