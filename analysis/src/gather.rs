@@ -20,7 +20,8 @@ use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
 use crate::{
-    breakdown, derived, history, kept, measuring, node_counters, regions, resources, runs, series, stacks,
+    breakdown, derived, firings, history, kept, measuring, node_counters, regions, resources, runs, series,
+    stacks,
 };
 use polymeter_proto::{node_list, units};
 
@@ -42,7 +43,8 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let mut reports = series_reports(job, &rows, summaries, &changes, (first_ns, end_ns));
-    let kept = kept::of(reader, job, &rows)?;
+    let fired = reader.firings(job.job_key)?;
+    let kept = kept::of(reader, job, &rows, &fired)?;
     let stored = stored(&reports, &ledger);
     let totals = CommandTotals::take(&mut reports);
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
@@ -74,6 +76,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         kept,
+        firings: firings::of(&fired, job.started_ns),
         losses: reader.losses(job.job_key)?.into_iter().map(|row| loss(row, job.started_ns)).collect(),
         phases,
         marks,

@@ -6,8 +6,9 @@ use std::ops::Range;
 use polymeter_proto::period::Period;
 use polymeter_proto::units;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, KeptIntervalRow, Read, SampleSet, SeriesRow, SeriesScope};
+use polymeter_store::reader::{FiringRow, JobRow, KeptIntervalRow, Read, SampleSet, SeriesRow, SeriesScope};
 
+use crate::firings;
 use crate::model::{KeptGrowth, KeptReport};
 
 /// Intervals whose periods are looked up, the latest.
@@ -28,18 +29,21 @@ const OF_NODES: [&str; 3] = ["memory.anon", "memory.current", "process.memory.re
 const OF_PARTS: [&str; 4] =
     ["busiest.memory.resident", "process.memory.resident", "memory.anon", "memory.current"];
 
-/// Returns the kept intervals of a job, in the order of their begin. `rows` are its series.
+/// Returns the kept intervals of a job, in the order of their begin. `rows` are its series, and `fired` its
+/// triggers that fired.
 pub(crate) fn of(
     reader: &mut dyn Read,
     job: &JobRow,
     rows: &[SeriesRow],
+    fired: &[FiringRow],
 ) -> Result<Vec<KeptReport>, StoreError> {
     let intervals = common(reader.kept_intervals(job.job_key)?);
     let (count, mut reports) = (intervals.len(), Vec::with_capacity(intervals.len()));
     for (number, interval) in intervals.iter().enumerate() {
         let is_late = number + PERIODS_MAX >= count;
         let period_us = if is_late { period_us(reader, job, rows, interval)? } else { None };
-        let mut report = interval.report(job, period_us);
+        let firing = fired.iter().find(|firing| firing.trigger == interval.trigger);
+        let mut report = interval.report(job, period_us, firing);
         if number + 1 == count {
             report.growth = growth(reader, job, rows, interval)?;
         }
@@ -51,6 +55,7 @@ pub(crate) fn of(
 /// Interval that nodes kept together.
 #[derive(Debug, Default)]
 struct Common {
+    trigger: i64,
     span_ns: Range<i64>,
     reason: String,
     nodes: Vec<String>,
@@ -62,6 +67,7 @@ fn common(rows: Vec<KeptIntervalRow>) -> Vec<Common> {
     let mut by_trigger: BTreeMap<i64, Common> = BTreeMap::new();
     for row in rows {
         let of = by_trigger.entry(row.trigger).or_insert_with(|| Common {
+            trigger: row.trigger,
             span_ns: row.begin_ns..row.end_ns,
             reason: row.reason.clone(),
             ..Common::default()
@@ -78,26 +84,15 @@ fn common(rows: Vec<KeptIntervalRow>) -> Vec<Common> {
 }
 
 impl Common {
-    fn report(&self, job: &JobRow, period_us: Option<u64>) -> KeptReport {
+    fn report(&self, job: &JobRow, period_us: Option<u64>, firing: Option<&FiringRow>) -> KeptReport {
         let Range { start, end } = self.span_ns;
         let since_start = |time_ns| units::seconds_between(job.started_ns, time_ns);
-        let length = units::elapsed(units::seconds_between(start, end));
-        let is_last = job.ended_ns.is_some_and(|ended_ns| end.saturating_add(LAST_NS) >= ended_ns);
-        let time = if is_last {
-            format!("the last {length}")
-        } else {
-            format!("{length}, from {} after the start", units::elapsed(since_start(start)))
-        };
+        let time = firing.map_or_else(|| self.time(job), |firing| self.time_around(job, firing));
         let period = period_us.and_then(|period_us| Period::from_micros(period_us).ok());
         let period = period.map_or_else(String::new, |period| format!(", at {period}"));
-        let nodes = job.nodes.len().max(self.nodes.len());
         KeptReport {
-            text: format!(
-                "{time}{period}, on {} of {}",
-                self.nodes.len(),
-                units::counted(nodes as u64, "node")
-            ),
-            reason: self.reason.clone(),
+            text: format!("{time}{period}{}", self.nodes_text(job, firing)),
+            reason: firing.map_or_else(|| self.reason.clone(), firings::cause),
             begin_s: since_start(start),
             end_s: since_start(end),
             begin_us: start.div_euclid(1000),
@@ -107,6 +102,47 @@ impl Common {
             period_us,
             growth: None,
         }
+    }
+
+    fn is_last(&self, job: &JobRow) -> bool {
+        job.ended_ns.is_some_and(|ended_ns| self.span_ns.end.saturating_add(LAST_NS) >= ended_ns)
+    }
+
+    /// The time of an interval that a user kept.
+    fn time(&self, job: &JobRow) -> String {
+        let length = units::elapsed(units::seconds_between(self.span_ns.start, self.span_ns.end));
+        if self.is_last(job) {
+            return format!("the last {length}");
+        }
+        let after = units::elapsed(units::seconds_between(job.started_ns, self.span_ns.start));
+        format!("{length}, from {after} after the start")
+    }
+
+    /// The time before and after the instant at which a trigger fired.
+    fn time_around(&self, job: &JobRow, firing: &FiringRow) -> String {
+        let between = |from_ns: i64, to_ns| units::elapsed(units::seconds_between(from_ns.min(to_ns), to_ns));
+        let before = between(self.span_ns.start, firing.time_ns);
+        let mut text = format!("the last {before} before {}", firings::instant(firing));
+        let end_ns = self.span_ns.end.min(job.ended_ns.unwrap_or(i64::MAX));
+        if end_ns >= firing.time_ns.saturating_add(LAST_NS) {
+            text.push_str(&format!(" and {} after it", between(firing.time_ns, end_ns)));
+        }
+        if !self.is_last(job) {
+            text.push_str(&format!(", {} after the start", between(job.started_ns, firing.time_ns)));
+        }
+        text
+    }
+
+    /// The nodes that kept it, and those that could not; empty for a job of one node.
+    fn nodes_text(&self, job: &JobRow, firing: Option<&FiringRow>) -> String {
+        let (kept, all) = (self.nodes.len(), job.nodes.len().max(self.nodes.len()));
+        let nodes = match all {
+            1 => String::new(),
+            _ if kept == all => format!(", on all {all} nodes"),
+            _ => format!(", on {kept} of {all} nodes"),
+        };
+        let missing = firing.and_then(|firing| firings::missing(firing, &self.nodes));
+        nodes + &missing.map_or_else(String::new, |missing| format!(" ({missing})"))
     }
 }
 
@@ -259,17 +295,52 @@ mod tests {
         let all =
             common(vec![of("n1", 9, 60, 90), of("n2", 9, 60, 90), of("n1", -3, 5, 6), of("n1", 9, 60, 90)]);
         let job = JobRow { ended_ns: Some(90 * S + S / 2), ..job_row("7") };
-        let reports: Vec<KeptReport> = all.iter().map(|of| of.report(&job, Some(10_000))).collect();
+        let reports: Vec<KeptReport> = all.iter().map(|of| of.report(&job, Some(10_000), None)).collect();
         let texts: Vec<(&str, u64)> = reports.iter().map(|of| (of.text.as_str(), of.samples)).collect();
         assert_eq!(
             texts,
-            [
-                ("1 s, from 5 s after the start, at 10ms, on 1 of 1 node", 10),
-                ("the last 30 s, at 10ms, on 2 of 2 nodes", 30)
-            ]
+            [("1 s, from 5 s after the start, at 10ms", 10), ("the last 30 s, at 10ms, on all 2 nodes", 30)]
         );
         let running = JobRow { ended_ns: None, ..job_row("7") };
-        assert_eq!(all[1].report(&running, None).text, "30 s, from 1 min after the start, on 2 of 2 nodes");
+        assert_eq!(
+            all[1].report(&running, None, None).text,
+            "30 s, from 1 min after the start, on all 2 nodes"
+        );
+    }
+
+    #[test]
+    fn an_interval_of_a_trigger_says_what_it_was_kept_for() {
+        let kept = |begin_s, end_s| Common {
+            trigger: 9,
+            span_ns: begin_s * S..end_s * S,
+            reason: "oom: why".to_owned(),
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            samples: 1,
+        };
+        let mut firing = FiringRow {
+            time_ns: 90 * S,
+            node: "n2".to_owned(),
+            rule: "oom".to_owned(),
+            why: polymeter_proto::trigger::OOM_KILL.to_owned(),
+            trigger: 9,
+            ..FiringRow::default()
+        };
+        let nodes = ["n1", "n2", "n7"].map(str::to_owned).to_vec();
+        let mut job = JobRow { nodes, ended_ns: Some(90 * S + S / 2), ..job_row("7") };
+        firing.nodes_missing.insert("n7".to_owned(), "no answer".to_owned());
+        let report = kept(60, 95).report(&job, Some(10_000), Some(&firing));
+        assert_eq!(
+            report.text,
+            "the last 30 s before the OOM kill, at 10ms, on 2 of 3 nodes (1 node is missing: n7: no answer)"
+        );
+        assert_eq!(report.reason, "oom on n2: the kernel killed a process for lack of memory");
+        job.ended_ns = None;
+        job.nodes.pop();
+        firing.nodes_missing.clear();
+        firing.why = "cpu.usage was 0 per second".to_owned();
+        let report = kept(60, 95).report(&job, None, Some(&firing));
+        let expected = "the last 30 s before trigger oom fired and 5 s after it, 1 min 30 s after the start, on all 2 nodes";
+        assert_eq!(report.text, expected);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod derived;
 pub mod downsample;
 mod energy;
 pub mod expression;
+pub mod firings;
 pub mod gather;
 mod gauge_course;
 mod hardware;

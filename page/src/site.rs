@@ -74,6 +74,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/figure_tables.js"
     "site/filters.js"
     "site/findings.js"
+    "site/firings.js"
     "site/first_requests.js"
     "site/folded_charts.js"
     "site/folded_rows.js"

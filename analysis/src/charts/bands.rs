@@ -46,10 +46,13 @@ pub(super) fn of(report: &Report, span: Span) -> (Vec<Band>, usize) {
     (bands, left_out)
 }
 
-/// Marked instants, the first of the same name on several nodes, in the order of their times.
+/// Marked instants and triggers that fired, the first of the same name on several nodes, in the order of their times.
 pub(super) fn marks(report: &Report) -> Vec<MarkedTime> {
     let mut marks: Vec<MarkedTime> =
         report.marks.iter().map(|mark| MarkedTime { name: shown(&mark.name), at_s: mark.at_s }).collect();
+    marks.extend(
+        report.firings.iter().map(|fired| MarkedTime { name: shown(&fired.mark()), at_s: fired.at_s }),
+    );
     marks.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     marks.truncate(MARKS_MAX);
     marks

@@ -1,4 +1,6 @@
-//! Events of a job in a report: marks, changes of the plan, refused requests, losses.
+//! Events of a job in a report: marks, triggers that fired, changes of the plan, refused requests, losses.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -25,6 +27,38 @@ pub struct MarkedInstant {
     pub at_s: f64,
     pub at_us: i64,
     pub actor: Option<String>,
+}
+
+/// Trigger that fired.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct FiringReport {
+    /// All of it in words.
+    pub text: String,
+    pub rule: String,
+    /// Where it fired.
+    pub node: String,
+    /// User who added the rule; none for one of the site.
+    pub actor: Option<String>,
+    /// Seconds after the start of the job.
+    pub at_s: f64,
+    pub at_us: i64,
+    pub why: String,
+    /// What was done on the node, with its predicted cost, or why it could not be done.
+    pub actions: String,
+    /// Interval that all nodes were asked to keep; none if nothing was.
+    pub begin_us: Option<i64>,
+    pub end_us: Option<i64>,
+    /// None until the collector has asked the other nodes.
+    pub nodes_asked: Option<u64>,
+    /// Nodes that could not keep it, with the reasons.
+    pub nodes_missing: BTreeMap<String, String>,
+}
+
+impl FiringReport {
+    /// Name on charts.
+    pub fn mark(&self) -> String {
+        format!("trigger {}: {}", self.rule, self.why)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

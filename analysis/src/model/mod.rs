@@ -23,7 +23,7 @@ use serde::Serialize;
 
 pub use derived::DerivedReport;
 pub use energy::{Energy, EnergyPart, NodeEnergy};
-pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
+pub use events::{FiringReport, LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use kept::{KeptGrowth, KeptReport};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
@@ -95,6 +95,8 @@ pub struct Report {
     pub ledger: Tally,
     /// Intervals that rings kept, in the order of their begin.
     pub kept: Vec<KeptReport>,
+    /// Triggers that fired, in the order of their times.
+    pub firings: Vec<FiringReport>,
     /// Samples of rings, those that they did not keep included; none without a ring.
     pub ring: Option<RingReport>,
     /// Taken, and lost with frames that the agent dropped.

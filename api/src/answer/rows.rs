@@ -4,7 +4,7 @@ use polymeter_analysis::plan_fold::FoldedChange;
 use polymeter_proto::series::{Role, role_of};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::units;
-use polymeter_store::reader::{KeptIntervalRow, LossRow, MarkRow, SeriesRow};
+use polymeter_store::reader::{FiringRow, KeptIntervalRow, LossRow, MarkRow, SeriesRow};
 use serde_json::{Value, json};
 
 use super::table::{Column, Table, Type, micros};
@@ -83,6 +83,47 @@ pub(crate) static KEPT_INTERVALS: Table<KeptIntervalRow> = Table {
         Column::new("samples", Type::Integer, "The number of samples that the node sent of it.", |row| {
             json!(row.samples)
         }),
+    ],
+};
+
+pub(crate) static FIRINGS: Table<FiringRow> = Table {
+    name: "firings",
+    columns: &[
+        Column::new("time_us", Type::Integer, "The time.", |row| json!(micros(row.time_ns))),
+        Column::new("node", Type::Text, "The node on which it fired.", |row| json!(row.node)),
+        Column::new("rule", Type::Text, "The name of the rule.", |row| json!(row.rule)),
+        Column::optional("actor", Type::Text, "The user that added the rule; none for the site.", |row| {
+            json!(row.actor)
+        }),
+        Column::new("why", Type::Text, "Why it fired.", |row| json!(row.why)),
+        Column::new(
+            "actions",
+            Type::Text,
+            "What was done on the node, or why it could not be done.",
+            |row| json!(row.actions),
+        ),
+        Column::new("trigger", Type::Text, "The number of the intervals that were kept.", |row| {
+            json!(row.trigger.cast_unsigned().to_string())
+        }),
+        Column::optional(
+            "begin_us",
+            Type::Integer,
+            "The begin of what all nodes were asked to keep.",
+            |row| json!(row.begin_ns.map(micros)),
+        ),
+        Column::optional("end_us", Type::Integer, "Its end.", |row| json!(row.end_ns.map(micros))),
+        Column::optional(
+            "nodes_asked",
+            Type::Integer,
+            "The number of nodes that were asked; none before that.",
+            |row| json!(row.nodes_asked),
+        ),
+        Column::new(
+            "nodes_missing",
+            Type::Labels,
+            "The nodes that could not keep it, with the reasons.",
+            |row| json!(row.nodes_missing),
+        ),
     ],
 };
 

@@ -48,6 +48,14 @@ pub(super) static KEPT_INTERVALS: Endpoint = endpoint(
     |call| list(call, &rows::KEPT_INTERVALS, |reader, key| reader.kept_intervals(key)),
 );
 
+pub(super) static FIRINGS: Endpoint = endpoint(
+    "/api/v1/jobs/{key}/firings",
+    "firings",
+    "The triggers of a job that fired: why, what was done, and which nodes could not keep the interval.",
+    || rows::FIRINGS.schema(&[]),
+    |call| list(call, &rows::FIRINGS, |reader, key| reader.firings(key)),
+);
+
 pub(super) static PLAN_CHANGES: Endpoint = endpoint(
     "/api/v1/jobs/{key}/plan-changes",
     "plan_changes",

@@ -49,6 +49,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &live::LIVE,
     &events::MARKS,
     &events::KEPT_INTERVALS,
+    &events::FIRINGS,
     &events::PLAN_CHANGES,
     &events::LOSSES,
     &events::REFUSED_REQUESTS,

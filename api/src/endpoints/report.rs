@@ -40,6 +40,9 @@ const MEMBERS: Parameter = Parameter::query(
     "`list` for the meters and findings only, as a list of jobs shows them.",
 );
 
+/// Triggers that fired, the latest ones, in a summary.
+const FIRINGS: usize = 100;
+
 /// Members of a summary for a list of jobs.
 const LISTED: [&str; 2] = ["findings", "meters"];
 
@@ -160,6 +163,8 @@ fn clear_long(report: &mut Report) {
     report.marks.clear();
     report.plan_changes.clear();
     report.refused_requests.clear();
+    let early = report.firings.len().saturating_sub(FIRINGS);
+    report.firings.drain(..early);
 }
 
 pub(super) static FINDINGS: Endpoint = Endpoint {

@@ -172,6 +172,7 @@ impl Read for RemoteReader {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
+            | Query::Firings { .. }
             | Query::Losses { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }

@@ -1,14 +1,15 @@
 //! Tests of samples that rings kept: how they are stored, read and removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_analysis::gather::gather;
 use polymeter_collector::Collector;
 use polymeter_proto::batch::{Job, Shape};
-use polymeter_proto::ledger::{Event, KeptInterval, LedgerEntry, Tally};
+use polymeter_proto::ledger::{Event, Firing, KeptInterval, LedgerEntry, Tally};
 use polymeter_proto::series::ShapeId;
-use polymeter_store::reader::{KeptIntervalRow, Read, SampleRow, SampleSet, SeriesScope};
-use polymeter_store::{Administration, Keep, Retention, StoreError, prune, set_retention};
+use polymeter_store::reader::{FiringRow, KeptIntervalRow, Read, SampleRow, SampleSet, SeriesScope};
+use polymeter_store::{Administration, FiringTable, Keep, Retention, StoreError, prune, set_retention};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{Kind, TestEnvironment, now_us, only_job};
@@ -16,6 +17,7 @@ use crate::support::{Kind, TestEnvironment, now_us, only_job};
 scenarios![
     kept_samples_stand_beside_those_of_the_plan,
     kept_samples_are_removed_with_the_others,
+    firings_are_read_with_the_nodes_that_are_missing,
     statements_use_the_indexes
 ];
 
@@ -56,6 +58,21 @@ fn kept_interval(job: &Job) -> KeptInterval {
     }
 }
 
+fn firing(job: &Job) -> Firing {
+    let KeptInterval { begin_us, end_us, .. } = kept_interval(job);
+    Firing {
+        job: job.handle,
+        trigger: TRIGGER,
+        rule: "oom".try_into().unwrap(),
+        by: Some("uid 1000".try_into().unwrap()),
+        at_us: end_us - STEP_US,
+        keeps_us: Some((begin_us, end_us)),
+        notice: false,
+        why: "the kernel killed a process".into(),
+        actions: "keeps 3 s".into(),
+    }
+}
+
 /// Sends the samples of a job, one a second, and those that the ring kept.
 fn send(agent: &mut Agent, job: &Arc<Job>) {
     let of_plan = shape(job.handle.0, Some(job));
@@ -71,7 +88,8 @@ fn send(agent: &mut Agent, job: &Arc<Job>) {
     let kept = rows.len() as u64 * 3;
     let tally = Tally { due: 900, taken: 900, not_kept: 900 - kept, ..Tally::default() };
     let entry = LedgerEntry { job: Some(job.handle), source: "ring/stat".try_into().unwrap(), tally };
-    agent.kept_frame(&rows, &[entry], &[Event::Kept(kept_interval(job))]);
+    let events = [Event::Fired(firing(job)), Event::Kept(kept_interval(job))];
+    agent.kept_frame(&rows, &[entry], &events);
     // Repeated frames change nothing.
     agent.send_from(0);
     agent.send_from(0);
@@ -159,6 +177,39 @@ fn kept_samples_stand_beside_those_of_the_plan(environment: &mut TestEnvironment
     assert_eq!(number("SELECT CAST(sum(count) AS bigint) FROM samples_1min"), 30);
 }
 
+fn firings_are_read_with_the_nodes_that_are_missing(environment: &mut TestEnvironment) {
+    let job = job(1, "7", now_us() - 100 * SECOND_US);
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send(&mut agent, &job);
+    collector.stop().unwrap();
+    let (stored, mut reader) = (only_job(environment), environment.reader());
+    let begin_ns = job.descriptor.started_us * 1000;
+    let mut expected = FiringRow {
+        time_ns: begin_ns + (KEPT.end * SECOND_US - STEP_US) * 1000,
+        node: "n1".to_owned(),
+        rule: "oom".to_owned(),
+        actor: Some("uid 1000".to_owned()),
+        why: "the kernel killed a process".to_owned(),
+        actions: "keeps 3 s".to_owned(),
+        trigger: TRIGGER.cast_signed(),
+        begin_ns: Some(begin_ns + KEPT.start * SECOND_US * 1000),
+        end_ns: Some(begin_ns + KEPT.end * SECOND_US * 1000),
+        nodes_asked: None,
+        nodes_missing: BTreeMap::new(),
+    };
+    assert_eq!(reader.firings(stored.job_key).unwrap(), [expected.clone()]);
+    assert!(reader.firings(stored.job_key + 1).unwrap().is_empty());
+    let missing = BTreeMap::from([("n7".to_owned(), "no \"answer\"".to_owned())]);
+    let mut table = FiringTable::open(&environment.url()).unwrap();
+    table.record(stored.job_key, TRIGGER, 2, &missing).unwrap();
+    (expected.nodes_asked, expected.nodes_missing) = (Some(2), missing);
+    assert_eq!(reader.firings(stored.job_key).unwrap(), [expected]);
+    environment.execute("UPDATE trigger_firing SET actor = NULL, started = NULL, ended = NULL");
+    let row = environment.reader().firings(stored.job_key).unwrap().remove(0);
+    assert_eq!((row.actor, row.begin_ns, row.end_ns), (None, None, None));
+}
+
 fn kept_samples_are_removed_with_the_others(environment: &mut TestEnvironment) {
     let day_us = 86_400 * SECOND_US;
     let mut config = environment.config();
@@ -204,7 +255,9 @@ fn statements_use_the_indexes(environment: &mut TestEnvironment) {
             "INSERT INTO kept_interval SELECT 1000 + n, 'n1', now(), now(), n, 'r', 1 FROM generate_series(1, 20000) AS n;
              INSERT INTO kept_sample SELECT now() - make_interval(secs => n % 3000 * 0.01), 1000 + n % 100, n
                  FROM generate_series(1, 300000) AS n;
-             ANALYZE kept_interval; ANALYZE kept_sample"
+             INSERT INTO trigger_firing SELECT n, 1000 + n, 'n1', now(), 'r', NULL, NULL, NULL, 'w', 'a'
+                 FROM generate_series(1, 20000) AS n;
+             ANALYZE trigger_firing; ANALYZE kept_interval; ANALYZE kept_sample"
         }
     };
     environment.execute(many);
@@ -213,14 +266,17 @@ fn statements_use_the_indexes(environment: &mut TestEnvironment) {
         reader.series(SeriesScope::Job(stored.job_key)).unwrap().iter().map(|row| row.series_id).collect();
     reader.record_plans();
     assert_eq!(reader.kept_intervals(stored.job_key).unwrap().len(), 1);
+    assert_eq!(reader.firings(stored.job_key).unwrap().len(), 1);
     for set in [SampleSet::Kept, SampleSet::All] {
         assert!(!samples(&mut reader, set, stored.job_key, &ids, &stored.sampled_ns).is_empty());
     }
     let plans = reader.take_plans();
-    let about_kept: Vec<&String> = plans.iter().filter(|plan| plan.contains("kept_")).collect();
-    assert!(about_kept.len() >= 3, "{plans:?}");
+    let about_kept: Vec<&String> =
+        plans.iter().filter(|plan| plan.contains("kept_") || plan.contains("trigger_firing")).collect();
+    assert!(about_kept.len() >= 4, "{plans:?}");
     for plan in about_kept {
-        assert!(plan.contains("kept_sample_by_series") || plan.contains("kept_interval_by_job"), "{plan}");
-        assert!(!plan.contains("Seq Scan on kept_"), "{plan}");
+        let indexes = ["kept_sample_by_series", "kept_interval_by_job", "trigger_firing_by_job"];
+        assert!(indexes.iter().any(|index| plan.contains(index)), "{plan}");
+        assert!(!plan.contains("Seq Scan on kept_") && !plan.contains("Seq Scan on trigger_"), "{plan}");
     }
 }

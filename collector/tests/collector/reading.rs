@@ -11,7 +11,7 @@ use polymeter_collector::limits::{self, ReadTimeouts};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::control::{CollectorAnswer, ReadAccess, ReadRequest};
-use polymeter_proto::ledger::{Event, Mark, MarkKind};
+use polymeter_proto::ledger::{Event, Firing, Mark, MarkKind};
 use polymeter_proto::read::{
     Frame, IdRanges, JobFilter, Query, Rollup, RowBlock, SampleSet, SeriesOwner, UsageGroup,
 };
@@ -82,7 +82,7 @@ impl Fixture {
         let jobs = [owned(1, "1", Some(USERS[0])), owned(2, "2", Some(USERS[1])), owned(3, "3", None)];
         let (shapes, at_us) = (jobs.each_ref().map(|job| shape(job.handle.0, Some(job))), now_us());
         let of_node = shape(4, None);
-        let marks: Vec<Event> = jobs.iter().map(|job| mark(job.handle)).collect();
+        let marks: Vec<Event> = jobs.iter().flat_map(|job| [mark(job.handle), firing(job.handle)]).collect();
         for second in 0..20_i64 {
             let (values, _) = values(second);
             let at_us = at_us + second * 1_000_000;
@@ -114,6 +114,20 @@ fn mark(job: JobHandle) -> Event {
         name: "solve".try_into().unwrap(),
         kind: MarkKind::Instant,
         by: None,
+    })
+}
+
+fn firing(job: JobHandle) -> Event {
+    Event::Fired(Firing {
+        job,
+        trigger: job.0.into(),
+        rule: "stall".try_into().unwrap(),
+        by: None,
+        at_us: now_us(),
+        keeps_us: None,
+        notice: false,
+        why: "cpu.usage was 0 per second".into(),
+        actions: "marked".into(),
     })
 }
 
@@ -150,6 +164,7 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
             set: SampleSet::Kept,
         },
         Query::KeptIntervals { job_key },
+        Query::Firings { job_key },
         Query::Buckets { rollup: Rollup::TenSeconds, of, series: series.clone(), span_ns },
         Query::Ledger { job_key },
         Query::PlanChanges { job_key },
@@ -225,6 +240,7 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                         Query::Jobs(_) | Query::Marks { .. } | Query::CandidateIds { .. } => Some(1),
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
                         Query::Samples { set: SampleSet::Kept, .. } | Query::KeptIntervals { .. } => Some(0),
+                        Query::Firings { .. } => Some(1),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
                         Query::JobNodes { .. } | Query::JobSeries { .. } => Some(1),
                         Query::Series { .. }

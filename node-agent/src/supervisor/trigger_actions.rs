@@ -7,7 +7,8 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::{Text, abridged_list};
-use polymeter_proto::trigger::{JobEvent, Rule};
+use polymeter_proto::trigger::{self, JobEvent, Rule};
+use polymeter_proto::units;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tracing::warn;
 
@@ -123,7 +124,7 @@ impl Dispatcher<NodeEdge> {
 
     /// Does what a rule says, and records that it has fired.
     async fn act(&mut self, fired: Fired) {
-        let Fired { job, rule, by, at_us, why } = fired;
+        let Fired { job, rule, by, at_us, why, held_back } = fired;
         let job_id = job.descriptor.job_id.clone();
         let is_running = self.targets.job(&job_id).and_then(TrackedTarget::handle) == Some(job.handle);
         let trigger = trigger_number(job.handle, at_us);
@@ -159,6 +160,9 @@ impl Dispatcher<NodeEdge> {
             let mark = Mark { at_us, job: Some(job.handle), name, kind: MarkKind::Instant, by };
             self.record(EventRecord { job: Some(Arc::clone(&job)), event: Event::Mark(mark) }).await;
             actions.push("marked".to_owned());
+        }
+        if held_back > 0 {
+            actions.push(format!("{} held back before", units::counted(held_back, "firing")));
         }
         let actions = if actions.is_empty() { "noticed".to_owned() } else { actions.join("; ") };
         if rule.notice {
@@ -230,16 +234,16 @@ fn events_of(facts: &JobFacts) -> Vec<(JobEvent, String)> {
     let mut events = Vec::new();
     let state = facts.state.as_ref().map_or("", Identifier::as_str);
     if state.starts_with("OUT_OF_ME") {
-        events.push((JobEvent::Oom, "the scheduler states that the job ran out of memory".to_owned()));
+        events.push((JobEvent::Oom, trigger::OUT_OF_MEMORY.to_owned()));
     }
     if state.starts_with("TIMEOUT") {
-        events.push((JobEvent::TimeLimit, "the scheduler ended the job at its time limit".to_owned()));
+        events.push((JobEvent::TimeLimit, trigger::AT_TIME_LIMIT.to_owned()));
     }
     if let Some(code) = facts.exit_code.filter(|code| *code != 0) {
-        events.push((JobEvent::ExitStatus, format!("exit status {code}")));
+        events.push((JobEvent::ExitStatus, trigger::exit_status(code)));
     }
     if let Some(signal) = facts.exit_signal.filter(|signal| *signal != 0) {
-        events.push((JobEvent::Signal, format!("signal {signal}")));
+        events.push((JobEvent::Signal, trigger::signal(signal)));
     }
     events
 }

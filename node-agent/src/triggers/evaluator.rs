@@ -40,6 +40,8 @@ pub(crate) struct Fired {
     /// Microseconds since the epoch.
     pub(crate) at_us: i64,
     pub(crate) why: String,
+    /// Firings of the rule that were held back since the one before.
+    pub(crate) held_back: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -236,12 +238,12 @@ impl Evaluator {
                 && self.fired.len() < WAITING
                 && self.bucket.try_take(1.0, now_ns);
             if !fires {
-                state.held_back += 1;
+                state.hold_back();
                 continue;
             }
             state.fired(at_us);
-            let (rule, by) = (Arc::clone(&state.rule), state.by);
-            self.fired.push_back(Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why });
+            let (rule, by, held_back) = (Arc::clone(&state.rule), state.by, state.take_held_back());
+            self.fired.push_back(Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why, held_back });
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::{SeriesId, ShapeId};
-use polymeter_proto::trigger::{JobEvent, OOM_METRIC};
+use polymeter_proto::trigger::{JobEvent, OOM_KILL, OOM_METRIC};
 
 use super::rule_state::{RuleState, Sample};
 
@@ -101,9 +101,7 @@ impl JobTriggers {
 
     pub(super) fn sample(&mut self, chosen: Chosen, sample: Sample) -> Vec<Due> {
         match chosen.used {
-            Use::Oom if self.is_oom(sample) => {
-                self.event(JobEvent::Oom, sample.time_us, "the kernel killed a process for lack of memory")
-            }
+            Use::Oom if self.is_oom(sample) => self.event(JobEvent::Oom, sample.time_us, OOM_KILL),
             Use::Oom => Vec::new(),
             Use::Test(number, test) => {
                 let why = self.rules.get_mut(number).and_then(|state| state.sample(test, sample));

@@ -91,12 +91,14 @@ pub(super) struct RuleState {
     /// Number of a day, and the firings on it.
     day: (i64, u32),
     pub(super) held_back: u64,
+    /// Part of them that no firing has told.
+    untold: u64,
 }
 
 impl RuleState {
     pub(super) fn new(rule: Arc<Rule>, by: Option<Principal>) -> Self {
         let tests = rule.when.metric_tests().map(|_| BTreeMap::new()).collect();
-        Self { rule, by, tests, held: false, last_us: None, day: (0, 0), held_back: 0 }
+        Self { rule, by, tests, held: false, last_us: None, day: (0, 0), held_back: 0, untold: 0 }
     }
 
     /// Numbers of the tests about a metric.
@@ -139,6 +141,16 @@ impl RuleState {
             values.push(format!("{} was {value}{change}", test.metric));
         }
         Some(values.join(", "))
+    }
+
+    pub(super) const fn hold_back(&mut self) {
+        self.held_back += 1;
+        self.untold += 1;
+    }
+
+    /// Firings that were held back since it was last asked.
+    pub(super) const fn take_held_back(&mut self) -> u64 {
+        std::mem::replace(&mut self.untold, 0)
     }
 
     /// False if the rule has fired too recently, or too often on that day.

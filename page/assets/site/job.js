@@ -6,10 +6,11 @@ import { subjectCharts } from "./charts.js";
 import { completenessPanel } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
+import { firingPanel } from "./firings.js";
 import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
 import { trendLink } from "./job_text.js";
-import { bandsOf, keptBands } from "./marks.js";
+import { bandsOf, firingMarks, keptBands } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { partPanels } from "./part_panels.js";
@@ -63,6 +64,7 @@ function summarySections(job, head, charts, rangeLink) {
     const findingPlace = element("div", {}, element("p", { className: "soft" }, "…"));
     meters.append(meterPlace);
     findings.append(findingPlace);
+    const fired = firingPanel();
     const data = completenessPanel();
     const related = element("p", { className: "soft", hidden: true });
     const functions = element("div");
@@ -76,6 +78,7 @@ function summarySections(job, head, charts, rangeLink) {
         data.show(summary, losses);
         head.summarize(summary);
         head.listKept(summary.kept ?? [], rangeLink);
+        fired.show(summary.firings ?? []);
         if (summary.extents) charts?.fold(summary.extents);
         const sampled = summary.call_stacks ?? [];
         if (sampled.length > 0 && !functions.hasChildNodes()) {
@@ -86,7 +89,7 @@ function summarySections(job, head, charts, rangeLink) {
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
     };
-    return { meters, findings, data, related, functions, program, load };
+    return { meters, findings, fired, data, related, functions, program, load };
 }
 
 /** Returns what was requested, by quantity: on one node, since the charts show nodes. */
@@ -155,11 +158,11 @@ run(async () => {
     const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
     const charts = quantities.length > 0
         ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), rangeLink }) : null;
-    const { meters, findings, data, related, functions, program: parts, load: loadSummary } = summarySections(job, head, charts, linkOfRange(charts, rangeLink));
+    const { meters, findings, fired, data, related, functions, program: parts, load: loadSummary } = summarySections(job, head, charts, linkOfRange(charts, rangeLink));
     const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, isRunning ? "There are no samples yet." : "No samples of this job are stored.");
-    main.append(head, findings, related, meters, charts ?? noSamples, parts, functions);
+    main.append(head, findings, fired, related, meters, charts ?? noSamples, parts, functions);
     await charts?.begin();
     isReady();
     if (charts) showNamedRange(charts);
@@ -169,10 +172,14 @@ run(async () => {
     ]));
 
     const loadMarks = async () => {
-        const [{ marks }, { kept_intervals: kept }] = await Promise.all([get(`jobs/${key}/marks`), get(`jobs/${key}/kept-intervals`)]);
+        const [{ marks }, { kept_intervals: kept }, { firings }] = await Promise.all(
+            ["marks", "kept-intervals", "firings"].map((name) => get(`jobs/${key}/${name}`)));
         if (!charts) return;
         const shown = bandsOf(marks, job.started_us, charts.data.span_s);
-        charts.mark({ ...shown, bands: [...shown.bands, ...keptBands(kept, job.started_us)] });
+        charts.mark({
+            bands: [...shown.bands, ...keptBands(kept, job.started_us)],
+            marks: [...shown.marks, ...firingMarks(firings, job.started_us)],
+        });
     };
     sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);

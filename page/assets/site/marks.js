@@ -42,6 +42,11 @@ export function keptBands(intervals, started_us) {
     return [...bands.values()].sort((one, other) => one.begin_s - other.begin_s);
 }
 
+/** Returns triggers that fired as marks, in seconds since the start of the job. */
+export function firingMarks(firings, started_us) {
+    return firings.map(({ time_us, rule, why }) => ({ name: `trigger ${rule}: ${why}`, at_s: (time_us - started_us) / 1e6 }));
+}
+
 /** Returns the bands and the marks of the charts, in seconds since the start of the job. */
 export function bandsOf(rows, started_us, end_s) {
     const marks = rows.map((row) => ({ ...row, at_s: (row.time_us - started_us) / 1e6 })).sort((one, other) => one.at_s - other.at_s);

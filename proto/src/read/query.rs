@@ -241,6 +241,8 @@ pub enum Query {
     Marks { job_key: i64 },
     /// Intervals of a job that rings kept.
     KeptIntervals { job_key: i64 },
+    /// Triggers of a job that fired.
+    Firings { job_key: i64 },
     /// Samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {
@@ -281,7 +283,7 @@ pub enum Query {
 }
 
 impl Query {
-    pub const NAMES: [&str; 24] = [
+    pub const NAMES: [&str; 25] = [
         "jobs",
         "usage",
         "notices",
@@ -299,6 +301,7 @@ impl Query {
         "refused_requests",
         "marks",
         "kept_intervals",
+        "firings",
         "stacks",
         "stack_intervals",
         "stack_nodes",
@@ -327,6 +330,7 @@ impl Query {
             Self::RefusedRequests { .. } => "refused_requests",
             Self::Marks { .. } => "marks",
             Self::KeptIntervals { .. } => "kept_intervals",
+            Self::Firings { .. } => "firings",
             Self::Stacks { .. } => "stacks",
             Self::StackIntervals { .. } => "stack_intervals",
             Self::StackNodes { .. } => "stack_nodes",
@@ -393,6 +397,7 @@ impl Query {
             | Self::RefusedRequests { .. }
             | Self::Marks { .. }
             | Self::KeptIntervals { .. }
+            | Self::Firings { .. }
             | Self::Stacks { .. }
             | Self::StackIntervals { .. }
             | Self::StackNodes { .. }

@@ -1,5 +1,6 @@
 //! Rows that a reader returns. Times (`_ns`) are nanoseconds since the epoch.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -415,6 +416,30 @@ pub struct KeptIntervalRow {
     pub samples: u64,
 }
 
+/// Trigger of a job that fired.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiringRow {
+    pub time_ns: i64,
+    /// Where it fired.
+    pub node: String,
+    /// Name of the rule.
+    pub rule: String,
+    /// User who added the rule; none for one of the site.
+    pub actor: Option<String>,
+    pub why: String,
+    /// What was done on the node, with its predicted cost, or why it could not be done.
+    pub actions: String,
+    /// That of the kept intervals that are due to it.
+    pub trigger: i64,
+    /// Begin and end of what all nodes of the job were asked to keep; none if nothing was.
+    pub begin_ns: Option<i64>,
+    pub end_ns: Option<i64>,
+    /// None until the collector has asked the other nodes.
+    pub nodes_asked: Option<u64>,
+    /// Nodes that could not keep it, with the reasons.
+    pub nodes_missing: BTreeMap<String, String>,
+}
+
 /// Samples of a call stack in a process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackRow {
@@ -528,6 +553,7 @@ pub enum RowBlock {
     StackIntervals(Vec<StackIntervalRow>),
     StackNodes(Vec<StackNodeRow>),
     KeptIntervals(Vec<KeptIntervalRow>),
+    Firings(Vec<FiringRow>),
 }
 
 /// Type of row, which has one form of block.
@@ -574,6 +600,7 @@ read_rows! {
     StackIntervalRow => StackIntervals,
     StackNodeRow => StackNodes,
     KeptIntervalRow => KeptIntervals,
+    FiringRow => Firings,
 }
 
 impl RowBlock {
@@ -600,6 +627,7 @@ impl RowBlock {
             Self::StackIntervals(rows) => rows.len(),
             Self::StackNodes(rows) => rows.len(),
             Self::KeptIntervals(rows) => rows.len(),
+            Self::Firings(rows) => rows.len(),
         }
     }
 

@@ -5,10 +5,12 @@
 //! that it returns can be evaluated without a further error.
 
 mod condition;
+mod reason;
 mod request;
 mod rule;
 
 pub use condition::{Comparison, Condition, InvalidCondition, JobEvent, MetricTest, Test};
+pub use reason::{AT_TIME_LIMIT, OOM_KILL, OUT_OF_MEMORY, event_of, exit_status, signal};
 pub use request::{InvalidTrigger, TRIGGER_WORD};
 pub use rule::{Rule, RuleFault, RuleFields, STACKS_METRIC};
 

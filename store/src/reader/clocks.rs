@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::ptr;
 
 use polymeter_proto::read::{
-    BucketRow, IdRanges, JobNodeRow, KeptIntervalRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SampleRow,
+    BucketRow, FiringRow, IdRanges, JobNodeRow, KeptIntervalRow, LossRow, MarkRow, PlanChangeRow, RefusedRow,
+    SampleRow,
 };
 
 use super::read::SeriesScope;
@@ -146,6 +147,22 @@ impl NodeTimes for KeptIntervalRow {
     fn change(&mut self, change: impl Fn(i64) -> i64) {
         self.begin_ns = change(self.begin_ns);
         self.end_ns = change(self.end_ns);
+    }
+}
+
+impl NodeTimes for FiringRow {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+
+    fn change(&mut self, change: impl Fn(i64) -> i64) {
+        self.time_ns = change(self.time_ns);
+        self.begin_ns = self.begin_ns.map(&change);
+        self.end_ns = self.end_ns.map(&change);
     }
 }
 

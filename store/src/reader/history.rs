@@ -1,12 +1,15 @@
-//! Ledger, losses, refused requests and marks.
+//! Ledger, losses, refused requests, marks, and what triggers kept.
+
+use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::read::{KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow};
+use polymeter_proto::read::{FiringRow, KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow};
 
 use super::recorded_statements::{Reader, Selection};
-use crate::StoreError;
 use crate::accepted::REFUSED;
-use crate::row::from_row;
+use crate::row::{Field, FromRow, Row, TimeNs, from_row};
+use crate::value::Value;
+use crate::{DatabaseError, StoreError};
 
 impl Reader {
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
@@ -26,6 +29,11 @@ impl Reader {
     /// Returns the intervals of a job that rings kept, in the order of their times.
     pub fn kept_intervals(&mut self, job_key: i64) -> Result<Vec<KeptIntervalRow>, StoreError> {
         self.collect(&kept_intervals_of(job_key))
+    }
+
+    /// Returns the triggers of a job that fired, in the order of their times.
+    pub fn firings(&mut self, job_key: i64) -> Result<Vec<FiringRow>, StoreError> {
+        self.collect(&firings_of(job_key))
     }
 
     /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the
@@ -74,6 +82,13 @@ pub(super) fn kept_intervals_of(job_key: i64) -> Selection<'static, KeptInterval
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
+pub(super) fn firings_of(job_key: i64) -> Selection<'static, FiringRow> {
+    let select = "SELECT time, node, rule, actor, why, actions, trigger_id, started, ended, nodes_asked,
+             CAST(nodes_missing AS text)
+         FROM trigger_firing WHERE job_key = $1 ORDER BY time, node, rule";
+    Selection::new(select.to_owned(), vec![job_key.into()])
+}
+
 /// Selects the losses of a job, and of unknown sources on its nodes while it ran.
 pub(super) fn losses_of(job_key: i64) -> Selection<'static, LossRow> {
     let select = format!(
@@ -101,6 +116,36 @@ from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, window_us, act
 from_row!(MarkRow { time_ns: TimeNs, node, name, kind, actor });
 
 from_row!(KeptIntervalRow { node, begin_ns: TimeNs, end_ns: TimeNs, trigger, reason, samples });
+
+impl FromRow for FiringRow {
+    fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            time_ns: row.get::<TimeNs>()?.0,
+            node: row.get()?,
+            rule: row.get()?,
+            actor: row.get()?,
+            why: row.get()?,
+            actions: row.get()?,
+            trigger: row.get()?,
+            begin_ns: row.get::<TimeNs<Option<i64>>>()?.0,
+            end_ns: row.get::<TimeNs<Option<i64>>>()?.0,
+            nodes_asked: row.get()?,
+            nodes_missing: row.get::<Option<Reasons>>()?.unwrap_or_default().0,
+        })
+    }
+}
+
+/// Nodes with reasons, as JSON.
+#[derive(Default)]
+struct Reasons(BTreeMap<String, String>);
+
+impl Field for Reasons {
+    const EXPECTED: &'static str = "an object of nodes and reasons";
+
+    fn from_value(value: Value<'static>) -> Option<Self> {
+        serde_json::from_str(&String::from_value(value)?).ok().map(Self)
+    }
+}
 
 from_row!(LossRow {
     time_ns: TimeNs,

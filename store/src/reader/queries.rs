@@ -58,6 +58,9 @@ impl Read for Reader {
             Query::KeptIntervals { job_key } => {
                 return self.corrected_blocks(*job_key, &history::kept_intervals_of(*job_key), each);
             }
+            Query::Firings { job_key } => {
+                return self.corrected_blocks(*job_key, &history::firings_of(*job_key), each);
+            }
             Query::Losses { job_key } => {
                 return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);
             }

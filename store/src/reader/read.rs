@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf,
+    AgentRow, BucketRow, CpusRow, FiringRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf,
     KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow,
     Rollup, RowBlock, SampleRow, SampleSet, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow,
     UsageGroup, UsageRow,
@@ -228,6 +228,11 @@ impl dyn Read + '_ {
     /// Returns the intervals of a job that rings kept, in the order of their times.
     pub fn kept_intervals(&mut self, job_key: i64) -> Result<Vec<KeptIntervalRow>, StoreError> {
         self.collect(&Query::KeptIntervals { job_key })
+    }
+
+    /// Returns the triggers of a job that fired, in the order of their times.
+    pub fn firings(&mut self, job_key: i64) -> Result<Vec<FiringRow>, StoreError> {
+        self.collect(&Query::Firings { job_key })
     }
 
     /// Passes the samples of call stacks of a job, or of the job on one node, whose intervals have their

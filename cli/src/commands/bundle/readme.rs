@@ -9,7 +9,7 @@ use super::manifest;
 use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
@@ -21,6 +21,7 @@ const FILES: [(&str, &str); 14] = [
         "kept.parquet, kept_intervals.csv",
         "samples of the intervals that rings kept, with the columns of samples.parquet, if there are some; and the intervals",
     ),
+    ("firings.csv", "triggers that fired: why, what was done, and which nodes could not keep the interval"),
     (
         "stacks.folded, flame.html",
         "call stacks with their times in microseconds, and their flame graph, if some were sampled",

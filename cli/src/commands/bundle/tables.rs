@@ -35,6 +35,7 @@ fn all_rows(
         ("plan_changes.csv", plan_changes(reader, key)?),
         ("marks.csv", marks(reader, key)?),
         ("kept_intervals.csv", kept_intervals(reader, key)?),
+        ("firings.csv", firings(reader, key)?),
         ("ledger.csv", ledger(reader, key)?),
         ("losses.csv", losses(reader, key)?),
     ])
@@ -96,6 +97,42 @@ fn kept_intervals(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
         let times = [row.begin_ns, row.end_ns].map(|time_ns| time_ns.to_string());
         let others = [row.node, row.trigger.cast_unsigned().to_string(), row.reason, row.samples.to_string()];
         rows.push(times.into_iter().chain(others).collect());
+    }
+    Ok(rows)
+}
+
+fn firings(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
+    let head = head([
+        "time_ns",
+        "node",
+        "rule",
+        "actor",
+        "why",
+        "actions",
+        "trigger",
+        "begin_ns",
+        "end_ns",
+        "nodes_asked",
+        "nodes_missing",
+    ]);
+    let mut rows = vec![head];
+    for row in reader.firings(key)? {
+        let missing = serde_json::json!(row.nodes_missing).to_string();
+        let [begin, end] = [row.begin_ns, row.end_ns].map(optional);
+        let trigger = row.trigger.cast_unsigned().to_string();
+        rows.push(vec![
+            row.time_ns.to_string(),
+            row.node,
+            row.rule,
+            row.actor.unwrap_or_default(),
+            row.why,
+            row.actions,
+            trigger,
+            begin,
+            end,
+            row.nodes_asked.map(|asked| asked.to_string()).unwrap_or_default(),
+            missing,
+        ]);
     }
     Ok(rows)
 }

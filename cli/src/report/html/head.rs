@@ -84,7 +84,7 @@ pub(super) fn kept(page: &mut String, report: &Report) {
             "<li>kept: <a href=\"#charts\" data-from=\"{:.6}\" data-until=\"{:.6}\">{}</a>: {}</li>\n",
             kept.begin_s,
             kept.end_s,
-            text(&kept.text),
+            name(&kept.text),
             name(&kept.reason)
         ));
     }
@@ -92,6 +92,24 @@ pub(super) fn kept(page: &mut String, report: &Report) {
         page.push_str(&format!("<li>and {} more</li>\n", report.kept.len() - KEPT_MAX));
     }
     page.push_str("</ul>\n");
+}
+
+/// Triggers that fired, the latest first, that are listed.
+const FIRINGS_MAX: usize = 20;
+
+/// Lists the triggers that fired.
+pub(super) fn firings(page: &mut String, report: &Report) {
+    if report.firings.is_empty() {
+        return;
+    }
+    page.push_str("<section aria-labelledby=\"firings\">\n<h2 id=\"firings\">Triggers that fired</h2>\n<ul class=\"firings\">\n");
+    for fired in report.firings.iter().rev().take(FIRINGS_MAX) {
+        page.push_str(&format!("<li>{} {}</li>\n", clock_time(fired.at_us), name(&fired.text)));
+    }
+    if report.firings.len() > FIRINGS_MAX {
+        page.push_str(&format!("<li>and {} more</li>\n", report.firings.len() - FIRINGS_MAX));
+    }
+    page.push_str("</ul>\n</section>\n");
 }
 
 pub(super) fn meters(page: &mut String, report: &Report, facts: &Facts) {

@@ -31,6 +31,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     head::kept(&mut body, report);
     body.push_str("<main id=\"report\">\n");
     head::findings(&mut body, report);
+    head::firings(&mut body, report);
     head::meters(&mut body, report, &facts);
     html_tables::phases(&mut body, report);
     html_tables::regions(&mut body, report);

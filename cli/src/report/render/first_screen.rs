@@ -17,6 +17,9 @@ const METER: usize = 20;
 /// Kept intervals at most, on a screen with a limited number of lines.
 const KEPT: usize = 1;
 
+/// Triggers that fired at most, on a screen with a limited number of lines.
+const FIRINGS: usize = 2;
+
 /// Notes at most, on a screen with a limited number of lines.
 const NOTES: usize = 2;
 
@@ -34,7 +37,8 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
         lines.extend(labelled("kept", Style::Plain, &[(Style::Bold, text)], columns));
     }
     lines.push(Line::default());
-    let mut last = vec![Line::default()];
+    let mut last = firings(report, columns, lines_max);
+    last.push(Line::default());
     last.extend(summary::meters(report, &facts).iter().flat_map(|row| meter(row, columns)));
     if let Some(energy) = summary::energy(report) {
         last.extend(plain("energy", energy, columns));
@@ -50,6 +54,26 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
     let room = lines_max.saturating_sub(lines.len() + last.len() + 1);
     lines.extend(findings(report, columns, room));
     lines.extend(last);
+    lines
+}
+
+/// Triggers that fired; on a screen with a limited number of lines, one line for each of the latest ones.
+pub(super) fn firings(report: &Report, columns: usize, lines_max: usize) -> Vec<Line> {
+    let room = columns.saturating_sub(LABEL).max(TEXT_MIN);
+    let is_limited = lines_max != usize::MAX;
+    let mut texts = summary::firings(report, if is_limited { FIRINGS } else { usize::MAX });
+    if is_limited {
+        texts = texts.iter().map(|text| shortened(&printable(text), room)).collect();
+    }
+    let more = report.firings.len().saturating_sub(texts.len());
+    if more > 0 {
+        texts.push(format!("and {more} more: polymeter report --show firings"));
+    }
+    let mut lines = Vec::new();
+    for (number, text) in texts.into_iter().enumerate() {
+        let label = if number == 0 { "fired" } else { "" };
+        lines.extend(plain(label, printable(&text).into_owned(), columns));
+    }
     lines
 }
 

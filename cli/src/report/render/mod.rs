@@ -104,8 +104,9 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        DerivedReport, Energy, EnergyPart, KeptGrowth, KeptReport, LossReport, MarkedInstant, Outcome, Phase,
-        PlanChange, RefusedRequest, RingReport, RunReport, SeriesReport, SourceReport, Traffic, Usage,
+        DerivedReport, Energy, EnergyPart, FiringReport, KeptGrowth, KeptReport, LossReport, MarkedInstant,
+        Outcome, Phase, PlanChange, RefusedRequest, RingReport, RunReport, SeriesReport, SourceReport,
+        Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -160,6 +161,23 @@ mod tests {
             first_s: 1.0,
             last_s: 2.5,
             ..LossReport::default()
+        }
+    }
+
+    fn firing(rule: &str, why: &str) -> FiringReport {
+        FiringReport {
+            text: format!("{rule} on n1: {why}; keeps 35 s; 1 node is missing: n7: no answer"),
+            rule: rule.to_owned(),
+            node: "n1".to_owned(),
+            actor: Some("uid 1000".to_owned()),
+            at_s: 3.5,
+            at_us: 3_500_000,
+            why: why.to_owned(),
+            actions: "keeps 35 s".to_owned(),
+            begin_us: Some(0),
+            end_us: Some(4_000_000),
+            nodes_asked: Some(2),
+            nodes_missing: [("n7".to_owned(), "no answer".to_owned())].into(),
         }
     }
 
@@ -223,8 +241,8 @@ mod tests {
                 loss("spool_lost", None),
             ],
             kept: vec![KeptReport {
-                text: "the last 30 s, at 10ms, on 4 of 4 nodes".to_owned(),
-                reason: "oom: 1 process killed".to_owned(),
+                text: "the last 30 s before the OOM kill, at 10ms, on all 4 nodes".to_owned(),
+                reason: "oom on n1: 1 process killed".to_owned(),
                 growth: Some(KeptGrowth {
                     node: "n1".to_owned(),
                     part: Some("solver (4711)".to_owned()),
@@ -236,6 +254,11 @@ mod tests {
                 }),
                 ..KeptReport::default()
             }],
+            firings: vec![
+                firing("stall", "cpu.usage was 0 per second"),
+                firing("oom", "the kernel killed a process for lack of memory"),
+                firing("\u{1b}[2Jlong", &"memory.current was 1 ".repeat(20)),
+            ],
             ring: Some(RingReport { taken: 900, missed: 1, kept: 90, lost: 2, not_kept: 800, unknown: 8 }),
             phases: vec![Phase {
                 name: "solver".to_owned(),
@@ -318,6 +341,21 @@ mod tests {
         }
     }
 
+    /// Names of rules are those of users.
+    #[test]
+    fn firings_are_short_on_a_screen_and_whole_elsewhere() {
+        let mut report = report();
+        report.firings.truncate(2);
+        Advice::built_in().advise(&mut report);
+        let screen = chosen(&report, &Sections::default(), Beginning::Screen, Some(80), false);
+        assert!(screen.lines().all(|line| crate::output::layout::width(line) <= 80), "{screen}");
+        let fired: Vec<&str> = screen.lines().skip_while(|line| !line.starts_with("fired")).take(2).collect();
+        assert!(fired[0].starts_with("fired     1970-01-01 00:00:03 oom on n1: the kernel"), "{screen}");
+        assert!(fired[1].contains("00:00:03 stall on n1: cpu.usage was 0 per second"), "{screen}");
+        let all = all(&report, Some(80), false);
+        assert_eq!(all.matches("n7: no").count(), 2, "{all}");
+    }
+
     const ROOFS: Roofs = Roofs { memory_bytes_per_s: 1, double_flop_per_s: 2, single_flop_per_s: 3 };
 
     /// Every key of the JSON form occurs in it.
@@ -352,7 +390,8 @@ mod tests {
 
     /// Adds the paths of all keys, such as `series[].metric`, except for those of maps with arbitrary names.
     fn add_paths(paths: &mut BTreeSet<String>, path: &str, value: &Value) {
-        const MAPS: [&str; 3] = ["findings[].figures", "findings[].remedies", "run.environment"];
+        const MAPS: [&str; 4] =
+            ["firings[].nodes_missing", "findings[].figures", "findings[].remedies", "run.environment"];
         match value {
             Value::Object(map) if !MAPS.contains(&path) => {
                 for (key, value) in map {

@@ -33,6 +33,8 @@ pub(crate) enum Section {
     Functions,
     /// The series that changed, with their course.
     Series,
+    /// The triggers that fired: why, and what was done.
+    Firings,
     /// The totals of phases, and the marks.
     Phases,
     /// The changes of the sampling plan and the refused requests.
@@ -65,6 +67,11 @@ impl Sections {
         let mut parts = vec![painted(&first_screen::verdict(report, columns), has_colours)];
         if self.chosen.contains(&Section::Findings) {
             parts.push(painted(&first_screen::findings(report, columns, usize::MAX), has_colours));
+        }
+        if self.chosen.contains(&Section::Firings) {
+            let lines = first_screen::firings(report, columns, usize::MAX);
+            let none = paragraph::remark("no trigger fired", limit);
+            parts.push(if lines.is_empty() { none } else { painted(&lines, has_colours) });
         }
         let mut add = |section: Section, text: &dyn Fn() -> String| {
             if self.chosen.contains(&section) {

@@ -124,6 +124,12 @@ pub(crate) fn kept(report: &Report, limit: usize) -> Vec<String> {
     texts
 }
 
+/// Times of the triggers that fired, with what happened, the latest first, at most `limit` of them.
+pub(crate) fn firings(report: &Report, limit: usize) -> Vec<String> {
+    let latest = report.firings.iter().rev().take(limit);
+    latest.map(|fired| format!("{} {}", time(fired.at_us), fired.text)).collect()
+}
+
 /// Describes what became of the samples of rings; none without a ring.
 pub(crate) fn ring(report: &Report) -> Option<String> {
     let ring = report.ring.as_ref()?;

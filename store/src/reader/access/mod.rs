@@ -192,6 +192,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::RefusedRequests { job_key }
             | Query::Marks { job_key }
             | Query::KeptIntervals { job_key }
+            | Query::Firings { job_key }
             | Query::Losses { job_key }
             | Query::FinestRollup { job_key, .. } => {
                 if self.sees(of, *job_key)? {
@@ -300,6 +301,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
+            | Query::Firings { .. }
             | Query::JobNodes { .. }
             | Query::JobMetrics { .. }
             | Query::Stacks { .. }

@@ -122,6 +122,7 @@ impl Read for Everything {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
+            | Query::Firings { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }
             | Query::StackNodes { .. }
@@ -167,6 +168,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Stacks { job_key, node: None, span_ns: 0..9, by_interval: false },
         Query::StackIntervals { job_key, node: None, span_ns: 0..9 },
         Query::StackNodes { job_key },
+        Query::Firings { job_key },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");
