@@ -33,7 +33,9 @@ fn for_each_seed(seeds: u64, former_failures: &[u64], run: fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("POLYMETER_SEED") {
         Some(seed) => vec![seed],
-        None => former_failures.iter().copied().chain(0..number("POLYMETER_SEEDS").unwrap_or(seeds)).collect(),
+        None => {
+            former_failures.iter().copied().chain(0..number("POLYMETER_SEEDS").unwrap_or(seeds)).collect()
+        }
     };
     for seed in seeds {
         if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {

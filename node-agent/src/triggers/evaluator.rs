@@ -234,9 +234,8 @@ impl Evaluator {
             let Some(state) = triggers.rules.get_mut(number) else { continue };
             let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
             // What the budget of all jobs holds back costs a rule nothing.
-            let fires = state.may_fire(at_us)
-                && self.fired.len() < WAITING
-                && self.bucket.try_take(1.0, now_ns);
+            let fires =
+                state.may_fire(at_us) && self.fired.len() < WAITING && self.bucket.try_take(1.0, now_ns);
             if !fires {
                 state.hold_back();
                 continue;

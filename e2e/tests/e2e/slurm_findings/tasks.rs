@@ -34,7 +34,7 @@ impl Fixture {
         let screen = text(&output.stdout);
         println!(
             "== {task}: {} ms: polymeter {}\n{screen}",
-            began.elapsed().as_millis(),
+            (now_us() - began_us) / 1000,
             arguments.join(" ")
         );
         output

@@ -22,7 +22,10 @@ const INTERVALS: usize = 16;
 pub(super) enum Part {
     Samples(Segment),
     /// Behind all samples of the interval. `dropped` counts those that did not find room while they waited.
-    End { kept: KeptInterval, dropped: u64 },
+    End {
+        kept: KeptInterval,
+        dropped: u64,
+    },
 }
 
 #[derive(Debug)]

@@ -392,9 +392,16 @@ fn a_reader_sees_that_samples_found_no_room() {
     }
     world.end_session(&none);
     world.check_balance();
-    let cut: Vec<&KeptInterval> =
-        world.kept.iter().filter(|kept| kept.reason.as_str().ends_with("samples found no room; oom")).collect();
-    assert!(!cut.is_empty() && world.kept.iter().any(|kept| kept.reason.as_str() == "oom"), "{:?}", world.kept);
+    let cut: Vec<&KeptInterval> = world
+        .kept
+        .iter()
+        .filter(|kept| kept.reason.as_str().ends_with("samples found no room; oom"))
+        .collect();
+    assert!(
+        !cut.is_empty() && world.kept.iter().any(|kept| kept.reason.as_str() == "oom"),
+        "{:?}",
+        world.kept
+    );
 }
 
 #[test]

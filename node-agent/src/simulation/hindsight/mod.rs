@@ -143,12 +143,7 @@ impl Scenario {
         let messages = usize::try_from(self.random.below(30)).unwrap();
         let loses_some = self.random.percent(20);
         let random = &mut self.random;
-        self.collector.receive(
-            &mut self.agent,
-            messages,
-            || loses_some && random.percent(20),
-            self.now_us,
-        );
+        self.collector.receive(&mut self.agent, messages, || loses_some && random.percent(20), self.now_us);
     }
 
     fn check_bounds(&self) {
@@ -251,7 +246,8 @@ fn five_hundred_jobs_have_rings_in_small_memory() {
         }
         scenario.check_bounds();
     }
-    let sum = |tallies: &BTreeMap<SourceName, Tally>| tallies.values().map(|tally| tally.not_kept).sum::<u64>();
+    let sum =
+        |tallies: &BTreeMap<SourceName, Tally>| tallies.values().map(|tally| tally.not_kept).sum::<u64>();
     assert!(refused > 0 && !scenario.agent.promised.is_empty(), "a storm of requests is bounded");
     assert!(sum(&scenario.collector.tallies) > 0 && !scenario.collector.kept.is_empty());
     check_part(&scenario.agent, &scenario.collector);

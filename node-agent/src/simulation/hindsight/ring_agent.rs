@@ -126,7 +126,8 @@ impl RingAgent {
             started_us: now_us,
         };
         let job = Arc::new(Job { handle: JobHandle(self.next_id), descriptor });
-        let ring = shape(self.next_id, &job, "ring/memory", &["memory.current", "memory.anon", "memory.file"]);
+        let ring =
+            shape(self.next_id, &job, "ring/memory", &["memory.current", "memory.anon", "memory.file"]);
         let watched = shape(self.next_id + 1, &job, "memory.events", &[OOM_METRIC]);
         self.jobs.insert(job.handle, SimulatedJob { job, ring, watched, oom_kills: 0 });
     }
