@@ -47,6 +47,7 @@ impl Period {
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     pub const FIVE_SECONDS: Self = Self { micros: 5_000_000 };
     pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
+    pub const FIFTEEN_SECONDS: Self = Self { micros: 15_000_000 };
     pub const HALF_MINUTE: Self = Self { micros: 30_000_000 };
     pub const MINUTE: Self = Self { micros: 60_000_000 };
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };

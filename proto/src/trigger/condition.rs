@@ -11,6 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::straggler;
 use crate::catalogue;
 use crate::name::{MetricName, Selector};
 use crate::period::Period;
@@ -126,6 +127,12 @@ pub enum InvalidCondition {
     Unknown { name: String, advice: Option<String> },
     #[error("a condition has at most one event: two do not happen at the same instant")]
     TwoEvents,
+    #[error(
+        "`straggler` compares nodes, which an agent cannot; write the rule to the configuration of the collector"
+    )]
+    OfCollector,
+    #[error("`{0}` is not one series of a job on each node")]
+    NotOfJobs(String),
 }
 
 impl Condition {
@@ -169,10 +176,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, InvalidCondition> {
         let text = text.trim();
-        if text.len() > BYTES || !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
-            return Err(InvalidCondition::Text);
-        }
-        let mut words = Words { rest: text };
+        let mut words = Words::of(text)?;
         let mut tests = vec![words.test()?];
         while let Some(word) = words.next() {
             if word != "and" {
@@ -190,18 +194,27 @@ impl FromStr for Condition {
     }
 }
 
-fn unexpected(expected: &'static str, found: Option<&str>) -> InvalidCondition {
+pub(super) fn unexpected(expected: &'static str, found: Option<&str>) -> InvalidCondition {
     let found = found.map_or_else(|| "the end".to_owned(), |word| format!("`{word}`"));
     InvalidCondition::Unexpected { expected, found }
 }
 
-struct Words<'a> {
+pub(super) struct Words<'a> {
     rest: &'a str,
 }
 
 impl<'a> Words<'a> {
+    pub(super) fn of(text: &'a str) -> Result<Self, InvalidCondition> {
+        let is_printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        if text.len() > BYTES || !is_printable {
+            Err(InvalidCondition::Text)
+        } else {
+            Ok(Self { rest: text })
+        }
+    }
+
     /// Signs of comparison need no spaces around them.
-    fn next(&mut self) -> Option<&'a str> {
+    pub(super) fn next(&mut self) -> Option<&'a str> {
         let rest = self.rest.trim_start();
         let is_sign = |c: char| matches!(c, '<' | '>' | '=' | '!');
         let starts_with_sign = rest.starts_with(is_sign);
@@ -219,6 +232,9 @@ impl<'a> Words<'a> {
         let name = self.next().ok_or_else(|| unexpected("a metric or an event", None))?;
         if let Some(event) = JobEvent::of(name) {
             return Ok(Test::Event(event));
+        }
+        if straggler::metric_of(name).is_some() {
+            return Err(InvalidCondition::OfCollector);
         }
         let of_rate = name.strip_prefix("rate(").and_then(|name| name.strip_suffix(')'));
         let metric = of_rate.unwrap_or(name);
@@ -241,7 +257,7 @@ impl<'a> Words<'a> {
     }
 }
 
-fn check_metric(name: &str) -> Result<(), InvalidCondition> {
+pub(super) fn check_metric(name: &str) -> Result<(), InvalidCondition> {
     const USERS: &str = "user.";
     let is_of_user = name.starts_with(USERS) && MetricName::new(name.to_owned()).is_ok();
     let selector = name.parse::<Selector>().ok().filter(Selector::is_exact);
@@ -313,6 +329,7 @@ mod tests {
             ("rate(cpu.usage > 1", "unknown metric"),
             ("rate(rate(cpu.usage)) > 1", "unknown metric"),
             ("cpu.usage > 1\u{202e}", "printable ASCII"),
+            ("straggler(cpu.usage)", "to the configuration of the collector"),
         ] {
             let error = text.parse::<Condition>().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -84,10 +84,18 @@ pub struct RuleFault {
 }
 
 #[derive(Default)]
-struct Faults(Vec<RuleFault>);
+pub(super) struct Faults(Vec<RuleFault>);
 
 impl Faults {
-    fn add(&mut self, field: &'static str, message: impl ToString) {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn into_inner(self) -> Vec<RuleFault> {
+        self.0
+    }
+
+    pub(super) fn add(&mut self, field: &'static str, message: impl ToString) {
         self.0.push(RuleFault { field, message: message.to_string() });
     }
 
@@ -104,6 +112,50 @@ fn us(period: Period) -> i64 {
     i64::try_from(period.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// What the rules of agents and of the collector have in common.
+pub(super) struct Usual {
+    /// None if it is invalid.
+    pub(super) name: Option<Identifier>,
+    pub(super) keep_us: Option<i64>,
+    pub(super) after_us: i64,
+    pub(super) hold_off_us: i64,
+    pub(super) firings: u32,
+}
+
+impl Usual {
+    /// A rule without another action keeps.
+    pub(super) fn parse(fields: &RuleFields, has_other: bool, faults: &mut Faults) -> Self {
+        let name = Identifier::try_from(fields.name.as_str());
+        if let Err(error) = &name {
+            faults.add("name", error);
+        } else if fields.name.len() > NAME_BYTES {
+            faults.add("name", format_args!("longer than {NAME_BYTES} bytes"));
+        }
+        let keeps = fields.keep.is_some() || fields.after.is_some() || !has_other;
+        let keep = faults.period("keep", fields.keep.as_deref(), Period::HALF_MINUTE);
+        let after = faults.period("after", fields.after.as_deref(), Period::FIVE_SECONDS);
+        for (field, period, longest) in
+            [("keep", keep, Rule::LONGEST_KEPT), ("after", after, Rule::LONGEST_AFTER)]
+        {
+            if period > longest {
+                faults.add(field, format_args!("{period} is longer than {longest}"));
+            }
+        }
+        let hold_off = faults.period("hold_off", fields.hold_off.as_deref(), Period::MINUTE);
+        let firings = fields.firings.unwrap_or(5);
+        if !(1..=FIRINGS).contains(&firings) {
+            faults.add("firings", format_args!("expected a number from 1 to {FIRINGS}"));
+        }
+        Self {
+            name: name.ok(),
+            keep_us: keeps.then(|| us(keep)),
+            after_us: us(after),
+            hold_off_us: us(hold_off),
+            firings,
+        }
+    }
+}
+
 impl Rule {
     /// Longest time before the instant that is kept.
     pub const LONGEST_KEPT: Period = Period::TEN_MINUTES;
@@ -114,51 +166,31 @@ impl Rule {
     /// Checks a rule in whole. The error has all faults.
     pub fn parse(fields: &RuleFields) -> Result<Self, Vec<RuleFault>> {
         let mut faults = Faults::default();
-        let name = Identifier::try_from(fields.name.as_str());
-        if let Err(error) = &name {
-            faults.add("name", error);
-        } else if fields.name.len() > NAME_BYTES {
-            faults.add("name", format_args!("longer than {NAME_BYTES} bytes"));
-        }
+        let has_other = !fields.raise.is_empty() || fields.stacks.is_some() || fields.mark || fields.notice;
+        let usual = Usual::parse(fields, has_other, &mut faults);
         let when = fields.when.parse::<Condition>();
         if let Err(error) = &when {
             faults.add("when", error);
-        }
-        let has_other = !fields.raise.is_empty() || fields.stacks.is_some() || fields.mark || fields.notice;
-        let keeps = fields.keep.is_some() || fields.after.is_some() || !has_other;
-        let keep = faults.period("keep", fields.keep.as_deref(), Period::HALF_MINUTE);
-        let after = faults.period("after", fields.after.as_deref(), Period::FIVE_SECONDS);
-        for (field, period, longest) in
-            [("keep", keep, Self::LONGEST_KEPT), ("after", after, Self::LONGEST_AFTER)]
-        {
-            if period > longest {
-                faults.add(field, format_args!("{period} is longer than {longest}"));
-            }
         }
         let raise = raised(fields, &mut faults);
         let raise_for = faults.period("raise_for", fields.raise_for.as_deref(), Period::MINUTE);
         if raise.is_empty() && fields.raise_for.is_some() {
             faults.add("raise_for", "no metric is raised; write `raise`, or `stacks`");
         }
-        let hold_off = faults.period("hold_off", fields.hold_off.as_deref(), Period::MINUTE);
-        let firings = fields.firings.unwrap_or(5);
-        if !(1..=FIRINGS).contains(&firings) {
-            faults.add("firings", format_args!("expected a number from 1 to {FIRINGS}"));
-        }
-        match (name, when) {
-            (Ok(name), Ok(when)) if faults.0.is_empty() => Ok(Self {
+        match (usual.name, when) {
+            (Some(name), Ok(when)) if faults.is_empty() => Ok(Self {
                 name,
                 when,
-                keep_us: keeps.then(|| us(keep)),
-                after_us: us(after),
+                keep_us: usual.keep_us,
+                after_us: usual.after_us,
                 raise,
                 raise_for_us: raise_for.as_micros(),
                 mark: fields.mark,
                 notice: fields.notice,
-                hold_off_us: us(hold_off),
-                firings,
+                hold_off_us: usual.hold_off_us,
+                firings: usual.firings,
             }),
-            _ => Err(faults.0),
+            _ => Err(faults.into_inner()),
         }
     }
 }
@@ -251,7 +283,7 @@ mod tests {
         let fields: Vec<&str> = faults.iter().map(|fault| fault.field).collect();
         assert_eq!(
             fields,
-            ["name", "when", "after", "keep", "raise", "raise", "stacks", "hold_off", "firings"]
+            ["name", "after", "keep", "hold_off", "firings", "when", "raise", "raise", "stacks"]
         );
         let many = (0..17).map(|number| (format!("cpu.usage{number}"), "1s".to_owned())).collect();
         assert!(Rule::parse(&RuleFields { raise: many, ..fields_of_oom() }).is_err());

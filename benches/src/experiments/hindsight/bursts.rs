@@ -26,7 +26,7 @@ when = "rate(cpu.usage) > 300000000"
 keep = "20ms"
 after = "520ms"
 hold_off = "500ms"
-firings = 10000
+firings = 1000
 "#;
 
 const CONFIG: &str = r#"
