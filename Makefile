@@ -51,7 +51,7 @@ test: test-deps ## Run the tests that this machine can run, side by side, and li
 	    $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
 
 test-slow: ## Run the tests that make test leaves out, and many seeds of the simulation
-	for name in $(SLOW) every_sample_is_stored_or_counted_once; do POLYMETER_SEEDS=40000 $(MAKE) test TESTS=$$name || exit 1; done
+	for name in $(SLOW) every_sample_is_stored_or_counted_once normal_variation; do POLYMETER_SEEDS=40000 $(MAKE) test TESTS=$$name || exit 1; done
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
@@ -238,6 +238,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) ingest --quick
 	$(BENCH) citus --quick
 	$(BENCH) live --quick
+	$(BENCH) straggler --quick
 	$(BENCH) remote-write --quick
 	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(BENCH) world --quick --measure

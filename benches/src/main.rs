@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, hindsight, idle, ingest, jitter, jobs, live,
-    overhead, pages, parts, read_cost, record, regions, remote_write, scale, stacks, usage, wire, world,
+    overhead, pages, parts, read_cost, record, regions, remote_write, scale, stacks, straggler, usage, wire,
+    world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -42,6 +43,7 @@ enum Experiment {
     Ingest(ingest::Arguments),
     Scale(scale::Arguments),
     RemoteWrite(remote_write::Arguments),
+    Straggler(straggler::Arguments),
     Failover(failover::Arguments),
     Citus(citus::Arguments),
     // Reading.
@@ -80,6 +82,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Ingest(arguments) => ingest::run(arguments),
         Experiment::Scale(arguments) => scale::run(arguments),
         Experiment::RemoteWrite(arguments) => remote_write::run(&arguments),
+        Experiment::Straggler(arguments) => straggler::run(arguments),
         Experiment::Failover(arguments) => failover::run(arguments),
         Experiment::Citus(arguments) => citus::run(arguments),
         Experiment::World(arguments) => world::run(arguments),

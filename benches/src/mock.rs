@@ -30,6 +30,9 @@ pub struct Script {
     ticks: Vec<Tick>,
 }
 
+/// Name of the counter that an agent may work at a given speed.
+const WORK: &str = "cpu.usage";
+
 /// Values of one tick: the index of a shape, and one value for each of its columns.
 type Tick = Vec<(usize, Vec<Option<u64>>)>;
 
@@ -191,6 +194,8 @@ pub struct MockAgent {
     tick: usize,
     outbox: Outbox,
     samples: u64,
+    /// CPU time of the job, in nanoseconds, and its growth in a tick; none for that of the recording.
+    work: Option<(u64, u64)>,
 }
 
 impl MockAgent {
@@ -202,7 +207,16 @@ impl MockAgent {
             processors: Processors { cpus: None, cores: None, roofs: None },
         };
         let outbox = Outbox { sequence: 0, frames: VecDeque::new() };
-        Self { session, descriptor, tick: 0, outbox, samples: 0 }
+        Self { session, descriptor, tick: 0, outbox, samples: 0, work: None }
+    }
+
+    /// Sets the CPU time that the job takes in each further tick, in nanoseconds.
+    pub const fn work(&mut self, tick_ns: u64) {
+        let done = match self.work {
+            Some((done, _)) => done,
+            None => 0,
+        };
+        self.work = Some((done, tick_ns));
     }
 
     /// Makes the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until it
@@ -225,11 +239,19 @@ impl MockAgent {
             let time_us = time_us - back * period_us;
             let instant = Instant { deadline: u64::try_from(time_us / period_us).ok(), time_us };
             self.tick = script.tick_after(self.tick);
+            if let Some((done, tick_ns)) = &mut self.work {
+                *done += *tick_ns;
+            }
             for (shape, values) in script.rows(self.tick) {
-                if let Some(index) = indices.get(shape) {
-                    // Samples that do not fit into the frame are not counted.
-                    self.samples += batch.push(*index, instant, values.iter().copied()).unwrap_or(0);
-                }
+                let (Some(index), Some(of)) = (indices.get(shape), script.shapes.get(shape)) else {
+                    continue;
+                };
+                let values = of.columns.iter().zip(values).map(|(column, value)| match self.work {
+                    Some((done, _)) if column.metric.1.name.as_str() == WORK => Some(done),
+                    _ => *value,
+                });
+                // Samples that do not fit into the frame are not counted.
+                self.samples += batch.push(*index, instant, values).unwrap_or(0);
             }
         }
         let dictionary = if first { self.dictionary(script) } else { Vec::new() };

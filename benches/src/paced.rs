@@ -20,6 +20,19 @@ pub fn send(
     nodes: u32,
     seconds: u32,
 ) -> Result<u64, Box<dyn Error>> {
+    send_working(context, endpoint, script, nodes, seconds, |_, _| None)
+}
+
+/// Does the same. `work_ns` returns the CPU time that the job takes on a node in a second, by their numbers, in
+/// nanoseconds; none for that of the recording.
+pub fn send_working(
+    context: &zmq::Context,
+    endpoint: &str,
+    script: &Script,
+    nodes: u32,
+    seconds: u32,
+    mut work_ns: impl FnMut(u64, u64) -> Option<u64>,
+) -> Result<u64, Box<dyn Error>> {
     let agent = |number: u32| -> Result<_, Box<dyn Error>> {
         let node = format!("paced{number:04}").try_into()?;
         Ok(MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, wall_us()))
@@ -34,6 +47,11 @@ pub fn send(
     let sockets = sockets.collect::<Result<Vec<_>, zmq::Error>>()?;
     let (mut encoder, begin_ns) = (Encoder::default(), now_ns());
     for second in 1..=u64::from(seconds) {
+        for (number, agent) in (0..).zip(&mut agents) {
+            if let Some(work_ns) = work_ns(number, second) {
+                agent.work(work_ns);
+            }
+        }
         for (socket, agents) in sockets.iter().zip(agents.chunks_mut(AGENTS_PER_SOCKET)) {
             for agent in agents {
                 socket.send(agent.sample(script, &mut encoder, wall_us(), 1)?, 0)?;

@@ -35,7 +35,7 @@ use crate::receiver::{self, Receiver};
 use crate::roles::Roles;
 use crate::settings::SharedSettings;
 use crate::shutdown::Shutdown;
-use crate::sinks::{self, SinkThreads, Sinks};
+use crate::sinks::{self, OtherSinks, SinkThreads, Sinks, StragglerWatch};
 use crate::summaries::Summaries;
 use crate::thread::spawn;
 use crate::waker::Waker;
@@ -106,11 +106,9 @@ impl Collector {
         let maintenance = start_maintenance(config, &metrics, settings.clone())?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
-        let remote_write = config.remote_write.clone().map(|settings| (settings, config.store.clone()));
-        let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), remote_write, &metrics, clock)
-            .map_err(CollectorStartError::Thread)?;
-        let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let ((reports, outcomes), (firings, fired)) = control::queues();
+        let (sinks, sink_threads) = start_sinks(config, live.clone(), &firings, &metrics, clock)?;
+        let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
         let shared = Shared {
@@ -283,6 +281,26 @@ fn new_metrics(write_mode: &WriteMode) -> Arc<Metrics> {
     let metrics = Metrics::new(write_mode.to_string());
     metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
     Arc::new(metrics)
+}
+
+fn start_sinks(
+    config: &CollectorConfig,
+    live: Option<LiveValues>,
+    firings: &FiringSender,
+    metrics: &Metrics,
+    clock: Clock,
+) -> Result<(Sinks, SinkThreads), CollectorStartError> {
+    let firings = firings.clone();
+    let watch = StragglerWatch {
+        rules: config.stragglers.clone(),
+        report: Box::new(move |straggler| firings.offer_straggler(&straggler)),
+    };
+    let others = OtherSinks {
+        live,
+        remote_write: config.remote_write.clone().map(|settings| (settings, config.store.clone())),
+        stragglers: Some(watch).filter(|watch| !watch.rules.is_empty()),
+    };
+    sinks::start(&config.sinks, others, metrics, clock).map_err(CollectorStartError::Thread)
 }
 
 fn start_users(

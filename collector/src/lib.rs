@@ -45,6 +45,7 @@ pub mod session_messages;
 mod settings;
 mod shutdown;
 pub mod sinks;
+mod stragglers;
 mod summaries;
 mod thread;
 mod waker;

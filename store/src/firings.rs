@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::ledger::Firing;
+use polymeter_proto::series::Identifier;
+
 use crate::backend::Connection;
 use crate::error::Context;
+use crate::writer::firings::{insert_rows, row};
 use crate::{StoreError, StoreUrl};
 
 /// Connection to the firings. After an error its state is unknown, and it must be dropped.
@@ -14,6 +18,15 @@ impl FiringTable {
     /// Connects to a store of this version, and changes nothing.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         Ok(Self(url.open_current_version()?.connection))
+    }
+
+    /// Adds a firing of the collector on a node.
+    pub fn add(&mut self, job_key: i64, node: &Identifier, firing: &Firing) -> Result<(), StoreError> {
+        const ACTION: &str = "store that a trigger fired";
+        let connection = &mut *self.0;
+        connection.begin().context(ACTION)?;
+        insert_rows(connection, vec![row(job_key, node, firing)]).context(ACTION)?;
+        connection.commit().context(ACTION)
     }
 
     /// Records that `asked` nodes of a job were asked to keep an interval, and those that did not, with the

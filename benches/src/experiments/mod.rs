@@ -21,6 +21,7 @@ pub(crate) mod regions;
 pub(crate) mod remote_write;
 pub(crate) mod scale;
 pub(crate) mod stacks;
+pub(crate) mod straggler;
 pub(crate) mod usage;
 pub(crate) mod wire;
 pub(crate) mod world;

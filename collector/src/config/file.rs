@@ -38,7 +38,7 @@ impl File {
         file
     }
 
-    fn parse(path: &Path, text: &str) -> (Self, Faults) {
+    pub(super) fn parse(path: &Path, text: &str) -> (Self, Faults) {
         let mut reporter = Reporter::new(path, text);
         let root = reporter.root();
         let listen_place = root.span("listen").map(|span| reporter.place(&span)).unwrap_or_default();

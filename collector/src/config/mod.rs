@@ -13,6 +13,7 @@ mod notices;
 mod remote_write;
 mod retention;
 mod security;
+mod trigger_tables;
 mod value_parsers;
 
 pub use self::arguments::CollectorArguments;

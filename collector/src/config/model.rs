@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use polymeter_api::ApiConfig;
 use polymeter_proto::period::{InvalidPeriod, Period};
-use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Table, Text, Texts};
+use polymeter_proto::trigger::StragglerRule;
+use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Table, Tables, Text, Texts};
 use polymeter_service::keys::Stated::{Example, Set, Usual};
 use polymeter_service::keys::{Value, docs};
 use polymeter_service::users::user_or_group;
@@ -15,7 +16,7 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
 use super::value_parsers::{absolute, coarse_duration};
-use super::{api, control, job_end, notices, remote_write, retention, security};
+use super::{api, control, job_end, notices, remote_write, retention, security, trigger_tables};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
@@ -74,6 +75,8 @@ pub struct CollectorConfig {
     pub remote_write: Option<RemoteWriteConfig>,
     pub job_end: Option<JobEndConfig>,
     pub notices: Option<NoticesConfig>,
+    /// Rules about stragglers.
+    pub stragglers: Vec<StragglerRule>,
     pub api: Option<ApiConfig>,
     /// Name of this run of the program in the store.
     pub collector_id: Option<String>,
@@ -111,6 +114,7 @@ impl CollectorConfig {
             remote_write: None,
             job_end: None,
             notices: None,
+            stragglers: Vec::new(),
             api: None,
             collector_id: None,
             log_level: log::Filter::default(),
@@ -249,6 +253,11 @@ keys! {
     /// section nothing is sent.
     "notices": Table(|| docs(notices::KEYS)), Usual("") => notices = notices::take(value).map(Some);
 
+    /// Triggers that compare the nodes of each job while it runs. When one of at least four nodes is far from
+    /// their median, all nodes of the job keep their rings (`[hindsight]` in agent.toml), and it is recorded.
+    /// See docs/how-to/triggers.md.
+    "trigger": Tables, Example(TRIGGER) => stragglers = trigger_tables::triggers(value);
+
     /// A receiver of remote_write: Prometheus, VictoriaMetrics, Mimir or Thanos. See
     /// docs/how-to/remote-write.md. Without this section nothing is sent.
     "remote_write": Table(|| docs(remote_write::KEYS)), Usual("")
@@ -285,6 +294,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\"")
     })
 }
+
+const TRIGGER: &str = r#"# name = "straggler"
+# when = "straggler(cpu.usage)" # below 95 % of the median for 15 s; or "straggler(cpu.usage) < 80% for 1min"
+# keep = "30s" # before the instant, and 5 s after it
+# notice = true # logs it
+# hold_off = "1min"
+# firings = 5 # for each job and day"#;
 
 /// A repeated URL is a fault, since each row would be written twice.
 fn sinks(mut value: Value<'_, '_, '_>) -> Option<Vec<SinkUrl>> {

@@ -1,4 +1,5 @@
-//! Triggers that fired: the other nodes of the job are asked to keep the same interval.
+//! Triggers that fired: the other nodes of the job are asked to keep the same interval. Those of the
+//! collector are stored first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +10,15 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 use polymeter_store::accepted::Accepted;
 use polymeter_store::{FiringTable, TableThread};
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::warn;
 
 use super::job_requests::JobRequests;
 use super::permission::ROOT;
+use crate::stragglers::Straggler;
 
 /// Firings that wait.
 const WAITING: usize = 256;
@@ -25,20 +29,22 @@ const ASKING: usize = 16;
 /// Characters of a node's refusal that are stored.
 const REASON_CHARACTERS: usize = 200;
 
-/// A firing that the store has.
+/// A firing of an agent, which the store has, or of the collector.
 #[derive(Debug)]
-pub(crate) struct StoredFiring {
+pub(crate) struct NewFiring {
     job_key: i64,
     job: Identifier,
     node: Identifier,
     firing: Firing,
+    /// The node keeps the interval of its own firing.
+    is_of_agent: bool,
 }
 
-/// Passes stored firings to control, and never waits.
+/// Passes firings to control, and never waits.
 #[derive(Debug, Clone)]
-pub(crate) struct FiringSender(mpsc::Sender<StoredFiring>);
+pub(crate) struct FiringSender(mpsc::Sender<NewFiring>);
 
-pub(crate) type FiringReceiver = mpsc::Receiver<StoredFiring>;
+pub(crate) type FiringReceiver = mpsc::Receiver<NewFiring>;
 
 pub(crate) fn queue() -> (FiringSender, FiringReceiver) {
     let (sender, receiver) = mpsc::channel(WAITING);
@@ -55,14 +61,59 @@ impl FiringSender {
                     warn!(job = %id, %node, trigger = %firing.rule, "trigger fired: {}; {}", firing.why, firing.actions);
                 }
                 let Some(job_key) = job.key.get() else { continue };
-                let stored =
-                    StoredFiring { job_key, job: id.clone(), node: node.clone(), firing: firing.clone() };
-                if firing.keeps_us.is_some() && self.0.try_send(stored).is_err() {
-                    warn!(job = %id, trigger = %firing.rule, "cannot ask the other nodes to keep the interval of a trigger: too many wait");
+                let (job, node, firing) = (id.clone(), node.clone(), firing.clone());
+                if firing.keeps_us.is_some() {
+                    self.send(NewFiring { job_key, job, node, firing, is_of_agent: true });
                 }
             }
         }
     }
+
+    /// Takes a node that became a straggler as a firing on this node.
+    pub(crate) fn offer_straggler(&self, straggler: &Straggler) {
+        let Straggler { job, rule, at_us, why } = straggler;
+        let Some(job_key) = job.key.get() else { return };
+        let (id, node) = (job.descriptor.job_id.clone(), job.node().clone());
+        let keeps_us =
+            rule.keep_us.map(|keep_us| (at_us.saturating_sub(keep_us), at_us.saturating_add(rule.after_us)));
+        let actions = keeps_us.map_or_else(
+            || "noticed".to_owned(),
+            |(begin_us, end_us)| {
+                format!("asks all nodes to keep {} s", end_us.saturating_sub(begin_us) / 1_000_000)
+            },
+        );
+        if rule.notice {
+            warn!(job = %id, %node, trigger = %rule.name, "trigger fired: {why}; {actions}");
+        }
+        let firing = Firing {
+            job: job.handle,
+            trigger: trigger_number(job_key, *at_us),
+            rule: rule.name.clone(),
+            by: None,
+            at_us: *at_us,
+            keeps_us,
+            notice: rule.notice,
+            why: Text::of(why),
+            actions: Text::of(&actions),
+        };
+        self.send(NewFiring { job_key, job: id, node, firing, is_of_agent: false });
+    }
+
+    fn send(&self, new: NewFiring) {
+        if let Err(TrySendError::Full(new)) = self.0.try_send(new) {
+            let NewFiring { job, firing, .. } = new;
+            warn!(%job, trigger = %firing.rule, "cannot ask the nodes to keep the interval of a trigger: too many wait");
+        }
+    }
+}
+
+/// Number of a firing that no other has, and that a store can hold as a signed number.
+fn trigger_number(job_key: i64, at_us: i64) -> u64 {
+    let mut bytes = [0; 8];
+    if getrandom(&mut bytes, GetRandomFlags::empty()).is_err() {
+        return (at_us.unsigned_abs().rotate_left(8) ^ job_key.unsigned_abs()) >> 1;
+    }
+    u64::from_ne_bytes(bytes) >> 1
 }
 
 /// Asks for each firing, several at a time.
@@ -72,18 +123,33 @@ pub(super) async fn serve(
     table: TableThread<FiringTable>,
 ) {
     let places = Arc::new(Semaphore::new(ASKING));
-    while let Some(stored) = firings.recv().await {
+    while let Some(new) = firings.recv().await {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let (jobs, table) = (Arc::clone(&jobs), table.clone());
         tokio::spawn(async move {
-            ask(&jobs, &table, stored).await;
+            if !new.is_of_agent {
+                store(&table, &new).await;
+            }
+            if new.firing.keeps_us.is_some() {
+                ask(&jobs, &table, new).await;
+            }
             drop(place);
         });
     }
 }
 
-async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: StoredFiring) {
-    let StoredFiring { job_key, job, node, firing } = stored;
+/// Stores a firing of the collector. What nodes keep is of use even if that fails.
+async fn store(table: &TableThread<FiringTable>, new: &NewFiring) {
+    let (job_key, node, firing) = (new.job_key, new.node.clone(), new.firing.clone());
+    let stored = table.run(move |table| table.add(job_key, &node, &firing)).await;
+    if stored.is_none() {
+        let (job, trigger) = (&new.job, &new.firing.rule);
+        warn!(%job, %trigger, "cannot store that a trigger fired: the store does not answer");
+    }
+}
+
+async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, new: NewFiring) {
+    let NewFiring { job_key, job, node, firing, is_of_agent } = new;
     let Some(request) = request_of(&job, &node, &firing) else { return };
     let answers = match jobs.ask(ROOT, request).await {
         Ok(answer) => answer.nodes,
@@ -93,7 +159,8 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: 
             Vec::new()
         }
     };
-    let others: Vec<&NodeAnswer> = answers.iter().filter(|answer| answer.node != node.as_str()).collect();
+    let is_own = |answer: &&NodeAnswer| is_of_agent && answer.node == node.as_str();
+    let others: Vec<&NodeAnswer> = answers.iter().filter(|answer| !is_own(answer)).collect();
     let missing: BTreeMap<String, String> =
         others.iter().filter_map(|answer| Some((answer.node.clone(), reason(answer)?))).collect();
     if !missing.is_empty() {
@@ -101,7 +168,7 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, stored: 
         let names = polymeter_proto::text::abridged_list(&names, 4);
         warn!(%job, trigger = %firing.rule, "nodes that do not keep the interval of a trigger: {names}");
     }
-    let (trigger, asked) = (firing.trigger, others.len() + 1);
+    let (trigger, asked) = (firing.trigger, others.len() + usize::from(is_of_agent));
     table.run(move |table| table.record(job_key, trigger, asked, &missing)).await;
 }
 

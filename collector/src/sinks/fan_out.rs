@@ -17,6 +17,7 @@ use super::registry::SinkUrl;
 use super::remote_write::{RemoteWrite, RemoteWriteConfig};
 use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::AcceptedRows;
+use super::stragglers::{StragglerSink, StragglerWatch};
 use crate::limits;
 use crate::metrics::Metrics;
 
@@ -29,14 +30,15 @@ struct Queues {
     sinks: Vec<SinkQueue>,
     remote_write: Option<SinkQueue>,
     live: Option<LiveQueue>,
+    stragglers: Option<SinkQueue>,
 }
 
 impl Sinks {
     /// Offers committed frames to all sinks, which share them. Never waits, and copies nothing.
     pub(crate) fn offer(&self, frames: Vec<Accepted>, now: Duration) {
-        let Queues { sinks, remote_write, live } = &*self.0;
+        let Queues { sinks, remote_write, live, stragglers } = &*self.0;
         let live = live.as_ref().filter(|live| live.is_watched());
-        if sinks.is_empty() && remote_write.is_none() && live.is_none() {
+        if sinks.is_empty() && remote_write.is_none() && live.is_none() && stragglers.is_none() {
             return;
         }
         let rows = Arc::new(AcceptedRows::new(frames));
@@ -45,8 +47,8 @@ impl Sinks {
                 sink.offer(&rows, now);
             }
         }
-        // It needs ends and facts of jobs, too.
-        if let Some(sink) = remote_write {
+        // They need ends and facts of jobs, too.
+        for sink in remote_write.iter().chain(stragglers) {
             sink.offer(&rows, now);
         }
         if let Some(live) = live {
@@ -56,13 +58,13 @@ impl Sinks {
 
     /// Reports jobs that ended in the store, since their agents were lost.
     pub(crate) fn report_lost(&self, job_keys: Vec<i64>, now: Duration) {
-        let Queues { remote_write, live, .. } = &*self.0;
+        let Queues { remote_write, live, stragglers, .. } = &*self.0;
         let live = live.as_ref().filter(|live| live.is_watched());
-        if job_keys.is_empty() || (remote_write.is_none() && live.is_none()) {
+        if job_keys.is_empty() || (remote_write.is_none() && live.is_none() && stragglers.is_none()) {
             return;
         }
         let rows = Arc::new(AcceptedRows::of_lost_jobs(job_keys));
-        if let Some(sink) = remote_write {
+        for sink in remote_write.iter().chain(stragglers) {
             sink.offer(&rows, now);
         }
         if let Some(live) = live {
@@ -96,12 +98,21 @@ const LIVE: &str = "live";
 
 const REMOTE_WRITE: &str = "remote_write";
 
-/// Starts the sinks at `urls`, the sink of `live` values, and remote_write with the store whose rows it gets,
-/// and registers their counters.
+const STRAGGLERS: &str = "stragglers";
+
+/// Sinks that have no URL.
+#[derive(Default)]
+pub(crate) struct OtherSinks {
+    pub(crate) live: Option<LiveValues>,
+    /// With the store whose rows it gets.
+    pub(crate) remote_write: Option<(RemoteWriteConfig, StoreUrl)>,
+    pub(crate) stragglers: Option<StragglerWatch>,
+}
+
+/// Starts the sinks at `urls` and the others, and registers their counters.
 pub(crate) fn start(
     urls: &[SinkUrl],
-    live: Option<LiveValues>,
-    remote_write: Option<(RemoteWriteConfig, StoreUrl)>,
+    OtherSinks { live, remote_write, stragglers }: OtherSinks,
     metrics: &Metrics,
     clock: Clock,
 ) -> io::Result<(Sinks, SinkThreads)> {
@@ -109,7 +120,7 @@ pub(crate) fn start(
     let (accepted, dropped, errors) =
         (BySink::<Counter>::default(), BySink::<Counter>::default(), BySink::<Counter>::default());
     let queued = BySink::<Gauge>::default();
-    if !urls.is_empty() || live.is_some() || remote_write.is_some() {
+    if !urls.is_empty() || live.is_some() || remote_write.is_some() || stragglers.is_some() {
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
@@ -146,5 +157,11 @@ pub(crate) fn start(
     let live = live.map(|values| LiveQueue::start(values, counters(LIVE), bounds, clock)).transpose()?;
     let (live, thread) = live.unzip();
     threads.extend(thread);
-    Ok((Sinks(Arc::new(Queues { sinks, remote_write, live })), SinkThreads(threads)))
+    let stragglers = stragglers.map(|watch| {
+        let sink = Box::new(StragglerSink::new(watch, metrics));
+        row_queue::start(STRAGGLERS, sink, counters(STRAGGLERS), bounds, clock)
+    });
+    let (stragglers, thread) = stragglers.transpose()?.unzip();
+    threads.extend(thread);
+    Ok((Sinks(Arc::new(Queues { sinks, remote_write, live, stragglers })), SinkThreads(threads)))
 }

@@ -4,7 +4,8 @@
 //! has a row that the store lacks. Each sink has its own thread and bounded queue: rows without room are
 //! dropped and counted, and a slow or blocked sink delays neither the store nor the other sinks.
 //!
-//! The live values of the HTTP API are such a sink, too: it gets nothing while no client watches a job.
+//! The live values of the HTTP API are such a sink, too: it gets nothing while no client watches a job. So is
+//! the watch for stragglers, if there are rules about them.
 //!
 //! remote_write ([`remote_write`]) has a section of its own in the configuration, since it has many settings.
 //!
@@ -18,9 +19,11 @@ mod registry;
 pub mod remote_write;
 mod row_queue;
 mod sink;
+mod stragglers;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use self::fan_out::{SinkThreads, Sinks, start};
+pub(crate) use self::fan_out::{OtherSinks, SinkThreads, Sinks, start};
 pub use self::registry::{InvalidSinkUrl, SinkUrl};
 pub use self::sink::RelativePath;
+pub(crate) use self::stragglers::StragglerWatch;

@@ -66,6 +66,7 @@ mod sql_views;
 mod stacks;
 mod store_copy;
 mod stores;
+mod stragglers;
 mod texts;
 mod time_range;
 mod typed_rows;
@@ -127,6 +128,7 @@ fn main() -> std::process::ExitCode {
         stacks::TESTS,
         store_copy::TESTS,
         stores::TESTS,
+        stragglers::TESTS,
         texts::TESTS,
         time_range::TESTS,
         typed_rows::TESTS,

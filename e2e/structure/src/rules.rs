@@ -179,6 +179,7 @@ const PURE: &[&str] = &[
     "node-agent/src/lanes/schedule",
     "node-agent/src/delivery/session",
     "collector/src/ingest",
+    "collector/src/stragglers",
     "page/src",
     "proto/src",
 ];

@@ -1,5 +1,8 @@
 //! Triggers that fired.
 
+use polymeter_proto::ledger::Firing;
+use polymeter_proto::series::Identifier;
+
 use super::progress::key_of;
 use crate::accepted::Accepted;
 use crate::backend::Connection;
@@ -19,29 +22,38 @@ const FIRING: [Column; 10] = [
     ("actions", ColumnType::Text),
 ];
 
+pub(crate) type Row<'a> = [Value<'a>; 10];
+
 pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let mut rows = Vec::new();
     for frame in frames {
         for (job, firing) in &frame.fired {
             let Some(job_key) = key_of(Some(job)) else { continue };
-            let [started, ended] =
-                firing.keeps_us.map_or([Value::Null, Value::Null], |(begin_us, end_us)| {
-                    [Value::time(begin_us), Value::time(end_us)]
-                });
-            rows.push([
-                firing.trigger.cast_signed().into(),
-                job_key.into(),
-                frame.session.descriptor.node.as_str().into(),
-                Value::time(firing.at_us),
-                firing.rule.as_str().into(),
-                firing.by.as_ref().map(|by| by.as_str()).into(),
-                started,
-                ended,
-                firing.why.as_str().into(),
-                firing.actions.as_str().into(),
-            ]);
+            rows.push(row(job_key, &frame.session.descriptor.node, firing));
         }
     }
+    insert_rows(connection, rows)
+}
+
+pub(crate) fn row<'a>(job_key: i64, node: &'a Identifier, firing: &'a Firing) -> Row<'a> {
+    let [started, ended] = firing.keeps_us.map_or([Value::Null, Value::Null], |(begin_us, end_us)| {
+        [Value::time(begin_us), Value::time(end_us)]
+    });
+    [
+        firing.trigger.cast_signed().into(),
+        job_key.into(),
+        node.as_str().into(),
+        Value::time(firing.at_us),
+        firing.rule.as_str().into(),
+        firing.by.as_ref().map(|by| by.as_str()).into(),
+        started,
+        ended,
+        firing.why.as_str().into(),
+        firing.actions.as_str().into(),
+    ]
+}
+
+pub(crate) fn insert_rows(connection: &mut dyn Connection, rows: Vec<Row<'_>>) -> Result<(), DatabaseError> {
     if rows.is_empty() {
         return Ok(());
     }

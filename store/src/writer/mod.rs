@@ -3,7 +3,7 @@
 
 mod events;
 mod facts;
-mod firings;
+pub(crate) mod firings;
 mod found;
 mod ids;
 mod job_ends;

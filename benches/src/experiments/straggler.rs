@@ -1,0 +1,147 @@
+//! Measures how soon a node that slows down is found, and what the comparison of the nodes costs a collector.
+
+use std::error::Error;
+use std::path::Path;
+use std::thread;
+
+use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until, wait_for, wall_us};
+use polymeter_benches::collector::Collector;
+use polymeter_benches::mock::Script;
+use polymeter_benches::paced;
+use polymeter_benches::process;
+use polymeter_benches::recording::RECORDED;
+use polymeter_benches::store::{Kind, Store};
+use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::period::Period;
+
+/// CPU time of a node with 48 busy CPUs in a second, in nanoseconds.
+const FULL_NS: u64 = 48_000_000_000;
+
+/// Number of the node that slows down.
+const SLOW: u64 = 1;
+
+/// Intervals of 5 s before which no node is a straggler, and some more, in seconds.
+const BEFORE_S: u64 = 75;
+
+/// Time within which the store must have a firing.
+const PATIENCE_S: u64 = 60;
+
+/// Time between two looks for it.
+const POLL_NS: u64 = 200_000_000;
+
+const RULE: &str = "[[trigger]]\nname = \"slow\"\nwhen = \"straggler(cpu.usage)\"\n";
+
+/// Measures how soon a collector finds a node that slows down, and what the comparison costs.
+///
+/// Mock agents of one job sample once a second. The CPU time of their nodes varies by 2 %, and one node takes
+/// 10 % less after 75 s. The time to detection is that from the begin of the first slower second until the
+/// store has the firing. The same load without the rule takes turns. The CPU time is that of all threads of
+/// the collector, with a resolution of 10 ms. Fails if there is not exactly one firing, on this node.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Nodes of the job.
+    #[arg(long, default_value_t = 1000)]
+    nodes: u32,
+    /// Seconds of sampling in each round.
+    #[arg(long, default_value_t = 150)]
+    seconds: u32,
+    /// Rounds in which both take turns.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The store. Default: TimescaleDB if it is installed, else PostgreSQL.
+    #[arg(long, value_enum, default_value_t = Kind::best())]
+    store: Kind,
+    /// Measure shortly, as a functional check.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    seconds: f64,
+    cpu_s: f64,
+    /// Times to detection, in seconds.
+    found_s: Vec<f64>,
+}
+
+pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    if arguments.quick {
+        (arguments.nodes, arguments.seconds, arguments.rounds) = (16, 115, 1);
+    }
+    table::machine();
+    if let Some(missing) = arguments.store.missing() {
+        say(&format!("left out: {}: {missing}", arguments.store));
+        return Ok(());
+    }
+    let script = Script::read(Path::new(RECORDED), Period::SECOND)?;
+    let series = script.samples_per_tick();
+    let (mut without, mut with) = (Taken::default(), Taken::default());
+    for _ in 0..arguments.rounds {
+        measure(&arguments, "", &mut without)?;
+        measure(&arguments, RULE, &mut with)?;
+    }
+    say(&format!(
+        "{}: {} nodes with {series} series each at 1 s, {} rounds of {} s; CPU of the collector in % of a core, all threads",
+        arguments.store, arguments.nodes, arguments.rounds, arguments.seconds
+    ));
+    say("");
+    let percent = |taken: &Taken| 100.0 * taken.cpu_s / taken.seconds;
+    let found_s = |order: fn(f64, f64) -> f64| with.found_s.iter().copied().reduce(order).unwrap_or(f64::NAN);
+    let row = vec![
+        format!("{:.2} %", percent(&without)),
+        format!("{:.2} %", percent(&with)),
+        format!("{:.3}", percent(&with) / percent(&without)),
+        format!("{:.1} s", found_s(f64::min)),
+        format!("{:.1} s", found_s(f64::max)),
+    ];
+    table::table(&["CPU without", "CPU with the rule", "ratio", "found after, least", "most"], &[row]);
+    Ok(())
+}
+
+fn measure(arguments: &Arguments, rule: &str, taken: &mut Taken) -> Result<(), Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let (store, context) = (Store::start(arguments.store)?, zmq::Context::new());
+    let listen = format!("ipc://{}/collector", scratch.path().display());
+    let collector = Collector::start(scratch.path(), &listen, &store, rule)?;
+    let script = Script::read(Path::new(RECORDED), Period::SECOND)?.of_job("1".try_into()?, wall_us());
+    let cpu_s = process::cpu_s_of_all_threads(collector.pid())?;
+    let begin_ns = now_ns();
+    let mut seed = 7_u64;
+    let work_ns = |node: u64, second: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let part = if node == SLOW && second > BEFORE_S { 90 } else { 100 };
+        Some(FULL_NS / 100 * part / 10_000 * (9_800 + (seed >> 33) % 400))
+    };
+    let slow_ns = begin_ns + BEFORE_S * SECOND_NS;
+    let seconds = arguments.seconds;
+    let found_ns = thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| if rule.is_empty() { Ok(None) } else { wait_for_firing(&store, slow_ns) });
+        paced::send_working(&context, &listen, &script, arguments.nodes, seconds, work_ns)?;
+        waiting.join().map_err(|_panic| "the search for the firing broke")?.map_err(Box::<dyn Error>::from)
+    })?;
+    taken.seconds += to_f64(now_ns() - begin_ns) / 1e9;
+    taken.cpu_s += process::cpu_s_of_all_threads(collector.pid())? - cpu_s;
+    if let Some(found_ns) = found_ns {
+        let nodes = store.lines("SELECT node FROM trigger_firing")?;
+        if nodes != [format!("paced{SLOW:04}")] {
+            return Err(format!("the firings are on {nodes:?}").into());
+        }
+        taken.found_s.push(to_f64(found_ns - slow_ns) / 1e9);
+    }
+    collector.stop()?;
+    Ok(())
+}
+
+/// Returns the time at which the store has a firing.
+fn wait_for_firing(store: &Store, since_ns: u64) -> Result<Option<u64>, String> {
+    sleep_until(since_ns);
+    wait_for("a node was found", PATIENCE_S, || {
+        // A query of PostgreSQL is a process.
+        sleep_until(now_ns() + POLL_NS);
+        let count = store.ask("SELECT count(*) FROM trigger_firing").ok()?;
+        (count != "0").then(now_ns)
+    })
+    .map(Some)
+    .map_err(|error| error.to_string())
+}
