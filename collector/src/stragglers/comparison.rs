@@ -9,10 +9,7 @@ use polymeter_store::accepted::JobRecord;
 
 use super::Straggler;
 use super::median::{median, spread};
-use super::node_state::{NodeState, OPEN, end_of, interval_of};
-
-/// Length of an interval. Metrics with a longer period are compared in each interval that has samples.
-pub(super) const INTERVAL_US: i64 = 5_000_000;
+use super::node_state::{INTERVAL_US, NodeState, OPEN, end_of, interval_of};
 
 /// Time for samples to arrive after those of the fastest node. Agents flush once a second, and commits take
 /// one more.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use polymeter_proto::series::Kind;
 use polymeter_store::accepted::JobRecord;
 
-use super::comparison::INTERVAL_US;
+/// Length of an interval. Metrics with a longer period are compared in each interval that has samples.
+pub(super) const INTERVAL_US: i64 = 5_000_000;
 
 /// Intervals that may have samples and are not compared yet: those within the time for late samples, and one
 /// more for clocks that are ahead.

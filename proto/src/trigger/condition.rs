@@ -11,7 +11,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::straggler;
 use crate::catalogue;
 use crate::name::{MetricName, Selector};
 use crate::period::Period;
@@ -233,7 +232,7 @@ impl<'a> Words<'a> {
         if let Some(event) = JobEvent::of(name) {
             return Ok(Test::Event(event));
         }
-        if straggler::metric_of(name).is_some() {
+        if straggler_metric(name).is_some() {
             return Err(InvalidCondition::OfCollector);
         }
         let of_rate = name.strip_prefix("rate(").and_then(|name| name.strip_suffix(')'));
@@ -255,6 +254,11 @@ impl<'a> Words<'a> {
         let metric = metric.to_owned();
         Ok(Test::Metric(MetricTest { metric, is_rate: of_rate.is_some(), comparison, bound, lasts_us }))
     }
+}
+
+/// Returns the metric of a word `straggler(METRIC)`; none for another word.
+pub(super) fn straggler_metric(word: &str) -> Option<&str> {
+    word.strip_prefix("straggler(")?.strip_suffix(')')
 }
 
 pub(super) fn check_metric(name: &str) -> Result<(), InvalidCondition> {

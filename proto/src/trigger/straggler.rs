@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::condition::{InvalidCondition, Words, check_metric, unexpected};
+use super::condition::{InvalidCondition, Words, check_metric, straggler_metric, unexpected};
 use super::rule::{Faults, RuleFault, RuleFields, Usual};
 use crate::catalogue::{self, Cell, Origin, Scope};
 use crate::period::Period;
@@ -55,18 +55,13 @@ impl fmt::Display for StragglerTest {
     }
 }
 
-/// Returns the metric of a word `straggler(METRIC)`; none for another word.
-pub(super) fn metric_of(word: &str) -> Option<&str> {
-    word.strip_prefix("straggler(")?.strip_suffix(')')
-}
-
 impl FromStr for StragglerTest {
     type Err = InvalidCondition;
 
     fn from_str(text: &str) -> Result<Self, InvalidCondition> {
         let mut words = Words::of(text)?;
         let first = words.next();
-        let metric = first.and_then(metric_of);
+        let metric = first.and_then(straggler_metric);
         let metric = metric.ok_or_else(|| unexpected("`straggler(METRIC)`", first))?;
         check_metric(metric)?;
         if !has_one_series(metric) {
