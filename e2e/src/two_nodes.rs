@@ -19,19 +19,22 @@ pub struct TrackedNode {
     pub agent: Agent,
     env: TestEnvironment,
     endpoint: String,
+    /// Further tables of the agent's configuration.
+    tables: String,
     pub job: Job,
 }
 
 impl TrackedNode {
     /// Starts the agent of a node. `endpoint` is a collector's endpoint, or several in brackets.
-    pub fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
-        let agent = Self::agent(&env, endpoint, &job);
-        Self { agent, env, endpoint: endpoint.to_owned(), job }
+    pub fn start(env: TestEnvironment, endpoint: &str, job: Job, tables: &str) -> Self {
+        let agent = Self::agent(&env, endpoint, &job, tables);
+        Self { agent, env, endpoint: endpoint.to_owned(), tables: tables.to_owned(), job }
     }
 
-    fn agent(env: &TestEnvironment, endpoint: &str, job: &Job) -> Agent {
+    fn agent(env: &TestEnvironment, endpoint: &str, job: &Job, tables: &str) -> Agent {
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
-        let agent = Agent::start(env, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
+        let plan = Plan { collector: endpoint, jobs: &[], baseline: &baseline };
+        let agent = Agent::start_with(env, &plan, "", tables);
         let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");
@@ -42,7 +45,7 @@ impl TrackedNode {
     pub fn crash(&mut self) {
         self.agent.daemon.signal(Signal::KILL);
         wait_until("the agent is gone", || !self.agent.daemon.runs());
-        self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
+        self.agent = Self::agent(&self.env, &self.endpoint, &self.job, &self.tables);
     }
 
     /// Effective period of a metric of the job as a whole, its cause, and its end.
@@ -94,6 +97,11 @@ impl TwoNodes {
     }
 
     pub fn new(more: &str) -> Self {
+        Self::with(more, "")
+    }
+
+    /// Starts them with further keys of the collector, and further tables of the agents.
+    pub fn with(more: &str, tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let socket = env.path("control.sock");
         let more = Self::configuration(&env, more);
@@ -102,7 +110,7 @@ impl TwoNodes {
         let mut nodes = [0, 1].map(|number| {
             let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
-            TrackedNode::start(TestEnvironment::new(), &endpoint, job)
+            TrackedNode::start(TestEnvironment::new(), &endpoint, job, tables)
         });
         nodes.sort_by(|a, b| a.name().cmp(b.name()));
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();

@@ -36,6 +36,7 @@ mod full_disk;
 mod job_ids;
 mod jobs;
 mod json;
+mod keep_requests;
 mod kept_intervals;
 mod late_files;
 mod leases;
@@ -124,6 +125,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     json::TESTS,
     late_files::TESTS,
     leases::TESTS,
+    keep_requests::TESTS,
     kept_intervals::TESTS,
     ledger::TESTS,
     live::TESTS,

@@ -87,7 +87,7 @@ impl Cluster {
             let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
             let order = format!("[{:?}, {:?}]", endpoints[number], endpoints[1 - number]);
-            TrackedNode::start(TestEnvironment::new(), &order, job)
+            TrackedNode::start(TestEnvironment::new(), &order, job, "")
         });
         let servers = servers.map(Some);
         let cluster = Self { nodes, servers, _sleepers: sleepers, _cgroups: cgroups, env };
