@@ -32,10 +32,14 @@ pub(crate) fn of(rows: &[FiringRow], started_ns: i64) -> Vec<FiringReport> {
 }
 
 /// What fired and why, what was done, and what could not be done.
-pub fn text(row: &FiringRow) -> String {
-    let FiringRow { actions, .. } = row;
+fn text(row: &FiringRow) -> String {
+    format!("{}; {}", cause(row), done(row))
+}
+
+/// What was done, and which nodes could not keep the interval.
+pub fn done(row: &FiringRow) -> String {
     let missing = missing(row, &[]).map_or_else(String::new, |missing| format!("; {missing}"));
-    format!("{}; {actions}{missing}", cause(row))
+    format!("{}{missing}", row.actions)
 }
 
 /// What fired and why.

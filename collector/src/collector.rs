@@ -29,6 +29,7 @@ use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
 use crate::limits::DESCRIPTORS_MIN;
 use crate::metrics::{self, Metrics};
+use crate::notices::NoticedReceiver;
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::reading::ReadSessions;
 use crate::receiver::{self, Receiver};
@@ -106,7 +107,7 @@ impl Collector {
         let maintenance = start_maintenance(config, &metrics, settings.clone())?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
-        let ((reports, outcomes), (firings, fired)) = control::queues();
+        let ((reports, outcomes), (firings, fired), noticed) = control::queues(config.notices.is_some());
         let (sinks, sink_threads) = start_sinks(config, live.clone(), &firings, &metrics, clock)?;
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         // Without control no outcomes of jobs are reported.
@@ -127,7 +128,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let of_ended = start_job_end(config, &metrics, &shared.backlog, clock, &shutdown)?;
+        let of_ended = start_job_end(config, &metrics, noticed, &shared.backlog, (clock, &shutdown))?;
         let users = (listeners, links, live, (shared.backlog, shared.clock_offsets));
         let (roles, api, (control, answers)) = start_users(config, &metrics, users, (&shutdown, clock))?;
         let receiver = Receiver {
@@ -353,9 +354,9 @@ struct OfEndedJobs {
 fn start_job_end(
     config: &CollectorConfig,
     metrics: &Metrics,
+    noticed: Option<NoticedReceiver>,
     backlog: &Backlog,
-    clock: Clock,
-    shutdown: &Shutdown,
+    (clock, shutdown): (Clock, &Shutdown),
 ) -> Result<OfEndedJobs, CollectorStartError> {
     let command = config
         .job_end
@@ -363,7 +364,7 @@ fn start_job_end(
         .map(|command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown))
         .transpose()
         .map_err(CollectorStartError::Thread)?;
-    let stored = (&config.store, config.notices.as_ref());
+    let stored = (&config.store, config.notices.as_ref().zip(noticed));
     let summaries = Summaries::start(stored, backlog.clone(), metrics, clock, shutdown);
     Ok(OfEndedJobs { command, summaries: summaries.map_err(CollectorStartError::Thread)? })
 }

@@ -1,5 +1,6 @@
 //! Thread that gathers the report of each job that has ended, and stores its figures. If notices are
-//! configured, their rules are applied to these reports, and from time to time to those of running jobs.
+//! configured, their rules are applied to these reports, and from time to time to those of running jobs;
+//! triggers that fired are noticed in each round.
 //!
 //! ```text
 //! writers -- a row without figures, in the transaction that stores the end --> store --> summaries --> figures
@@ -28,7 +29,7 @@ use crate::backlog::Backlog;
 use crate::ingest::micros;
 use crate::limits;
 use crate::metrics::Metrics;
-use crate::notices::{Notices, NoticesConfig};
+use crate::notices::{NoticedReceiver, Notices, NoticesConfig};
 use crate::shutdown::Shutdown;
 use crate::thread::spawn;
 
@@ -63,7 +64,7 @@ struct Summariser {
 
 impl Summaries {
     pub(crate) fn start(
-        (store, notices): (&StoreUrl, Option<&NoticesConfig>),
+        (store, notices): (&StoreUrl, Option<(&NoticesConfig, NoticedReceiver)>),
         backlog: Backlog,
         metrics: &Metrics,
         clock: Clock,
@@ -83,7 +84,7 @@ impl Summaries {
             connections: None,
             summarised,
             log: LogThrottle::new(interval, messages_max),
-            notices: notices.map(|config| Notices::new(config, metrics, clock, shutdown)),
+            notices: notices.map(|notices| Notices::new(notices, metrics, clock, shutdown)),
             next_examination: Duration::ZERO,
         };
         let thread = spawn("summaries", move || {
@@ -165,7 +166,10 @@ impl Summariser {
             connections.summarise(*key, &self.store, self.notices.as_ref())?;
             self.summarised.inc();
         }
-        self.notices.as_ref().map_or(Ok(()), |notices| notices.retry(&self.store))?;
+        if let Some(notices) = &self.notices {
+            notices.notice_fired(&self.store, &mut connections.reader)?;
+            notices.retry(&self.store)?;
+        }
         let now = self.clock.now().since_start;
         if let Some(notices) = self.notices.as_ref().filter(|_| now >= self.next_examination) {
             let next_examination = now + notices.interval();

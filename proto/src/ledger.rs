@@ -229,7 +229,7 @@ pub struct Firing {
     /// Begin and end of the interval that all nodes keep, in microseconds since the epoch; none if nothing is
     /// kept.
     pub keeps_us: Option<(i64, i64)>,
-    /// The collector logs it.
+    /// The collector logs it, and tells the owner of the job.
     pub notice: bool,
     pub why: Text,
     /// What was done on the node, with its predicted cost, or why it could not be done.

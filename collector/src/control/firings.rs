@@ -1,5 +1,5 @@
-//! Triggers that fired: the other nodes of the job are asked to keep the same interval. Those of the
-//! collector are stored first.
+//! Triggers that fired: the other nodes of the job are asked to keep the same interval, and those that are to
+//! be noticed go to notices. Those of the collector are stored first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 use polymeter_store::accepted::Accepted;
+use polymeter_store::reader::FiringRow;
 use polymeter_store::{FiringTable, TableThread};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use tracing::warn;
 
 use super::job_requests::JobRequests;
 use super::permission::ROOT;
+use crate::notices::{NoticedFiring, NoticedSender};
 use crate::stragglers::Straggler;
 
 /// Firings that wait.
@@ -40,15 +42,19 @@ pub(crate) struct NewFiring {
     is_of_agent: bool,
 }
 
-/// Passes firings to control, and never waits.
+/// Passes firings to control and to notices, and never waits.
 #[derive(Debug, Clone)]
-pub(crate) struct FiringSender(mpsc::Sender<NewFiring>);
+pub(crate) struct FiringSender {
+    control: mpsc::Sender<NewFiring>,
+    /// None without notices.
+    notices: Option<NoticedSender>,
+}
 
 pub(crate) type FiringReceiver = mpsc::Receiver<NewFiring>;
 
-pub(crate) fn queue() -> (FiringSender, FiringReceiver) {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    (FiringSender(sender), receiver)
+pub(crate) fn queue(notices: Option<NoticedSender>) -> (FiringSender, FiringReceiver) {
+    let (control, receiver) = mpsc::channel(WAITING);
+    (FiringSender { control, notices }, receiver)
 }
 
 impl FiringSender {
@@ -58,6 +64,7 @@ impl FiringSender {
             for (job, firing) in &frame.fired {
                 let id = &job.descriptor.job_id;
                 if firing.notice {
+                    self.notice(job.key.get(), node, firing);
                     warn!(job = %id, %node, trigger = %firing.rule, "trigger fired: {}; {}", firing.why, firing.actions);
                 }
                 let Some(job_key) = job.key.get() else { continue };
@@ -82,9 +89,6 @@ impl FiringSender {
                 format!("asks all nodes to keep {} s", end_us.saturating_sub(begin_us) / 1_000_000)
             },
         );
-        if rule.notice {
-            warn!(job = %id, %node, trigger = %rule.name, "trigger fired: {why}; {actions}");
-        }
         let firing = Firing {
             job: job.handle,
             trigger: trigger_number(job_key, *at_us),
@@ -96,11 +100,23 @@ impl FiringSender {
             why: Text::of(why),
             actions: Text::of(&actions),
         };
+        if rule.notice {
+            warn!(job = %id, %node, trigger = %rule.name, "trigger fired: {why}; {actions}");
+            self.notice(Some(job_key), &node, &firing);
+        }
         self.send(NewFiring { job_key, job: id, node, firing, is_of_agent: false });
     }
 
+    fn notice(&self, job_key: Option<i64>, node: &Identifier, firing: &Firing) {
+        let (Some(notices), Some(job_key)) = (&self.notices, job_key) else { return };
+        let noticed = NoticedFiring { job_key, firing: row(node, firing) };
+        if notices.try_send(noticed).is_err() {
+            warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many wait");
+        }
+    }
+
     fn send(&self, new: NewFiring) {
-        if let Err(TrySendError::Full(new)) = self.0.try_send(new) {
+        if let Err(TrySendError::Full(new)) = self.control.try_send(new) {
             let NewFiring { job, firing, .. } = new;
             warn!(%job, trigger = %firing.rule, "cannot ask the nodes to keep the interval of a trigger: too many wait");
         }
@@ -114,6 +130,23 @@ fn trigger_number(job_key: i64, at_us: i64) -> u64 {
         return (at_us.unsigned_abs().rotate_left(8) ^ job_key.unsigned_abs()) >> 1;
     }
     u64::from_ne_bytes(bytes) >> 1
+}
+
+/// The firing as readers find it, before other nodes are asked.
+fn row(node: &Identifier, firing: &Firing) -> FiringRow {
+    FiringRow {
+        time_ns: firing.at_us.saturating_mul(1000),
+        node: node.to_string(),
+        rule: firing.rule.to_string(),
+        actor: firing.by.as_ref().map(ToString::to_string),
+        why: firing.why.to_string(),
+        actions: firing.actions.to_string(),
+        trigger: firing.trigger.cast_signed(),
+        begin_ns: firing.keeps_us.map(|(begin_us, _)| begin_us.saturating_mul(1000)),
+        end_ns: firing.keeps_us.map(|(_, end_us)| end_us.saturating_mul(1000)),
+        nodes_asked: None,
+        nodes_missing: BTreeMap::new(),
+    }
 }
 
 /// Asks for each firing, several at a time.

@@ -62,6 +62,7 @@ pub(crate) use self::notice_choices::NoticeChoiceService;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
+use crate::notices::{NoticedReceiver, noticed_queue};
 use crate::reading::ReadSessions;
 use crate::session_messages::AgentAnswer;
 
@@ -111,9 +112,15 @@ fn uid_of(name: &str) -> Option<u32> {
     found
 }
 
-/// Queues of final states of jobs, and of triggers that fired.
-pub(crate) fn queues() -> ((OutcomeSender, Receiver<OutcomeReport>), (FiringSender, FiringReceiver)) {
-    (node_outcome::queue(), firings::queue())
+type Outcomes = (OutcomeSender, Receiver<OutcomeReport>);
+
+/// Queues of final states of jobs, and of triggers that fired; of those that are to be noticed, if there are
+/// notices.
+pub(crate) fn queues(
+    has_notices: bool,
+) -> (Outcomes, (FiringSender, FiringReceiver), Option<NoticedReceiver>) {
+    let (sender, noticed) = has_notices.then(noticed_queue).unzip();
+    (node_outcome::queue(), firings::queue(sender), noticed)
 }
 
 /// Name for this run of the program. Fails if the system provides no random bytes.

@@ -9,6 +9,7 @@ use polymeter_service::users;
 use polymeter_store::reader::Access;
 use polymeter_store::{NoticeTable, OptOut, StoreError, StoreUrl, TableThread};
 
+use crate::notices::is_of_trigger;
 use crate::roles::Roles;
 
 #[derive(Debug)]
@@ -53,7 +54,7 @@ fn choose(
     is_off: bool,
     known: Vec<String>,
 ) -> Result<Result<CollectorAnswer, Refusal>, StoreError> {
-    if let Some(unknown) = rule.filter(|rule| !known.iter().any(|one| one == rule)) {
+    if let Some(unknown) = rule.filter(|rule| !is_of_trigger(rule) && !known.iter().any(|one| one == rule)) {
         // A rule may have gone since a user turned it off.
         let is_turned_on = !is_off
             && table.opted_out(Some(uid))?.iter().any(|choice| choice.rule.as_deref() == Some(unknown));
@@ -67,7 +68,10 @@ fn choose(
 
 fn unknown_rule(rule: &str, mut known: Vec<String>) -> Refusal {
     known.sort();
-    let message = format!("there is no rule `{rule}` of notices; name one of {}", known.join(", "));
+    let message = format!(
+        "there is no rule `{rule}` of notices; name a trigger as trigger:NAME, or one of {}",
+        known.join(", ")
+    );
     Refusal::new("unknown_rule", Some("rule"), &message)
 }
 

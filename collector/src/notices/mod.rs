@@ -4,11 +4,14 @@
 //! summaries: report of a job -> rules -> claim in the store -> mail, request to a server, command -> result
 //! ```
 //!
+//! A trigger that fired and is to be noticed comes from the writers, and is sent in the same way.
+//!
 //! The rules are those of advice, with other defaults. A notice is claimed in the store before it is sent, so
 //! that there is one for a job and rule, of several collectors and after restarts.
 
 mod config;
 mod deliver;
+mod fired;
 mod message;
 
 use std::cell::RefCell;
@@ -20,8 +23,8 @@ use std::time::Duration;
 use polymeter_analysis::advice::Advice;
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::expression::Value;
-use polymeter_analysis::job_usage::array_id;
 use polymeter_analysis::model::{Finding, Report};
+use polymeter_analysis::runs::whole_of;
 use polymeter_service::clock::{Clock, realtime_us};
 use polymeter_store::reader::{JobFilter, JobRow, Read, UsageGroup};
 use polymeter_store::{NewNotice, NoticeClaim, NoticeTable, StoreError, StoreUrl};
@@ -35,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
 pub use self::config::{Action, NoticesConfig};
+pub(crate) use self::fired::{NoticedFiring, NoticedReceiver, NoticedSender, is_of_trigger, noticed_queue};
 
 /// Added by the collector: it is about the owner of a job.
 const OF_OWNER: &str = "owner_wasted_core_hours";
@@ -52,6 +56,9 @@ pub(crate) struct Notices {
     shutdown: Shutdown,
     sent: Family<Label, Counter>,
     waiting: RefCell<VecDeque<Sent>>,
+    noticed: NoticedReceiver,
+    /// Taken from there.
+    fired: RefCell<VecDeque<NoticedFiring>>,
     /// Actions that took too long, by name, each with the time of the next try. Without it, a server that
     /// does not answer would delay the summaries of all jobs.
     paused: RefCell<BTreeMap<&'static str, Duration>>,
@@ -96,7 +103,12 @@ pub fn faults(config: &NoticesConfig) -> Vec<String> {
 }
 
 impl Notices {
-    pub(crate) fn new(config: &NoticesConfig, metrics: &Metrics, clock: Clock, shutdown: &Shutdown) -> Self {
+    pub(crate) fn new(
+        (config, noticed): (&NoticesConfig, NoticedReceiver),
+        metrics: &Metrics,
+        clock: Clock,
+        shutdown: &Shutdown,
+    ) -> Self {
         let sent = Family::<Label, Counter>::default();
         for result in ["sent", "failed", "dry_run"] {
             drop(sent.get_or_create(&[("result", result)]));
@@ -108,6 +120,8 @@ impl Notices {
             shutdown: shutdown.clone(),
             sent,
             waiting: RefCell::default(),
+            noticed,
+            fired: RefCell::default(),
             paused: RefCell::default(),
         }
     }
@@ -148,7 +162,29 @@ impl Notices {
             let remedy = finding.remedy(scheduler);
             let message =
                 Message::of(finding, job, remedy.as_deref(), text.as_deref().unwrap_or(message::TEXT));
-            self.send(&mut table, finding, &message, job, &about(job, report, is_of_owner))?;
+            self.send(&mut table, finding, &message, job, &about(job, is_of_owner))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is new of the triggers that fired.
+    pub(crate) fn notice_fired(&self, store: &StoreUrl, reader: &mut dyn Read) -> Result<(), StoreError> {
+        let mut fired = self.fired.borrow_mut();
+        // After an error of the store, those before it are not done.
+        if fired.is_empty() {
+            fired.extend(self.noticed.try_iter());
+        }
+        while let Some(NoticedFiring { job_key, firing }) = fired.front()
+            && self.shutdown.requested_at().is_none()
+        {
+            let filter = JobFilter { job_key: Some(*job_key), limit: 1, ..JobFilter::default() };
+            if let Some(job) = reader.jobs(&filter)?.pop() {
+                let finding = fired::finding_of(firing);
+                let text = self.config.text.as_deref().and_then(read_text);
+                let message = Message::of(&finding, &job, None, text.as_deref().unwrap_or(message::TEXT));
+                self.send(&mut NoticeTable::open(store)?, &finding, &message, &job, &about(&job, false))?;
+            }
+            fired.pop_front();
         }
         Ok(())
     }
@@ -248,13 +284,13 @@ impl Notices {
 }
 
 /// Subject of a notice: the array of a job, or the job; for a rule about the owner, the owner and the week.
-fn about(job: &JobRow, report: &Report, is_of_owner: bool) -> String {
+fn about(job: &JobRow, is_of_owner: bool) -> String {
     let uid = || job.owner_uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
     if is_of_owner {
         return format!("user {} week {}", uid(), realtime_us().saturating_mul(1000) / WEEK_NS);
     }
     let cluster = job.cluster.as_deref().unwrap_or_default();
-    match array_id(report) {
+    match job.display_id.as_deref().and_then(whole_of) {
         Some(array) => format!("array {array} {cluster} user {}", uid()),
         None => format!("job {}", job.job_key),
     }

@@ -162,7 +162,14 @@ fn kept_samples_stand_beside_those_of_the_plan(environment: &mut TestEnvironment
     let report = gather(&mut reader, &stored, None).unwrap();
     let described: Vec<(&str, &str, u64)> =
         report.kept.iter().map(|of| (of.text.as_str(), of.reason.as_str(), of.samples)).collect();
-    assert_eq!(described, [("3 s, from 4 s after the start, at 100ms, on 1 of 1 node", "OOM kill", 90)]);
+    assert_eq!(
+        described,
+        [(
+            "the last 2.9 s before trigger oom fired, 6.9 s after the start, at 100ms",
+            "oom on n1: the kernel killed a process",
+            90
+        )]
+    );
     let ring = report.ring.unwrap();
     assert_eq!((ring.taken, ring.kept, ring.not_kept, ring.unknown), (900, 90, 810, 0));
     assert_eq!((report.ledger.taken, report.stored, report.unknown), (30, 30, 0), "without those of rings");

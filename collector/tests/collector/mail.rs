@@ -12,7 +12,7 @@ use polymeter_collector::notices::Action;
 use polymeter_test_harness::{servers, skip};
 use serde_json::{Value, json};
 
-use crate::notices::{HOSTILE, Site, notices, run_jobs};
+use crate::notices::{HOSTILE, Site, fired, notices, run_jobs};
 use crate::support::agent::Agent;
 use crate::support::openmetrics::scrape;
 use crate::support::{Kind, TestEnvironment, wait_until};
@@ -95,6 +95,15 @@ fn msmtp(site: &Site, port: u16) {
     fs::set_permissions(site.path("sendmail"), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
+fn assert_mail_of_trigger(agent: &mut Agent, server: &Server) {
+    agent.frame(&[], &[], &[fired(2, "Stillstand \u{2013} n1")]);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+    let mail = server.mails.recv_timeout(Duration::from_secs(120)).unwrap();
+    let subject = "Job 42: Trigger fired: Stillstand \u{2013} n1 on n1: cpu.usage was 0 per second";
+    assert_eq!((&mail["subject"], &mail["to"]), (&json!(subject), &json!(["ada@example.org"])), "{mail}");
+}
+
 fn mails_reach_a_server_by_smtp() {
     let (site, environment) = (Site::new(), TestEnvironment::new(Kind::Sqlite));
     let mut server = Server::start();
@@ -145,6 +154,7 @@ fn mails_reach_a_server_by_smtp() {
         "{}",
         mails[0]
     );
+    assert_mail_of_trigger(&mut agent, &server);
     // While the server is down, each mail is tried twice, and listed with the cause.
     server.end();
     run_jobs(&mut agent, 3);

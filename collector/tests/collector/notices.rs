@@ -10,7 +10,7 @@ use std::time::Duration;
 use polymeter_collector::notices::{Action, NoticesConfig};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::control::{CollectorAnswer, NoticesRequest};
-use polymeter_proto::ledger::{Event, JobDetails, JobDetailsUpdate};
+use polymeter_proto::ledger::{Event, Firing, JobDetails, JobDetailsUpdate};
 use polymeter_proto::series::JobHandle;
 use polymeter_store::NoticeTable;
 use polymeter_store::reader::{NoticeRow, Read};
@@ -28,6 +28,7 @@ scenarios! {
     what_hangs_is_not_tried_for_each_notice,
     a_redirect_is_named,
     choices_name_rules_that_exist_and_are_listed,
+    a_trigger_that_fired_is_noticed_once,
 }
 
 const ROOT: u32 = 0;
@@ -326,6 +327,59 @@ fn a_redirect_is_named(environment: &mut TestEnvironment) {
     assert_eq!(results(environment, &config), [expected, expected]);
 }
 
+/// A trigger that fired and is to be noticed.
+pub(crate) fn fired(handle: u32, rule: &str) -> Event {
+    Event::Fired(Firing {
+        job: JobHandle(handle),
+        trigger: now_us().cast_unsigned(),
+        rule: rule.try_into().unwrap(),
+        by: None,
+        at_us: now_us(),
+        keeps_us: None,
+        notice: true,
+        why: "cpu.usage was 0 per second".into(),
+        actions: "marked".into(),
+    })
+}
+
+fn a_trigger_that_fired_is_noticed_once(environment: &mut TestEnvironment) {
+    let site = Site::new();
+    let mut config = site.config(environment, &[Action::Mail], None);
+    // Only triggers are noticed.
+    fs::remove_file(site.path("rules/site.toml")).unwrap();
+    config.notices.as_mut().unwrap().interval = Duration::from_secs(3600);
+    environment.collector().stop().unwrap();
+    let mut table = NoticeTable::open(&environment.url()).unwrap();
+    table.opt(1000, Some("trigger:quiet"), true).unwrap();
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    run_jobs(&mut agent, 1);
+    let silent = Event::Fired(match fired(2, "unnoticed") {
+        Event::Fired(firing) => Firing { notice: false, ..firing },
+        other => panic!("{other:?}"),
+    });
+    // The running job's triggers: the last shows that those before are done.
+    let events =
+        [silent, fired(2, "stall"), fired(2, "quiet"), fired(2, "stall"), fired(2, "x $(touch hacked)")];
+    agent.frame(&[], &[], &events);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+    let of_triggers = || -> Vec<NoticeRow> {
+        notices(environment).into_iter().filter(|row| row.rule.starts_with("trigger:")).collect()
+    };
+    wait_until("the last was sent", || {
+        of_triggers().iter().any(|row| row.rule.starts_with("trigger:x") && row.result.is_some())
+    });
+    collector.stop().unwrap();
+    let sent = of_triggers();
+    let facts: Vec<_> = sent.iter().map(|row| (row.rule.as_str(), row.job_id.as_str())).collect();
+    assert_eq!(facts, [("trigger:stall", "42"), ("trigger:x___touch_hacked_", "42")]);
+    assert!(sent.iter().all(|row| row.result.as_deref() == Some("mail: sent")), "{sent:?}");
+    assert_eq!(sent[0].subject, "Job 42: Trigger fired: stall on n1: cpu.usage was 0 per second");
+    assert!(sent[0].text.contains("polymeter notices --off trigger:stall"), "{}", sent[0].text);
+    assert!(!site.path("hacked").exists());
+}
+
 fn opted_out(table: &mut NoticeTable) -> Vec<(u32, Option<String>)> {
     let choices = table.opted_out(Some(1000)).unwrap();
     choices.into_iter().map(|choice| (choice.uid, choice.rule)).collect()
@@ -364,10 +418,12 @@ fn choices_name_rules_that_exist_and_are_listed(environment: &mut TestEnvironmen
         assert!(message.contains(&format!("`{rule}`")) && message.ends_with(rules), "{message}");
     }
     assert_eq!(choices(ROOT, &socket), (true, Vec::new()), "nothing was stored");
-    for (uid, rule) in [(USERS[0], Some("over")), (USERS[0], Some("idle-gpu")), (USERS[1], None)] {
+    let chosen = [(USERS[0], Some("over")), (USERS[0], Some("idle-gpu")), (USERS[0], Some("trigger:oom"))];
+    for (uid, rule) in chosen.into_iter().chain([(USERS[1], None)]) {
         assert_eq!(ask(uid, &socket, rule, Some(true)), CollectorAnswer::Done {});
     }
     let own = [(USERS[0], Some("idle-gpu".to_owned())), (USERS[0], Some("over".to_owned()))];
+    assert_eq!(ask(USERS[0], &socket, Some("trigger:oom"), Some(false)), CollectorAnswer::Done {});
     assert_eq!(choices(USERS[0], &socket), (false, own.to_vec()));
     assert_eq!(choices(USERS[1], &socket), (false, vec![(USERS[1], None)]));
     assert_eq!(choices(ROOT, &socket), (true, [own.to_vec(), vec![(USERS[1], None)]].concat()));
