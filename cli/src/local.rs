@@ -5,7 +5,7 @@ use polymeter_agent::arguments::AgentArguments;
 use polymeter_client::local::Local;
 use polymeter_collector::config::CollectorArguments;
 
-use crate::client::job_completion;
+use crate::client::{job_completion, stored_firings};
 use crate::commands::{watch, watch_functions};
 use crate::version::libraries;
 
@@ -14,6 +14,7 @@ pub(crate) static LOCAL: Local = Local {
     daemons,
     running_jobs: job_completion::running,
     watch_nodes: watch::watch,
+    stored_firings: stored_firings::find,
     watch_functions: watch_functions::watch,
 };
 

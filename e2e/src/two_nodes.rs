@@ -180,10 +180,18 @@ impl TwoNodes {
     }
 
     pub fn end(self) {
+        self.end_job();
+        self.stop();
+    }
+
+    pub fn end_job(&self) {
         for node in &self.nodes {
             assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
         }
         stored::wait_for_end(&self.env, "x");
+    }
+
+    pub fn stop(self) {
         for node in self.nodes {
             node.agent.daemon.terminate();
         }

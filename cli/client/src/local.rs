@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap_complete::engine::CompletionCandidate;
-use polymeter_proto::control::Answer;
+use polymeter_proto::control::{Answer, JobAnswer};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use tokio::sync::mpsc;
@@ -29,6 +29,9 @@ pub struct Local {
     pub running_jobs: fn() -> Vec<CompletionCandidate>,
     /// Watches the metrics of a job that the selectors choose, on all its nodes.
     pub watch_nodes: fn(Collector, &str, Vec<Selector>) -> Result<WatchedNodes, Failure>,
+    /// Stored triggers that fired of a job, as its agents would answer; none for a job that the user does not
+    /// see.
+    pub stored_firings: fn(&Collector, &str) -> Result<Option<JobAnswer>, Failure>,
     pub watch_functions: fn(&FunctionsView) -> Result<(), Failure>,
 }
 

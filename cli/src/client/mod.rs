@@ -6,3 +6,4 @@ pub(crate) mod job_completion;
 pub(crate) mod read_source;
 mod remote_reader;
 pub(crate) mod store_choice;
+pub(crate) mod stored_firings;

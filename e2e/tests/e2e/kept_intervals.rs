@@ -6,7 +6,7 @@ use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{program, stored, tests, text};
 use serde_json::Value;
 
-use crate::site_fixture::{Ended, OWNER, assert_calm};
+use crate::site_fixture::{Ended, OTHER, OWNER, assert_calm};
 
 tests![a_failed_job_opens_with_its_kept_interval];
 
@@ -19,6 +19,8 @@ const ROWS: &str = "
     CREATE TEMP TABLE memory AS SELECT series_id, series.job_key, series.node, job.ended FROM series JOIN job USING (job_key)
         WHERE metric IN ('process.memory.resident', 'memory.current') AND labels = '{}' ORDER BY series_id LIMIT 1;
     INSERT INTO kept_interval SELECT job_key, node, ended - 200000000, ended, -5, 'oom: killed <b>', 200 FROM memory;
+    INSERT INTO trigger_firing SELECT -5, job_key, node, ended - 1000000, 'oom <b>', NULL, ended - 200000000, ended,
+        'the kernel killed a process for lack of memory', 'keeps 0 s', 2, json_object('n7', 'no answer <i>') FROM memory;
     INSERT INTO kept_sample
         WITH RECURSIVE step (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM step WHERE n < 200)
         SELECT ended - 200000000 + n * 1000000 - 1000, series_id, n * 1e6 FROM memory, step;
@@ -28,7 +30,29 @@ const ROWS: &str = "
         WHERE source = 'ring/memory' LIMIT 1;
     DROP TABLE memory;";
 
-const TEXT: &str = "the last 200 ms, at 1ms, on 1 of 2 nodes";
+const TEXT: &str =
+    "the last 199 ms before the OOM kill, at 1ms, on 1 of 2 nodes (1 node is missing: n7: no answer <i>)";
+
+const MARK: &str = "trigger oom <b>: the kernel killed a process for lack of memory";
+
+/// Why the interval was kept.
+fn reason(site: &Ended) -> String {
+    let mut reader = site.env.reader();
+    let key = stored::jobs(&mut reader).pop().unwrap().job_key;
+    let node = reader.firings(key).unwrap().remove(0).node;
+    format!("oom <b> on {node}: the kernel killed a process for lack of memory")
+}
+
+/// The list of what fired, below the findings.
+fn assert_firings(browser: &mut Browser, reason: &str) {
+    let fired = browser.eval("[...document.querySelectorAll('.firings li')].map((item) => item.textContent)");
+    let [fired] = fired.as_array().unwrap().as_slice() else { panic!("{fired}") };
+    let text = format!("{reason}; keeps 0 s; 1 node is missing: n7: no answer <i>");
+    assert!(fired.as_str().unwrap().ends_with(&text), "{fired}");
+    let is_below =
+        "document.querySelector('.findings').compareDocumentPosition(document.querySelector('.firings')) & 4";
+    assert_eq!(browser.eval(is_below), 4);
+}
 
 fn polymeter(site: &Ended, arguments: &[&str]) -> String {
     let store = format!("sqlite:{}", site.env.path("store.db").display());
@@ -50,13 +74,17 @@ fn a_failed_job_opens_with_its_kept_interval() {
 /// The samples that the ring did not keep are no loss, and in no other figure.
 fn assert_report(site: &Ended, job: &str) {
     let screen = polymeter(site, &["report", job]);
-    assert!(screen.lines().any(|line| line == format!("kept      {TEXT}: oom: killed <b>")), "{screen}");
+    let reason = reason(site);
+    assert!(screen.lines().any(|line| line == format!("kept      {TEXT}: {reason}")), "{screen}");
+    assert!(screen.lines().any(|line| line.starts_with("fired ") && line.contains(&reason)), "{screen}");
     let report: Value = serde_json::from_str(&polymeter(site, &["report", job, "--json"])).unwrap();
     let kept = &report["kept"][0];
     assert_eq!(
         (&kept["text"], &kept["period_us"], &kept["samples"]),
         (&TEXT.into(), &1000.into(), &KEPT.into())
     );
+    let fired = &report["firings"][0];
+    assert_eq!((&fired["rule"], &fired["nodes_missing"]["n7"]), (&"oom <b>".into(), &"no answer <i>".into()));
     let ring = &report["ring"];
     assert_eq!((&ring["taken"], &ring["kept"], &ring["not_kept"]), (&1000.into(), &KEPT.into(), &700.into()));
     assert_eq!((&ring["unknown"], &report["unknown"]), (&100.into(), &0.into()));
@@ -80,10 +108,17 @@ fn assert_report(site: &Ended, job: &str) {
     browser.open(&page);
     browser.wait_until("document.documentElement.dataset.charts");
     let line = browser.eval("document.querySelector('.kept li').textContent");
-    assert_eq!(line, format!("kept: {TEXT}: oom: killed <b>"));
-    let bands = browser
-        .eval("JSON.parse(document.getElementById('charts-data').textContent).bands.map(({ name }) => name)");
-    assert!(bands.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{bands}");
+    assert_eq!(line, format!("kept: {TEXT}: {reason}"));
+    assert_firings(&mut browser, &reason);
+    let names = |of: &str| {
+        format!(
+            "JSON.parse(document.getElementById('charts-data').textContent).{of}.map(({{ name }}) => name)"
+        )
+    };
+    let bands = browser.eval(&names("bands"));
+    assert!(bands.as_array().unwrap().contains(&format!("kept: {reason}").into()), "{bands}");
+    let marks = browser.eval(&names("marks"));
+    assert!(marks.as_array().unwrap().contains(&MARK.into()), "{marks}");
     browser.eval("document.querySelector('.kept a').focus()");
     browser.enter();
     browser.wait_until("document.querySelector('.range').textContent !== ''");
@@ -102,13 +137,19 @@ fn assert_files(site: &Ended, job: &str) {
     assert!(site.env.path("bundle/kept.parquet").metadata().unwrap().len() > 1000);
     let intervals = fs::read_to_string(site.env.path("bundle/kept_intervals.csv")).unwrap();
     assert!(intervals.contains(&format!("{}", (-5_i64).cast_unsigned())), "{intervals}");
+    let firings = fs::read_to_string(site.env.path("bundle/firings.csv")).unwrap();
+    assert!(firings.lines().count() == 2 && firings.contains("no answer <i>"), "{firings}");
 }
 
 fn assert_page(site: &Ended, key: i64) {
     let mut browser = site.proxy.open(OWNER.0, &format!("job?key={key}"));
     browser.wait_until("document.documentElement.dataset.complete");
     let line = browser.eval("document.querySelector('.kept li').textContent");
-    assert_eq!(line, format!("kept: {TEXT}: oom: killed <b>"));
+    let reason = reason(site);
+    assert_eq!(line, format!("kept: {TEXT}: {reason}"));
+    assert_firings(&mut browser, &reason);
+    let marks = browser.eval("document.querySelector('.charts').data.marks.map(({ name }) => name)");
+    assert!(marks.as_array().unwrap().contains(&MARK.into()), "{marks}");
     let names = browser.eval("document.querySelector('.charts').data.bands.map(({ name }) => name)");
     assert!(names.as_array().unwrap().contains(&"kept: oom: killed <b>".into()), "{names}");
     browser.eval("document.querySelector('.kept a').focus()");
@@ -135,4 +176,18 @@ fn assert_page(site: &Ended, key: i64) {
         browser.eval(&format!("fetch('api/v1/jobs/{key}/kept-intervals').then((answer) => answer.json())"));
     assert_eq!(listed["kept_intervals"][0]["samples"], KEPT);
     assert_calm(&site.proxy, &mut browser);
+    // Another user sees nothing, as of a job that does not exist.
+    let mut other = site.proxy.open(OTHER.0, "");
+    let answer = |of: &mut Browser, key: i64| {
+        let ask = format!(
+            "fetch('api/v1/jobs/{key}/firings').then(async (answer) => [answer.status, await answer.text()])"
+        );
+        of.eval(&ask)
+    };
+    let foreign = answer(&mut other, key);
+    assert_eq!(foreign[0], 404, "{foreign}");
+    let text = |answer: &Value, key: i64| answer[1].as_str().unwrap().replace(&key.to_string(), "KEY");
+    assert_eq!(text(&foreign, key), text(&answer(&mut other, 987_654), 987_654));
+    let own = answer(&mut browser, key);
+    assert!(own[0] == 200 && own[1].as_str().unwrap().contains("oom <b>"), "{own}");
 }

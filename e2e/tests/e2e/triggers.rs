@@ -135,7 +135,16 @@ fn a_condition_that_holds_for_a_time_raises_periods() {
     wait_until("both nodes have raised the period", || fixture.both_have("cpu.usage", "20ms", "lease"));
     let listed = String::from_utf8(fixture.user(OWNER, &["trigger", "list", "--job", "x"]).stdout).unwrap();
     assert!(listed.contains("pids.current was 1") && listed.contains("% of a CPU"), "{listed}");
-    fixture.end();
+    fixture.end_job();
+    wait_until("the collector has forgotten the job", || fixture.known() == 0);
+    let stored = String::from_utf8(fixture.user(OWNER, &["trigger", "list", "--job", "x"]).stdout).unwrap();
+    assert!(stored.starts_with("FIRED") && stored.matches("pids.current was 1").count() == 2, "{stored}");
+    let (answer, status) = fixture.answers(OWNER, &["trigger", "list"]);
+    let fired = &answer["nodes"][0]["answer"]["fired"][0];
+    assert_eq!((status, &fired["name"]), (0, &"alive".into()), "{answer}");
+    let refused = fixture.refused(OTHER_USER, &["trigger", "list", "--job", "x"]);
+    assert!(refused.contains("unknown job x, or not yours"), "{refused}");
+    fixture.stop();
 }
 
 /// Output of `polymeter job start`, as a prolog calls it: the request stands in the comment of the job.

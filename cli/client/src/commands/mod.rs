@@ -94,7 +94,7 @@ impl ClientCommand {
             Self::Keep(arguments) => keep::execute(&arguments)?,
             Self::Pmu(arguments) => pmu::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
-            Self::Trigger(arguments) => trigger::execute(&arguments)?,
+            Self::Trigger(arguments) => trigger::execute(&arguments, program.local)?,
             Self::Token(arguments) => token::execute(&arguments)?,
             Self::Completions(arguments) => completions::execute(&arguments)?,
             Self::Man(arguments) => man::execute(&arguments, program)?,

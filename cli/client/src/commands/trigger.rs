@@ -17,9 +17,13 @@ use crate::connection::target::{ControlTarget, TargetAnswer};
 use crate::control_view::nodes;
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
+use crate::local::Local;
 use crate::output::printable::printable_name;
 use crate::output::table::table_within;
 use crate::output::terminal;
+
+/// Code of the refusal of a collector whose agents do not track a job, or not for the user.
+const UNKNOWN_JOB: &str = "unknown_job";
 
 #[derive(Debug, clap::Args)]
 pub struct TriggerArguments {
@@ -31,7 +35,7 @@ pub struct TriggerArguments {
 enum TriggerCommand {
     /// Add a trigger to a job on all of its nodes, or replace the one of that name.
     Add(Box<AddArguments>),
-    /// List the triggers of a job, and what has fired.
+    /// List the triggers of a job, and what has fired; of a job that has ended, what fired.
     List(ListArguments),
     /// Remove a trigger that was added to a job.
     Remove(RemoveArguments),
@@ -73,7 +77,8 @@ struct AddArguments {
     #[arg(long)]
     mark: bool,
 
-    /// Write a line to the logs of the agent and of the collector.
+    /// Tell the owner of the job, as the site's notices do, and write a line to the logs of the agent and of
+    /// the collector.
     #[arg(long)]
     notice: bool,
 
@@ -119,12 +124,19 @@ fn raised(text: &str) -> Result<(String, String), &'static str> {
     Ok((selector.to_owned(), period.to_owned()))
 }
 
-pub(crate) fn execute(arguments: &TriggerArguments) -> Result<(), Failure> {
+pub(crate) fn execute(arguments: &TriggerArguments, local: Option<&Local>) -> Result<(), Failure> {
     match &arguments.command {
         TriggerCommand::Add(arguments) => add(arguments),
         TriggerCommand::List(ListArguments { job, target }) => {
-            let verb = Request::Triggers(TriggersRequest { job: job.id(&target.socket())? });
-            list(target.ask(&verb, job.is_job())?, target.json)
+            let id = job.id(&target.socket())?;
+            let verb = Request::Triggers(TriggersRequest { job: id.clone() });
+            let answer = match (target.ask(&verb, job.is_job()), id, local) {
+                (Err(Failure::Refused(refusal)), Some(id), Some(local)) if refusal.code == UNKNOWN_JOB => {
+                    of_ended(target, &id, local)?.ok_or(Failure::Refused(refusal))?
+                }
+                (answer, _, _) => answer?,
+            };
+            list(answer, target.json)
         }
         TriggerCommand::Remove(RemoveArguments { name, job, target }) => {
             let id = job.id(&target.socket())?;
@@ -137,6 +149,12 @@ pub(crate) fn execute(arguments: &TriggerArguments) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// What fired of a job that no agent tracks; none if the user sees no such job.
+fn of_ended(target: &ControlTarget, id: &str, local: &Local) -> Result<Option<TargetAnswer>, Failure> {
+    let Some(collector) = target.collector()? else { return Ok(None) };
+    Ok((local.stored_firings)(&collector, id)?.map(TargetAnswer::Nodes))
 }
 
 fn add(arguments: &AddArguments) -> Result<(), Failure> {
@@ -206,7 +224,10 @@ fn text(of_nodes: &[(String, TriggersAnswer)], limit: Option<usize>) -> String {
         }
         fired.extend(answer.fired.iter().map(|line| (line, node.as_str())));
     }
-    if triggers.is_empty() {
+    if of_nodes.is_empty() {
+        return "nothing has fired\n".to_owned();
+    }
+    if triggers.is_empty() && fired.is_empty() {
         return "no triggers; `polymeter trigger add` adds one\n".to_owned();
     }
     let mut rows = vec![["TRIGGER", "OF", "WHEN", "ACTIONS", "HELD BACK"].map(str::to_owned).to_vec()];
@@ -219,9 +240,10 @@ fn text(of_nodes: &[(String, TriggersAnswer)], limit: Option<usize>) -> String {
             held_back.to_string(),
         ]);
     }
-    let mut text = table_within(&rows, limit);
+    // An agent that tracks the job no longer has none.
+    let mut text = if triggers.is_empty() { String::new() } else { table_within(&rows, limit) + "\n" };
     if fired.is_empty() {
-        return text + "\nnothing has fired\n";
+        return text + "nothing has fired\n";
     }
     fired.sort_by_key(|(line, _)| line.at_us);
     let mut rows = vec![["FIRED", "TRIGGER", "NODE", "WHY", "DONE"].map(str::to_owned).to_vec()];
@@ -234,8 +256,8 @@ fn text(of_nodes: &[(String, TriggersAnswer)], limit: Option<usize>) -> String {
             printable_name(&line.actions).into_owned(),
         ]);
     }
-    text.push('\n');
-    text + &table_within(&rows, limit)
+    text.push_str(&table_within(&rows, limit));
+    text
 }
 
 #[cfg(test)]
@@ -270,6 +292,10 @@ mod tests {
             "{text}"
         );
         assert!(lines[4].contains("n2") && lines[5].contains("n1"), "{text}");
-        assert!(super::text(&[], None).starts_with("no triggers"));
+        let ended = TriggersAnswer { fired: vec![firing(0)], ..TriggersAnswer::default() };
+        assert!(super::text(&[("n1".to_owned(), ended)], None).starts_with("FIRED "));
+        let none = [("n1".to_owned(), TriggersAnswer::default())];
+        assert!(super::text(&none, None).starts_with("no triggers"));
+        assert_eq!(super::text(&[], None), "nothing has fired\n");
     }
 }
