@@ -298,7 +298,7 @@ fn start_sinks(
     };
     let others = OtherSinks {
         live,
-        remote_write: config.remote_write.clone().map(|settings| (settings, config.store.clone())),
+        senders: (config.senders(), config.store.clone()),
         stragglers: Some(watch).filter(|watch| !watch.rules.is_empty()),
     };
     sinks::start(&config.sinks, others, metrics, clock).map_err(CollectorStartError::Thread)

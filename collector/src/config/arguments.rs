@@ -106,7 +106,7 @@ mod tests {
     use polymeter_service::keys::{Kind, Stated, docs};
     use polymeter_store::{Retention, StoreUrl};
 
-    use super::super::{DEFAULT_LISTEN, api, job_end, notices, remote_write};
+    use super::super::{DEFAULT_LISTEN, api, influx, job_end, notices, remote_write};
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
@@ -167,6 +167,7 @@ mod tests {
             ("[job_end]\ncommand = ['/c']\n", docs(job_end::KEYS)),
             ("[notices]\nactions = []\n", docs(notices::KEYS)),
             ("[remote_write]\nurl = 'http://x/'\n", docs(remote_write::KEYS)),
+            ("[influx]\nurl = 'http://x/'\n", docs(influx::KEYS)),
         ] {
             let usual = docs.iter().flat_map(|doc| doc.keys).filter(|key| {
                 matches!(key.stated, Stated::Usual(_))

@@ -7,6 +7,7 @@ mod arguments;
 mod control;
 mod endpoint;
 mod file;
+mod influx;
 mod job_end;
 mod model;
 mod notices;

@@ -16,7 +16,7 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
 use super::value_parsers::{absolute, coarse_duration};
-use super::{api, control, job_end, notices, remote_write, retention, security, trigger_tables};
+use super::{api, control, influx, job_end, notices, remote_write, retention, security, trigger_tables};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
@@ -73,6 +73,8 @@ pub struct CollectorConfig {
     pub sinks: Vec<SinkUrl>,
     /// Receiver of samples by remote_write.
     pub remote_write: Option<RemoteWriteConfig>,
+    /// Receiver of samples by InfluxDB's line protocol.
+    pub influx: Option<RemoteWriteConfig>,
     pub job_end: Option<JobEndConfig>,
     pub notices: Option<NoticesConfig>,
     /// Rules about stragglers.
@@ -91,6 +93,11 @@ impl Default for CollectorConfig {
 }
 
 impl CollectorConfig {
+    /// Sinks that send to other databases.
+    pub(crate) fn senders(&self) -> Vec<RemoteWriteConfig> {
+        [&self.remote_write, &self.influx].into_iter().flatten().cloned().collect()
+    }
+
     /// Defaults for an endpoint and a store.
     pub fn new(listen: impl Into<String>, store: StoreUrl) -> Self {
         Self {
@@ -112,6 +119,7 @@ impl CollectorConfig {
             metrics_listen: None,
             sinks: Vec::new(),
             remote_write: None,
+            influx: None,
             job_end: None,
             notices: None,
             stragglers: Vec::new(),
@@ -262,6 +270,10 @@ keys! {
     /// docs/how-to/remote-write.md. Without this section nothing is sent.
     "remote_write": Table(|| docs(remote_write::KEYS)), Usual("")
         => remote_write = remote_write::take(value).map(Some);
+
+    /// An InfluxDB, or another receiver of its line protocol. See docs/how-to/influx.md. Without this section
+    /// nothing is sent.
+    "influx": Table(|| docs(influx::KEYS)), Usual("") => influx = influx::take(value).map(Some);
 
     /// The accepted difference between a sample's time and its arrival, in whole s, min, h or d, up to 3660d.
     /// Old samples may come from a spool; samples from the future have a wrong clock. Samples out of range

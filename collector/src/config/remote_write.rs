@@ -11,12 +11,12 @@ use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SHARDS_MAX};
 
 /// Samples in a request: its body has some 20 bytes for each, and the labels.
-const BATCH_SAMPLES_MAX: u64 = 50_000;
+pub(super) const BATCH_SAMPLES_MAX: u64 = 50_000;
 
 /// Longest time for which samples wait or are kept, and the longest timeout.
-const LONGEST: &str = "10min";
+pub(super) const LONGEST: &str = "10min";
 
-const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
+pub(super) const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
 
 /// Labels that each series gets.
 const LABELS_MAX: usize = 16;
@@ -48,7 +48,7 @@ keys! {
     "username": Text("string"), Example("polymeter");
     "password_file": Text("path"), Example("/etc/polymeter/remote-write.password");
     "bearer_token_file": Text("path"), Example("/etc/polymeter/remote-write.token")
-        => credentials = Some(credentials(value));
+        => credentials = Some(credentials(value, "bearer_token_file", "Bearer"));
 
     /// Further headers, and a file with such that are secrets, one in each line.
     "headers": Texts, Example("[\"X-Scope-OrgID: hpc\"]") => headers = value.list(str::parse);
@@ -83,7 +83,7 @@ pub(super) fn take(value: Value<'_, '_, '_>) -> Option<RemoteWriteConfig> {
     section_with(value, KEYS, RemoteWriteConfig::new(any), "url", "\"http://HOST:PORT/PATH\"")
 }
 
-fn ca_file(url: &ReceiverUrl, value: Value<'_, '_, '_>) -> Option<PathBuf> {
+pub(super) fn ca_file(url: &ReceiverUrl, value: Value<'_, '_, '_>) -> Option<PathBuf> {
     if let Some(place) = value.span().filter(|_| !url.is_tls()) {
         value.reporter.fault(&place, "`ca_file`: requires a `url` that begins with https");
     }
@@ -91,7 +91,7 @@ fn ca_file(url: &ReceiverUrl, value: Value<'_, '_, '_>) -> Option<PathBuf> {
 }
 
 /// Their names must differ.
-fn labels(mut value: Value<'_, '_, '_>) -> Option<Vec<(String, String)>> {
+pub(super) fn labels(mut value: Value<'_, '_, '_>) -> Option<Vec<(String, String)>> {
     let mut labels: Vec<(String, String)> = Vec::new();
     for (text, span) in value.strings()? {
         let reporter = &mut *value.reporter;
@@ -109,25 +109,29 @@ fn labels(mut value: Value<'_, '_, '_>) -> Option<Vec<(String, String)>> {
     Some(labels)
 }
 
-/// Takes a name and the file with its password, or the file with a token.
-fn credentials(Value { section, reporter, .. }: Value<'_, '_, '_>) -> Option<Credentials> {
+/// Takes a name and the file with its password, or the file with a token that `scheme` announces.
+pub(super) fn credentials(
+    Value { section, reporter, .. }: Value<'_, '_, '_>,
+    token_key: &'static str,
+    scheme: &'static str,
+) -> Option<Credentials> {
     let place = |key| section.span(key);
     let (user_place, password_place) = (place("username"), place("password_file"));
-    let token_place = place("bearer_token_file");
+    let token_place = place(token_key);
     let username = section.parse("username", reporter, user_name);
     let password_file = section.parse("password_file", reporter, absolute);
-    let token_file = section.parse("bearer_token_file", reporter, absolute);
+    let token_file = section.parse(token_key, reporter, absolute);
     match (&user_place, &password_place) {
         (Some(place), None) => reporter.fault(place, "`username`: requires `password_file`"),
         (None, Some(place)) => reporter.fault(place, "`password_file`: requires `username`"),
         (Some(_), Some(_)) | (None, None) => {}
     }
     if let (Some(_), Some(place)) = (&user_place, &token_place) {
-        reporter.fault(place, "`bearer_token_file`: cannot be combined with `username`");
+        reporter.fault(place, format_args!("`{token_key}`: cannot be combined with `username`"));
     }
     match (username, password_file, token_file) {
         (Some(username), Some(password_file), None) => Some(Credentials::Basic { username, password_file }),
-        (_, _, Some(token_file)) => Some(Credentials::Bearer { token_file }),
+        (_, _, Some(token_file)) => Some(Credentials::Token { scheme, token_file }),
         _ => None,
     }
 }

@@ -28,7 +28,8 @@ pub(crate) struct Sinks(Arc<Queues>);
 #[derive(Debug, Default)]
 struct Queues {
     sinks: Vec<SinkQueue>,
-    remote_write: Option<SinkQueue>,
+    /// Those that send to other databases.
+    senders: Vec<SinkQueue>,
     live: Option<LiveQueue>,
     stragglers: Option<SinkQueue>,
 }
@@ -36,9 +37,9 @@ struct Queues {
 impl Sinks {
     /// Offers committed frames to all sinks, which share them. Never waits, and copies nothing.
     pub(crate) fn offer(&self, frames: Vec<Accepted>, now: Duration) {
-        let Queues { sinks, remote_write, live, stragglers } = &*self.0;
+        let Queues { sinks, senders, live, stragglers } = &*self.0;
         let live = live.as_ref().filter(|live| live.is_watched());
-        if sinks.is_empty() && remote_write.is_none() && live.is_none() && stragglers.is_none() {
+        if sinks.is_empty() && senders.is_empty() && live.is_none() && stragglers.is_none() {
             return;
         }
         let rows = Arc::new(AcceptedRows::new(frames));
@@ -48,7 +49,7 @@ impl Sinks {
             }
         }
         // They need ends and facts of jobs, too.
-        for sink in remote_write.iter().chain(stragglers) {
+        for sink in senders.iter().chain(stragglers) {
             sink.offer(&rows, now);
         }
         if let Some(live) = live {
@@ -58,13 +59,13 @@ impl Sinks {
 
     /// Reports jobs that ended in the store, since their agents were lost.
     pub(crate) fn report_lost(&self, job_keys: Vec<i64>, now: Duration) {
-        let Queues { remote_write, live, stragglers, .. } = &*self.0;
+        let Queues { senders, live, stragglers, .. } = &*self.0;
         let live = live.as_ref().filter(|live| live.is_watched());
-        if job_keys.is_empty() || (remote_write.is_none() && live.is_none() && stragglers.is_none()) {
+        if job_keys.is_empty() || (senders.is_empty() && live.is_none() && stragglers.is_none()) {
             return;
         }
         let rows = Arc::new(AcceptedRows::of_lost_jobs(job_keys));
-        for sink in remote_write.iter().chain(stragglers) {
+        for sink in senders.iter().chain(stragglers) {
             sink.offer(&rows, now);
         }
         if let Some(live) = live {
@@ -96,23 +97,20 @@ impl SinkThreads {
 
 const LIVE: &str = "live";
 
-const REMOTE_WRITE: &str = "remote_write";
-
 const STRAGGLERS: &str = "stragglers";
 
 /// Sinks that have no URL.
-#[derive(Default)]
 pub(crate) struct OtherSinks {
     pub(crate) live: Option<LiveValues>,
-    /// With the store whose rows it gets.
-    pub(crate) remote_write: Option<(RemoteWriteConfig, StoreUrl)>,
+    /// Those that send to other databases, with the store whose rows they get.
+    pub(crate) senders: (Vec<RemoteWriteConfig>, StoreUrl),
     pub(crate) stragglers: Option<StragglerWatch>,
 }
 
 /// Starts the sinks at `urls` and the others, and registers their counters.
 pub(crate) fn start(
     urls: &[SinkUrl],
-    OtherSinks { live, remote_write, stragglers }: OtherSinks,
+    OtherSinks { live, senders: (senders, store), stragglers }: OtherSinks,
     metrics: &Metrics,
     clock: Clock,
 ) -> io::Result<(Sinks, SinkThreads)> {
@@ -120,7 +118,7 @@ pub(crate) fn start(
     let (accepted, dropped, errors) =
         (BySink::<Counter>::default(), BySink::<Counter>::default(), BySink::<Counter>::default());
     let queued = BySink::<Gauge>::default();
-    if !urls.is_empty() || live.is_some() || remote_write.is_some() || stragglers.is_some() {
+    if !urls.is_empty() || live.is_some() || !senders.is_empty() || stragglers.is_some() {
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
@@ -147,13 +145,15 @@ pub(crate) fn start(
         sinks.push(queue);
         threads.push(thread);
     }
-    let remote_write = remote_write.map(|(config, store)| {
-        let sink = Box::new(RemoteWrite::new(config, store, metrics, clock));
+    let mut queues = Vec::new();
+    for config in senders {
+        let name = config.protocol.sink();
+        let sink = Box::new(RemoteWrite::new(config, store.clone(), metrics, clock));
         let bounds = QueueBounds { batches: limits::REMOTE_WRITE_BATCHES, ..bounds };
-        row_queue::start(REMOTE_WRITE, sink, counters(REMOTE_WRITE), bounds, clock)
-    });
-    let (remote_write, thread) = remote_write.transpose()?.unzip();
-    threads.extend(thread);
+        let (queue, thread) = row_queue::start(name, sink, counters(name), bounds, clock)?;
+        queues.push(queue);
+        threads.push(thread);
+    }
     let live = live.map(|values| LiveQueue::start(values, counters(LIVE), bounds, clock)).transpose()?;
     let (live, thread) = live.unzip();
     threads.extend(thread);
@@ -163,5 +163,5 @@ pub(crate) fn start(
     });
     let (stragglers, thread) = stragglers.transpose()?.unzip();
     threads.extend(thread);
-    Ok((Sinks(Arc::new(Queues { sinks, remote_write, live, stragglers })), SinkThreads(threads)))
+    Ok((Sinks(Arc::new(Queues { sinks, senders: queues, live, stragglers })), SinkThreads(threads)))
 }

@@ -122,7 +122,7 @@ const AMPLE: [&str; 10] = [
     "cpu=~:",
 ];
 
-const FREQUENT: (&str, &str) = ("node.load.1min", "50ms");
+const FREQUENT: (&str, &str) = ("node.load1", "50ms");
 
 struct Cluster {
     agent: Agent,

@@ -10,6 +10,11 @@ use polymeter_proto::name::{Selector, matches_glob};
 
 const SPOOL: &str = "/var/lib/polymeter/remote-write";
 
+const INFLUX_SPOOL: &str = "/var/lib/polymeter/influx";
+
+/// Port at which InfluxDB receives datagrams.
+const INFLUX_UDP_PORT: u16 = 8089;
+
 pub(crate) const SHARDS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +48,11 @@ pub struct RemoteWriteConfig {
 }
 
 impl RemoteWriteConfig {
+    /// Sends lines to an InfluxDB.
+    pub fn influx(url: ReceiverUrl) -> Self {
+        Self { protocol: Protocol::Influx, spool: INFLUX_SPOOL.into(), ..Self::new(url) }
+    }
+
     pub fn new(url: ReceiverUrl) -> Self {
         Self {
             url,
@@ -76,6 +86,18 @@ pub enum Protocol {
     Auto,
     V1,
     V2,
+    /// InfluxDB's line protocol.
+    Influx,
+}
+
+impl Protocol {
+    /// Section of the configuration, which names the sink in metrics and messages, too.
+    pub(crate) const fn sink(self) -> &'static str {
+        match self {
+            Self::Auto | Self::V1 | Self::V2 => "remote_write",
+            Self::Influx => "influx",
+        }
+    }
 }
 
 impl FromStr for Protocol {
@@ -119,13 +141,34 @@ impl ReceiverUrl {
         self.0.scheme_str() == Some("https")
     }
 
+    /// HTTP, or with `udp://HOST:PORT` datagrams.
+    pub(crate) fn of_influx(text: &str) -> Result<Self, String> {
+        if !text.starts_with("udp://") {
+            return text.parse();
+        }
+        let uri: Option<Uri> = text.parse().ok();
+        let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+        let uri =
+            uri.filter(|uri| !uri.authority().is_some_and(|authority| authority.as_str().contains('@')));
+        uri.map(Self).ok_or_else(|| "invalid URL: expected udp://HOST:PORT".to_owned())
+    }
+
+    pub(crate) fn is_udp(&self) -> bool {
+        self.0.scheme_str() == Some("udp")
+    }
+
     /// Name or address, without brackets.
     pub fn host(&self) -> &str {
         self.0.host().unwrap_or_default().trim_matches(['[', ']'])
     }
 
     pub fn port(&self) -> u16 {
-        self.0.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
+        let usual = match self.0.scheme_str() {
+            Some("https") => 443,
+            Some("udp") => INFLUX_UDP_PORT,
+            _ => 80,
+        };
+        self.0.port_u16().unwrap_or(usual)
     }
 
     pub(crate) fn authority(&self) -> &str {
@@ -159,7 +202,7 @@ impl FromStr for ReceiverUrl {
 /// Writes the URL without its query, which may have a secret.
 impl fmt::Display for ReceiverUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls() { "https" } else { "http" };
+        let scheme = self.0.scheme_str().unwrap_or("http");
         write!(f, "{scheme}://{}{}", self.authority(), self.0.path())
     }
 }
@@ -175,8 +218,8 @@ impl fmt::Debug for ReceiverUrl {
 pub enum Credentials {
     /// User's name and the file with the password.
     Basic { username: String, password_file: PathBuf },
-    /// File with a bearer token.
-    Bearer { token_file: PathBuf },
+    /// File with a token, and the scheme by which it is sent: `Bearer`, or `Token` for InfluxDB.
+    Token { scheme: &'static str, token_file: PathBuf },
 }
 
 /// Name in lower case, and the value.

@@ -24,10 +24,12 @@ pub(super) enum DropReason {
     /// Another sample of the series is in the same millisecond.
     SameMillisecond,
     SeriesLimit,
+    /// Line protocol cannot state it.
+    NotANumber,
 }
 
 impl DropReason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Refused,
         Self::SpoolFull,
         Self::SpoolUnwritable,
@@ -35,6 +37,7 @@ impl DropReason {
         Self::OutOfOrder,
         Self::SameMillisecond,
         Self::SeriesLimit,
+        Self::NotANumber,
     ];
 
     const fn as_str(self) -> &'static str {
@@ -46,6 +49,7 @@ impl DropReason {
             Self::OutOfOrder => "out_of_order",
             Self::SameMillisecond => "same_millisecond",
             Self::SeriesLimit => "series_limit",
+            Self::NotANumber => "not_a_number",
         }
     }
 }
@@ -74,16 +78,17 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn register(metrics: &Metrics) -> Self {
+    /// `sink` begins the names of the metrics.
+    pub(super) fn register(metrics: &Metrics, sink: &str) -> Self {
         let counters = Self::default();
         for reason in DropReason::ALL {
             drop(counters.dropped.get_or_create(&[("reason", reason.as_str())]));
         }
         let register = |name: &str, help: &str, counter: &Counter| {
-            metrics.register(&format!("remote_write_{name}"), help, counter.clone());
+            metrics.register(&format!("{sink}_{name}"), help, counter.clone());
         };
         metrics.register(
-            "remote_write_dropped_samples",
+            &format!("{sink}_dropped_samples"),
             "Samples that are stored and were not sent, by reason",
             counters.dropped.clone(),
         );
@@ -106,20 +111,20 @@ impl Counters {
         register("retries", "Requests that were repeated", &counters.retries);
         register("damaged_files", "Damaged files of the spool", &counters.damaged_files);
         let help = "Series that are sent";
-        metrics.register("remote_write_series", help, counters.series.clone());
+        metrics.register(&format!("{sink}_series"), help, counters.series.clone());
         let help = "Samples that wait in the spool or in memory";
-        metrics.register("remote_write_pending_samples", help, counters.pending.clone());
+        metrics.register(&format!("{sink}_pending_samples"), help, counters.pending.clone());
         let bytes = [
             ("spool", "Bytes of the files of the spool", &counters.spool_bytes),
             ("memory", "Bytes of requests in memory, since the disk refuses them", &counters.memory_bytes),
         ];
         for (name, help, gauge) in bytes {
-            metrics.register_with_unit(&format!("remote_write_{name}"), help, Unit::Bytes, gauge.clone());
+            metrics.register_with_unit(&format!("{sink}_{name}"), help, Unit::Bytes, gauge.clone());
         }
         let help = "Bytes of the bodies of requests that the receiver accepted";
-        metrics.register_with_unit("remote_write_sent", help, Unit::Bytes, counters.sent_bytes.clone());
+        metrics.register_with_unit(&format!("{sink}_sent"), help, Unit::Bytes, counters.sent_bytes.clone());
         let help = "Time by which the newest sample at the receiver is older than the newest one that waits";
-        metrics.register_with_unit("remote_write_lag", help, Unit::Seconds, counters.lag_seconds.clone());
+        metrics.register_with_unit(&format!("{sink}_lag"), help, Unit::Seconds, counters.lag_seconds.clone());
         counters
     }
 

@@ -31,6 +31,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub(super) enum Version {
     V1,
     V2,
+    Lines,
 }
 
 impl Version {
@@ -38,13 +39,16 @@ impl Version {
         match self {
             Self::V1 => "application/x-protobuf",
             Self::V2 => "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+            Self::Lines => "text/plain; charset=utf-8",
         }
     }
 
-    const fn header(self) -> &'static str {
+    /// None for lines, which are not compressed.
+    const fn header(self) -> Option<&'static str> {
         match self {
-            Self::V1 => "0.1.0",
-            Self::V2 => "2.0.0",
+            Self::V1 => Some("0.1.0"),
+            Self::V2 => Some("2.0.0"),
+            Self::Lines => None,
         }
     }
 }
@@ -151,7 +155,10 @@ impl Connection {
         let headers = request.headers_mut();
         headers.clone_from(&open.headers);
         headers.insert("content-type", HeaderValue::from_static(version.content_type()));
-        headers.insert("x-prometheus-remote-write-version", HeaderValue::from_static(version.header()));
+        if let Some(header) = version.header() {
+            headers.insert("content-encoding", HeaderValue::from_static("snappy"));
+            headers.insert("x-prometheus-remote-write-version", HeaderValue::from_static(header));
+        }
         let response = open.sender.send_request(request).await?;
         let headers = response.headers();
         let answer = Answer {
@@ -228,7 +235,6 @@ fn add_header(headers: &mut HeaderMap, name: &str, value: &str, is_secret: bool)
 fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
     let mut headers = HeaderMap::new();
     add_header(&mut headers, "host", config.url.authority(), false)?;
-    add_header(&mut headers, "content-encoding", "snappy", false)?;
     add_header(
         &mut headers,
         "user-agent",
@@ -254,11 +260,11 @@ fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
             let pair = STANDARD.encode(format!("{username}:{}", password.trim_end_matches(['\r', '\n'])));
             add_header(&mut headers, "authorization", &format!("Basic {pair}"), true)?;
         }
-        Some(Credentials::Bearer { token_file }) => {
+        Some(Credentials::Token { scheme, token_file }) => {
             add_header(
                 &mut headers,
                 "authorization",
-                &format!("Bearer {}", secret(token_file)?.trim()),
+                &format!("{scheme} {}", secret(token_file)?.trim()),
                 true,
             )?;
         }
@@ -313,7 +319,7 @@ mod tests {
         private(&file, 0o644);
         private(&more, 0o600);
         let config = RemoteWriteConfig {
-            credentials: Some(Credentials::Bearer { token_file: file.clone() }),
+            credentials: Some(Credentials::Token { scheme: "Bearer", token_file: file.clone() }),
             headers: vec!["X-A: b".parse().unwrap()],
             headers_file: Some(more.clone()),
             ..RemoteWriteConfig::new("http://h:1/".parse().unwrap())

@@ -1,11 +1,14 @@
-//! A sink of remote_write, the protocol by which Prometheus, VictoriaMetrics, Mimir and Thanos accept
-//! samples.
+//! Sinks that send samples to another database: by remote_write, the protocol by which Prometheus,
+//! VictoriaMetrics, Mimir and Thanos accept them, and by InfluxDB's line protocol.
 //!
 //! ```text
 //! rows -> series (selection, labels, windows of 1 ms) -> batches -> spool -> sender -> receiver
 //!                                                                    ^
 //!                         store -> catch_up (after a restart) -------+
 //! ```
+//!
+//! The protocol is that of the sender alone ([`Protocol`]): selection, labels, batches and spools are the same
+//! for all, and the spool has requests of remote_write 1.0.
 //!
 //! Each series belongs to a shard, which has batches, a spool and a connection of its own, so that its
 //! samples stay in order. Every request passes through the spool: a receiver that fails or hangs, and a
@@ -29,6 +32,7 @@ mod spool;
 pub mod standalone;
 #[cfg(test)]
 mod tests;
+mod udp;
 mod window;
 
 pub(crate) use self::config::SHARDS_MAX;

@@ -77,7 +77,8 @@ impl RemoteWrite {
         metrics: &Metrics,
         clock: Clock,
     ) -> Self {
-        Self::with_counters(config, store, Counters::register(metrics), clock)
+        let counters = Counters::register(metrics, config.protocol.sink());
+        Self::with_counters(config, store, counters, clock)
     }
 
     pub(super) fn with_counters(
@@ -138,18 +139,17 @@ impl RemoteWrite {
         let now_ms = self.clock.now().wall_us / 1000;
         if let Err(error) = catch_up(&self.store, pipeline, now_ms) {
             let error = chain(&error);
-            warn!(
-                error,
-                "remote_write: cannot read from the store which samples were not sent before the restart"
-            );
+            let sink = self.config.protocol.sink();
+            warn!(error, "{sink}: cannot read from the store which samples were not sent before the restart");
         }
         let recovered = std::mem::take(&mut pipeline.added);
         pipeline.left_out = LeftOut::default();
         self.counters.recovered.inc_by(recovered);
         if recovered > 0 {
+            let sink = self.config.protocol.sink();
             info!(
                 samples = recovered,
-                "remote_write: samples that were not sent before the restart were read from the store"
+                "{sink}: samples that were not sent before the restart were read from the store"
             );
         }
     }
@@ -173,6 +173,7 @@ impl RemoteWrite {
     fn publish(&mut self) {
         let Some(Open { pipeline, .. }) = &self.open else { return };
         let mut all = Stats::default();
+        let sink = self.config.protocol.sink();
         for shard in &pipeline.output.shards {
             let tally = shard.log.take_tally();
             self.counters.drop_samples(DropReason::SpoolFull, tally.dropped_full);
@@ -183,13 +184,13 @@ impl RemoteWrite {
             if let Some(error) = tally.error
                 && self.throttle.allows("spool", now)
             {
-                warn!(error, spool = %self.config.spool.display(), "cannot use the spool of remote_write");
+                warn!(error, spool = %self.config.spool.display(), "cannot use the spool of {sink}");
             }
             if tally.dropped_full > 0 && self.throttle.allows("full", now) {
                 let samples = tally.dropped_full;
                 warn!(
                     samples,
-                    "the spool of remote_write is full: its oldest samples are dropped; raise spool_bytes"
+                    "the spool of {sink} is full: its oldest samples are dropped; raise spool_bytes"
                 );
             }
             let stats = shard.log.stats();

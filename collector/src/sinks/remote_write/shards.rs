@@ -111,9 +111,10 @@ fn arrange_shards(config: &RemoteWriteConfig) -> io::Result<(usize, HashMap<u64,
             let bounds = SpoolBounds { resend_window: Duration::ZERO, ..bounds(config, stored) };
             let (log, found) = Log::open(&directory(&config.spool, number), bounds, &[])?;
             if log.stats().samples > 0 {
+                let sink = config.protocol.sink();
                 warn!(
                     shards = stored,
-                    "the spool of remote_write has samples: `shards` changes with the next start after they were sent"
+                    "the spool of {sink} has samples: `shards` changes with the next start after they were sent"
                 );
                 return Ok((stored, HashMap::new()));
             }

@@ -15,6 +15,8 @@ pub(super) enum Negotiation {
     V2 = 2,
     /// The receiver has not confirmed 2.0 yet.
     Trying = 3,
+    /// InfluxDB's line protocol.
+    Lines = 4,
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::sinks::remote_write::http::Answer;
-use crate::sinks::remote_write::request::{self, RequestV2};
+use crate::sinks::remote_write::request::{self, Lines, RequestV2};
 
 pub(super) struct Part {
     /// Compressed body of 1.0.
@@ -12,9 +12,10 @@ pub(super) struct Part {
     pub(super) samples: u64,
 }
 
-/// Halves of a refused part, if a part of it may be accepted: only receivers of 1.0 refuse a whole request.
+/// Halves of a refused part, if a part of it may be accepted: receivers of 1.0 refuse a whole request, and
+/// InfluxDB one that is too large.
 pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
-    if refusal.status != 400 || refusal.written.is_some() {
+    if ![400, 413].contains(&refusal.status) || refusal.written.is_some() {
         return None;
     }
     let halves = request::read(&part.payload)?.halves()?.map(|half| {
@@ -23,6 +24,10 @@ pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
     });
     let [Some(first), Some(second)] = halves else { return None };
     Some([first, second])
+}
+
+pub(super) fn to_lines(payload: &[u8]) -> Option<Lines> {
+    request::read(payload).map(Lines::from)
 }
 
 pub(super) fn to_v2(payload: &[u8]) -> Option<Bytes> {

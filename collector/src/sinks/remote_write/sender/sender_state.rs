@@ -28,6 +28,7 @@ impl Shared {
             Protocol::Auto => Negotiation::Trying,
             Protocol::V1 => Negotiation::V1,
             Protocol::V2 => Negotiation::V2,
+            Protocol::Influx => Negotiation::Lines,
         };
         Self {
             config,
@@ -42,6 +43,7 @@ impl Shared {
         match self.negotiation.load(Ordering::Relaxed) {
             1 => Negotiation::V1,
             2 => Negotiation::V2,
+            4 => Negotiation::Lines,
             _ => Negotiation::Trying,
         }
     }

@@ -10,11 +10,12 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::outcome::{Negotiation, Outcome, classify, describe};
-use super::part::{Part, halves, to_v2};
+use super::part::{Part, halves, to_lines, to_v2};
 use super::sender_state::Shared;
 use crate::sinks::remote_write::counters::DropReason;
-use crate::sinks::remote_write::http::{Answer, Connection, Version};
+use crate::sinks::remote_write::http::{Answer, Connection, NoAnswer, Version};
 use crate::sinks::remote_write::spool::{Log, Request};
+use crate::sinks::remote_write::udp::Datagrams;
 
 /// Delay before the first repetition; it doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
@@ -33,6 +34,7 @@ pub(super) struct Shard {
     shared: Arc<Shared>,
     log: Arc<Log>,
     connection: Connection,
+    datagrams: Datagrams,
     backoff: Duration,
     random: u64,
     search: u32,
@@ -41,7 +43,15 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(shared: Arc<Shared>, log: Arc<Log>) -> Self {
         let connection = Connection::new(Arc::clone(&shared.config));
-        Self { shared, log, connection, backoff: BACKOFF_MIN, random: monotonic_ns() | 1, search: SEARCH_MAX }
+        Self {
+            shared,
+            log,
+            connection,
+            datagrams: Datagrams::default(),
+            backoff: BACKOFF_MIN,
+            random: monotonic_ns() | 1,
+            search: SEARCH_MAX,
+        }
     }
 
     /// Sends requests until `stopped` has a time, and all were sent or the time has come.
@@ -80,7 +90,8 @@ impl Shard {
             info!(
                 samples,
                 url = %self.shared.config.url,
-                "remote_write: the receiver was lost; what it accepted lately is sent again"
+                "{}: the receiver was lost; what it accepted lately is sent again",
+                self.shared.config.protocol.sink()
             );
         }
     }
@@ -98,7 +109,9 @@ impl Shard {
                     counters.sent_bytes.inc_by(part.payload.len() as u64);
                     let written = written.unwrap_or(part.samples).min(part.samples);
                     counters.sent.inc_by(written);
-                    counters.drop_samples(DropReason::Refused, part.samples - written);
+                    let is_of_lines = self.shared.negotiation() == Negotiation::Lines;
+                    let reason = if is_of_lines { DropReason::NotANumber } else { DropReason::Refused };
+                    counters.drop_samples(reason, part.samples - written);
                 }
                 Err(refusal) => match halves(&part, &refusal).filter(|_| search > 0) {
                     // Parts are sent in their order, since both may have samples of the same series.
@@ -120,9 +133,10 @@ impl Shard {
         self.shared.counters.sent.inc_by(written);
         self.shared.counters.drop_samples(DropReason::Refused, part.samples - written);
         let message = describe(refusal);
+        let sink = self.shared.config.protocol.sink();
         self.shared.warn(
             "refused",
-            "the receiver of remote_write refused samples, which are dropped",
+            &format!("the receiver of {sink} refused samples, which are dropped"),
             &message,
         );
     }
@@ -132,22 +146,21 @@ impl Shard {
     async fn send(&mut self, part: &Part) -> Result<Option<u64>, Answer> {
         loop {
             let negotiation = self.shared.negotiation();
-            let (version, body) = if negotiation == Negotiation::V1 {
-                (Version::V1, part.payload.clone())
-            } else {
-                match to_v2(&part.payload) {
-                    Some(body) => (Version::V2, body),
-                    None => {
-                        return Err(Answer {
-                            status: 0,
-                            retry_after: None,
-                            written: None,
-                            text: "the request is damaged".to_owned(),
-                        });
-                    }
+            let (version, body, written) = match negotiation {
+                Negotiation::V1 => (Version::V1, part.payload.clone(), None),
+                Negotiation::V2 | Negotiation::Trying => {
+                    (Version::V2, to_v2(&part.payload).ok_or_else(damaged)?, None)
+                }
+                Negotiation::Lines => {
+                    let lines = to_lines(&part.payload).ok_or_else(damaged)?;
+                    let written = part.samples.saturating_sub(lines.not_numbers);
+                    (Version::Lines, Bytes::from(lines.text), Some(written))
                 }
             };
-            let answer = self.connection.post(version, body).await;
+            if body.is_empty() {
+                return Ok(written);
+            }
+            let answer = self.transmit(version, body, written).await;
             match classify(answer, negotiation, Duration::from_nanos(realtime_ns())) {
                 Outcome::Accepted(written) => {
                     if version == Version::V2 {
@@ -163,16 +176,34 @@ impl Shard {
                 Outcome::FallBack => self.shared.agree(Negotiation::V1),
                 Outcome::Retry(cause, delay) => {
                     self.shared.counters.retries.inc();
-                    self.shared.warn(
-                        "retry",
-                        "cannot send samples by remote_write; they wait in the spool",
-                        &cause,
-                    );
+                    let sink = self.shared.config.protocol.sink();
+                    let message = format!("cannot send samples by {sink}; they wait in the spool");
+                    self.shared.warn("retry", &message, &cause);
                     let delay = delay.unwrap_or_default().min(RETRY_AFTER_MAX).max(self.next_backoff());
                     tokio::time::sleep(delay).await;
                 }
             }
         }
+    }
+
+    /// Sends a body. `written` is what an accepted body writes, if that is known before.
+    async fn transmit(
+        &mut self,
+        version: Version,
+        body: Bytes,
+        written: Option<u64>,
+    ) -> Result<Answer, NoAnswer> {
+        let url = &self.shared.config.url;
+        if url.is_udp() {
+            self.datagrams.send(url, &body).await?;
+            return Ok(Answer { status: 204, retry_after: None, written, text: String::new() });
+        }
+        let answer = self.connection.post(version, body).await?;
+        let is_accepted = (200..300).contains(&answer.status);
+        Ok(Answer {
+            written: if is_accepted { answer.written.or(written) } else { answer.written },
+            ..answer
+        })
     }
 
     /// Returns between a half and the whole of a delay that doubles.
@@ -186,6 +217,11 @@ impl Shard {
         let part = u32::try_from(self.random % 1000).unwrap_or_default();
         whole / 2 + whole / 2 * part / 1000
     }
+}
+
+fn damaged() -> Answer {
+    let text = "the request is damaged".to_owned();
+    Answer { status: 0, retry_after: None, written: None, text }
 }
 
 /// Waits until the sender was told to stop, and the time for it has expired.

@@ -22,6 +22,7 @@ pub(crate) struct Sender {
     /// Time since the start of the clock at which the shards must end; none while they work.
     stop: watch::Sender<Option<Duration>>,
     thread: JoinHandle<()>,
+    sink: &'static str,
     clock: Clock,
 }
 
@@ -34,8 +35,9 @@ impl Sender {
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(None);
+        let sink = config.protocol.sink();
         let shared = Arc::new(Shared::new(config, counters, clock));
-        let thread = spawn("remote-write", move || {
+        let thread = spawn(sink, move || {
             runtime.block_on(async {
                 let mut shards = JoinSet::new();
                 for log in logs {
@@ -46,14 +48,14 @@ impl Sender {
             // A name that is being resolved does not delay the end.
             runtime.shutdown_background();
         })?;
-        Ok(Self { stop, thread, clock })
+        Ok(Self { stop, thread, sink, clock })
     }
 
     /// Sends what can be sent within `patience`, and ends the thread. The rest stays in the spool.
     pub(crate) fn stop(self, patience: Duration) {
         self.stop.send_replace(Some(self.clock.now().since_start + patience));
         if self.thread.join().is_err() {
-            warn!(error = "its thread panicked", "cannot send samples by remote_write");
+            warn!(error = "its thread panicked", "cannot send samples by {}", self.sink);
         }
     }
 }

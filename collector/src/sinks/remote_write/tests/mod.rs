@@ -2,6 +2,7 @@
 
 mod delivery;
 mod fixture;
+mod influx;
 mod receiver;
 mod restarts;
 mod selection;
