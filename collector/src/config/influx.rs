@@ -14,7 +14,7 @@ keys! {
     pub(super) const KEYS: RemoteWriteConfig = |config, value|
 
     /// The receiver: http or https with the path and the parameters of InfluxDB, without credentials, or
-    /// udp://HOST:PORT, where nobody acknowledges. With https, ca_file has the root certificates; without it
+    /// udp://HOST:PORT, which acknowledges nothing. With https, ca_file has the root certificates; without it
     /// those of the operating system count.
     "url": Text("url"), Example("http://localhost:8086/api/v2/write?org=hpc&bucket=polymeter")
         => url = value.parse(ReceiverUrl::of_influx);

@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(verdict.state(), State::Ok);
         assert_eq!(
             verdict.line(),
-            "POLYMETER OK - agent of n1: newest data 0.25 s old, 0 samples lost in 2.00 s, 2.5 % late, \
-             9.0 MiB memory, 0.4 % of a CPU, 0 B waiting \
+            "POLYMETER OK - agent of n1: newest data 250 ms old, 0 samples lost in 2 s, 2.5 % late, \
+             9 MiB memory, 0.4 % of a CPU, 0 B waiting \
              | age=0.25s;60;300;0; loss=0;0;;0; late=2.5%;5;20;0;100 memory=9437184B;67108864;134217728;0; \
              cpu=0.4%;20;40;0; backlog=0B;;;0;"
         );

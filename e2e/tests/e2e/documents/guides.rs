@@ -136,12 +136,17 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "docs/how-to/hindsight.md",
         "polymeter keep",
-        "needs an agent with rings: e2e/tests/e2e/triggers.rs has one for each of two nodes",
+        "needs an agent with rings: e2e/tests/e2e/keep_requests.rs has one for each of two nodes",
     ),
     (
         "docs/how-to/hindsight.md",
         "polymeter set --job",
         "needs a job of its reader: e2e/tests/e2e/ring_leases.rs has these commands",
+    ),
+    (
+        "docs/how-to/monitoring.md",
+        "polymeter check --warning",
+        "e2e/tests/e2e/check.rs has thresholds for a real agent, and its states",
     ),
     (
         "docs/how-to/experiment.md",

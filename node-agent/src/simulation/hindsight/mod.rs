@@ -10,11 +10,8 @@
 mod ring_agent;
 mod ring_collector;
 
-use std::collections::BTreeMap;
-
-use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::JobHandle;
-use ring_agent::{RingAgent, SourceName};
+use ring_agent::RingAgent;
 use ring_collector::RingCollector;
 
 use super::random::Random;
@@ -246,10 +243,7 @@ fn five_hundred_jobs_have_rings_in_small_memory() {
         }
         scenario.check_bounds();
     }
-    let sum =
-        |tallies: &BTreeMap<SourceName, Tally>| tallies.values().map(|tally| tally.not_kept).sum::<u64>();
-    assert!(refused > 0 && !scenario.agent.promised.is_empty(), "a storm of requests is bounded");
-    assert!(sum(&scenario.collector.tallies) > 0 && !scenario.collector.kept.is_empty());
+    assert!(refused > 0, "a storm of requests is bounded");
     check_part(&scenario.agent, &scenario.collector);
     scenario.end();
 }
