@@ -23,8 +23,8 @@ pub fn send(
     send_working(context, endpoint, script, nodes, seconds, |_, _| None)
 }
 
-/// Does the same. `work_ns` returns the CPU time that the job takes on a node in a second, by their numbers, in
-/// nanoseconds; none for that of the recording.
+/// Does the same. `work_ns` returns the CPU time that the job takes on a node in a second, by their numbers,
+/// in nanoseconds; none for that of the recording.
 pub fn send_working(
     context: &zmq::Context,
     endpoint: &str,

@@ -1,9 +1,9 @@
 //! Pages that a server sends: documents, modules and a style, all in the binary.
 //!
 //! The documents have no data. Their scripts ask the HTTP API of the same server for it; each contains the
-//! modules of its page without their comments. The modules are served one by one, too. The path of everything else contains a digest of
-//! all of it, so that a browser keeps it until the program changes. All links are relative: the pages work
-//! below any path of a proxy.
+//! modules of its page without their comments. The modules are served one by one, too. The path of everything
+//! else contains a digest of all of it, so that a browser keeps it until the program changes. All links are
+//! relative: the pages work below any path of a proxy.
 
 use std::collections::BTreeMap;
 

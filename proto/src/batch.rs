@@ -66,8 +66,8 @@ impl Shape {
 /// Time at which a row's values were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
-    /// Number of the read, or of the window, on the grid of the rows' period; none for a read outside of the grid, such as a job's
-    /// last one.
+    /// Number of the read, or of the window, on the grid of the rows' period; none for a read outside of the
+    /// grid, such as a job's last one.
     pub deadline: Option<u64>,
     /// Microseconds since the epoch.
     pub time_us: i64,

@@ -12,8 +12,8 @@ const MARKS_MAX: usize = 200;
 
 const NAME_MAX: usize = 120;
 
-/// Phases and kept intervals as bands in the order of their begin, the longest ones if there are too many, and the number of the
-/// others. An open end is that of the job.
+/// Phases and kept intervals as bands in the order of their begin, the longest ones if there are too many,
+/// and the number of the others. An open end is that of the job.
 pub(super) fn of(report: &Report, span: Span) -> (Vec<Band>, usize) {
     let length_s = span.length_s();
     let mut by_name: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
@@ -46,7 +46,8 @@ pub(super) fn of(report: &Report, span: Span) -> (Vec<Band>, usize) {
     (bands, left_out)
 }
 
-/// Marked instants and triggers that fired, the first of the same name on several nodes, in the order of their times.
+/// Marked instants and triggers that fired, the first of the same name on several nodes, in the order of
+/// their times.
 pub(super) fn marks(report: &Report) -> Vec<MarkedTime> {
     let mut marks: Vec<MarkedTime> =
         report.marks.iter().map(|mark| MarkedTime { name: shown(&mark.name), at_s: mark.at_s }).collect();

@@ -83,8 +83,8 @@ pub struct Histogram {
     pub counts: Vec<u64>,
 }
 
-/// Phase, or kept interval, as a band of time, in seconds since the start. Phases of the same name that overlap on several nodes
-/// are one band.
+/// Phase, or kept interval, as a band of time, in seconds since the start. Phases of the same name that
+/// overlap on several nodes are one band.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Band {
     pub name: String,

@@ -282,8 +282,8 @@ keys! {
 
     /// The time for which samples and their summaries are kept, in whole d or y, or "forever"; a coarser
     /// level is not kept for a shorter time than a finer one. Older days are dropped, except for those of
-    /// jobs that `polymeter store keep` exempts. Samples that arrive later than `raw` are out of range. Of several
-    /// collectors with one store, the last that starts or reloads decides.
+    /// jobs that `polymeter store keep` exempts. Samples that arrive later than `raw` are out of range. Of
+    /// several collectors with one store, the last that starts or reloads decides.
     "retention": Table(|| docs(retention::KEYS)), Set(""), AT_ONCE
         => retention = retention::take(value).map(Some);
 }

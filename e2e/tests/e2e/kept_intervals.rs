@@ -13,7 +13,8 @@ tests![a_failed_job_opens_with_its_kept_interval];
 /// Samples that the ring kept, one each millisecond up to the end of the job.
 const KEPT: i64 = 200;
 
-/// Adds what a ring kept of the memory of one node, which grows to 200 MB, and lets the job run out of memory.
+/// Adds what a ring kept of the memory of one node, which grows to 200 MB, and lets the job run out of
+/// memory.
 const ROWS: &str = "
     UPDATE job SET state = 'OUT_OF_MEMORY';
     CREATE TEMP TABLE memory AS SELECT series_id, series.job_key, series.node, job.ended FROM series JOIN job USING (job_key)

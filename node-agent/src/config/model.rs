@@ -306,8 +306,8 @@ keys! {
     /// The most file descriptors that the perf events of one job may use: events x CPUs.
     "perf_fd_limit": Integer(0, 1_000_000), Usual("4096"), AT_ONCE => perf_fd_limit = value.integer();
 
-    /// The most processes of one job that have series of their own at a time (the metrics busiest.*), from 0 to
-    /// 64: those with the most CPU time, once they have used a second. Over a job's lifetime four times as
+    /// The most processes of one job that have series of their own at a time (the metrics busiest.*), from 0
+    /// to 64: those with the most CPU time, once they have used a second. Over a job's lifetime four times as
     /// many.
     "busiest_processes": Integer(0, BUSIEST_PROCESSES_MAX), Usual("5"), AT_ONCE
         => busiest_processes = value.integer();

@@ -1,4 +1,5 @@
-//! Conditions of triggers: `oom`, `exit_status and memory.current > 100GiB`, `rate(cpu.usage) < 1000 for 30s`.
+//! Conditions of triggers: `oom`, `exit_status and memory.current > 100GiB`, `rate(cpu.usage) < 1000 for
+//! 30s`.
 //!
 //! ```text
 //! condition  = test { "and" test }

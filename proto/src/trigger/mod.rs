@@ -1,9 +1,9 @@
 //! Triggers: rules that say when something happens to a job, and what is done then.
 //!
 //! Rules are data, of the site (`[[trigger]]` in the agent's configuration) or of a job's owner
-//! (`polymeter trigger add`, or a request at submission). A site's rules about stragglers are in the collector's
-//! configuration. [`Rule::parse`] checks one, once and in whole: a rule that it returns can be evaluated without
-//! a further error.
+//! (`polymeter trigger add`, or a request at submission). A site's rules about stragglers are in the
+//! collector's configuration. [`Rule::parse`] checks one, once and in whole: a rule that it returns can be
+//! evaluated without a further error.
 
 mod condition;
 mod reason;

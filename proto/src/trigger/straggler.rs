@@ -18,8 +18,8 @@ use crate::series::Identifier;
 const BELOW: std::ops::RangeInclusive<u32> = 1..=95;
 const ABOVE: std::ops::RangeInclusive<u32> = 105..=1_000_000;
 
-/// Time for which a node must differ, by default and at least: nodes change from one phase of a program to the
-/// next within some seconds.
+/// Time for which a node must differ, by default and at least: nodes change from one phase of a program to
+/// the next within some seconds.
 const USUAL_FOR: Period = Period::FIFTEEN_SECONDS;
 const LONGEST_FOR: Period = Period::HOUR;
 

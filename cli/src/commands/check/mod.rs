@@ -41,13 +41,13 @@ const STORED_INTERVAL: Duration = Duration::from_secs(300);
     Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
 )]
 pub(crate) struct CheckArguments {
-    /// Check the agent of this node, from any machine, by what the store has of it. Default: the agent of this
-    /// machine, over its control socket.
+    /// Check the agent of this node, from any machine, by what the store has of it. Default: the agent of
+    /// this machine, over its control socket.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
 
-    /// Check a collector, by the pages at its `metrics_listen`. Default of the address: that of this machine's
-    /// collector.
+    /// Check a collector, by the pages at its `metrics_listen`. Default of the address: that of this
+    /// machine's collector.
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, conflicts_with = "node")]
     collector: Option<Option<String>>,
 

@@ -7,8 +7,8 @@
 //!                         store -> catch_up (after a restart) -------+
 //! ```
 //!
-//! The protocol is that of the sender alone ([`Protocol`]): selection, labels, batches and spools are the same
-//! for all, and the spool has requests of remote_write 1.0.
+//! The protocol is that of the sender alone ([`Protocol`]): selection, labels, batches and spools are the
+//! same for all, and the spool has requests of remote_write 1.0.
 //!
 //! Each series belongs to a shard, which has batches, a spool and a connection of its own, so that its
 //! samples stay in order. Every request passes through the spool: a receiver that fails or hangs, and a

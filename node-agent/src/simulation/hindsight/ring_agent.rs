@@ -1,5 +1,5 @@
-//! One run of an agent: jobs that are sampled into rings and, once a step, for the triggers. It knows the true
-//! fate of each sample up to the delivery session.
+//! One run of an agent: jobs that are sampled into rings and, once a step, for the triggers. It knows the
+//! true fate of each sample up to the delivery session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
