@@ -4,13 +4,17 @@ use std::io;
 use std::path::PathBuf;
 
 use polymeter_analysis::advice::Advice;
-use polymeter_proto::control::{CollectorAnswer, NoticeChoice, NoticeChoices, NoticesRequest, Refusal};
+use polymeter_proto::control::{
+    CollectorAnswer, NoticeChoice, NoticeChoices, NoticesRequest, Refusal, TRIGGER_NOTICES,
+};
 use polymeter_service::users;
 use polymeter_store::reader::Access;
 use polymeter_store::{NoticeTable, OptOut, StoreError, StoreUrl, TableThread};
 
-use crate::notices::is_of_trigger;
 use crate::roles::Roles;
+
+/// Rules of which one user wants no notices. Names of triggers are free.
+const CHOICES: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct NoticeChoiceService {
@@ -54,7 +58,11 @@ fn choose(
     is_off: bool,
     known: Vec<String>,
 ) -> Result<Result<CollectorAnswer, Refusal>, StoreError> {
-    if let Some(unknown) = rule.filter(|rule| !is_of_trigger(rule) && !known.iter().any(|one| one == rule)) {
+    let is_of_trigger = rule.is_some_and(|rule| rule.starts_with(TRIGGER_NOTICES));
+    if is_of_trigger && is_off && table.opted_out(Some(uid))?.len() >= CHOICES {
+        return Ok(Err(too_many()));
+    }
+    if let Some(unknown) = rule.filter(|rule| !is_of_trigger && !known.iter().any(|one| one == rule)) {
         // A rule may have gone since a user turned it off.
         let is_turned_on = !is_off
             && table.opted_out(Some(uid))?.iter().any(|choice| choice.rule.as_deref() == Some(unknown));
@@ -73,6 +81,13 @@ fn unknown_rule(rule: &str, mut known: Vec<String>) -> Refusal {
         known.join(", ")
     );
     Refusal::new("unknown_rule", Some("rule"), &message)
+}
+
+fn too_many() -> Refusal {
+    let message = format!(
+        "you have turned off {CHOICES} rules; turn some on again with `polymeter notices --on RULE`, or all off without a rule"
+    );
+    Refusal::new("too_many", Some("rule"), &message)
 }
 
 fn list(table: &mut NoticeTable, uid: u32, all_users: bool) -> Result<CollectorAnswer, StoreError> {

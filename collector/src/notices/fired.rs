@@ -5,13 +5,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use polymeter_analysis::firings::cause;
 use polymeter_analysis::model::{Finding, Severity};
+use polymeter_proto::control::TRIGGER_NOTICES;
 use polymeter_store::reader::FiringRow;
 
 /// Firings that wait. There is one notice for a job and rule, so that most of more would be repetitions.
 const WAITING: usize = 256;
-
-/// Begins the names under which users choose the notices of triggers.
-const PREFIX: &str = "trigger:";
 
 #[derive(Debug)]
 pub(crate) struct NoticedFiring {
@@ -26,11 +24,6 @@ pub(crate) fn noticed_queue() -> (NoticedSender, NoticedReceiver) {
     sync_channel(WAITING)
 }
 
-/// Tells whether it is the name of the notices of a trigger.
-pub(crate) fn is_of_trigger(rule: &str) -> bool {
-    rule.strip_prefix(PREFIX).is_some_and(|name| !name.is_empty() && name.chars().all(is_plain))
-}
-
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "._-".contains(letter)
 }
@@ -38,7 +31,7 @@ fn is_plain(letter: char) -> bool {
 /// Name of the notices of a trigger. A user may paste it into a shell.
 fn rule_of(trigger: &str) -> String {
     let name = trigger.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
-    PREFIX.chars().chain(name).collect()
+    TRIGGER_NOTICES.chars().chain(name).collect()
 }
 
 pub(super) fn finding_of(firing: &FiringRow) -> Finding {
@@ -61,11 +54,5 @@ mod tests {
     fn the_name_of_a_trigger_has_no_meaning_in_a_shell() {
         assert_eq!(rule_of("out-of.memory_1"), "trigger:out-of.memory_1");
         assert_eq!(rule_of("x $(touch y)\u{e4}"), "trigger:x___touch_y__");
-        for (rule, is_one) in
-            [("trigger:oom", true), ("trigger:", false), ("oom", false), ("trigger:a b", false)]
-        {
-            assert_eq!(is_of_trigger(rule), is_one, "{rule}");
-        }
-        assert!(is_of_trigger(&rule_of("x $(touch y)\u{e4}")));
     }
 }

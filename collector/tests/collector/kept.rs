@@ -165,7 +165,7 @@ fn kept_samples_stand_beside_those_of_the_plan(environment: &mut TestEnvironment
     assert_eq!(
         described,
         [(
-            "the last 2.9 s before trigger oom fired, 6.9 s after the start, at 100ms",
+            "the last 2.90 s before trigger oom fired, 6.90 s after the start, at 100ms",
             "oom on n1: the kernel killed a process",
             90
         )]

@@ -135,7 +135,7 @@ fn a_store_survives_the_way_through_a_database() {
         readers.each_mut().map(|reader| reader.jobs(&polymeter_store::reader::JobFilter::default()).unwrap());
     assert_eq!(jobs[0], jobs[1]);
     let firings = readers.each_mut().map(|reader| reader.firings(1).unwrap());
-    assert_eq!((firings[0].len(), &firings[0]), (1, &firings[1]));
+    assert_eq!((firings[0].len(), &firings[0]), (3, &firings[1]));
     for job in &jobs[0] {
         let series = readers.each_mut().map(|reader| reader.series(SeriesScope::Job(job.job_key)).unwrap());
         assert_eq!(series[0], series[1]);

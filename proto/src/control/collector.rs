@@ -239,10 +239,16 @@ pub struct NoticeChoice {
     pub rule: Option<String>,
 }
 
+/// Begins the names under which users choose the notices of triggers.
+pub const TRIGGER_NOTICES: &str = "trigger:";
+
 fn is_rule_id(rule: &str) -> bool {
     const RULE_BYTES: usize = 64;
-    (1..=RULE_BYTES).contains(&rule.len())
-        && rule.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    let (id, is_plain): (&str, fn(u8) -> bool) = match rule.strip_prefix(TRIGGER_NOTICES) {
+        Some(name) => (name, |byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)),
+        None => (rule, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+    };
+    (1..=RULE_BYTES).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
 impl NoticesRequest {
@@ -252,7 +258,8 @@ impl NoticesRequest {
         (fields.take_verb().ok()? == NOTICES).then(|| {
             let request: Self = fields.into_request(NOTICES_EXAMPLE)?;
             if request.rule.as_ref().is_some_and(|rule| !is_rule_id(rule)) {
-                let message = "expected the id of a rule: lower-case letters, digits and `-`";
+                let message =
+                    "expected the id of a rule (lower-case letters, digits and `-`), or trigger:NAME";
                 return Err(invalid("rule", &message));
             }
             if request.rule.is_some() && request.off.is_none() {

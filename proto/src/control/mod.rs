@@ -16,7 +16,7 @@ mod verbs;
 
 pub use self::collector::{
     CollectorAnswer, Greeting, JobAnswer, NodeAnswer, NoticeChoice, NoticeChoices, NoticesRequest,
-    RoutedRequest, StateRequest, signed_request,
+    RoutedRequest, StateRequest, TRIGGER_NOTICES, signed_request,
 };
 pub use self::fields::{
     PlanFields, RING_PREFIX, duration_us, identifier, invalid, optional_identifier, selectors,
