@@ -13,7 +13,7 @@ use polymeter_benches::statistics::{Random, median};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::wire::frame::Frame;
 
-use super::Arguments;
+use super::arguments::Arguments;
 
 const SHORTEST_MS: u64 = 50;
 const LONGEST_MS: u64 = 500;

@@ -11,7 +11,7 @@ use polymeter_benches::process::{self, KilledOnDrop};
 use polymeter_benches::statistics::Estimate;
 use polymeter_benches::table::{self, say, to_f64};
 
-use super::Arguments;
+use super::arguments::Arguments;
 
 const CONFIG: &str = include_str!("../../../../deploy/agent.toml");
 

@@ -1,55 +1,16 @@
 //! Measures windows, rings and triggers: full rate without its volume.
 
+mod arguments;
 mod bursts;
 mod idle_ring;
 mod windows;
 
 use std::error::Error;
 
-use clap::ValueEnum;
-use polymeter_benches::store::Kind;
 use polymeter_benches::table::{self, say};
 
-/// Measures windows, rings and triggers against sampling at the full rate.
-///
-/// Needs root, for cgroups. `idle-ring` compares agents with and without a ring of the default metrics,
-/// whose jobs sleep, in alternation. `windows` has an agent, a collector and a store: samples at 1 ms
-/// against windows of a second of the same reads. `bursts` has a job that computes at random times for 50 to
-/// 500 ms; a ring has its CPU time at 1 ms, and a trigger keeps what the ring has of a burst. A burst is
-/// caught if at least nine tenths of its milliseconds are among the samples that were sent.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// What to measure.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "idle-ring,windows,bursts")]
-    parts: Vec<Part>,
-    /// Seconds of each run; of `bursts` the whole time.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
-    seconds: u64,
-    /// Number of rounds in which the settings alternate.
-    #[arg(long, default_value_t = 3)]
-    rounds: u32,
-    /// Number of jobs of `idle-ring`.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=500))]
-    jobs: u32,
-    /// Mean number of bursts in an hour.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3000))]
-    bursts: u64,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Kind of the store [default: the best that is installed].
-    #[arg(long, value_enum)]
-    store: Option<Kind>,
-    /// Run one short round, as a functional check.
-    #[arg(long)]
-    quick: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
-    IdleRing,
-    Windows,
-    Bursts,
-}
+pub(crate) use self::arguments::Arguments;
+use self::arguments::Part;
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.quick {

@@ -12,7 +12,7 @@ use polymeter_benches::sums::Sums;
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Sampling;
 
-use super::Arguments;
+use super::arguments::Arguments;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
