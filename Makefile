@@ -40,7 +40,8 @@ status=$$?; if [ -s $(TARGET)/skipped ]; then \
 endef
 
 # Tests that take long, and the scenarios that run on stand-ins for the functions of Citus as on PostgreSQL: test-slow has them.
-SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation long_jobs
+SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation long_jobs \
+    trends_are_those_of_the_runs pages_are_short_on_a_phone the_focus_is_visible_and_in_order
 # TESTS=PATTERN runs the tests whose names contain it.
 TESTS := $(SLOW:%=--skip %)
 test: test-deps ## Run the tests that this machine can run, side by side, and list the others
