@@ -151,7 +151,7 @@ impl Scenario {
     }
 
     /// Ends the session, delivers everything and checks that every sample has one fate.
-    fn end(mut self) {
+    fn end(mut self) -> RingCollector {
         self.connect();
         self.agent.act_on_triggers();
         self.agent.has_ended = true;
@@ -180,6 +180,7 @@ impl Scenario {
             let promised: Vec<_> = self.agent.promised.keys().collect();
             assert_eq!(self.collector.kept.keys().collect::<Vec<_>>(), promised, "a promise is broken");
         }
+        self.collector
     }
 }
 
@@ -201,7 +202,7 @@ fn run(seed: u64) {
     for _ in 0..STEPS {
         scenario.step();
     }
-    scenario.end();
+    drop(scenario.end());
 }
 
 #[test]
@@ -243,7 +244,9 @@ fn five_hundred_jobs_have_rings_in_small_memory() {
         }
         scenario.check_bounds();
     }
-    assert!(refused > 0, "a storm of requests is bounded");
+    assert!(refused > 0 && !scenario.agent.promised.is_empty(), "a storm of requests is bounded");
     check_part(&scenario.agent, &scenario.collector);
-    scenario.end();
+    let collector = scenario.end();
+    let not_kept: u64 = collector.tallies.values().map(|tally| tally.not_kept).sum();
+    assert!(not_kept > 0 && !collector.kept.is_empty(), "{not_kept} not kept, {:?}", collector.kept.keys());
 }
