@@ -68,9 +68,9 @@ impl Cost {
 
 fn run(sampling: Sampling, kind: Kind, job: &Job, seconds: u64) -> Result<Cost, Box<dyn Error>> {
     let (scratch, store) = (tempfile::tempdir()?, Store::start(kind)?);
-    let empty_bytes = to_f64(store.bytes()?);
     let listen = format!("ipc://{}", scratch.path().join("collector").display());
     let collector = Collector::start(scratch.path(), &listen, &store, "")?;
+    let empty_bytes = to_f64(store.bytes()?);
     let baseline = plan::baseline(plan::job_metrics(false), sampling);
     let config = format!("jobs = [\"{}\"]\n{baseline}", job.pattern());
     let agent = Agent::start(scratch.path(), collector.endpoint(), &config)?;
