@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     /// Nodes of the job.
     #[arg(long, default_value_t = 1000)]
     nodes: u32,
-    /// Seconds of sampling in each round.
-    #[arg(long, default_value_t = 150)]
+    /// Seconds of sampling in each round: the node slows down after 75.
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(110..=86_400))]
     seconds: u32,
     /// Rounds in which both take turns.
     #[arg(long, default_value_t = 3)]
