@@ -14,19 +14,21 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
 /// Each thread goes round a number of call stacks, as deep as the second argument says. A stack is the number
-/// of its round, written with the ten functions as digits.
+/// of its round, written with the ten functions as digits. With a fourth argument a thread sleeps that many microseconds after
+/// each of them.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 static long stacks;
-static int depth;
+static int depth, pause_us;
 static volatile long sink;
 typedef void function(long, int);
 static function f0, f1, f2, f3, f4, f5, f6, f7, f8, f9;
 static function *const functions[] = {f0, f1, f2, f3, f4, f5, f6, f7, f8, f9};
 __attribute__((noinline)) static void work(void) {
     for (int i = 0; i < 20000; i++) sink += i;
+    if (pause_us > 0) usleep(pause_us);
 }
 #define DIGIT(name) \
     __attribute__((noinline)) static void name(long number, int left) { \
@@ -44,11 +46,15 @@ int main(int argc, char **argv) {
     depth = atoi(argv[2]);
     pthread_t threads[64];
     int count = atoi(argv[3]);
+    pause_us = atoi(argv[4]);
     for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, run, NULL);
     pthread_join(threads[0], NULL);
     return 0;
 }
 "#;
+
+/// Time for which a thread sleeps after each of its call stacks, where time of waiting is sampled.
+const PAUSE_US: u32 = 2000;
 
 /// Time for the discovery of the job.
 const SETTLE_NS: i64 = 3_000_000_000;
@@ -80,6 +86,13 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
+#[derive(Debug)]
+struct Load {
+    program: PathBuf,
+    stacks: u64,
+    pause_us: u32,
+}
+
 #[derive(Debug, Default)]
 struct Run {
     samples: u64,
@@ -100,13 +113,15 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let mut rows = Vec::new();
     for stacks in &arguments.stacks {
-        for (metric, flags) in [
-            ("stacks.cpu", ["-O1", "-fno-omit-frame-pointer"]),
-            ("stacks.cpu_dwarf", ["-O2", "-fomit-frame-pointer"]),
+        for (metric, flags, pause_us) in [
+            ("stacks.cpu", ["-O1", "-fno-omit-frame-pointer"], 0),
+            ("stacks.cpu_dwarf", ["-O2", "-fomit-frame-pointer"], 0),
+            ("stacks.wait", ["-O2", "-fomit-frame-pointer"], PAUSE_US),
         ] {
             let program = build(scratch.path(), metric, &flags)?;
-            let without = measure(&arguments, &program, *stacks, None)?;
-            let with = measure(&arguments, &program, *stacks, Some(metric))?;
+            let load = Load { program, stacks: *stacks, pause_us };
+            let without = measure(&arguments, &load, None)?;
+            let with = measure(&arguments, &load, Some(metric))?;
             rows.push(row(&arguments, metric, *stacks, &with, &without));
         }
     }
@@ -165,12 +180,7 @@ fn build(scratch: &Path, name: &str, flags: &[&str]) -> Result<PathBuf, Box<dyn 
     Ok(program)
 }
 
-fn measure(
-    arguments: &Arguments,
-    program: &Path,
-    stacks: u64,
-    metric: Option<&str>,
-) -> Result<Run, Box<dyn Error>> {
+fn measure(arguments: &Arguments, load: &Load, metric: Option<&str>) -> Result<Run, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let store = Store::start(Kind::Sqlite)?;
     let listen = format!("ipc://{}/collector", scratch.path().display());
@@ -178,8 +188,9 @@ fn measure(
     let empty = store.bytes()?;
     let job = Job::make_for("stacks", 0)?;
     let _program = KilledOnDrop(
-        job.command(program)
-            .args([stacks.to_string(), arguments.depth.to_string(), arguments.threads.to_string()])
+        job.command(&load.program)
+            .args([load.stacks.to_string(), arguments.depth.to_string()])
+            .args([arguments.threads.to_string(), load.pause_us.to_string()])
             .stdin(Stdio::null())
             .spawn()?,
     );

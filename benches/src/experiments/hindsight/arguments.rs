@@ -9,11 +9,12 @@ use polymeter_benches::store::Kind;
 /// whose jobs sleep, in alternation. `windows` has an agent, a collector and a store: samples at 1 ms
 /// against windows of a second of the same reads. `bursts` has a job that computes at random times for 50 to
 /// 500 ms; a ring has its CPU time at 1 ms, and a trigger keeps what the ring has of a burst. A burst is
-/// caught if at least nine tenths of its milliseconds are among the samples that were sent.
+/// caught if at least nine tenths of its milliseconds are among the samples that were sent. `oom` has an agent
+/// for each node of a job: after an OOM kill that one of them sees, all send the 30 s before it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What to measure.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "idle-ring,windows,bursts")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "idle-ring,windows,bursts,oom")]
     pub(super) parts: Vec<Part>,
     /// Seconds of each run; of `bursts` the whole time.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
@@ -27,6 +28,9 @@ pub(crate) struct Arguments {
     /// Mean number of bursts in an hour.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3000))]
     pub(super) bursts: u64,
+    /// Number of nodes of `oom`: each is an agent.
+    #[arg(long, default_value_t = 68, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(super) nodes: u32,
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Kind of the store [default: the best that is installed].
@@ -42,4 +46,5 @@ pub(super) enum Part {
     IdleRing,
     Windows,
     Bursts,
+    Oom,
 }

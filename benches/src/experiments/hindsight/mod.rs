@@ -3,6 +3,7 @@
 mod arguments;
 mod bursts;
 mod idle_ring;
+mod oom;
 mod windows;
 
 use std::error::Error;
@@ -14,7 +15,7 @@ use self::arguments::Part;
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.quick {
-        (arguments.seconds, arguments.rounds, arguments.bursts) = (10, 1, 1500);
+        (arguments.seconds, arguments.rounds, arguments.bursts, arguments.nodes) = (10, 1, 1500, 4);
     }
     table::machine();
     let scratch = tempfile::tempdir()?;
@@ -24,6 +25,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
             Part::IdleRing => idle_ring::measure(&arguments, scratch.path())?,
             Part::Windows => windows::measure(&arguments, scratch.path())?,
             Part::Bursts => bursts::measure(&arguments, scratch.path())?,
+            Part::Oom => oom::measure(&arguments, scratch.path())?,
         }
     }
     Ok(())

@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     /// Run two short rounds at 1 ms, as a functional check.
     #[arg(long)]
     pub(super) quick: bool,
-    /// Count the deadlines that the agent keeps at 1 ms on this busy node instead: alone, with all sources of
-    /// the slow lane, and while one of these hangs for 10 s of a run.
+    /// Count the deadlines that the agent keeps at 1 ms on this busy node instead: alone, with call stacks at
+    /// 10 ms, with all sources of the slow lane, and while one of these hangs for 10 s of a run.
     #[arg(long)]
     pub(super) hanging: bool,
     /// Period of the sources of the slow lane, with --hanging.

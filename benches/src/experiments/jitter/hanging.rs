@@ -1,5 +1,5 @@
-//! The deadlines that the agent keeps at 1 ms on a busy node: alone, with all sources of the slow lane, and
-//! while one of them hangs. Beside it those that a timer without reads and the bare reads keep: what the
+//! The deadlines that the agent keeps at 1 ms on a busy node: alone, with the job's call stacks, with all
+//! sources of the slow lane, and while one of them hangs. Beside it those that a timer without reads and the bare reads keep: what the
 //! machine allows.
 
 use std::collections::BTreeMap;
@@ -52,12 +52,13 @@ enum Subject {
     Timer,
     Bare,
     Alone,
+    WithStacks,
     WithSlow,
     Hanging,
 }
 
-const SUBJECTS: [Subject; 5] =
-    [Subject::Timer, Subject::Bare, Subject::Alone, Subject::WithSlow, Subject::Hanging];
+const SUBJECTS: [Subject; 6] =
+    [Subject::Timer, Subject::Bare, Subject::Alone, Subject::WithStacks, Subject::WithSlow, Subject::Hanging];
 
 /// Deadlines of a run, or the sums over several.
 #[derive(Debug, Default)]
@@ -87,7 +88,7 @@ pub(super) fn compare(runs: Runs) -> Result<(), Box<dyn Error>> {
             match subject {
                 Subject::Timer => kept.run_bare(runs, &[])?,
                 Subject::Bare => kept.run_bare(runs, &jobs)?,
-                Subject::Alone | Subject::WithSlow | Subject::Hanging => {
+                Subject::Alone | Subject::WithStacks | Subject::WithSlow | Subject::Hanging => {
                     kept.run_agent(*subject, runs, hardware, &jobs[0], scratch.path())?
                 }
             }
@@ -179,12 +180,16 @@ fn tallies(running: &Running) -> Result<Tallies, Box<dyn Error>> {
     Ok(tallies)
 }
 
-/// Configuration with all metrics of the job's cgroup at 1 ms and, unless the subject is `Alone`, all metrics
-/// of the slow lane.
+/// Configuration with all metrics of the job's cgroup at 1 ms, and call stacks or all metrics of the slow lane
+/// as the subject says.
 fn config(subject: Subject, slow_period: Period, node: &LaidOut, job: &Job) -> String {
     let baseline = plan::baseline(plan::job_metrics(true), Period::MILLISECOND);
     let mut lines = String::new();
-    for metric in catalogue::all().filter(|_| subject != Subject::Alone) {
+    if subject == Subject::WithStacks {
+        lines += "\"stacks.cpu\" = \"10ms\"\n";
+    }
+    let has_slow = matches!(subject, Subject::WithSlow | Subject::Hanging);
+    for metric in catalogue::all().filter(|_| has_slow) {
         let mut slow_kinds = KINDS.iter().filter(|kind| kind.lane() == Lane::Slow);
         let origin = metric.origins.first();
         if slow_kinds.any(|kind| origin.is_some_and(|origin| origin.kind() == kind.name())) {
@@ -220,13 +225,14 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
                 Subject::Timer => "none: a timer of 1 ms",
                 Subject::Bare => "the job's files: bare reads",
                 Subject::Alone => "the job at 1 ms",
+                Subject::WithStacks => "and its call stacks at 10 ms",
                 Subject::WithSlow => "and all slow sources",
                 Subject::Hanging => "and one of them hangs",
             };
             let seconds = to_f64(runs.seconds * u64::from(runs.rounds));
             let late = match subject {
                 Subject::Timer | Subject::Bare => "-".to_owned(),
-                Subject::Alone | Subject::WithSlow | Subject::Hanging => {
+                Subject::Alone | Subject::WithStacks | Subject::WithSlow | Subject::Hanging => {
                     format!("{:.3} %", 100.0 * to_f64(kept.fast.late) / to_f64(kept.fast.due.max(1)))
                 }
             };

@@ -46,14 +46,19 @@ impl Fixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// With the rules for short jobs.
+    fn first_screen_of_report(&self, user: (u32, u32, &str), task: &str, id: &str) -> String {
+        let rules = self.env.path("advice.d");
+        let output = self.asks(Some(user), task, &["report", id, "--advice", rules.to_str().unwrap()]);
+        text(&output.stdout).lines().take(24).collect::<Vec<_>>().join("\n")
+    }
+
     pub(super) fn answer_five_tasks(&self, jobs: &Jobs) {
         let id = |name: &str| jobs.iter().find(|(case, _)| case.name == name).map(|(_, ids)| ids[0].clone());
         self.find_the_job_that_wasted_most(jobs);
         let idle_cores = id("idle cores").unwrap();
-        let screen =
-            text(&self.asks(Some(OTHER_USER), "say what to change", &["report", &idle_cores]).stdout);
-        let first: Vec<&str> = screen.lines().take(24).collect();
-        assert!(first.iter().any(|line| line.contains("#SBATCH")), "{screen}");
+        let first = self.first_screen_of_report(OTHER_USER, "say what to change", &idle_cores);
+        assert!(first.contains("#SBATCH"), "{first}");
         self.compare_two_runs(&id("healthy, 1 core").unwrap(), &id("serial code").unwrap());
         self.find_the_slow_node(&id("idle node").unwrap());
         self.see_the_job_of_a_colleague();
@@ -106,11 +111,10 @@ impl Fixture {
     }
 
     fn find_the_slow_node(&self, id: &str) {
-        let screen = text(&self.asks(Some(USER), "find the slow node", &["report", id]).stdout);
+        let first = self.first_screen_of_report(USER, "find the slow node", id);
         let used = self.used_by_node(self.stored(id).job_key);
         let (least, _) = used.iter().min_by(|a, b| a.1.total_cmp(b.1)).unwrap();
-        let first: Vec<&str> = screen.lines().take(24).collect();
-        assert!(first.iter().any(|line| line.contains(least)), "{least}: {screen}");
+        assert!(first.contains(least), "{least}: {first}");
     }
 
     fn see_the_job_of_a_colleague(&self) {
