@@ -56,11 +56,6 @@ impl Shape {
     pub fn row_period(&self) -> Period {
         self.window.unwrap_or(self.period)
     }
-
-    /// Number of values of a row for each of its series.
-    pub(crate) const fn parts(&self) -> usize {
-        if self.window.is_some() { PARTS } else { 1 }
-    }
 }
 
 /// Time at which a row's values were read.

@@ -1,8 +1,8 @@
 //! Windows: a row for each window instead of one for each sample in it.
 //!
 //! A row has five parts with a value for each series: last value, count, smallest and largest value, and sum.
-//! For a counter, smallest and largest are rates, and there is no sum. The parts are packed so that a series
-//! that did not change, and one whose values are near the last one, take few bytes.
+//! For a counter, smallest and largest are rates, and there is no sum. The parts are packed so that those of
+//! a series that did not change are zeros, and those of one whose values are near the last one take few bytes.
 
 use crate::series::{Kind, MetricDescriptor, Number};
 
@@ -12,11 +12,18 @@ pub const PARTS: usize = 5;
 /// Position of the part with the counts.
 pub const COUNT_PART: usize = 1;
 
+/// Position of the part with the smallest values.
+pub const MIN_PART: usize = 2;
+
+/// Position of the part with the largest values.
+pub const MAX_PART: usize = 3;
+
 /// Position of the part with the sums.
 pub const SUM_PART: usize = 4;
 
-/// Bits of a double that a packed rate does without: 16 binary digits behind the first remain.
-const RATE_SHIFT: u32 = 36;
+/// Bits of a double that a packed rate does without: 10 binary digits behind the first remain. Times of reads
+/// have microseconds, so that the rate between two samples of 1 ms is not known better than to a thousandth.
+const RATE_SHIFT: u32 = 42;
 
 /// Samples of one series in one window. Values are bits of the number of the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +58,10 @@ impl Summary {
                 let least = pack_rate(min);
                 (least, pack_rate(max).wrapping_sub(least), 0)
             }
-            (Kind::Gauge, Number::Float) => (last ^ min, last ^ max, sum),
+            (Kind::Gauge, Number::Float) => (last ^ min, last ^ max, sum ^ times(count, last)),
+            // None of them is negative, so that the zero bits of pages remain.
             (Kind::Gauge, Number::Unsigned | Number::Signed) => {
-                let deviation = sum.wrapping_sub(count.wrapping_mul(last)).cast_signed();
-                (last.wrapping_sub(min), max.wrapping_sub(last), zigzag(deviation))
+                (last.wrapping_sub(min), max.wrapping_sub(last), sum.wrapping_sub(count.wrapping_mul(min)))
             }
         };
         [last, count, min, max, sum]
@@ -71,15 +78,14 @@ impl Summary {
                 WindowValues { count, min: unpack_rate(min), max: unpack_rate(most), sum: 0.0 }
             }
             (Kind::Gauge, Number::Float) => {
-                let [min, max, sum] = [last ^ min, last ^ max, sum].map(f64::from_bits);
+                let [min, max, sum] = [last ^ min, last ^ max, sum ^ times(count, last)].map(f64::from_bits);
                 WindowValues { count, min, max, sum }
             }
-            (Kind::Gauge, Number::Unsigned | Number::Signed) => WindowValues {
-                count,
-                min: number.to_f64(last.wrapping_sub(min)),
-                max: number.to_f64(last.wrapping_add(max)),
-                sum: (count as f64).mul_add(number.to_f64(last), unzigzag(sum) as f64),
-            },
+            (Kind::Gauge, Number::Unsigned | Number::Signed) => {
+                let min = number.to_f64(last.wrapping_sub(min));
+                let max = number.to_f64(last.wrapping_add(max));
+                WindowValues { count, min, max, sum: (count as f64).mul_add(min, sum as f64) }
+            }
         }
     }
 }
@@ -102,6 +108,12 @@ impl WindowValues {
     }
 }
 
+/// Bits of the sum of `count` doubles with the bits `value`.
+#[expect(clippy::cast_precision_loss, reason = "a window has fewer samples than 2^53")]
+const fn times(count: u64, value: u64) -> u64 {
+    (count as f64 * f64::from_bits(value)).to_bits()
+}
+
 /// Rounds a rate, the bits of a double that is not negative, to the nearest that can be packed.
 const fn pack_rate(bits: u64) -> u64 {
     bits.saturating_add(1 << (RATE_SHIFT - 1)) >> RATE_SHIFT
@@ -109,14 +121,6 @@ const fn pack_rate(bits: u64) -> u64 {
 
 const fn unpack_rate(packed: u64) -> f64 {
     f64::from_bits(packed << RATE_SHIFT)
-}
-
-const fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)).cast_unsigned()
-}
-
-const fn unzigzag(value: u64) -> i64 {
-    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
 #[cfg(test)]
@@ -140,17 +144,25 @@ mod tests {
         let last = 4096_u64;
         let constant = Summary { last, count: 1000, min: last, max: last, sum: 1000 * last };
         assert_eq!(constant.pack(&metric(Kind::Gauge, Number::Unsigned))[2..], [0; 3]);
+        let float = Summary {
+            last: 2.5_f64.to_bits(),
+            count: 4,
+            min: 2.5_f64.to_bits(),
+            max: 2.5_f64.to_bits(),
+            sum: 10_f64.to_bits(),
+        };
+        assert_eq!(float.pack(&metric(Kind::Gauge, Number::Float))[2..], [0; 3]);
         let still = Summary { last, count: 1000, min: 0, max: 0, sum: 0 };
         assert_eq!(still.pack(&metric(Kind::Counter, Number::Unsigned))[2..], [0; 3]);
     }
 
     #[test]
-    fn rates_keep_five_digits() {
+    fn rates_keep_three_digits() {
         let counter = metric(Kind::Counter, Number::Unsigned);
         for rate in [0.0, 1e-9, 0.125, 1.0 / 3.0, 3000.0, 999_983.0, 1.234_567e12] {
             let bits = f64::to_bits(rate);
             let found = unpacked(Summary { last: 0, count: 2, min: bits, max: bits, sum: 0 }, &counter);
-            assert!((found.min - rate).abs() <= rate * 1e-5, "{rate}: {found:?}");
+            assert!((found.min - rate).abs() <= rate / 2048.0, "{rate}: {found:?}");
             assert!(found.is_possible(&counter, 0.0));
         }
         let nan = f64::NAN.to_bits();

@@ -90,17 +90,34 @@ def get_block(c, is_partial, is_lone, parts, base, values_left):
     shape, width = c.varint(2**32 - 1), c.varint(4096)
     columns = list(range(width))
     if is_partial:
-        bitmap = c.take((width + 7) // 8)
-        columns = [column for column in columns if bitmap[column // 8] >> column % 8 & 1]
+        columns = get_bitmap(c, width)
     ticks = 1 if is_lone else c.varint(65536)
     need(ticks > 0 and (parts * len(columns) + 1) * ticks <= values_left, "no ticks, or too many values")
-    times, values, windows = get_times(c, ticks, base), get_columns(c, parts * len(columns), ticks), None
+    times, windows = get_times(c, ticks, base), None
     if parts > 1:
-        values, *rest = [values[part * len(columns):][:len(columns)] for part in range(parts)]
-        windows = dict(zip(("counts", "min", "max", "sum"), rest))
-        need(all(count <= 36_000_000 for counts in rest[0] for count in counts), "too many samples in a window")
+        values, windows = get_windows(c, len(columns), ticks)
+    else:
+        values = get_columns(c, len(columns), ticks)
     return {"shape": shape, "shape_columns": width, "columns": columns, "times_us": times, "values": values,
             "windows": windows}
+
+
+def get_bitmap(c, width):
+    bitmap = c.take((width + 7) // 8)
+    return [column for column in range(width) if bitmap[column // 8] >> column % 8 & 1]
+
+
+def get_windows(c, series, ticks):
+    count, changed = c.varint(), get_bitmap(c, series)
+    columns = get_columns(c, (0 if count else series) + series + 3 * len(changed), ticks)
+    counts = [[count] * ticks] * series if count else [columns.pop(0) for _ in range(series)]
+    need(all(count <= 36_000_000 for of in counts for count in of), "too many samples in a window")
+    values, windows = [], {"counts": counts, "min": [], "max": [], "sum": []}
+    for position in range(series):
+        values.append(columns.pop(0))
+        for part in ("max", "min", "sum"):
+            windows[part].append(columns.pop(0) if position in changed else [0] * ticks)
+    return values, windows
 
 
 def get_times(c, ticks, base):

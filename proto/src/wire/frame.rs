@@ -4,6 +4,8 @@ mod decode;
 mod encode;
 mod format;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use super::bytes::DecodeError;
 

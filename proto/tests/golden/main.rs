@@ -183,7 +183,7 @@ fn second_decoder_refuses_invalid_frames() {
         (
             "too long a window",
             Direction::Frame,
-            frame_of(&[10, 6, 1, 1, 0, 1, 5, 1, 0xff, 0xff, 0xff, 0x7f, 0x10]),
+            frame_of(&[10, 6, 1, 1, 0, 0xff, 0xff, 0xff, 0x7f, 0, 1, 5]),
             "too many samples in a window",
         ),
         ("no ticks", Direction::Frame, frame_of(&[2, 1, 1, 0]), "no ticks"),

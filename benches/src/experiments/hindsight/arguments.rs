@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "idle-ring,windows,bursts,oom")]
     pub(super) parts: Vec<Part>,
     /// Seconds of each run; of `bursts` the whole time.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=86_400))]
     pub(super) seconds: u64,
     /// Number of rounds in which the settings alternate.
     #[arg(long, default_value_t = 3)]

@@ -14,12 +14,18 @@ use polymeter_proto::period::Sampling;
 
 use super::arguments::Arguments;
 
+/// Seconds until the agent has announced the job's series, in a frame that was sent.
+const ANNOUNCED_S: i64 = 3;
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     samples: f64,
     cpu_s: f64,
     sent_bytes: f64,
     stored_bytes: f64,
+    /// Samples and their bytes after the announcements.
+    steady_samples: f64,
+    steady_bytes: f64,
 }
 
 pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
@@ -34,35 +40,55 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     }
     say(&format!("{kind}: windows of a second, {} rounds of {} s", arguments.rounds, arguments.seconds));
     say("");
-    let cells = |name: &str, cost: Cost| {
-        let each = |of: f64| of / cost.samples;
-        vec![
-            name.to_owned(),
-            format!("{:.0}", cost.samples),
-            format!("{:.3} µs", each(cost.cpu_s) * 1e6),
-            format!("{:.4}", each(cost.sent_bytes)),
-            format!("{:.4}", each(cost.stored_bytes)),
-        ]
-    };
-    let ratio = |of: fn(&Cost) -> f64| of(&of_window) / of_window.samples / (of(&of_raw) / of_raw.samples);
+    let ratio = |of: fn(&Cost) -> f64| of(&of_window) / of(&of_raw);
     let ratios = vec![
         "ratio".to_owned(),
         String::new(),
-        format!("{:.3}", ratio(|cost| cost.cpu_s)),
-        format!("{:.2} %", 100.0 * ratio(|cost| cost.sent_bytes)),
-        format!("{:.2} %", 100.0 * ratio(|cost| cost.stored_bytes)),
+        format!("{:.3}", ratio(|cost| cost.cpu_s / cost.samples)),
+        format!("{:.2} %", 100.0 * ratio(|cost| cost.sent_bytes / cost.samples)),
+        format!("{:.2} %", 100.0 * ratio(Cost::steady_bytes_each)),
+        String::new(),
+        format!("{:.2} %", 100.0 * ratio(|cost| cost.stored_bytes / cost.samples)),
     ];
-    let rows = [cells("1ms", of_raw), cells("1ms/1s", of_window), ratios];
-    table::table(&["", "samples", "agent's CPU each", "bytes sent each", "bytes stored each"], &rows);
+    let rows = [of_raw.cells("1ms"), of_window.cells("1ms/1s"), ratios];
+    let heads = [
+        "",
+        "samples",
+        "agent's CPU each",
+        "bytes sent each",
+        "without announcements",
+        "bytes of announcements",
+        "bytes stored each",
+    ];
+    table::table(&heads, &rows);
     Ok(())
 }
 
 impl Cost {
+    fn steady_bytes_each(&self) -> f64 {
+        self.steady_bytes / self.steady_samples
+    }
+
+    fn cells(&self, name: &str) -> Vec<String> {
+        let announcements = self.sent_bytes - self.samples * self.steady_bytes_each();
+        vec![
+            name.to_owned(),
+            format!("{:.0}", self.samples),
+            format!("{:.3} µs", self.cpu_s / self.samples * 1e6),
+            format!("{:.4}", self.sent_bytes / self.samples),
+            format!("{:.5}", self.steady_bytes_each()),
+            format!("{announcements:.0}"),
+            format!("{:.4}", self.stored_bytes / self.samples),
+        ]
+    }
+
     fn add(&mut self, other: Self) {
         self.samples += other.samples;
         self.cpu_s += other.cpu_s;
         self.sent_bytes += other.sent_bytes;
         self.stored_bytes += other.stored_bytes;
+        self.steady_samples += other.steady_samples;
+        self.steady_bytes += other.steady_bytes;
     }
 }
 
@@ -74,7 +100,9 @@ fn run(sampling: Sampling, kind: Kind, job: &Job, seconds: u64) -> Result<Cost, 
     let baseline = plan::baseline(plan::job_metrics(false), sampling);
     let config = format!("jobs = [\"{}\"]\n{baseline}", job.pattern());
     let agent = Agent::start(scratch.path(), collector.endpoint(), &config)?;
-    pause(i64::try_from(seconds)? * 1_000_000_000);
+    pause(ANNOUNCED_S * 1_000_000_000);
+    let announced = agent.connect()?.status()?;
+    pause((i64::try_from(seconds)? - ANNOUNCED_S) * 1_000_000_000);
     let status = agent.connect()?.status()?;
     let taken = tally_of_jobs(&status).taken;
     if !agent.stop() {
@@ -87,5 +115,7 @@ fn run(sampling: Sampling, kind: Kind, job: &Job, seconds: u64) -> Result<Cost, 
         cpu_s: to_f64(status.counts.cpu_ns) / 1e9,
         sent_bytes: to_f64(status.counts.bytes_sent),
         stored_bytes: to_f64(store.bytes()?) - empty_bytes,
+        steady_samples: to_f64(taken - tally_of_jobs(&announced).taken),
+        steady_bytes: to_f64(status.counts.bytes_sent - announced.counts.bytes_sent),
     })
 }

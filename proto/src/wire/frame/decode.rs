@@ -1,14 +1,14 @@
 //! Decodes frames.
 
 use super::format::{
-    Block, BlockWindows, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS,
-    SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
-    SECTION_STACKS, SECTION_WINDOWS,
+    Block, BlockWindows, CHANGES, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY,
+    SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK,
+    SECTION_PARTIAL_BLOCK, SECTION_STACKS, SECTION_WINDOWS,
 };
 use crate::limits;
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
-use crate::window::{COUNT_PART, PARTS};
+use crate::window::PARTS;
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
 use crate::wire::{VERSION, envelope};
@@ -142,24 +142,51 @@ fn get_block(
         limit: limits::FRAME_VALUES as u64,
     })?;
     let times_us = get_times(cursor, ticks, base_us)?;
+    if has_windows {
+        let (values, windows) = get_windows(cursor, columns.len(), ticks)?;
+        let windows = Some(windows);
+        return Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values, windows });
+    }
     let mut values = Vec::new();
-    get_columns(cursor, parts * columns.len(), ticks, &mut values)?;
-    let windows = has_windows.then(|| divide(&mut values, columns.len() * ticks)).transpose()?;
-    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values, windows })
+    get_columns(cursor, columns.len(), ticks, &mut values)?;
+    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values, windows: None })
 }
 
-/// Divides the parts of windows, with `len` values each, and leaves the last values in `values`.
-fn divide(values: &mut Vec<u64>, len: usize) -> Result<BlockWindows, DecodeError> {
-    let mut take = |part: usize| values.split_off((part * len).min(values.len()));
-    let (sum, max, min, counts) = (take(4), take(3), take(2), take(COUNT_PART));
-    match counts.iter().max() {
-        Some(most) if *most > limits::WINDOW_SAMPLES => Err(DecodeError::Limit {
-            what: "samples in a window",
-            found: *most,
-            limit: limits::WINDOW_SAMPLES,
-        }),
-        _ => Ok(BlockWindows { counts, min, max, sum }),
+/// Reads the last values of windows of `series`, and their other parts.
+fn get_windows(
+    cursor: &mut Cursor<'_>,
+    series: usize,
+    ticks: usize,
+) -> Result<(Vec<u64>, BlockWindows), DecodeError> {
+    let count = cursor.varint()?;
+    let changed = get_bitmap(cursor, series)?;
+    let count_columns = if count == 0 { series } else { 0 };
+    let mut columns = Vec::new();
+    get_columns(cursor, count_columns + series + CHANGES.len() * changed.len(), ticks, &mut columns)?;
+    let mut counts = columns;
+    let mut columns = counts.split_off(count_columns * ticks).into_iter();
+    if count > 0 {
+        counts = vec![count; series * ticks];
     }
+    if let Some(most) = counts.iter().max().filter(|most| **most > limits::WINDOW_SAMPLES) {
+        let limit = limits::WINDOW_SAMPLES;
+        return Err(DecodeError::Limit { what: "samples in a window", found: *most, limit });
+    }
+    let zeros = || vec![0; series * ticks];
+    let mut values = Vec::with_capacity(series * ticks);
+    let (mut min, mut max, mut sum) = (zeros(), zeros(), zeros());
+    let mut changed = changed.into_iter().peekable();
+    for position in 0..series {
+        values.extend(columns.by_ref().take(ticks));
+        if changed.next_if_eq(&position).is_none() {
+            continue;
+        }
+        for part in [&mut max, &mut min, &mut sum] {
+            let places = part.iter_mut().skip(position * ticks).take(ticks);
+            places.zip(columns.by_ref()).for_each(|(place, value)| *place = value);
+        }
+    }
+    Ok((values, BlockWindows { counts, min, max, sum }))
 }
 
 fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, DecodeError> {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::format::{
-    Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
+    CHANGES, Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
     SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
     SECTION_WINDOWS,
 };
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
 use crate::limits;
-use crate::series::{Kind, Number, SessionId};
-use crate::window::SUM_PART;
+use crate::series::{Number, SessionId};
+use crate::window::COUNT_PART;
 use crate::wire::bytes::{put_varint, zigzag};
 use crate::wire::column::{Coding, ColumnEncoder};
 use crate::wire::{VERSION, envelope};
@@ -24,6 +24,7 @@ pub struct Encoder {
     absent_from: Vec<u32>,
     instants: Vec<Instant>,
     transposed: Vec<u64>,
+    codings: Vec<Coding>,
     times: Vec<u64>,
     serialised: Vec<u8>,
 }
@@ -128,8 +129,8 @@ impl Encoder {
     ) {
         let Some(first) = numbers.first() else { return };
         let missing = rows.absent_columns(*first);
-        let is_missing = |column: usize| missing.iter().any(|(_, absent)| *absent as usize == column);
-        let (width, parts) = (shape.columns.len(), shape.parts());
+        let is_present = |column: usize| missing.iter().all(|(_, absent)| *absent as usize != column);
+        let width = shape.columns.len();
         let lone = numbers.len() == 1;
         if shape.window.is_some() {
             out.push(SECTION_WINDOWS);
@@ -143,7 +144,7 @@ impl Encoder {
         put_varint(out, u64::from(shape.id.0));
         put_varint(out, width as u64);
         if !missing.is_empty() {
-            put_bitmap(out, width, is_missing);
+            put_bitmap(out, width, is_present);
         }
         if !lone {
             put_varint(out, numbers.len() as u64);
@@ -151,25 +152,74 @@ impl Encoder {
         self.instants.clear();
         self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
         self.put_times(out, shape.row_period().as_micros(), base_us);
-        if lone && missing.is_empty() {
+        if lone && missing.is_empty() && shape.window.is_none() {
             // The values of one row are in the order of its columns.
-            self.columns.put_row(out, rows.values(*first, parts * width), codings(shape, |_| false));
+            let codings = shape.columns.iter().map(|column| coding(0, column));
+            self.columns.put_row(out, rows.values(*first, width), codings);
             return;
         }
-        self.transposed.clear();
-        for part in 0..parts {
-            for column in (0..width).filter(|column| !is_missing(*column)) {
-                let column = part * width + column;
-                self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
-            }
+        let present: Vec<usize> = (0..width).filter(|column| is_present(*column)).collect();
+        if shape.window.is_some() {
+            self.put_windows(out, rows, shape, numbers, &present);
+        } else {
+            self.put_columns(out, rows, shape, numbers, present.into_iter().map(|column| (0, column)));
         }
-        if lone {
-            self.columns.put_row(out, &self.transposed, codings(shape, is_missing));
+    }
+
+    /// Appends the parts of windows. Of a series that changed in none of them, the last values are all.
+    fn put_windows(
+        &mut self,
+        out: &mut Vec<u8>,
+        rows: &Rows<'_>,
+        shape: &Shape,
+        numbers: &[u32],
+        present: &[usize],
+    ) {
+        let values = |part: usize, column: usize| {
+            let at = part * shape.columns.len() + column;
+            numbers.iter().map(move |number| rows.value(*number, at))
+        };
+        let mut counts = present.iter().flat_map(|column| values(COUNT_PART, *column));
+        let count = counts.next().unwrap_or_default();
+        let are_equal = counts.all(|other| other == count);
+        put_varint(out, if are_equal { count } else { 0 });
+        let has_changed: Vec<bool> = present
+            .iter()
+            .map(|column| CHANGES.iter().any(|part| values(*part, *column).any(|value| value != 0)))
+            .collect();
+        put_bitmap(out, present.len(), |position| has_changed.get(position).copied().unwrap_or_default());
+        let counts = present.iter().filter(|_| !are_equal).map(|column| (COUNT_PART, *column));
+        let parts = present.iter().zip(&has_changed).flat_map(|(column, has_changed)| {
+            let changes = CHANGES.iter().filter(|_| *has_changed);
+            std::iter::once(&0).chain(changes).map(|part| (*part, *column))
+        });
+        self.put_columns(out, rows, shape, numbers, counts.chain(parts));
+    }
+
+    /// Appends columns, each a part of the values and the column of a shape.
+    fn put_columns(
+        &mut self,
+        out: &mut Vec<u8>,
+        rows: &Rows<'_>,
+        shape: &Shape,
+        numbers: &[u32],
+        columns: impl Iterator<Item = (usize, usize)>,
+    ) {
+        let width = shape.columns.len();
+        self.transposed.clear();
+        self.codings.clear();
+        for (part, column) in columns {
+            let at = part * width + column;
+            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, at)));
+            self.codings.extend(shape.columns.get(column).map(|column| coding(part, column)));
+        }
+        if numbers.len() == 1 {
+            self.columns.put_row(out, &self.transposed, self.codings.iter().copied());
             return;
         }
         self.columns.begin_block();
-        for coding in codings(shape, is_missing) {
-            self.columns.put(out, &self.transposed, numbers.len(), coding);
+        for coding in &self.codings {
+            self.columns.put(out, &self.transposed, numbers.len(), *coding);
         }
         self.columns.flush(out);
     }
@@ -223,28 +273,19 @@ impl Encoder {
     }
 }
 
-/// Returns the codings of the present columns of a shape, part by part.
-fn codings(shape: &Shape, is_missing: impl Fn(usize) -> bool + Copy) -> impl Iterator<Item = Coding> {
-    (0..shape.parts()).flat_map(move |part| {
-        let present = shape.columns.iter().enumerate().filter(move |(column, _)| !is_missing(*column));
-        present.map(move |(_, column)| coding(part, column))
-    })
-}
-
-/// Packed counts, extremes and rates are integers whatever the number of the metric is.
+/// Packed parts of windows are integers whatever the number of the metric is, but for the last value.
 const fn coding(part: usize, column: &Column) -> Coding {
-    let metric = &column.metric.1;
-    match (metric.number, metric.kind, part) {
-        (Number::Float, _, 0) | (Number::Float, Kind::Gauge, SUM_PART) => Coding::Xor,
-        (Number::Unsigned | Number::Signed | Number::Float, ..) => Coding::Difference,
+    match (column.metric.1.number, part) {
+        (Number::Float, 0) => Coding::Xor,
+        (Number::Unsigned | Number::Signed | Number::Float, _) => Coding::Difference,
     }
 }
 
-fn put_bitmap(out: &mut Vec<u8>, width: usize, is_missing: impl Fn(usize) -> bool) {
+fn put_bitmap(out: &mut Vec<u8>, width: usize, is_set: impl Fn(usize) -> bool) {
     for first in (0..width).step_by(8) {
         out.push(
             (0..8)
-                .filter(|bit| first + bit < width && !is_missing(first + bit))
+                .filter(|bit| first + bit < width && is_set(first + bit))
                 .fold(0, |byte, bit| byte | 1 << bit),
         );
     }

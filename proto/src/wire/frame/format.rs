@@ -3,6 +3,7 @@
 use crate::ledger::{Event, LedgerEntry};
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
+use crate::window::{MAX_PART, MIN_PART, SUM_PART};
 use crate::wire::VERSION;
 use crate::wire::bytes::Cursor;
 use crate::wire::dictionary::Entry;
@@ -24,6 +25,10 @@ pub(super) const SECTION_KEPT: u8 = 9;
 
 /// A section of one of the kinds of block follows, whose rows summarise windows.
 pub(super) const SECTION_WINDOWS: u8 = 10;
+
+/// Parts that are zeros of a series that did not change. The largest value stands first: of most counters the
+/// others are zeros, which take a byte together.
+pub(super) const CHANGES: [usize; 3] = [MAX_PART, MIN_PART, SUM_PART];
 
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
