@@ -62,12 +62,13 @@ impl ColumnEncoder {
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, columns: &[u64], ticks: usize, coding: Coding) {
         let start = self.position * ticks;
         let column = columns.get(start..start + ticks).unwrap_or_default();
+        let same_at = |position: usize| columns.get(position * ticks..(position + 1) * ticks) == Some(column);
         let hash = hash(column);
-        if hash == 0 && column.iter().all(|value| *value == 0) {
+        if let Some(distance) = self.extended_distance(same_at) {
+            self.put_copy(out, distance);
+        } else if hash == 0 && column.iter().all(|value| *value == 0) {
             self.put_zero(out);
-        } else if let Some(distance) = self.distance_to_same(hash, |position| {
-            columns.get(position * ticks..(position + 1) * ticks) == Some(column)
-        }) {
+        } else if let Some(distance) = self.distance_to_same(hash, same_at) {
             self.put_copy(out, distance);
         } else {
             self.flush(out);
@@ -82,11 +83,12 @@ impl ColumnEncoder {
         self.begin_block();
         let mut out = Appender::new(out, row.len() * LONE_BYTES);
         for (value, coding) in row.iter().zip(codings) {
-            if *value == 0 {
+            let same_at = |position: usize| row.get(position) == Some(value);
+            if let Some(distance) = self.extended_distance(same_at) {
+                self.put_copy(&mut out, distance);
+            } else if *value == 0 {
                 self.put_zero(&mut out);
-            } else if let Some(distance) =
-                self.distance_to_same(hash(&[*value]), |position| row.get(position) == Some(value))
-            {
+            } else if let Some(distance) = self.distance_to_same(hash(&[*value]), same_at) {
                 self.put_copy(&mut out, distance);
             } else {
                 self.flush(&mut out);
@@ -122,15 +124,16 @@ impl ColumnEncoder {
         let position = u32::try_from(self.position).unwrap_or(u32::MAX);
         let (block, seen_at) = std::mem::replace(place, (self.block, position));
         let seen_at = seen_at as usize;
-        // Extending the pending run costs nothing, so it is tried first.
-        if let Pending::Copies { distance, .. } = self.pending
-            && let Some(position) = self.position.checked_sub(distance)
-            && same_at(position)
-        {
-            return Some(distance);
-        }
         let before = block == self.block && seen_at < self.position;
         (before && same_at(seen_at)).then(|| self.position - seen_at)
+    }
+
+    /// Returns the distance of the pending copies, if the next column extends them. That costs nothing, so it
+    /// is tried first, also for zeros.
+    fn extended_distance(&self, same_at: impl Fn(usize) -> bool) -> Option<usize> {
+        let Pending::Copies { distance, .. } = self.pending else { return None };
+        let position = self.position.checked_sub(distance)?;
+        same_at(position).then_some(distance)
     }
 
     fn put_zero(&mut self, out: &mut impl Sink) {
