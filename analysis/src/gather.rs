@@ -20,8 +20,8 @@ use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
 use crate::{
-    breakdown, derived, firings, history, kept, measuring, node_counters, regions, resources, runs, series,
-    stacks,
+    breakdown, derived, distributions, firings, history, kept, measuring, node_counters, regions, resources,
+    runs, series, stacks,
 };
 use polymeter_proto::{node_list, units};
 
@@ -96,7 +96,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     add_ledger(&mut report, ledger);
     report.count_peak_of_one_node();
     totals.into_iter().for_each(|totals| totals.add_to(&mut report));
-    add_rest(reader, (job, &job_nodes), &mut report)?;
+    add_rest(reader, (job, &job_nodes, &rows), &mut report)?;
     Ok(report)
 }
 
@@ -117,9 +117,10 @@ fn add_ledger(report: &mut Report, ledger: Vec<LedgerRow>) {
 /// Adds what depends on the series of the job, or is read apart from them.
 fn add_rest(
     reader: &mut dyn Read,
-    (job, job_nodes): (&JobRow, &[JobNodeRow]),
+    (job, job_nodes, rows): (&JobRow, &[JobNodeRow], &[SeriesRow]),
     report: &mut Report,
 ) -> Result<(), StoreError> {
+    distributions::add_to(reader, (job, rows), report)?;
     node_counters::add_to(reader, job, report)?;
     derived::add_to(report);
     roofline::add_to(report, job_nodes);

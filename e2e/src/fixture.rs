@@ -37,13 +37,18 @@ impl Fixture {
     }
 
     pub fn with(tables: &str) -> Self {
+        Self::configured("", tables)
+    }
+
+    /// With keys and tables of the agent's configuration.
+    pub fn configured(keys: &str, tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());
         let (job, sleeper) = (cgroups.job("x"), Sleeper::start());
         job.enter(sleeper.pid());
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
         let plan = Plan { collector: &endpoint, jobs: &[], baseline: &baseline };
-        let agent = Agent::start_with(&env, &plan, "", tables);
+        let agent = Agent::start_with(&env, &plan, keys, tables);
         let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");

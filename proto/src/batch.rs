@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::histogram::{self, Histogram};
 use crate::limits;
 use crate::period::{Period, Sampling};
 use crate::series::{
@@ -83,7 +84,19 @@ pub struct Batch {
     pub(crate) values: Vec<u64>,
     /// Row and column of each absent value, in the order of the rows.
     pub(crate) absent: Vec<(u32, u32)>,
+    /// Histograms of windows, in the order of the rows, then of the columns.
+    pub(crate) histograms: Vec<RowHistogram>,
+    /// Buckets with samples of the histograms, and their counts.
+    pub(crate) buckets: Vec<(u16, u32)>,
     samples: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowHistogram {
+    pub(crate) row: u32,
+    pub(crate) column: u32,
+    pub(crate) buckets_at: u32,
+    pub(crate) buckets: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -120,6 +133,8 @@ impl Batch {
             rows: Vec::with_capacity(values / 8),
             values: Vec::with_capacity(values),
             absent: Vec::new(),
+            histograms: Vec::new(),
+            buckets: Vec::with_capacity(values / 8),
             samples: 0,
         }
     }
@@ -166,9 +181,15 @@ impl Batch {
     }
 
     /// Appends a row of windows, as [`crate::window::Summary::pack`] has them: all values of the first part,
-    /// then all of the next. A series whose count is 0 was absent. Returns the number of samples in the
-    /// windows.
-    pub fn push_windows(&mut self, shape: ShapeIndex, instant: Instant, parts: &[u64]) -> Result<u64, Full> {
+    /// then all of the next, with the histograms of some columns. A series whose count is 0 was absent.
+    /// Returns the number of samples in the windows.
+    pub fn push_windows(
+        &mut self,
+        shape: ShapeIndex,
+        instant: Instant,
+        parts: &[u64],
+        histograms: &[(u32, Histogram)],
+    ) -> Result<u64, Full> {
         self.check_room()?;
         let row = u32::try_from(self.rows.len()).map_err(|_too_many| Full)?;
         let values_at = u32::try_from(self.values.len()).map_err(|_too_many| Full)?;
@@ -179,15 +200,30 @@ impl Batch {
         self.rows.push(Row { shape: shape.0, instant, values_at });
         let samples = counts.iter().sum();
         self.samples += samples;
+        for (column, histogram) in histograms {
+            self.push_histogram(row, *column, histogram);
+        }
         Ok(samples)
     }
 
-    const fn check_room(&self) -> Result<(), Full> {
-        if self.values.len() >= limits::BATCH_VALUES || self.rows.len() >= limits::BLOCK_TICKS {
-            Err(Full)
-        } else {
-            Ok(())
+    /// Appends a histogram that has samples.
+    fn push_histogram(&mut self, row: u32, column: u32, histogram: &Histogram) {
+        let from = self.buckets.len();
+        self.buckets.extend(histogram::buckets(histogram));
+        let (Ok(buckets_at), Ok(buckets)) = (u32::try_from(from), u32::try_from(self.buckets.len() - from))
+        else {
+            return;
+        };
+        if buckets > 0 {
+            self.histograms.push(RowHistogram { row, column, buckets_at, buckets });
         }
+    }
+
+    fn check_room(&self) -> Result<(), Full> {
+        let has_room = self.values.len() < limits::BATCH_VALUES
+            && self.rows.len() < limits::BLOCK_TICKS
+            && self.buckets.len() < limits::BATCH_VALUES;
+        if !has_room { Err(Full) } else { Ok(()) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -298,6 +334,8 @@ impl Batch {
         self.rows.capacity() * size_of::<Row>()
             + self.values.capacity() * size_of::<u64>()
             + self.absent.capacity() * size_of::<(u32, u32)>()
+            + self.histograms.capacity() * size_of::<RowHistogram>()
+            + self.buckets.capacity() * size_of::<(u16, u32)>()
             + self.shapes.capacity() * size_of::<Arc<Shape>>()
     }
 
@@ -307,6 +345,8 @@ impl Batch {
         self.rows.clear();
         self.values.clear();
         self.absent.clear();
+        self.histograms.clear();
+        self.buckets.clear();
         self.samples = 0;
     }
 }

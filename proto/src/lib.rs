@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod control;
 pub mod endpoint;
 pub mod exposition;
+pub mod histogram;
 pub mod key;
 pub mod ledger;
 pub mod limits;

@@ -117,7 +117,20 @@ def get_windows(c, series, ticks):
         values.append(columns.pop(0))
         for part in ("max", "min", "sum"):
             windows[part].append(columns.pop(0) if position in changed else [0] * ticks)
-    return values, windows
+    histograms, window = [], -1
+    for _ in range(c.varint(series * ticks)):
+        window += 1 + c.varint(series * ticks)
+        need(window < series * ticks, "a histogram has no window")
+        tick, position = divmod(window, series)
+        buckets, bucket = [], -1
+        for _ in range(c.varint(976)):
+            bucket += 1 + c.varint()
+            need(bucket < 976, "a histogram has a bucket beyond its last")
+            buckets.append([bucket, c.varint()])
+        samples = [count for _, count in buckets]
+        need(0 not in samples and sum(samples) <= counts[position][tick], "other samples than its window")
+        histograms.append({"tick": tick, "position": position, "counts": buckets})
+    return values, windows | {"histograms": histograms}
 
 
 def get_times(c, ticks, base):

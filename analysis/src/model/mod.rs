@@ -1,6 +1,7 @@
 //! Contents of a report, and its JSON form.
 
 mod derived;
+mod distribution;
 mod energy;
 mod events;
 mod finding;
@@ -22,6 +23,7 @@ use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
 pub use derived::DerivedReport;
+pub use distribution::DistributionReport;
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{FiringReport, LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
@@ -91,6 +93,8 @@ pub struct Report {
     pub series: Vec<SeriesReport>,
     /// Those of which at least one input was sampled, sorted by name and node.
     pub derived: Vec<DerivedReport>,
+    /// Of the metrics whose windows have histograms, sorted by name.
+    pub distributions: Vec<DistributionReport>,
     /// Without the samples of rings.
     pub ledger: Tally,
     /// Intervals that rings kept, in the order of their begin.

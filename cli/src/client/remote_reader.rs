@@ -173,6 +173,7 @@ impl Read for RemoteReader {
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
             | Query::Firings { .. }
+            | Query::Histograms { .. }
             | Query::Losses { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::Event;
 use polymeter_proto::wire::frame::{Block, Frame};
-use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
+use polymeter_store::accepted::{Accepted, HistogramRecord, LossReason, LossRecord, SampleBlock};
 
 use super::dictionary::Dictionary;
 use super::fault::Fault;
@@ -59,7 +59,7 @@ impl Dictionary {
                 return Err(Fault::Contradiction("a ring holds no windows"));
             }
             let into = if frame.is_kept { &mut accepted.kept } else { &mut accepted.samples };
-            self.resolve_block(block, into)?;
+            self.resolve_block(block, into, &mut accepted.histograms)?;
         }
         for interval in frame.stacks {
             accepted.stacks.push(self.resolve_stacks(interval)?);
@@ -96,12 +96,18 @@ impl Dictionary {
         Ok(accepted)
     }
 
-    fn resolve_block(&self, block: Block, into: &mut Vec<SampleBlock>) -> Result<(), Fault> {
+    fn resolve_block(
+        &self,
+        block: Block,
+        into: &mut Vec<SampleBlock>,
+        histograms: &mut Vec<HistogramRecord>,
+    ) -> Result<(), Fault> {
         let shape = self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?;
         shape.fits(&block)?;
         let line = &shape.line;
         if let Some(found) = &block.windows {
             windows::resolve(line, &shape.columns, &block, found, into);
+            histograms.extend(windows::histograms(&shape.columns, &block, found));
             return Ok(());
         }
         let series: Vec<_> =

@@ -77,6 +77,7 @@ impl TimeRange {
                 accepted.add_loss(LossRecord::of_stacks(&block, LossReason::Clock));
             }
         }
+        accepted.histograms.retain(|histogram| is_possible(&histogram.time_us));
         accepted.out_of_range = out_of_range(&others);
         match self.out_of_range {
             OutOfRangePolicy::Reject => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use polymeter_proto::window::{Summary, WindowValues};
-use polymeter_proto::wire::frame::{Block, BlockWindows};
-use polymeter_store::accepted::{LedgerLine, SampleBlock, SeriesRecord, WindowColumns};
+use polymeter_proto::wire::frame::{Block, BlockHistogram, BlockWindows};
+use polymeter_store::accepted::{HistogramRecord, LedgerLine, SampleBlock, SeriesRecord, WindowColumns};
 
 use super::fault::Fault;
 
@@ -80,6 +80,24 @@ pub(super) fn resolve(
     }
 }
 
+/// Returns the histograms of the windows of jobs.
+pub(super) fn histograms(
+    columns: &[Arc<SeriesRecord>],
+    block: &Block,
+    windows: &BlockWindows,
+) -> Vec<HistogramRecord> {
+    let record = |histogram: &BlockHistogram| {
+        let series = columns.get(*block.columns.get(histogram.position)?)?;
+        Some(HistogramRecord {
+            series: Arc::clone(series),
+            time_us: *block.times_us.get(histogram.tick)?,
+            counts: histogram.counts.clone(),
+        })
+    };
+    let of_jobs = |histogram: &HistogramRecord| histogram.series.job.is_some();
+    windows.histograms.iter().filter_map(record).filter(of_jobs).collect()
+}
+
 fn cells<'a>(
     block: &Block,
     windows: &BlockWindows,
@@ -94,7 +112,7 @@ fn cells<'a>(
             let part = |part: &[u64], row: usize| part.get(row).copied().unwrap_or_default();
             let cells = at.map(|at| {
                 let last = part(&block.values, at);
-                let BlockWindows { counts, min, max, sum } = windows;
+                let BlockWindows { counts, min, max, sum, .. } = windows;
                 let packed = [last, part(counts, at), part(min, at), part(max, at), part(sum, at)];
                 (last, Summary::unpack(packed, &series.metric))
             });

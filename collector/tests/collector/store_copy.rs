@@ -110,6 +110,7 @@ fn a_store_survives_the_way_through_a_database() {
          INSERT INTO stack_node VALUES (1, 5, NULL, -7), (1, -6, 5, 8);
          INSERT INTO stack_interval VALUES (1, 5000, -9, 'n1', 'stacks.cpu', 1000000, 10000, 3, 1, 2, 0, 1);
          INSERT INTO stack_sample VALUES (1, 5000, -9, 4294967295, -6, 3);
+         INSERT INTO window_histogram VALUES (1, 5000, 1, 18446744073709551616.0, 7);
          INSERT INTO kept_interval VALUES (1, 'n1', 5000, 7000, -9, 'OOM kill', 2);
          INSERT INTO trigger_firing VALUES (-9, 1, 'n1', 6000, 'oom', NULL, 5000, 7000, 'why', 'keeps 0 s', 2, '{\"n2\":\"no answer\"}');
          INSERT INTO kept_sample VALUES (5000, 1, 2.5), (6000, 1, 3.5);

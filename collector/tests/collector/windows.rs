@@ -5,22 +5,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::model::SeriesReport;
+use polymeter_analysis::model::{Report, SeriesReport};
+use polymeter_proto::histogram;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind as MetricKind, Labels, MetricDescriptor, Number,
     SessionDescriptor, SessionId, Unit,
 };
 use polymeter_store::accepted::{
-    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId, WindowColumns,
+    Accepted, HistogramRecord, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
+    WindowColumns,
 };
 use polymeter_store::reader::SeriesScope;
-use polymeter_store::{ExtensionMode, OpenOptions, Store};
+use polymeter_store::{ExtensionMode, Keep, OpenOptions, Retention, Store, prune, set_retention};
 
 use crate::rollups::{HOUR_US, begin_us, wait_until_computed};
 use crate::support::{Kind, TestEnvironment, wait_until};
 
-scenarios![windows_have_the_figures_of_their_samples, windows_of_unlikely_times_are_quarantined];
+scenarios![
+    windows_have_the_figures_of_their_samples,
+    windows_of_unlikely_times_are_quarantined,
+    histograms_go_with_their_samples
+];
 
 /// Time between two samples. A window has 20 of them.
 const SPACING_US: i64 = 50_000;
@@ -135,6 +141,24 @@ impl Node {
         self.block(times_us, last, Some(columns))
     }
 
+    /// Histograms of the gauge in the windows of a block.
+    fn histograms(&self, block: &SampleBlock) -> Vec<HistogramRecord> {
+        let mut records = Vec::new();
+        let mut begin = 0;
+        for time_us in &block.times_us {
+            let end = SAMPLES.min(if begin == 0 { SIZE - OFFSET } else { begin + SIZE });
+            let mut histogram = histogram::empty().unwrap();
+            for value in &values()[0][begin..end] {
+                histogram.increment(*value as u64).unwrap();
+            }
+            let counts = histogram::buckets(&histogram).map(|(bucket, count)| (bucket, count.into()));
+            let (series, counts) = (Arc::clone(&self.series[0]), counts.collect());
+            records.push(HistogramRecord { series, time_us: *time_us, counts });
+            begin = end;
+        }
+        records
+    }
+
     fn frame(&self, sequence: u64, begin_us: i64) -> Accepted {
         Accepted::empty(Arc::clone(&self.session), sequence, begin_us + HOUR_US)
     }
@@ -166,6 +190,9 @@ fn store(environment: &TestEnvironment, begin_us: i64) -> usize {
         .zip(blocks)
         .map(|(node, block)| {
             let mut frame = node.frame(1, begin_us);
+            if block.windows.is_some() {
+                frame.histograms = node.histograms(&block);
+            }
             frame.samples.push(block);
             frame.job_ends.push((Arc::clone(&node.job), begin_us + 181 * 1_000_000));
             frame
@@ -343,6 +370,7 @@ fn assert_reports(environment: &TestEnvironment) {
         let rates = rates(&counter);
         is_near(instructions.max, rates.iter().copied().fold(0.0, f64::max));
         is_near(instructions.min.map(|min| min + 1.0), rates.iter().copied().fold(f64::NAN, f64::min) + 1.0);
+        assert_distribution(report, &gauge);
         match report.job.as_str() {
             "1" => assert_eq!((instructions.growth, instructions.inner_s), (Some(last - first), None)),
             _ => {
@@ -366,6 +394,49 @@ fn assert_reports(environment: &TestEnvironment) {
             .unwrap();
         assert_eq!(count, 2 * SAMPLES as u64);
     }
+}
+
+/// The quantiles of the job with windows are those of the sorted values.
+fn assert_distribution(report: &Report, values: &[f64]) {
+    if report.job == "1" {
+        assert_eq!(report.distributions, []);
+        return;
+    }
+    let [found] = report.distributions.as_slice() else { panic!("{:?}", report.distributions) };
+    assert_eq!((found.metric.as_str(), found.samples), ("memory.current", values.len() as u64));
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    for (found, percent) in [(found.p50, 50), (found.p90, 90), (found.p99, 99), (found.max, 100)] {
+        let expected = sorted[(sorted.len() * percent).div_ceil(100) - 1];
+        assert!(
+            (found - expected).abs() <= expected * histogram::ERROR,
+            "{percent}: {found}, not {expected}"
+        );
+    }
+}
+
+/// Samples in the histograms of a job.
+fn in_histograms(environment: &TestEnvironment, job: &str) -> i64 {
+    let sum = "SELECT CAST(coalesce(sum(count), 0) AS bigint) FROM window_histogram";
+    environment.number(&format!("{sum} WHERE job_key = (SELECT job_key FROM job WHERE job_id = '{job}')"))
+}
+
+fn histograms_go_with_their_samples(environment: &mut TestEnvironment) {
+    let begin_us = begin_us();
+    store(environment, begin_us);
+    let node = Node::new(3, "old", begin_us - 40 * 24 * HOUR_US);
+    let mut frame = node.frame(1, begin_us - 40 * 24 * HOUR_US);
+    let block = node.windows(begin_us - 40 * 24 * HOUR_US);
+    frame.histograms = node.histograms(&block);
+    frame.samples.push(block);
+    open(environment).commit(&[frame]).unwrap();
+    assert_eq!(["2", "old"].map(|job| in_histograms(environment, job)), [SAMPLES as i64; 2]);
+    environment.execute("UPDATE job SET ended = started; UPDATE job_node SET ended = started");
+    let keep = Keep::Days(30);
+    let retention = Retention { samples: keep, ten_seconds: keep, minute: keep, hour: Keep::Forever };
+    set_retention(&environment.url(), &retention).unwrap();
+    prune(&environment.url(), None, |_, _| ()).unwrap();
+    assert_eq!(["2", "old"].map(|job| in_histograms(environment, job)), [SAMPLES as i64, 0]);
 }
 
 fn windows_of_unlikely_times_are_quarantined(environment: &mut TestEnvironment) {

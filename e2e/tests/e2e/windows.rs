@@ -5,7 +5,11 @@ use polymeter_e2e::{program, require, stored, tests, text, wait_until};
 use rusqlite::Connection;
 use serde_json::json;
 
-tests![windows_are_granted_stored_and_counted, a_run_in_windows_is_complete];
+tests![
+    windows_are_granted_stored_and_counted,
+    a_run_in_windows_is_complete,
+    a_report_has_quantiles_of_the_samples_in_windows
+];
 
 const SAMPLES: &str = "SELECT sum(coalesce(count, 1)), count(*), count(count), max(count) FROM samples
      JOIN series ON series.series_id = samples.series_id";
@@ -104,4 +108,43 @@ fn a_run_in_windows_is_complete() {
     let windows: i64 =
         store.query_row("SELECT count(*) FROM samples WHERE count > 10", [], |row| row.get(0)).unwrap();
     assert!(windows > 0, "a window of 100 ms has up to 21 samples");
+}
+
+fn a_report_has_quantiles_of_the_samples_in_windows() {
+    require(&NEEDS);
+    let fixture = Fixture::configured("histograms = [\"cpu.*\"]\n", "");
+    fixture.granted(OWNER, &["pids.current=2ms/20ms", "cpu.usage=2ms/20ms", "--for", "1min"]);
+    let path = fixture.env.path("store.db");
+    let sum = "SELECT coalesce(sum(count), 0), count(DISTINCT series_id) FROM window_histogram";
+    let histograms = |store: &Connection| -> (i64, i64) {
+        store.query_row(sum, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    };
+    wait_until("histograms are stored", || histograms(&Connection::open(&path).unwrap()).0 > 200);
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
+    let store = Connection::open(&path).unwrap();
+    let (samples, series) = histograms(&store);
+    assert_eq!(series, 1, "only the wanted metric has them");
+    let in_windows = "SELECT sum(samples.count), count(*) FROM samples JOIN series USING (series_id)
+        WHERE metric = 'cpu.usage' AND samples.count IS NOT NULL";
+    let (most, windows): (i64, i64) =
+        store.query_row(in_windows, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(most - windows <= samples && samples <= most, "{samples} of {most} in {windows}");
+    let url = format!("sqlite:{}", path.display());
+    let report = |more: &[&str]| {
+        let output = program("polymeter").args(["report", "x", "--store", &url]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let json: serde_json::Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    let found = &json["distributions"][0];
+    assert_eq!((&found["metric"], &found["unit"]), (&json!("cpu.usage"), &json!("cores")), "{found}");
+    assert_eq!(found["samples"], json!(samples));
+    let quantiles = ["p50", "p90", "p99", "max"].map(|name| found[name].as_f64().unwrap());
+    assert!(quantiles.is_sorted() && quantiles[0] >= 0.0, "{found}");
+    // The row of a window has the exact extremes of the rates.
+    let extreme = "SELECT max(max) FROM samples JOIN series USING (series_id) WHERE metric = 'cpu.usage'";
+    let most: f64 = store.query_row(extreme, [], |row| row.get(0)).unwrap();
+    assert!((quantiles[3] * 1e9 - most).abs() <= 0.04 * most + 1.0, "{found} {most}");
+    assert!(report(&["--show", "series"]).contains("p99"));
 }

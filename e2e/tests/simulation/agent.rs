@@ -362,7 +362,7 @@ impl Agent {
         let values: Vec<u64> = shape.columns.iter().map(|_| self.unique_id()).collect();
         let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
         let recorded = if shape.window.is_some() {
-            flushed.batch.push_windows(index, instant, &windows(shape, &values))
+            flushed.batch.push_windows(index, instant, &windows(shape, &values), &[])
         } else {
             flushed.batch.push_whole(index, instant, &values)
         };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use polymeter_proto::catalogue::derived::Machine;
 use polymeter_proto::endpoint as address;
+use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::trigger::{Rule, RuleFields};
@@ -69,6 +70,8 @@ pub struct AgentConfig {
     pub realtime_priority: Option<u8>,
     /// Baseline of every job, the node and the agent itself.
     pub baseline: Layer,
+    /// Metrics of jobs whose windows have a histogram.
+    pub histograms: Vec<Selector>,
     /// Baseline of each step of every job.
     pub steps: Layer,
     /// Baseline of each task of every step.
@@ -186,6 +189,7 @@ impl Default for AgentConfig {
             spool_bytes: 1024 * 1024 * 1024,
             realtime_priority: Some(10),
             baseline: Layer::default(),
+            histograms: Vec::new(),
             steps: Layer::default(),
             tasks: Layer::default(),
             jobs: Vec::new(),
@@ -375,6 +379,11 @@ keys! {
     /// 5min, or "off". "1ms/1s" takes a sample every millisecond, and sends one row every second with the
     /// last value, the count, the extremes and the sum; of counters the extremes are rates.
     "baseline": Periods, Set(include_str!("baseline.toml")), AT_ONCE => baseline = layer(value, rule);
+
+    /// The metrics of jobs whose windows have a histogram, from which the report has quantiles: of a counter
+    /// it is that of the rates between two samples. Each takes 4 KiB of memory, and sends some hundred bytes a
+    /// window.
+    "histograms": Texts, Example(r#"["cpu.usage", "gpu.*"]"#) => histograms = value.list(str::parse);
 
     /// The baseline of each step of every job, and of each task of every step, if the scheduler gives them
     /// cgroups as Slurm does. They become series of their own with the labels `step` and `task`. Only metrics

@@ -69,6 +69,14 @@ impl Group {
         Self { sampled, ..self }
     }
 
+    /// Gives windows of the metrics that `is_wanted` histograms.
+    pub(crate) fn with_histograms(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        if let Some(window) = &mut self.window {
+            window.add_histograms(&self.shape, is_wanted);
+        }
+        self
+    }
+
     pub(crate) fn into_ring(self) -> Self {
         Self { is_ring: true, ..self }
     }

@@ -1,7 +1,9 @@
 //! Windows of a group: what its samples since the last row come to. Memory is taken once, when it is made.
 
 use polymeter_proto::batch::{Batch, Full, Instant, Shape, ShapeIndex};
+use polymeter_proto::histogram::{self, Histogram};
 use polymeter_proto::series::{Kind, MetricDescriptor, Number};
+use polymeter_proto::units;
 use polymeter_proto::window::{PARTS, Summary};
 
 /// The time of a series' last sample before the first one.
@@ -17,6 +19,8 @@ pub(super) struct Window {
     /// Time of the last sample.
     time_us: i64,
     series: Vec<Series>,
+    /// Histograms of some series, by their columns.
+    histograms: Vec<(u32, Histogram)>,
     /// Row of the window that ends, packed part by part.
     parts: Vec<u64>,
 }
@@ -41,8 +45,15 @@ impl Window {
             number: None,
             time_us: 0,
             series: series.collect(),
+            histograms: Vec::new(),
             parts: vec![0; PARTS * shape.columns.len()],
         }))
+    }
+
+    /// Gives the columns whose metrics `is_wanted` histograms.
+    pub(super) fn add_histograms(&mut self, shape: &Shape, is_wanted: impl Fn(&str) -> bool) {
+        let wanted = (0..).zip(&shape.columns).filter(|(_, column)| is_wanted(column.metric.1.name.as_str()));
+        self.histograms = wanted.filter_map(|(column, _)| Some((column, histogram::empty()?))).collect();
     }
 
     /// Number of the window of a sample, and of one without a deadline by its time.
@@ -66,11 +77,16 @@ impl Window {
         values: impl Iterator<Item = Option<u64>>,
     ) -> u64 {
         let mut present = 0;
-        for (series, value) in self.series.iter_mut().zip(values) {
-            if let Some(value) = value {
-                series.add(value, time_us);
-                present += 1;
+        let mut histograms = self.histograms.iter_mut().peekable();
+        for ((column, series), value) in (0..).zip(&mut self.series).zip(values) {
+            let histogram = histograms.next_if(|(of, _)| *of == column);
+            let Some(value) = value else { continue };
+            let added = series.add(value, time_us);
+            if let (Some((_, histogram)), Some(value)) = (histogram, added) {
+                // Each whole number has a bucket.
+                histogram.increment(units::whole(value)).ok();
             }
+            present += 1;
         }
         if present > 0 {
             self.number = self.number.or(Some(self.number_at(deadline, time_us)));
@@ -93,7 +109,7 @@ impl Window {
             places.zip(packed).for_each(|(place, part)| *place = part);
         }
         let instant = Instant { deadline: self.number, time_us: self.time_us };
-        batch.push_windows(index, instant, &self.parts)?;
+        batch.push_windows(index, instant, &self.parts, &self.histograms)?;
         self.end();
         Ok(())
     }
@@ -102,6 +118,7 @@ impl Window {
     pub(super) fn end(&mut self) {
         self.number = None;
         self.series.iter_mut().for_each(Series::begin);
+        self.histograms.iter_mut().for_each(|(_, histogram)| histogram.reset());
     }
 
     /// Lets the rates of counters begin at the last values of former windows, where `former` has the column
@@ -131,20 +148,25 @@ impl Series {
         self.summary = Summary { count: 0, min: nothing, max: nothing, sum: 0, ..self.summary };
     }
 
-    fn add(&mut self, value: u64, time_us: i64) {
+    /// Returns the value of a gauge, or the rate of a counter; none for the first sample of that.
+    fn add(&mut self, value: u64, time_us: i64) -> Option<f64> {
         let is_first = self.summary.count == 0;
-        match self.kind {
+        let added = match self.kind {
             Kind::Counter => self.add_rate(value, time_us),
-            Kind::Gauge => self.add_value(value, is_first),
-        }
+            Kind::Gauge => {
+                self.add_value(value, is_first);
+                Some(self.number.to_f64(value))
+            }
+        };
         self.summary.last = value;
         self.summary.count += 1;
         self.last_us = time_us;
+        added
     }
 
-    fn add_rate(&mut self, value: u64, time_us: i64) {
+    fn add_rate(&mut self, value: u64, time_us: i64) -> Option<f64> {
         if self.last_us == NEVER_US {
-            return;
+            return None;
         }
         let last = self.summary.last;
         let increase = match self.number {
@@ -158,6 +180,7 @@ impl Series {
         // A minimum of NaN and a number is the number.
         summary.min = f64::from_bits(summary.min).min(rate).to_bits();
         summary.max = f64::from_bits(summary.max).max(rate).to_bits();
+        Some(rate)
     }
 
     fn add_value(&mut self, value: u64, is_first: bool) {

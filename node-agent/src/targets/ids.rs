@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::catalogue::is_stacks_source;
 use polymeter_proto::limits;
+use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
@@ -19,6 +20,8 @@ pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
     next_series: u32,
     next_shape: u32,
+    /// Metrics of jobs whose windows have a histogram.
+    histograms: Vec<Selector>,
 }
 
 /// Each handle is assigned once in a session.
@@ -39,6 +42,10 @@ impl JobHandles {
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
+    pub(crate) fn with_histograms(histograms: &[Selector]) -> Self {
+        Self { histograms: histograms.to_vec(), ..Self::default() }
+    }
+
     /// Divides the slots of `source` into groups by their sampling, which `sampling` returns for each metric.
     /// Slots without any are in no group.
     pub(crate) fn groups(
@@ -61,6 +68,7 @@ impl Ids {
             columns.push(self.column(series, descriptor, &slot.labels));
             numbers.push(number);
         }
+        let is_of_job = job.is_some();
         let mut groups = Vec::new();
         for ((period, sampling), (columns, numbers)) in by_sampling {
             // A node with hundreds of CPUs has more series of one source than fit into a block.
@@ -71,7 +79,10 @@ impl Ids {
                 self.next_shape += 1;
                 let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
                 let shape = Shape { id, job, source, period, window: sampling.window, columns };
-                groups.push(Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampling.period));
+                let group = Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampling.period);
+                let has_histogram =
+                    |name: &str| is_of_job && self.histograms.iter().any(|of| of.matches(name));
+                groups.push(group.with_histograms(has_histogram));
             }
         }
         groups

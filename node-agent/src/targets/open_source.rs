@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
+use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
 
 use super::ids::Ids;
@@ -19,6 +20,12 @@ use crate::sources::{Devices, Finder, RefreshInterval, Slot, Source, UnknownLine
 pub(crate) struct SessionIds {
     pub(crate) series: Ids,
     pub(crate) sources: SourceIds,
+}
+
+impl SessionIds {
+    pub(crate) fn with_histograms(metrics: &[Selector]) -> Self {
+        Self { series: Ids::with_histograms(metrics), sources: SourceIds::default() }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ pub use self::block::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length
 pub use self::id_ranges::IdRanges;
 pub use self::query::{JobFilter, JobOrder, JobsOf, Query, SampleSet, SeriesOwner, UsageGroup};
 pub use self::row_types::{
-    AgentRow, BucketRow, CpusRow, FiringRow, JobMetricRow, JobNodeRow, JobRow, JobUsage, KeptIntervalRow,
-    LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow,
-    SampleWindow, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageRow,
+    AgentRow, BucketRow, CpusRow, FiringRow, HistogramRow, JobMetricRow, JobNodeRow, JobRow, JobUsage,
+    KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup,
+    RowBlock, SampleRow, SampleWindow, SeriesRow, StackIntervalRow, StackNodeRow, StackRow, UsageRow,
 };

@@ -243,6 +243,8 @@ pub enum Query {
     KeptIntervals { job_key: i64 },
     /// Triggers of a job that fired.
     Firings { job_key: i64 },
+    /// Histograms of a job's series over all of its windows, sorted by series and bucket.
+    Histograms { job_key: i64 },
     /// Samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {
@@ -283,7 +285,7 @@ pub enum Query {
 }
 
 impl Query {
-    pub const NAMES: [&str; 25] = [
+    pub const NAMES: [&str; 26] = [
         "jobs",
         "usage",
         "notices",
@@ -302,6 +304,7 @@ impl Query {
         "marks",
         "kept_intervals",
         "firings",
+        "histograms",
         "stacks",
         "stack_intervals",
         "stack_nodes",
@@ -331,6 +334,7 @@ impl Query {
             Self::Marks { .. } => "marks",
             Self::KeptIntervals { .. } => "kept_intervals",
             Self::Firings { .. } => "firings",
+            Self::Histograms { .. } => "histograms",
             Self::Stacks { .. } => "stacks",
             Self::StackIntervals { .. } => "stack_intervals",
             Self::StackNodes { .. } => "stack_nodes",
@@ -398,6 +402,7 @@ impl Query {
             | Self::Marks { .. }
             | Self::KeptIntervals { .. }
             | Self::Firings { .. }
+            | Self::Histograms { .. }
             | Self::Stacks { .. }
             | Self::StackIntervals { .. }
             | Self::StackNodes { .. }

@@ -402,6 +402,16 @@ pub struct MarkRow {
     pub actor: Option<String>,
 }
 
+/// Bucket of the histogram of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HistogramRow {
+    pub series_id: i64,
+    /// Smallest value in the bucket; of a counter the smallest rate per second.
+    pub least: f64,
+    /// Samples in it.
+    pub count: u64,
+}
+
 /// Interval of a job on a node of which a ring kept the samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptIntervalRow {
@@ -554,6 +564,7 @@ pub enum RowBlock {
     StackNodes(Vec<StackNodeRow>),
     KeptIntervals(Vec<KeptIntervalRow>),
     Firings(Vec<FiringRow>),
+    Histograms(Vec<HistogramRow>),
 }
 
 /// Type of row, which has one form of block.
@@ -601,6 +612,7 @@ read_rows! {
     StackNodeRow => StackNodes,
     KeptIntervalRow => KeptIntervals,
     FiringRow => Firings,
+    HistogramRow => Histograms,
 }
 
 impl RowBlock {
@@ -628,6 +640,7 @@ impl RowBlock {
             Self::StackNodes(rows) => rows.len(),
             Self::KeptIntervals(rows) => rows.len(),
             Self::Firings(rows) => rows.len(),
+            Self::Histograms(rows) => rows.len(),
         }
     }
 

@@ -10,7 +10,7 @@ mod tests;
 use super::bytes::DecodeError;
 
 pub use self::encode::Encoder;
-pub use self::format::{Block, BlockWindows, Extras, Frame, MAGIC, Oversized};
+pub use self::format::{Block, BlockHistogram, BlockWindows, Extras, Frame, MAGIC, Oversized};
 
 impl Frame {
     /// Decodes exactly one frame of this version. Takes time and memory proportional to the length of the

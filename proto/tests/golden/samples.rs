@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Instant, Shape};
+use polymeter_proto::histogram;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Kind, Number};
 use polymeter_proto::window::{PARTS, Summary};
@@ -139,11 +140,16 @@ fn windows(is_lone: bool) -> Vec<u8> {
     let shape = Arc::new(shape);
     let mut batch = Batch::default();
     let index = batch.add_shape(&shape);
+    let mut histogram = histogram::empty().unwrap();
+    for (value, count) in [(4_096, 499), (8_192, 500), (12_288, 1)] {
+        histogram.add(value, count).unwrap();
+    }
+    let histograms = [(0, histogram)];
     for number in 0..if is_lone { 1 } else { 4 } {
         let series = shape.columns.iter().zip(window(number));
         let packed: Vec<_> = series.map(|(column, summary)| summary.pack(&column.metric.1)).collect();
         let parts: Vec<u64> = (0..PARTS).flat_map(|part| packed.iter().map(move |of| of[part])).collect();
-        batch.push_windows(index, tick(number, 1_000_000, 999_014), &parts).unwrap();
+        batch.push_windows(index, tick(number, 1_000_000, 999_014), &parts, &histograms).unwrap();
     }
     Wire::default().encode(&batch)
 }

@@ -11,7 +11,7 @@ use polymeter_proto::run::Run;
 use polymeter_proto::series::{Identifier, JobHandle, Roofs};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
-use polymeter_proto::wire::frame::{Block, BlockWindows, Frame};
+use polymeter_proto::wire::frame::{Block, BlockHistogram, BlockWindows, Frame};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 
 use super::json::Json;
@@ -71,6 +71,15 @@ fn of_windows(windows: &BlockWindows, block: &Block) -> Json {
         ("min", of_columns(&windows.min, block)),
         ("max", of_columns(&windows.max, block)),
         ("sum", of_columns(&windows.sum, block)),
+        ("histograms", list(&windows.histograms, of_histogram)),
+    ])
+}
+
+fn of_histogram(histogram: &BlockHistogram) -> Json {
+    object([
+        ("tick", count(histogram.tick)),
+        ("position", count(histogram.position)),
+        ("counts", list(&histogram.counts, |(bucket, count)| list([u64::from(*bucket), *count], Json::from))),
     ])
 }
 

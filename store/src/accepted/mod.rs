@@ -14,7 +14,9 @@ use polymeter_proto::ledger::{
 use polymeter_proto::series::{Identifier, SessionId};
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
-pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, WindowColumns};
+pub use self::records::{
+    HistogramRecord, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, WindowColumns,
+};
 pub use self::stacks::{FunctionRecord, STACK_DEPTH, StackBlock, StackRecord, StackSamples};
 pub use self::store_id::StoreId;
 
@@ -31,6 +33,8 @@ pub struct Accepted {
     /// How far the clock of the node is ahead of the collector's; 0 if it is not by much.
     pub clock_offset_us: i64,
     pub samples: Vec<SampleBlock>,
+    /// Histograms of windows of jobs.
+    pub histograms: Vec<HistogramRecord>,
     pub stacks: Vec<StackBlock>,
     /// Samples that rings kept.
     pub kept: Vec<SampleBlock>,
@@ -73,6 +77,7 @@ impl Accepted {
             received_us,
             clock_offset_us: 0,
             samples: Vec::new(),
+            histograms: Vec::new(),
             stacks: Vec::new(),
             kept: Vec::new(),
             kept_intervals: Vec::new(),

@@ -113,6 +113,16 @@ impl WindowColumns {
     }
 }
 
+/// Histogram of the samples of a window of a job's series, of a counter of its rates.
+#[derive(Debug, Clone)]
+pub struct HistogramRecord {
+    pub series: Arc<SeriesRecord>,
+    /// Time of the window's last sample, in microseconds since the epoch.
+    pub time_us: i64,
+    /// Buckets with samples, and their counts.
+    pub counts: Vec<(u16, u64)>,
+}
+
 impl SampleBlock {
     /// Returns the number of samples; a window counts as those that it had.
     pub fn samples(&self) -> u64 {

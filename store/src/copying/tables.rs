@@ -254,6 +254,10 @@ pub(super) const TABLES: &[Table] = &[
         ],
     ),
     table(
+        "window_histogram",
+        &[("job_key", Integer), ("time", Time), ("series_id", Integer), ("least", Real), ("count", Integer)],
+    ),
+    table(
         "kept_interval",
         &[
             ("job_key", Integer),

@@ -18,10 +18,11 @@ const ACTION: &str = "migrate the schema";
 /// Statements that create the first version, around those for the samples and for their rollups.
 const BEFORE_SAMPLES: [&str; 2] =
     [include_str!("../../schema/postgres/jobs.sql"), include_str!("../../schema/postgres/series.sql")];
-const BEFORE_ROLLUPS: [&str; 7] = [
+const BEFORE_ROLLUPS: [&str; 8] = [
     include_str!("../../schema/postgres/samples_quarantine.sql"),
     include_str!("../../schema/postgres/sessions.sql"),
     include_str!("../../schema/postgres/plans.sql"),
+    include_str!("../../schema/postgres/histograms.sql"),
     include_str!("../../schema/postgres/stacks.sql"),
     include_str!("../../schema/postgres/kept.sql"),
     include_str!("../../schema/postgres/triggers.sql"),

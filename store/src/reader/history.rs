@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::read::{FiringRow, KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow};
+use polymeter_proto::read::{
+    FiringRow, HistogramRow, KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow,
+};
 
 use super::recorded_statements::{Reader, Selection};
 use crate::accepted::REFUSED;
@@ -89,6 +91,12 @@ pub(super) fn firings_of(job_key: i64) -> Selection<'static, FiringRow> {
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
+pub(super) fn histograms_of(job_key: i64) -> Selection<'static, HistogramRow> {
+    let select = "SELECT series_id, least, CAST(sum(count) AS bigint) FROM window_histogram
+         WHERE job_key = $1 GROUP BY series_id, least ORDER BY series_id, least";
+    Selection::new(select.to_owned(), vec![job_key.into()])
+}
+
 /// Selects the losses of a job, and of unknown sources on its nodes while it ran.
 pub(super) fn losses_of(job_key: i64) -> Selection<'static, LossRow> {
     let select = format!(
@@ -114,6 +122,8 @@ from_row!(LedgerRow { session_id, node, source, tally, skipped, rejected, quaran
 from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, window_us, actor, reason });
 
 from_row!(MarkRow { time_ns: TimeNs, node, name, kind, actor });
+
+from_row!(HistogramRow { series_id, least, count });
 
 from_row!(KeptIntervalRow { node, begin_ns: TimeNs, end_ns: TimeNs, trigger, reason, samples });
 

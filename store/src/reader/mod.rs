@@ -21,10 +21,10 @@ mod stacks;
 mod usage;
 
 pub use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, FiringRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobUsage,
-    JobsOf, KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow,
-    Rollup, RowBlock, SampleRow, SampleSet, SampleWindow, SeriesOwner, SeriesRow, StackIntervalRow,
-    StackNodeRow, StackRow, UsageGroup, UsageRow,
+    AgentRow, BucketRow, CpusRow, FiringRow, HistogramRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder,
+    JobRow, JobUsage, JobsOf, KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query,
+    RefusedRow, Rollup, RowBlock, SampleRow, SampleSet, SampleWindow, SeriesOwner, SeriesRow,
+    StackIntervalRow, StackNodeRow, StackRow, UsageGroup, UsageRow,
 };
 
 pub use self::access::{Access, GuardedReader};

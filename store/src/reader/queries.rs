@@ -61,6 +61,9 @@ impl Read for Reader {
             Query::Firings { job_key } => {
                 return self.corrected_blocks(*job_key, &history::firings_of(*job_key), each);
             }
+            Query::Histograms { job_key } => {
+                return self.blocks(&history::histograms_of(*job_key), each);
+            }
             Query::Losses { job_key } => {
                 return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);
             }

@@ -3,10 +3,10 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, FiringRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf,
-    KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow,
-    Rollup, RowBlock, SampleRow, SampleSet, SeriesOwner, SeriesRow, StackIntervalRow, StackNodeRow, StackRow,
-    UsageGroup, UsageRow,
+    AgentRow, BucketRow, CpusRow, FiringRow, HistogramRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow,
+    JobRow, JobsOf, KeptIntervalRow, LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow,
+    RefusedRow, Rollup, RowBlock, SampleRow, SampleSet, SeriesOwner, SeriesRow, StackIntervalRow,
+    StackNodeRow, StackRow, UsageGroup, UsageRow,
 };
 
 use crate::StoreError;
@@ -228,6 +228,11 @@ impl dyn Read + '_ {
     /// Returns the intervals of a job that rings kept, in the order of their times.
     pub fn kept_intervals(&mut self, job_key: i64) -> Result<Vec<KeptIntervalRow>, StoreError> {
         self.collect(&Query::KeptIntervals { job_key })
+    }
+
+    /// Returns the histograms of a job's series over all of its windows, sorted by series and bucket.
+    pub fn histograms(&mut self, job_key: i64) -> Result<Vec<HistogramRow>, StoreError> {
+        self.collect(&Query::Histograms { job_key })
     }
 
     /// Returns the triggers of a job that fired, in the order of their times.

@@ -6,6 +6,7 @@
 
 pub(crate) mod clock_check;
 mod firings;
+mod histograms;
 mod kept_samples;
 pub(crate) mod metadata;
 mod old_rows;
@@ -121,6 +122,7 @@ pub(crate) fn remove_before(
             info!("removed {} in quarantine", counted(removed, "sample"));
         }
         stacks::remove(connection, before_us, now_us, stop).context("remove call stacks")?;
+        histograms::remove(connection, before_us, now_us, stop).context("remove histograms")?;
         kept_samples::remove(connection, before_us, now_us, stop).context("remove samples of rings")?;
         firings::remove(connection, before_us, now_us, stop).context("remove triggers that fired")?;
     }

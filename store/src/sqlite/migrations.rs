@@ -12,11 +12,12 @@ use crate::{OpenOptions, StoreError};
 
 const ACTION: &str = "migrate the schema";
 
-const SCHEMA: [&str; 12] = [
+const SCHEMA: [&str; 13] = [
     include_str!("../../schema/sqlite/jobs.sql"),
     include_str!("../../schema/sqlite/samples.sql"),
     include_str!("../../schema/sqlite/sessions.sql"),
     include_str!("../../schema/sqlite/plans.sql"),
+    include_str!("../../schema/sqlite/histograms.sql"),
     include_str!("../../schema/sqlite/stacks.sql"),
     include_str!("../../schema/sqlite/kept.sql"),
     include_str!("../../schema/sqlite/triggers.sql"),

@@ -5,6 +5,7 @@ mod events;
 mod facts;
 pub(crate) mod firings;
 mod found;
+mod histograms;
 mod ids;
 mod job_ends;
 mod jobs;
@@ -185,6 +186,7 @@ fn write(
     let write_all = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
         let rows = connection.write_samples(&new)? + kept::insert(connection, &new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
+        histograms::insert(connection, &new)?;
         stacks::insert(connection, &new)?;
         firings::insert(connection, &new)?;
         ledger_lines::update(connection, &changes)?;

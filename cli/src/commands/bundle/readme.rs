@@ -9,7 +9,7 @@ use super::manifest;
 use super::provenance::Provenance;
 use crate::output::printable::printable_name;
 
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 16] = [
     ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
@@ -27,6 +27,10 @@ const FILES: [(&str, &str); 15] = [
         "call stacks with their times in microseconds, and their flame graph, if some were sampled",
     ),
     ("series.csv", "unit, kind and number of samples of every series"),
+    (
+        "histograms.csv",
+        "for metrics whose windows have histograms: how many samples of a series lie between a value and the next one, of counters how many rates",
+    ),
     ("plan_changes.csv", "changes of periods, with time, reason and actor"),
     ("marks.csv", "instants and phases that users marked"),
     (

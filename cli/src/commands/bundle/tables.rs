@@ -3,7 +3,7 @@
 use polymeter_analysis::plan_fold::{FoldedChange, FoldedChanges};
 use polymeter_samples_file::WrittenSeries;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Read};
+use polymeter_store::reader::{HistogramRow, JobRow, Read};
 
 use crate::failure::Failure;
 use crate::output::printable::csv_field;
@@ -32,6 +32,7 @@ fn all_rows(
 ) -> Result<Vec<(&'static str, Rows)>, StoreError> {
     Ok(vec![
         ("series.csv", series(written)),
+        ("histograms.csv", histograms(reader, key, written)?),
         ("plan_changes.csv", plan_changes(reader, key)?),
         ("marks.csv", marks(reader, key)?),
         ("kept_intervals.csv", kept_intervals(reader, key)?),
@@ -50,6 +51,18 @@ fn series(written: &[WrittenSeries]) -> Rows {
         rows.push(texts.into_iter().chain(numbers).collect());
     }
     rows
+}
+
+/// Histograms of series over all windows of the job.
+fn histograms(reader: &mut dyn Read, key: i64, written: &[WrittenSeries]) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["node", "metric", "labels", "least", "count"])];
+    for HistogramRow { series_id, least, count } in reader.histograms(key)? {
+        let Some(series) = written.iter().find(|of| of.row.series_id == series_id) else { continue };
+        let row = &series.row;
+        let series = [row.node.clone(), row.metric.clone(), row.labels.to_string()];
+        rows.push(series.into_iter().chain([least.to_string(), count.to_string()]).collect());
+    }
+    Ok(rows)
 }
 
 fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {

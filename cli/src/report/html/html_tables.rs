@@ -10,8 +10,9 @@ use polymeter_proto::units;
 use super::element::{self, Cell, Table};
 use super::figures;
 use crate::report::summary::{
-    self, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, ROOFLINE_HEAD, flame_remarks,
-    function_row, part_functions, plan_changes, region_remarks, region_row, roofline_remarks, roofline_row,
+    self, DISTRIBUTION_HEAD, FUNCTION_HEAD, Imbalance, REGION_HEAD, REGION_NAMES_FROM, ROOFLINE_HEAD,
+    distribution_remark, distribution_row, flame_remarks, function_row, part_functions, plan_changes,
+    region_remarks, region_row, roofline_remarks, roofline_row,
 };
 
 /// A longer table is cut in the middle.
@@ -40,6 +41,26 @@ pub(super) fn regions(page: &mut String, report: &Report) {
     let rows = rows.collect();
     let table = Table { caption: "Regions", head, rows, remarks: region_remarks(report) };
     section(page, "regions", "Regions of the program", vec![table], None);
+}
+
+/// Writes nothing unless windows have histograms.
+pub(super) fn distributions(page: &mut String, report: &Report) {
+    if report.distributions.is_empty() {
+        return;
+    }
+    let names_from = DISTRIBUTION_HEAD.len() - 1;
+    let head = DISTRIBUTION_HEAD.into_iter().enumerate();
+    let head = head.map(|(column, name)| (name, column < names_from)).collect();
+    let mut rows = Vec::new();
+    for of in &report.distributions {
+        let cells = distribution_row(of).into_iter().enumerate().map(|(column, text)| match column {
+            column if column < names_from => Cell::Number(text),
+            _ => Cell::Text(Cow::Owned(text)),
+        });
+        rows.push(cells.collect());
+    }
+    let table = Table { caption: "Distributions", head, rows, remarks: vec![distribution_remark()] };
+    section(page, "distributions", "Distributions", vec![table], None);
 }
 
 /// Writes nothing unless floating-point operations were sampled.

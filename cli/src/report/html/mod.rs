@@ -35,6 +35,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     head::meters(&mut body, report, &facts);
     html_tables::phases(&mut body, report);
     html_tables::regions(&mut body, report);
+    html_tables::distributions(&mut body, report);
     html_tables::roofline(&mut body, report);
     html_tables::functions(&mut body, report);
     figures::section(&mut body, &charts);

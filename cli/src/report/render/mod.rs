@@ -3,6 +3,7 @@
 mod call_stacks;
 mod completeness;
 mod detail;
+mod distributions;
 mod events;
 pub(crate) mod first_screen;
 mod groups;
@@ -55,7 +56,11 @@ fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let usage = usage::text(report, limit);
     let series = series::text(report, detail, limit);
     let events = events::text(report, detail, limit);
-    printable_lines(&format!("{usage}\n{series}\n{events}")).into_owned()
+    let distributions = match distributions::text(report, detail, limit) {
+        text if text.is_empty() => text,
+        text => text + "\n",
+    };
+    printable_lines(&format!("{usage}\n{distributions}{series}\n{events}")).into_owned()
 }
 
 pub(crate) fn chosen(
@@ -367,6 +372,7 @@ mod tests {
         report.tasks = vec![TaskReport::default()];
         report.call_stacks = vec![call_stacks::tests::report()];
         report.regions = regions::tests::regions();
+        report.distributions = distributions::tests::distributions();
         report.roofline = Some(roofline::tests::roofline());
         report.by_node.iter_mut().for_each(|node| node.roofs = Some(ROOFS));
         report.submission.run = Some(Run::default());

@@ -4,8 +4,8 @@ use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
 use super::{
-    call_stacks, completeness, events, first_screen, groups, paragraph, processes, regions, roofline, series,
-    usage,
+    call_stacks, completeness, distributions, events, first_screen, groups, paragraph, processes, regions,
+    roofline, series, usage,
 };
 use crate::output::printable::printable_lines;
 use crate::output::style::painted;
@@ -86,6 +86,7 @@ impl Sections {
         add(Section::Regions, &|| regions::text(report, detail, limit));
         add(Section::Roofline, &|| roofline::text(report, detail, limit));
         add(Section::Functions, &|| call_stacks::text(report, detail, limit));
+        add(Section::Series, &|| distributions::text(report, detail, limit));
         add(Section::Series, &|| series::text(report, detail, limit));
         add(Section::Phases, &|| groups::phases(report, detail, limit));
         add(Section::Phases, &|| events::marks(report, detail, limit));

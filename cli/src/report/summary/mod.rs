@@ -1,6 +1,7 @@
 //! Texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness.
 //! Pure.
 
+mod distributions;
 mod energy;
 mod figures;
 mod headline;
@@ -19,6 +20,7 @@ use polymeter_service::time_text::rfc3339;
 use crate::output::printable::printable_name;
 
 pub(crate) use crate::output::table::figure;
+pub(crate) use distributions::{DISTRIBUTION_HEAD, distribution_remark, distribution_row};
 pub(crate) use energy::energy;
 pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals};
 pub(crate) use headline::{NODES_MAX, headline};

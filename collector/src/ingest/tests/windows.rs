@@ -36,7 +36,7 @@ fn frame_of(sequence: u64, rows: &[[Summary; 2]], announced: &mut Announced) -> 
         let packed = [row[0].pack(&shape.columns[0].metric.1), row[1].pack(&shape.columns[1].metric.1)];
         let parts: Vec<u64> = (0..PARTS).flat_map(|part| packed.map(|of| of[part])).collect();
         let instant = Instant { deadline: None, time_us: NOW_US + 1_000_000 * number };
-        batch.push_windows(index, instant, &parts).unwrap();
+        batch.push_windows(index, instant, &parts, &[]).unwrap();
     }
     let mut bytes = Vec::new();
     let extras = Extras { dictionary: &dictionary, ..Extras::default() };

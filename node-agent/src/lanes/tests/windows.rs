@@ -1,5 +1,6 @@
 //! Windows against the samples of the same reads, which another group sends each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricId, Number, SeriesId, ShapeId};
+use polymeter_proto::units::{to_f64, whole};
 use polymeter_proto::window::Summary;
 use polymeter_proto::wire::frame::Block;
 
@@ -66,7 +68,7 @@ fn group(number: u32, sampling: &str) -> Group {
     let columns = columns.collect();
     let source = Identifier::try_from("varying").unwrap();
     let shape = Shape { id: ShapeId(number), job: None, source, period, window, columns };
-    Group::new(Arc::new(shape), vec![0, 1, 2])
+    Group::new(Arc::new(shape), vec![0, 1, 2]).with_histograms(|_| true)
 }
 
 fn active(source: Source, groups: Vec<Group>) -> Box<ActiveSource> {
@@ -99,6 +101,8 @@ struct Row {
     time_us: i64,
     /// Parts of each metric; none for an absent one.
     parts: [Option<[u64; 5]>; 3],
+    /// Buckets of each metric, and their counts.
+    histograms: [BTreeMap<u16, u64>; 3],
 }
 
 fn rows(received: &Received) -> Vec<Row> {
@@ -112,7 +116,12 @@ fn rows(received: &Received) -> Vec<Row> {
                 parts[*column] =
                     Some([values[at], windows.counts[at], windows.min[at], windows.max[at], windows.sum[at]]);
             }
-            rows.push(Row { shape: shape.id, time_us: *time_us, parts });
+            let mut histograms: [BTreeMap<u16, u64>; 3] = Default::default();
+            let all = block.windows.iter().flat_map(|windows| &windows.histograms);
+            for histogram in all.filter(|histogram| histogram.tick == tick) {
+                histograms[block.columns[histogram.position]].extend(histogram.counts.iter().copied());
+            }
+            rows.push(Row { shape: shape.id, time_us: *time_us, parts, histograms });
         }
     }
     rows.sort_by_key(|row| row.time_us);
@@ -158,6 +167,35 @@ fn compare(column: usize, parts: [u64; 5], inner: &[(i64, u64)], before: Option<
     }
 }
 
+/// Compares a histogram with the samples of its window, which follow `before`.
+fn compare_histogram(
+    column: usize,
+    found: &BTreeMap<u16, u64>,
+    inner: &[(i64, u64)],
+    before: Option<&(i64, u64)>,
+) {
+    let metric = catalogue::find(METRICS[column]).unwrap().descriptor().unwrap();
+    let values: Vec<f64> = if metric.kind == Kind::Gauge {
+        inner.iter().map(|(_, bits)| metric.number.to_f64(*bits)).collect()
+    } else {
+        let points: Vec<_> = before.into_iter().chain(inner).collect();
+        let rate = |pair: &[&(i64, u64)]| {
+            let elapsed_us = (pair[1].0 - pair[0].0).max(1).unsigned_abs();
+            to_f64(pair[1].1.saturating_sub(pair[0].1)) * 1e6 / to_f64(elapsed_us)
+        };
+        points.windows(2).map(rate).collect()
+    };
+    let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
+    for value in values {
+        let value = value.round().max(0.0);
+        // Four binary digits behind the first.
+        let power = value.log2().floor() - 4.0;
+        let bucket = if value < 32.0 { value } else { 16.0 * power + (value / power.exp2()).floor() };
+        *expected.entry(u16::try_from(whole(bucket)).unwrap()).or_default() += 1;
+    }
+    assert_eq!(*found, expected, "{}", METRICS[column]);
+}
+
 /// Compares all rows with the samples of the same reads. Returns the number of rows.
 fn compare_all(received: &Received, length_us: i64) -> usize {
     let (samples, rows) = (samples(received), rows(received));
@@ -170,6 +208,7 @@ fn compare_all(received: &Received, length_us: i64) -> usize {
                 Some(parts) => compare(column, parts, inner, before),
                 None => assert!(inner.is_empty(), "{inner:?} in {row:?}"),
             }
+            compare_histogram(column, &row.histograms[column], inner, before);
             from = until;
         }
         assert_eq!(from, samples.len(), "each sample is in a window");

@@ -99,7 +99,7 @@ impl NodeEdge {
             discovery: discovery(config, &mounts),
             exit_events: exit_events(),
             owner_lookups: OwnerLookups::new(NAME_SERVICE),
-            ids: SessionIds::default(),
+            ids: SessionIds::with_histograms(&config.histograms),
             mounts,
             cpus,
             perf_fd_limit: config.perf_fd_limit,

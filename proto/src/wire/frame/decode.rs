@@ -1,17 +1,17 @@
 //! Decodes frames.
 
 use super::format::{
-    Block, BlockWindows, CHANGES, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY,
-    SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK,
-    SECTION_PARTIAL_BLOCK, SECTION_STACKS, SECTION_WINDOWS,
+    Block, BlockHistogram, BlockWindows, CHANGES, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK,
+    SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK,
+    SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS, SECTION_WINDOWS,
 };
-use crate::limits;
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
 use crate::window::PARTS;
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
 use crate::wire::{VERSION, envelope};
+use crate::{histogram, limits};
 
 pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
     if bytes.len() > limits::FRAME_BYTES {
@@ -143,7 +143,7 @@ fn get_block(
     })?;
     let times_us = get_times(cursor, ticks, base_us)?;
     if has_windows {
-        let (values, windows) = get_windows(cursor, columns.len(), ticks)?;
+        let (values, windows) = get_windows(cursor, columns.len(), ticks, values_left)?;
         let windows = Some(windows);
         return Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values, windows });
     }
@@ -157,6 +157,7 @@ fn get_windows(
     cursor: &mut Cursor<'_>,
     series: usize,
     ticks: usize,
+    values_left: &mut usize,
 ) -> Result<(Vec<u64>, BlockWindows), DecodeError> {
     let count = cursor.varint()?;
     let changed = get_bitmap(cursor, series)?;
@@ -186,7 +187,51 @@ fn get_windows(
             places.zip(columns.by_ref()).for_each(|(place, value)| *place = value);
         }
     }
-    Ok((values, BlockWindows { counts, min, max, sum }))
+    let histograms = get_histograms(cursor, &counts, ticks, values_left)?;
+    Ok((values, BlockWindows { counts, min, max, sum, histograms }))
+}
+
+/// Reads the histograms of windows with `counts` samples, series by series. Each takes a value of the limit, and
+/// each of its buckets one.
+fn get_histograms(
+    cursor: &mut Cursor<'_>,
+    counts: &[u64],
+    ticks: usize,
+    values_left: &mut usize,
+) -> Result<Vec<BlockHistogram>, DecodeError> {
+    let mut histograms = Vec::new();
+    let series = counts.len() / ticks.max(1);
+    let mut next_window = 0;
+    for _ in 0..cursor.count("histograms in a block", counts.len())? {
+        let window = next_window + cursor.count("windows before a histogram", counts.len())?;
+        next_window = window + 1;
+        let (tick, position) = (window / series.max(1), window % series.max(1));
+        let samples = counts.get(position * ticks + tick).filter(|_| tick < ticks);
+        let samples = samples.ok_or(DecodeError::Contradiction("a histogram has no window"))?;
+        let counts = get_buckets(cursor, *samples)?;
+        *values_left = values_left
+            .checked_sub(counts.len() + 1)
+            .ok_or(DecodeError::Contradiction("a frame has too many buckets"))?;
+        histograms.push(BlockHistogram { tick, position, counts });
+    }
+    Ok(histograms)
+}
+
+fn get_buckets(cursor: &mut Cursor<'_>, samples: u64) -> Result<Vec<(u16, u64)>, DecodeError> {
+    let mut counts = Vec::new();
+    let (mut next, mut counted) = (0_u64, 0_u64);
+    for _ in 0..cursor.count("buckets of a histogram", histogram::BUCKETS.into())? {
+        let (bucket, count) = (next.saturating_add(cursor.varint()?), cursor.varint()?);
+        next = bucket.saturating_add(1);
+        counted = counted.saturating_add(count);
+        let bucket = u16::try_from(bucket).ok().filter(|bucket| *bucket < histogram::BUCKETS);
+        let bucket = bucket.ok_or(DecodeError::Contradiction("a histogram has a bucket beyond its last"))?;
+        if count == 0 || counted > samples {
+            return Err(DecodeError::Contradiction("a histogram has other samples than its window"));
+        }
+        counts.push((bucket, count));
+    }
+    Ok(counts)
 }
 
 fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, DecodeError> {

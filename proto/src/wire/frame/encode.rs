@@ -194,6 +194,7 @@ impl Encoder {
             std::iter::once(&0).chain(changes).map(|part| (*part, *column))
         });
         self.put_columns(out, rows, shape, numbers, counts.chain(parts));
+        put_histograms(out, rows, numbers, present);
     }
 
     /// Appends columns, each a part of the values and the column of a shape.
@@ -270,6 +271,29 @@ impl Encoder {
         self.columns.begin_block();
         self.columns.put(out, &self.times, self.times.len(), coding);
         self.columns.flush(out);
+    }
+}
+
+/// Appends the histograms of windows: for each, how many windows lie between it and the one before, row by row,
+/// then its buckets, each as the difference to the one before, and their counts.
+fn put_histograms(out: &mut Vec<u8>, rows: &Rows<'_>, numbers: &[u32], present: &[usize]) {
+    let all = || {
+        numbers.iter().zip(0..).flat_map(|(number, tick)| rows.histograms(*number).map(move |of| (tick, of)))
+    };
+    put_varint(out, all().count() as u64);
+    let mut next_window = 0;
+    for (tick, (histogram, buckets)) in all() {
+        let position = present.partition_point(|column| *column < histogram.column as usize);
+        let window = tick * present.len() + position;
+        put_varint(out, (window - next_window) as u64);
+        put_varint(out, buckets.len() as u64);
+        next_window = window + 1;
+        let mut next_bucket = 0;
+        for (bucket, count) in buckets {
+            put_varint(out, u64::from(*bucket - next_bucket));
+            put_varint(out, u64::from(*count));
+            next_bucket = bucket + 1;
+        }
     }
 }
 

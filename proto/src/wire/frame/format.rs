@@ -72,6 +72,17 @@ pub struct BlockWindows {
     pub min: Vec<u64>,
     pub max: Vec<u64>,
     pub sum: Vec<u64>,
+    pub histograms: Vec<BlockHistogram>,
+}
+
+/// Histogram of the samples of one window, of a counter of its rates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHistogram {
+    pub tick: usize,
+    /// Position among the present columns.
+    pub position: usize,
+    /// Buckets with samples, in their order, and their counts.
+    pub counts: Vec<(u16, u64)>,
 }
 
 impl Block {

@@ -1,6 +1,6 @@
 //! Rows of a batch, as the encoder accesses them.
 
-use crate::batch::{Batch, Row};
+use crate::batch::{Batch, Row, RowHistogram};
 
 pub(super) struct Rows<'a> {
     batch: &'a Batch,
@@ -44,6 +44,20 @@ impl<'a> Rows<'a> {
     pub(super) fn absent_columns(&self, number: u32) -> &'a [(u32, u32)] {
         let at = |row: usize| self.absent_from.get(row).map_or(0, |start| *start as usize);
         self.batch.absent.get(at(number as usize)..at(number as usize + 1)).unwrap_or_default()
+    }
+
+    /// Returns the histograms of a row in the order of their columns, with their buckets and counts.
+    pub(super) fn histograms(
+        &self,
+        number: u32,
+    ) -> impl Iterator<Item = (&'a RowHistogram, &'a [(u16, u32)])> {
+        let Batch { histograms, buckets, .. } = self.batch;
+        let from = histograms.partition_point(|histogram| histogram.row < number);
+        let of_row = histograms.iter().skip(from).take_while(move |histogram| histogram.row == number);
+        of_row.map(|histogram| {
+            let at = histogram.buckets_at as usize;
+            (histogram, buckets.get(at..at + histogram.buckets as usize).unwrap_or_default())
+        })
     }
 
     pub(super) fn are_alike(&self, a: u32, b: u32) -> bool {

@@ -118,7 +118,7 @@ fn windows_of_a_second_take_a_fiftieth_of_the_bytes_of_their_samples() {
         let parts: Vec<u64> = (0..PARTS).flat_map(|part| packed.iter().map(move |of| of[part])).collect();
         let number = START_US.cast_unsigned() / 1_000_000 + second as u64;
         let time_us = (number * 1_000_000).cast_signed() + 999_014;
-        windows.push_windows(of_windows, Instant { deadline: Some(number), time_us }, &parts).unwrap();
+        windows.push_windows(of_windows, Instant { deadline: Some(number), time_us }, &parts, &[]).unwrap();
         let (bytes, frame) = encoded(&mut encoder, &raw);
         assert_eq!(frame.samples(), (series.len() * SAMPLES) as u64);
         raw_bytes += bytes;

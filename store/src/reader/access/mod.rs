@@ -193,6 +193,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Marks { job_key }
             | Query::KeptIntervals { job_key }
             | Query::Firings { job_key }
+            | Query::Histograms { job_key }
             | Query::Losses { job_key }
             | Query::FinestRollup { job_key, .. } => {
                 if self.sees(of, *job_key)? {
@@ -302,6 +303,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
             | Query::Firings { .. }
+            | Query::Histograms { .. }
             | Query::JobNodes { .. }
             | Query::JobMetrics { .. }
             | Query::Stacks { .. }

@@ -123,6 +123,7 @@ impl Read for Everything {
             | Query::Marks { .. }
             | Query::KeptIntervals { .. }
             | Query::Firings { .. }
+            | Query::Histograms { .. }
             | Query::Stacks { .. }
             | Query::StackIntervals { .. }
             | Query::StackNodes { .. }
@@ -169,6 +170,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::StackIntervals { job_key, node: None, span_ns: 0..9 },
         Query::StackNodes { job_key },
         Query::Firings { job_key },
+        Query::Histograms { job_key },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");

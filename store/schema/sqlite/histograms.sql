@@ -1,0 +1,14 @@
+-- Histograms of windows, of the metrics that the agent's key `histograms` selects: rows of the buckets with
+-- samples. `time` is that of the window's row in `samples`. `count` samples were at least `least`, and less than
+-- the next bucket's: of a gauge the values, of a counter the rates between two samples per second, rounded to
+-- whole numbers. Below 32 each number has a bucket; above, each power of two is divided into 16 buckets. So sums
+-- of counts over windows and nodes are histograms, too.
+CREATE TABLE window_histogram (
+    job_key INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    series_id INTEGER NOT NULL,
+    least REAL NOT NULL,
+    count INTEGER NOT NULL
+);
+CREATE INDEX window_histogram_by_job ON window_histogram (job_key);
+CREATE INDEX window_histogram_by_time ON window_histogram (time);
