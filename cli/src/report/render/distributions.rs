@@ -41,7 +41,7 @@ pub(super) mod tests {
         let report = Report { distributions: distributions(), ..Report::default() };
         let shown = text(&report, Detail::Summary, Some(80));
         assert!(shown.lines().all(|line| crate::output::layout::width(line) <= 80), "{shown}");
-        assert!(shown.contains("3.5 MiB") && shown.contains("at most 3.1 %"), "{shown}");
+        assert!(shown.contains("3.50 MiB") && shown.contains("at most 3.1 %"), "{shown}");
         assert_eq!(text(&Report::default(), Detail::Summary, None), "");
     }
 }
