@@ -3,7 +3,6 @@
 
 mod design;
 mod kernel;
-mod plot;
 mod report;
 mod results;
 
@@ -16,13 +15,13 @@ use std::process::{Command, Stdio};
 use polymeter_benches::agent::Running;
 use polymeter_benches::clock::now_ns;
 use polymeter_benches::job::{Job, pause};
+use polymeter_benches::journal::Journal;
 use polymeter_benches::table::{say, to_f64};
 use polymeter_benches::{machine, plan, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use self::design::{Design, Run, Treatment};
-use self::results::Results;
 
 /// Measures the slowdown of a command while it is sampled.
 ///
@@ -68,9 +67,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&out)?;
     table::machine();
     let runs = design.runs();
-    let head =
-        results::head(&text, &machine::description(), &machine::revision(), machine::nix_lock().as_deref());
-    let (mut file, mut walls) = Results::open(&out.join("runs.csv"), &head, &design, &runs)?;
+    let (mut file, lines) = Journal::open(&out.join("runs.csv"), &text, results::COLUMNS)?;
+    let mut walls = results::walls(&lines, &design, &runs)?;
     if !walls.is_empty() {
         say(&format!("{} of {} runs are there already", walls.len(), runs.len()));
     }

@@ -1,10 +1,10 @@
 //! The results of the overhead experiment: the wall time of each treatment, and its slowdown relative to
 //! `Nothing`.
 
+use polymeter_benches::plot::{Plot, Series};
 use polymeter_benches::statistics::Estimate;
 
 use super::design::{Design, Run, Treatment};
-use super::plot::{Plot, Series};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Line {

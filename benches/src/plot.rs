@@ -1,23 +1,23 @@
 //! A plot of means with their intervals, as SVG.
 
-use polymeter_benches::statistics::Estimate;
-use polymeter_benches::table::to_f64;
+use crate::statistics::Estimate;
+use crate::table::to_f64;
 use polymeter_service::svg::{Anchor, Svg};
 
 /// A plot: positions on the horizontal axis, and at each of them one mean with its interval for every series.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plot {
-    pub(crate) title: String,
-    pub(crate) y_label: String,
-    pub(crate) places: Vec<String>,
-    pub(crate) series: Vec<Series>,
+pub struct Plot {
+    pub title: String,
+    pub y_label: String,
+    pub places: Vec<String>,
+    pub series: Vec<Series>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Series {
+pub struct Series {
     /// Name in the legend.
-    pub(crate) name: String,
-    pub(crate) points: Vec<Option<Estimate>>,
+    pub name: String,
+    pub points: Vec<Option<Estimate>>,
 }
 
 /// Size of the plot, and the margins around the axes: left, right, top, bottom. In pixels.
@@ -30,7 +30,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const TICKS: f64 = 6.0;
 
 impl Plot {
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let mut svg = Svg::new(SIZE.0, SIZE.1, 13);
         let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
         svg.text((SIZE.0 / 2.0, 28.0), Anchor::Middle, &self.title);
@@ -94,14 +94,14 @@ impl Scale {
     }
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let count = polymeter_benches::table::to_u64((self.high - self.low) / self.step);
+        let count = crate::table::to_u64((self.high - self.low) / self.step);
         // Rounded to whole steps, so that zero is exact.
         let first = (self.low / self.step).round();
         (0..=count).map(move |tick| (first + to_f64(tick)) * self.step)
     }
 
     fn digits(&self) -> usize {
-        usize::try_from(polymeter_benches::table::to_u64(-self.step.log10().floor())).unwrap_or(0).min(9)
+        usize::try_from(crate::table::to_u64(-self.step.log10().floor())).unwrap_or(0).min(9)
     }
 }
 
