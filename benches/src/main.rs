@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, hindsight, idle, ingest, jitter, jobs, live,
-    overhead, pages, parts, read_cost, record, regions, remote_write, scale, stacks, straggler, usage, wire,
-    world,
+    overhead, pages, papers, parts, read_cost, record, regions, remote_write, scale, stacks, straggler,
+    usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -51,6 +51,8 @@ enum Experiment {
     Usage(usage::Arguments),
     Live(live::Arguments),
     Pages(pages::Arguments),
+    // All of them, against publications.
+    Papers(papers::Arguments),
     // The data of the others.
     Record(record::Arguments),
     #[command(subcommand, hide = true)]
@@ -89,6 +91,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Usage(arguments) => usage::run(&arguments),
         Experiment::Live(arguments) => live::run(arguments),
         Experiment::Pages(arguments) => pages::run(&arguments),
+        Experiment::Papers(arguments) => papers::run(&arguments),
         Experiment::Record(arguments) => record::run(&arguments),
         Experiment::Part(part) => part.run(),
     }

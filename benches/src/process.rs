@@ -86,6 +86,25 @@ pub fn cpu_s_of_all_threads(pid: u32) -> io::Result<f64> {
     Ok(seconds(Stat::read(pid)?.ticks))
 }
 
+/// CPU time of all threads of `pid` in the kernel, with the resolution of its ticks.
+pub fn system_s(pid: u32) -> io::Result<f64> {
+    Ok(seconds(Stat::read(pid)?.system_ticks))
+}
+
+/// Connections over IPv4 with this port that are in the state TIME-WAIT.
+pub fn time_wait_sockets(port: u16) -> io::Result<u64> {
+    const TIME_WAIT: &str = "06";
+    let port = format!(":{port:04X}");
+    let mut count = 0;
+    for line in fs::read_to_string("/proc/net/tcp")?.lines() {
+        // `sl local_address rem_address st`; proc_net_tcp.txt of the kernel.
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let is_of_port = [fields.next(), fields.next()].iter().flatten().any(|end| end.ends_with(&port));
+        count += u64::from(is_of_port && fields.next() == Some(TIME_WAIT));
+    }
+    Ok(count)
+}
+
 /// Usage of `pid` and its children. The CPU time of children that have exited is included, with the
 /// resolution of the kernel's ticks, usually 10 ms.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
@@ -126,6 +145,8 @@ struct Stat {
     parent: u32,
     group: u32,
     ticks: u64,
+    /// Those of `ticks` that were spent in the kernel.
+    system_ticks: u64,
     ticks_of_ended: u64,
 }
 
@@ -146,6 +167,7 @@ impl Stat {
             parent: id(1)?,
             group: id(2)?,
             ticks: number(11)? + number(12)?,
+            system_ticks: number(12)?,
             ticks_of_ended: number(13)? + number(14)?,
         })
     }
@@ -225,6 +247,7 @@ mod tests {
         let text = "42 (a) b) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 5 6 7";
         let stat = Stat::parse(text).unwrap();
         assert_eq!((stat.parent, stat.group, stat.ticks_of_ended), (7, 42, 7));
+        assert_eq!((stat.ticks, stat.system_ticks), (120, 20));
         assert!(Stat::parse("42 (a) S").is_none());
     }
 

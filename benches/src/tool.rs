@@ -41,9 +41,7 @@ pub struct RunningTool<'a> {
 
 impl Tool {
     pub fn is_here(&self) -> bool {
-        let Some(program) = &self.needs else { return true };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+        self.needs.as_deref().is_none_or(is_program_here)
     }
 
     /// Runs `start` with additional environment variables. Fails if the shell fails at once.
@@ -81,6 +79,12 @@ impl Drop for RunningTool<'_> {
         }
         self.process.wait().ok();
     }
+}
+
+/// True if a program of this name is in a directory of `PATH`.
+pub fn is_program_here(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
 fn shell(script: &str, environment: &[(&'static str, String)]) -> Command {

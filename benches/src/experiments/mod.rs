@@ -14,6 +14,7 @@ pub(crate) mod jobs;
 pub(crate) mod live;
 pub(crate) mod overhead;
 pub(crate) mod pages;
+pub(crate) mod papers;
 pub(crate) mod parts;
 pub(crate) mod read_cost;
 pub(crate) mod record;

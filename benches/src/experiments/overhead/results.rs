@@ -46,8 +46,7 @@ mod tests {
         let runs = design.runs();
         let expected = [1.5, 2.25, 0.125];
         let lines = (1..).zip(runs.iter().zip(expected));
-        let lines: Vec<_> =
-            lines.map(|(number, (run, wall_s))| line(&design, number, run, wall_s)).collect();
+        let lines: Vec<_> = lines.map(|(number, (run, wall_s))| line(&design, number, run, wall_s)).collect();
         assert_eq!(walls(&lines, &design, &runs).unwrap(), expected);
         let wrong = ["1,9,polymeter,1000,3,1.000000".to_owned()];
         assert!(walls(&wrong, &design, &runs).unwrap_err().to_string().contains("line 1"));

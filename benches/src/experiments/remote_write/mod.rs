@@ -10,6 +10,9 @@ use std::error::Error;
 use clap::ValueEnum;
 use polymeter_benches::table::{self, say};
 
+pub(crate) use self::receiver::Receiver;
+pub(crate) use self::sink::{Workload, send};
+
 /// Measures remote_write: samples per second and core, a hanging receiver.
 ///
 /// Frames are passed to the sink without a collector, until a receiver in the same process has accepted all

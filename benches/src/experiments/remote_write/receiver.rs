@@ -15,8 +15,9 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver, which ends with the process.
-    pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
+    /// Starts a receiver, which ends with the process. Without `is_persistent` it asks its clients to close
+    /// their connection after each request.
+    pub(crate) fn start(is_persistent: bool) -> Result<Self, Box<dyn Error>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let receiver = Self { address: listener.local_addr()?, cpu_ns: Arc::default() };
         let cpu_ns = Arc::clone(&receiver.cpu_ns);
@@ -24,7 +25,7 @@ impl Receiver {
             for stream in listener.incoming().filter_map(Result::ok) {
                 let cpu_ns = Arc::clone(&cpu_ns);
                 // A connection ends with its measurement.
-                std::thread::spawn(move || serve(&stream, &cpu_ns).ok());
+                std::thread::spawn(move || serve(&stream, is_persistent, &cpu_ns).ok());
             }
         });
         Ok(receiver)
@@ -35,7 +36,7 @@ impl Receiver {
     }
 }
 
-fn serve(mut stream: &TcpStream, cpu_ns: &AtomicU64) -> std::io::Result<()> {
+fn serve(mut stream: &TcpStream, is_persistent: bool, cpu_ns: &AtomicU64) -> std::io::Result<()> {
     let mut reader = BufReader::with_capacity(256 * 1024, stream);
     let (mut body, mut line) = (Vec::new(), String::new());
     let mut counted_ns = 0;
@@ -56,9 +57,9 @@ fn serve(mut stream: &TcpStream, cpu_ns: &AtomicU64) -> std::io::Result<()> {
         body.resize(length, 0);
         reader.read_exact(&mut body)?;
         // Receivers of 2.0 state the number of samples; a larger one counts as all of them.
-        stream.write_all(
-            b"HTTP/1.1 204 No Content\r\nX-Prometheus-Remote-Write-Samples-Written: 4294967295\r\n\r\n",
-        )?;
+        let close = if is_persistent { "" } else { "Connection: close\r\n" };
+        let written = "X-Prometheus-Remote-Write-Samples-Written: 4294967295";
+        stream.write_all(format!("HTTP/1.1 204 No Content\r\n{written}\r\n{close}\r\n").as_bytes())?;
         let now_ns = thread_cpu_ns();
         cpu_ns.fetch_add(now_ns - counted_ns, Ordering::Relaxed);
         counted_ns = now_ns;

@@ -16,16 +16,19 @@ use super::receiver::Receiver;
 
 const SAMPLES: usize = 10_000_000;
 
-struct Workload {
-    name: &'static str,
-    nodes: u64,
+/// The collector's default.
+const BATCH_SAMPLES: u32 = 2_000;
+
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) nodes: u64,
     /// Series of the job on each node.
-    series: usize,
+    pub(crate) series: usize,
     /// Samples of each series in a frame.
-    per_frame: usize,
-    distance_us: i64,
+    pub(crate) per_frame: usize,
+    pub(crate) distance_us: i64,
     /// Samples that are sent for 10 that are accepted.
-    sent_of_10: u64,
+    pub(crate) sent_of_10: u64,
 }
 
 const WORKLOADS: [Workload; 4] = [
@@ -63,11 +66,11 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-struct Cost {
+pub(crate) struct Cost {
     samples: u64,
-    sent: u64,
+    pub(crate) sent: u64,
     cpu_s: f64,
-    wall_s: f64,
+    pub(crate) wall_s: f64,
     bytes: u64,
 }
 
@@ -75,13 +78,13 @@ struct Cost {
 /// sample is not sent.
 pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error>> {
     let samples = if is_quick { SAMPLES / 100 } else { SAMPLES };
-    let receiver = Receiver::start()?;
+    let receiver = Receiver::start(true)?;
     let mut rows = Vec::new();
     for workload in &WORKLOADS {
         for (protocol, version) in [(Protocol::V1, "1.0"), (Protocol::V2, "2.0")] {
             let mut costs = Vec::new();
             for _ in 0..rounds {
-                costs.push(run(&receiver, protocol, workload, samples)?);
+                costs.push(send(&receiver, protocol, workload, samples, BATCH_SAMPLES)?);
             }
             let of = |value: &dyn Fn(&Cost) -> f64| median(costs.iter().map(value));
             rows.push(vec![
@@ -110,17 +113,20 @@ pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// Passes `samples` samples through a sink, until all are accepted by the receiver.
-fn run(
+/// Passes `samples` samples through a sink, until all are accepted by the receiver. A request has at most
+/// `batch_samples`.
+pub(crate) fn send(
     receiver: &Receiver,
     protocol: Protocol,
     workload: &Workload,
     samples: usize,
+    batch_samples: u32,
 ) -> Result<Cost, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let url = format!("http://{}/write", receiver.address).parse()?;
     let config = RemoteWriteConfig {
         protocol,
+        batch_samples,
         spool: directory.path().join("spool"),
         batch_wait: Duration::from_secs(1),
         ..RemoteWriteConfig::new(url)

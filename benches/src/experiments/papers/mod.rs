@@ -1,0 +1,149 @@
+//! Reruns the experiments of papers at the scale of this machine, and compares the results with the published
+//! values.
+
+mod measure;
+mod node;
+mod page;
+mod paper;
+mod results;
+mod served;
+mod verdict;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use polymeter_benches::agent::program;
+use polymeter_benches::clock::{SECOND_NS, now_ns};
+use polymeter_benches::journal::Journal;
+use polymeter_benches::table::{self, say};
+
+use self::paper::Paper;
+use self::results::Results;
+
+/// Reruns experiments of papers, with the published values beside ours.
+///
+/// Without NAME it runs all. Some need root, and programs that the page of the paper in docs/evaluation/
+/// names: a cell without its program is left out, and the result says so. Each replicate has every cell once,
+/// in random order. DIRECTORY/NAME gets results.csv (every run), a plot of each figure, and page.md, and is
+/// sealed as a bundle. Each run is synced to the disk before the next one starts: after a kill the same
+/// command resumes the experiment, unless the machine, the revision, the seed or the installed tools differ.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Experiments to run, of those that --list names.
+    names: Vec<String>,
+    /// List the experiments.
+    #[arg(long)]
+    list: bool,
+    /// Directory of the results.
+    #[arg(long, value_name = "DIRECTORY", default_value = "papers")]
+    out: PathBuf,
+    /// Number of runs of each cell; by default that of the experiment's file.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    replicates: Option<u32>,
+    /// Seed of the random order; by default that of the experiment's file.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run each cell twice for a short time, as a functional check.
+    #[arg(long)]
+    quick: bool,
+}
+
+macro_rules! papers {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../papers/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and file of each experiment.
+const PAPERS: [(&str, &str); 2] = papers!["supermon", "synthesio"];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    if arguments.list {
+        for (name, text) in PAPERS {
+            say(&format!("{name:14} {}", Paper::parse(text)?.title));
+        }
+        return Ok(());
+    }
+    if let Some(unknown) = arguments.names.iter().find(|name| !PAPERS.iter().any(|(known, _)| known == name))
+    {
+        return Err(
+            format!("cannot run `{unknown}`: there is no such experiment; see `papers --list`").into()
+        );
+    }
+    table::machine();
+    for (name, text) in PAPERS {
+        if arguments.names.is_empty() || arguments.names.iter().any(|wanted| wanted == name) {
+            rerun(arguments, name, text)?;
+        }
+    }
+    Ok(())
+}
+
+fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
+    let mut paper = Paper::parse(text).map_err(|error| format!("cannot read papers/{name}.toml: {error}"))?;
+    paper.seed = arguments.seed.unwrap_or(paper.seed);
+    if arguments.quick {
+        (paper.replicates, paper.seconds) = (2, 1);
+        paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
+    }
+    paper.replicates = arguments.replicates.unwrap_or(paper.replicates);
+    let out = arguments.out.join(name);
+    fs::create_dir_all(&out).map_err(|error| {
+        format!("cannot create {}: {error}; choose another directory with --out", out.display())
+    })?;
+    say(&format!("{name}: {}", paper.title));
+    let results = measure(&paper, text, arguments.quick, &out)?;
+    fs::write(out.join("page.md"), page::write(&paper, &results, &format!("benches/papers/{name}.toml")))?;
+    for figure in &paper.figures {
+        let plot = page::plot(&paper, &results, figure);
+        fs::write(out.join(format!("{}.svg", figure.name)), plot.render())?;
+    }
+    say(&format!("{}: page.md, results.csv and plots", out.display()));
+    if arguments.quick { Ok(()) } else { seal(&out) }
+}
+
+/// Measures all runs that the file of results does not have yet.
+fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Results, Box<dyn Error>> {
+    let runs = paper.runs();
+    let left_out =
+        paper.cells.iter().filter_map(|cell| Some((&cell.setting, &cell.tool, paper.missing(cell)?)));
+    let left_out: String = left_out
+        .map(|(setting, tool, missing)| format!("left out: {setting}, {tool}: {missing}\n"))
+        .collect();
+    let quick = if is_quick { ", short" } else { "" };
+    let description =
+        format!("{text}\nreplicates {}, seed {}{quick}\n{left_out}", paper.replicates, paper.seed);
+    let columns = results::columns(paper);
+    let (mut journal, lines) = Journal::open(&out.join("results.csv"), &description, &columns)?;
+    let mut results = Results::read(&lines, paper, &runs)?;
+    let (done, begin_ns) = (results.len(), now_ns());
+    if done > 0 {
+        say(&format!("resumed after {done} of {} runs", runs.len()));
+    }
+    for (number, run) in (1..).zip(&runs).skip(done) {
+        let Some(cell) = paper.cells.get(run.cell) else { continue };
+        let scratch = tempfile::tempdir()?;
+        let values = cell.measure.run(paper, cell, scratch.path()).map_err(|error| {
+            format!("cannot measure {}, {}: {error}; the same command resumes here", cell.setting, cell.tool)
+        })?;
+        journal.add(&results.add(paper, *run, &values))?;
+        let each_ns = (now_ns() - begin_ns) / (number - done) as u64;
+        let left_s = each_ns * (runs.len() - number) as u64 / SECOND_NS;
+        let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
+        say(&format!(
+            "run {number} of {}, about {left_s} s remain: {}, {}: {}",
+            runs.len(),
+            cell.setting,
+            cell.tool,
+            values.join(", ")
+        ));
+    }
+    Ok(results)
+}
+
+fn seal(out: &Path) -> Result<(), Box<dyn Error>> {
+    let status = Command::new(program("polymeter")?).args(["bundle", "seal"]).arg(out).status()?;
+    if status.success() { Ok(()) } else { Err(format!("cannot seal {}: {status}", out.display()).into()) }
+}

@@ -1,0 +1,216 @@
+//! The description of an experiment of a paper in its file, and the runs that follow from it.
+
+use std::error::Error;
+
+use polymeter_benches::statistics::Random;
+use polymeter_benches::tool::Tool;
+use serde::Deserialize;
+
+use super::measure::Measure;
+
+/// An experiment of a paper, as its file describes it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Paper {
+    pub(crate) title: String,
+    /// The publication, and where in it the published values are.
+    pub(crate) source: String,
+    /// The question of the experiment, as a sentence.
+    pub(crate) question: String,
+    /// The number of runs of each cell.
+    pub(crate) replicates: u32,
+    /// The seed of the random order.
+    pub(crate) seed: u64,
+    /// The duration of a run in seconds, for cells that are limited by time.
+    pub(crate) seconds: u64,
+    /// What is measured; a cell need not have all of them.
+    #[serde(rename = "figure")]
+    pub(crate) figures: Vec<Figure>,
+    #[serde(rename = "cell")]
+    pub(crate) cells: Vec<Cell>,
+    #[serde(default)]
+    pub(crate) published: Vec<Published>,
+    #[serde(default, rename = "claim")]
+    pub(crate) claims: Vec<Claim>,
+    /// Commands that start the tools of cells.
+    #[serde(default, rename = "tool")]
+    pub(crate) tools: Vec<Tool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Figure {
+    /// Name in the CSV file, with the unit last.
+    pub(crate) name: String,
+    /// Heading of the table's column and title of the plot, with the unit.
+    pub(crate) title: String,
+    /// Digits behind the decimal point.
+    #[serde(default)]
+    pub(crate) digits: usize,
+}
+
+/// A row of the table: a tool in a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cell {
+    pub(crate) setting: String,
+    /// Polymeter, or a name of the reader's choice; that of a `[[tool]]` if the cell needs one.
+    pub(crate) tool: String,
+    pub(crate) measure: Measure,
+}
+
+/// A value of the paper.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    pub(crate) figure: String,
+    pub(crate) setting: String,
+    pub(crate) tool: String,
+    pub(crate) mean: f64,
+    /// Half-width of its 95 % interval, if the paper has one.
+    pub(crate) half: Option<f64>,
+}
+
+/// A statement of the paper that can be compared on another machine.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    pub(crate) text: String,
+    pub(crate) figure: String,
+    /// Setting and tool of a cell.
+    pub(crate) of: (String, String),
+    /// Compares the ratio of `of` to this cell; without it the value of `of`.
+    pub(crate) to: Option<(String, String)>,
+    /// The published range.
+    pub(crate) least: Option<f64>,
+    pub(crate) most: Option<f64>,
+}
+
+/// A run of the cell with this index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) replicate: u32,
+    pub(crate) cell: usize,
+}
+
+impl Paper {
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
+        let paper: Self = toml::from_str(text)?;
+        for name in paper.published.iter().map(|value| &value.figure).chain(paper.figures_of_claims()) {
+            if !paper.figures.iter().any(|figure| figure.name == *name) {
+                return Err(format!("unknown figure `{name}`; add it as a `[[figure]]`").into());
+            }
+        }
+        for (setting, tool) in
+            paper.claims.iter().flat_map(|claim| std::iter::once(&claim.of).chain(&claim.to))
+        {
+            if paper.cell(setting, tool).is_none() {
+                return Err(format!("a claim names `{setting}`, `{tool}`; add it as a `[[cell]]`").into());
+            }
+        }
+        for cell in &paper.cells {
+            if cell.measure.needs_tool(&cell.tool) && paper.tool(&cell.tool).is_none() {
+                return Err(format!("unknown tool `{}`; add it as a `[[tool]]`", cell.tool).into());
+            }
+            if cell.setting.contains([',', '\n']) || cell.tool.contains([',', '\n']) {
+                return Err(
+                    format!("`{}`, `{}`: remove the comma or line break", cell.setting, cell.tool).into()
+                );
+            }
+        }
+        Ok(paper)
+    }
+
+    fn figures_of_claims(&self) -> impl Iterator<Item = &String> {
+        self.claims.iter().map(|claim| &claim.figure)
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    pub(crate) fn cell(&self, setting: &str, tool: &str) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.setting == setting && cell.tool == tool)
+    }
+
+    /// Names what a cell requires and this machine lacks.
+    pub(crate) fn missing(&self, cell: &Cell) -> Option<String> {
+        let tool = self.tool(&cell.tool).filter(|tool| !tool.is_here());
+        tool.and_then(|tool| tool.needs.clone()).or_else(|| cell.measure.missing())
+    }
+
+    /// All runs of the cells that this machine can measure: each replicate has every cell once, in its own
+    /// random order, so that a drift of the machine's speed affects all cells alike.
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        let mut random = Random::new(self.seed);
+        let here = self.cells.iter().enumerate().filter(|(_, cell)| self.missing(cell).is_none());
+        let here: Vec<usize> = here.map(|(index, _)| index).collect();
+        let mut runs = Vec::new();
+        for replicate in 1..=self.replicates {
+            let mut cells = here.clone();
+            random.shuffle(&mut cells);
+            runs.extend(cells.into_iter().map(|cell| Run { replicate, cell }));
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::papers::PAPERS;
+
+    #[test]
+    fn every_paper_has_enough_replicates_and_published_values() {
+        for (name, text) in PAPERS {
+            let paper = Paper::parse(text).unwrap();
+            assert!(paper.replicates >= if name.starts_with("colmet") { 10 } else { 5 }, "{name}");
+            assert!(!paper.published.is_empty() && !paper.claims.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_replicate_has_every_cell_once_in_an_order_of_its_own() {
+        let cells =
+            (0..20).map(|cell| format!("[[cell]]\nsetting = '{cell}'\ntool = 'x'\nmeasure = 'reads'\n"));
+        let text = format!("{HEAD}{}", cells.collect::<String>());
+        let paper = Paper::parse(&text).unwrap();
+        let order = |replicate: u32| -> Vec<usize> {
+            let runs = paper.runs().into_iter().filter(|run| run.replicate == replicate);
+            runs.map(|run| run.cell).collect()
+        };
+        assert_ne!(order(1), order(2));
+        for replicate in 1..=3 {
+            let mut sorted = order(replicate);
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..20).collect::<Vec<_>>());
+        }
+        assert_ne!(Paper { seed: 8, ..paper.clone() }.runs(), paper.runs());
+    }
+
+    const HEAD: &str = "title = 't'\nsource = 's'\nquestion = 'q'\nreplicates = 3\nseed = 7\nseconds = 1\n[[figure]]\nname = 'rate_per_s'\ntitle = 'samples/s'\n";
+
+    #[test]
+    fn a_tool_that_is_not_installed_leaves_its_cell_out() {
+        let tool = "[[tool]]\nname = 'a'\nstart = 'x'\nneeds = 'no-such-program-anywhere'\n";
+        let cell = "[[cell]]\nsetting = '1'\ntool = 'a'\nmeasure = 'gather'\n";
+        let paper = Paper::parse(&format!("{HEAD}{tool}{cell}")).unwrap();
+        assert_eq!(paper.missing(&paper.cells[0]).as_deref(), Some("no-such-program-anywhere"));
+        assert!(paper.runs().is_empty());
+    }
+
+    #[test]
+    fn invalid_descriptions_are_refused() {
+        let cell = "[[cell]]\nsetting = '1'\ntool = 'a'\n";
+        for (text, part) in [
+            ("[[published]]\nfigure = 'y'\nsetting = '1'\ntool = 'a'\nmean = 1\n".to_owned(), "`y`"),
+            (format!("{cell}measure = 'gather'\n"), "unknown tool `a`"),
+            (format!("{cell}measure = 'guess'\n"), "guess"),
+            ("[[claim]]\ntext = ''\nfigure = 'rate_per_s'\nof = ['2', 'a']\n".to_owned(), "`2`"),
+            ("[[cell]]\nsetting = '1, 2'\ntool = 'a'\nmeasure = 'reads'\n".to_owned(), "comma"),
+        ] {
+            let error = Paper::parse(&format!("{HEAD}{text}")).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

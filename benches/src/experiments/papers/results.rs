@@ -1,0 +1,93 @@
+//! The results of the runs, in memory and as lines of CSV.
+
+use std::error::Error;
+
+use polymeter_benches::statistics::Estimate;
+
+use super::paper::{Paper, Run};
+
+/// The values of a run, by the name of their figure.
+pub(crate) type Values = Vec<(&'static str, f64)>;
+
+/// The values of all runs until now: for each the cell, and one value for each figure.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    runs: Vec<(usize, Vec<Option<f64>>)>,
+    figures: Vec<String>,
+}
+
+pub(crate) fn columns(paper: &Paper) -> String {
+    let figures = paper.figures.iter().map(|figure| format!(",{}", figure.name));
+    format!("run,replicate,setting,tool{}", figures.collect::<String>())
+}
+
+/// Writes the part of a line that is known before its run, number `number` from 1.
+fn begin(paper: &Paper, number: usize, run: Run) -> String {
+    let (setting, tool) =
+        paper.cells.get(run.cell).map_or(("", ""), |cell| (cell.setting.as_str(), cell.tool.as_str()));
+    format!("{number},{},{setting},{tool},", run.replicate)
+}
+
+impl Results {
+    /// Reads the lines of the first of `runs`. Fails if a line was edited.
+    pub(crate) fn read(lines: &[String], paper: &Paper, runs: &[Run]) -> Result<Self, Box<dyn Error>> {
+        let figures = paper.figures.iter().map(|figure| figure.name.clone()).collect();
+        let mut results = Self { runs: Vec::new(), figures };
+        for (number, line) in (1..).zip(lines) {
+            let run = runs.get(number - 1);
+            let values = run.and_then(|run| values(line.strip_prefix(&begin(paper, number, *run))?));
+            match (run, values) {
+                (Some(run), Some(values)) if values.len() == paper.figures.len() => {
+                    results.runs.push((run.cell, values));
+                }
+                _ => {
+                    return Err(format!(
+                        "cannot resume: line {number} of results.csv is not as this experiment writes it; \
+                         choose another directory"
+                    )
+                    .into());
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    /// Adds the values of the next run, and returns its line.
+    pub(crate) fn add(&mut self, paper: &Paper, run: Run, values: &Values) -> String {
+        let of = |name: &String| values.iter().find(|(figure, _)| figure == name).map(|(_, value)| *value);
+        let values: Vec<Option<f64>> = self.figures.iter().map(of).collect();
+        let texts = values.iter().map(|value| value.map(|value| value.to_string()).unwrap_or_default());
+        let texts: Vec<String> = texts.collect();
+        self.runs.push((run.cell, values));
+        begin(paper, self.runs.len(), run) + &texts.join(",")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(crate) fn runs_of(&self, cell: usize) -> usize {
+        self.runs.iter().filter(|(of, _)| *of == cell).count()
+    }
+
+    /// The values of a figure in all runs of a cell.
+    pub(crate) fn values(&self, cell: usize, figure: &str) -> Vec<f64> {
+        let Some(position) = self.figures.iter().position(|name| name == figure) else { return Vec::new() };
+        let runs = self.runs.iter().filter(|(of, _)| *of == cell);
+        runs.filter_map(|(_, values)| values.get(position).copied().flatten()).collect()
+    }
+
+    /// None if the cell was not measured, or does not have this figure.
+    pub(crate) fn estimate(&self, cell: usize, figure: &str) -> Option<Estimate> {
+        let values = self.values(cell, figure);
+        (!values.is_empty()).then(|| Estimate::of(&values))
+    }
+}
+
+fn values(text: &str) -> Option<Vec<Option<f64>>> {
+    let values = text.split(',').map(|value| match value {
+        "" => Some(None),
+        value => value.parse().ok().map(Some),
+    });
+    values.collect()
+}
