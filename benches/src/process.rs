@@ -252,6 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn the_side_that_closes_first_waits() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = std::net::TcpStream::connect(address).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(time_wait_sockets(address.port()).unwrap(), 0);
+        drop(client);
+        drop(server);
+        let waits = || (time_wait_sockets(address.port()).ok()? == 1).then_some(());
+        crate::clock::wait_for("the client's socket waits", 10, waits).unwrap();
+    }
+
+    #[test]
     fn this_process_has_descriptors_and_memory() {
         let usage = usage(std::process::id()).unwrap();
         assert!(usage.memory_kib > 0 && usage.descriptors > 2, "{usage:?}");

@@ -89,10 +89,12 @@ fn deliver(agents: u32, frames: u32, ticks: u16, writers: Option<u32>) -> Result
     let more = writers.map(|writers| format!("writers = {writers}\n")).unwrap_or_default();
     let taken = store_all(Kind::best(), &more, &script, load.sampled(&script)?)?;
     let complete = f64::from(load.frames) * f64::from(ticks);
+    let cpu_us = (taken.collector_cpu_s + taken.server_cpu_s) * 1e6;
     Ok(vec![
         ("rate_per_s", complete / taken.seconds),
         ("values_per_s", taken.per_second()),
-        ("cpu_us", (taken.collector_cpu_s + taken.server_cpu_s) * 1e6 / complete),
+        ("cpu_us", cpu_us / complete),
+        ("value_cpu_us", cpu_us / to_f64(taken.samples)),
     ])
 }
 

@@ -57,7 +57,7 @@ macro_rules! papers {
 }
 
 /// Name and file of each experiment.
-const PAPERS: [(&str, &str); 2] = papers!["supermon", "synthesio"];
+const PAPERS: [(&str, &str); 5] = papers!["supermon", "synthesio", "gwdg-gather", "gwdg-load", "kwollect"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {

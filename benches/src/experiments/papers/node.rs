@@ -57,7 +57,9 @@ pub(super) fn read(seconds: u64) -> Result<Values, Box<dyn Error>> {
         samples += 1;
     }
     let wall_ns = now_ns() - begin_ns;
-    Ok(values(samples, wall_ns, to_f64(thread_cpu_ns() - cpu_ns) / 1e9))
+    let mut values = values(samples, wall_ns, to_f64(thread_cpu_ns() - cpu_ns) / 1e9);
+    values.push(("mean_ms", to_f64(wall_ns) / 1e6 / to_f64(samples.max(1))));
+    Ok(values)
 }
 
 /// Lets an agent sample the same values every `period`, and counts the samples that arrive complete.
@@ -90,7 +92,7 @@ fn count(frame: &Frame, times_by_shape: &mut BTreeMap<u32, u64>) {
 fn values(samples: u64, wall_ns: u64, cpu_s: f64) -> Values {
     let rate_per_s = to_f64(samples) * 1e9 / to_f64(wall_ns);
     let cpu_us = cpu_s * 1e6 / to_f64(samples.max(1));
-    vec![("rate_per_s", rate_per_s), ("cpu_us", cpu_us)]
+    vec![("rate_per_s", rate_per_s), ("cpu_us", cpu_us), ("core_percent_at_10s", cpu_us / 1e5)]
 }
 
 #[cfg(test)]

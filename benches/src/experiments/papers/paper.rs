@@ -202,11 +202,12 @@ mod tests {
     #[test]
     fn invalid_descriptions_are_refused() {
         let cell = "[[cell]]\nsetting = '1'\ntool = 'a'\n";
+        let reads = format!("{cell}measure = 'reads'\n");
         for (text, part) in [
-            ("[[published]]\nfigure = 'y'\nsetting = '1'\ntool = 'a'\nmean = 1\n".to_owned(), "`y`"),
+            (format!("{reads}[[published]]\nfigure = 'y'\nsetting = '1'\ntool = 'a'\nmean = 1\n"), "`y`"),
             (format!("{cell}measure = 'gather'\n"), "unknown tool `a`"),
             (format!("{cell}measure = 'guess'\n"), "guess"),
-            ("[[claim]]\ntext = ''\nfigure = 'rate_per_s'\nof = ['2', 'a']\n".to_owned(), "`2`"),
+            (format!("{reads}[[claim]]\ntext = ''\nfigure = 'rate_per_s'\nof = ['2', 'a']\n"), "`2`"),
             ("[[cell]]\nsetting = '1, 2'\ntool = 'a'\nmeasure = 'reads'\n".to_owned(), "comma"),
         ] {
             let error = Paper::parse(&format!("{HEAD}{text}")).unwrap_err().to_string();

@@ -81,12 +81,12 @@ pub(super) fn gather(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Value
     let (cpu_s, pages) = (server.cpu_s()? - cpu_s, to_f64(latency_us.total()));
     let quantile_ms = |part| to_f64(latency_us.quantile(part)) / 1e3;
     Ok(vec![
-        ("rate_per_s", pages / wall_s),
         ("mean_ms", wall_s * 1e3 / pages),
         ("p50_ms", quantile_ms(0.5)),
         ("p99_ms", quantile_ms(0.99)),
         ("most_ms", to_f64(latency_us.most()) / 1e3),
-        ("cpu_ms", cpu_s * 1e3 / pages),
+        ("cpu_us", cpu_s * 1e6 / pages),
+        ("core_percent_at_10s", cpu_s * 10.0 / pages),
         ("samples", to_f64(samples as u64)),
     ])
 }
@@ -135,7 +135,7 @@ fn of_wrk(printed: &str) -> Option<Values> {
     Some(vec![
         ("rate_per_s", requests_per_s * pages),
         ("latency_ms", latency_ms),
-        ("timeouts", timeouts),
+        ("timeouts_percent", if answers > 0.0 { 100.0 * timeouts / answers } else { 100.0 }),
         ("errors", of_sockets + refused),
     ])
 }
@@ -169,7 +169,12 @@ Transfer/sec:      1.61MB
     #[test]
     fn the_text_of_wrk_is_understood() {
         let values = of_wrk(PRINTED).unwrap();
-        let expected = [("rate_per_s", 26.58), ("latency_ms", 1190.0), ("timeouts", 21.0), ("errors", 157.0)];
+        let expected = [
+            ("rate_per_s", 26.58),
+            ("latency_ms", 1190.0),
+            ("timeouts_percent", 2100.0 / 266.0),
+            ("errors", 157.0),
+        ];
         for ((name, value), (expected_name, expected)) in values.into_iter().zip(expected) {
             assert!(name == expected_name && (value - expected).abs() < 1e-6, "{name} {value}");
         }
