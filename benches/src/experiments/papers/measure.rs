@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use polymeter_benches::delivery::store_all;
+use polymeter_benches::job::Job;
 use polymeter_benches::load::Load;
 use polymeter_benches::mock::Script;
 use polymeter_benches::process;
@@ -17,7 +18,14 @@ use serde::Deserialize;
 use super::paper::{Cell, Paper};
 use super::results::Values;
 use super::{node, served};
+use crate::experiments::overhead::{Design, Run, Treatment, run_once};
 use crate::experiments::remote_write::{Receiver, Workload, send};
+
+/// Tool of cells that measure an agent.
+const OURS: &str = "polymeter";
+
+/// Longest time of a command.
+const LIMIT_S: u32 = 3_600;
 
 /// A measurement and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -43,18 +51,21 @@ pub(crate) enum Measure {
     Gather,
     /// wrk reads pages of metrics.
     Wrk { threads: u32, connections: u32 },
+    /// The command of the file is timed, alone or while the tool samples it.
+    Command { period_us: Option<u64>, metrics: Option<u32> },
 }
 
 impl Measure {
     /// True if the tool is started by a command of the experiment's file.
     pub(crate) fn needs_tool(&self, tool: &str) -> bool {
-        matches!(self, Self::Gather | Self::Wrk { .. }) && tool != served::OURS
+        let uses_tool =
+            matches!(self, Self::Gather | Self::Wrk { .. } | Self::Command { period_us: Some(_), .. });
+        uses_tool && tool != OURS
     }
 
-    /// Names the program, other than the tool, that this machine lacks.
-    pub(crate) fn missing(&self) -> Option<String> {
-        let is_wrk = matches!(self, Self::Wrk { .. });
-        (is_wrk && !served::has_wrk()).then(|| "wrk".to_owned())
+    /// The program, other than the tool, that it requires.
+    pub(crate) fn needs(&self) -> Option<&'static str> {
+        matches!(self, Self::Wrk { .. }).then_some("wrk")
     }
 
     /// Reduces what is not limited by time, for a functional check.
@@ -62,7 +73,7 @@ impl Measure {
         match self {
             Self::Deliver { agents, frames, .. } => *frames = (*frames / 50).max(*agents),
             Self::RemoteWrite { requests, .. } => *requests /= 50,
-            Self::Reads | Self::Agent { .. } | Self::Gather | Self::Wrk { .. } => {}
+            Self::Reads | Self::Agent { .. } | Self::Gather | Self::Wrk { .. } | Self::Command { .. } => {}
         }
     }
 
@@ -78,6 +89,7 @@ impl Measure {
             }
             Self::Gather => served::gather(paper, cell, scratch),
             Self::Wrk { threads, connections } => served::wrk(paper, cell, (threads, connections), scratch),
+            Self::Command { period_us, metrics } => time(paper, cell, (period_us, metrics), scratch),
         }
     }
 }
@@ -96,6 +108,36 @@ fn deliver(agents: u32, frames: u32, ticks: u16, writers: Option<u32>) -> Result
         ("cpu_us", cpu_us / complete),
         ("value_cpu_us", cpu_us / to_f64(taken.samples)),
     ])
+}
+
+/// Runs the command once as `overhead` does.
+fn time(
+    paper: &Paper,
+    cell: &Cell,
+    (period_us, metrics): (Option<u64>, Option<u32>),
+    scratch: &Path,
+) -> Result<Values, Box<dyn Error>> {
+    let design = Design {
+        command: paper.command.clone(),
+        pairs: paper.pairs,
+        replicates: 1,
+        seed: paper.seed,
+        periods: Vec::new(),
+        metrics: Vec::new(),
+        limit_s: LIMIT_S,
+        tools: paper.tools.clone(),
+    };
+    let treatment = match period_us {
+        None => Treatment::Nothing,
+        Some(period_us) => Treatment::Watched {
+            tool: paper.tools.iter().position(|tool| tool.name == cell.tool),
+            period: Period::from_micros(period_us)?,
+            metrics: metrics.unwrap_or(1),
+        },
+    };
+    let job = Job::make_for("papers", 0)?;
+    let wall_s = run_once(&design, &Run { replicate: 1, treatment }, &job, scratch)?;
+    Ok(vec![("wall_s", wall_s)])
 }
 
 /// 100 nodes with 100 series each, as many samples as `requests` take.

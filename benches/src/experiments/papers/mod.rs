@@ -57,7 +57,8 @@ macro_rules! papers {
 }
 
 /// Name and file of each experiment.
-const PAPERS: [(&str, &str); 5] = papers!["supermon", "synthesio", "gwdg-gather", "gwdg-load", "kwollect"];
+const PAPERS: [(&str, &str); 7] =
+    papers!["gwdg-gather", "gwdg-load", "colmet-ep", "colmet-lu", "kwollect", "supermon", "synthesio"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {
@@ -86,6 +87,7 @@ fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Er
     paper.seed = arguments.seed.unwrap_or(paper.seed);
     if arguments.quick {
         (paper.replicates, paper.seconds) = (2, 1);
+        paper.pairs /= 100;
         paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
     }
     paper.replicates = arguments.replicates.unwrap_or(paper.replicates);

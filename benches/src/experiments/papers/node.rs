@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 
 use polymeter_benches::agent::Running;
-use polymeter_benches::clock::{SECOND_NS, now_ns, thread_cpu_ns};
+use polymeter_benches::clock::{SECOND_NS, now_ns, thread_cpu_ns, wall_us};
 use polymeter_benches::job::pause;
 use polymeter_benches::plan;
 use polymeter_benches::table::to_f64;
@@ -67,26 +67,25 @@ pub(super) fn sample(period: Period, seconds: u64, scratch: &Path) -> Result<Val
     let running = Running::start(scratch, &plan::baseline(complete().metrics, period))?;
     pause(SETTLE_NS);
     let cpu_s = running.cpu_s()?;
-    running.frames().for_each(drop);
-    let begin_ns = now_ns();
+    let (begin_ns, begin_us) = (now_ns(), wall_us());
+    let end_us = begin_us + i64::try_from(seconds * 1_000_000)?;
     let mut times_by_shape = BTreeMap::new();
-    while now_ns() - begin_ns < seconds * SECOND_NS {
-        pause(LOOK_NS);
-        running.frames().for_each(|frame| count(&frame, &mut times_by_shape));
+    let mut count = |frame: Frame| {
+        for block in frame.blocks {
+            let times = block.times_us.iter().filter(|time_us| (begin_us..end_us).contains(*time_us));
+            *times_by_shape.entry(block.shape).or_default() += times.count() as u64;
+        }
+    };
+    while wall_us() < end_us {
+        pause(LOOK_NS.min((end_us - wall_us()).max(0) * 1_000));
+        running.frames().for_each(&mut count);
     }
+    let wall_ns = now_ns() - begin_ns;
     // Asking flushes all samples.
     let cpu_s = running.cpu_s()? - cpu_s;
-    let wall_ns = now_ns() - begin_ns;
-    running.frames().for_each(|frame| count(&frame, &mut times_by_shape));
-    let samples = times_by_shape.into_values().min().unwrap_or(0);
-    Ok(values(samples, wall_ns, cpu_s))
-}
-
-/// Counts the times at which each file was read: a sample is complete if all were.
-fn count(frame: &Frame, times_by_shape: &mut BTreeMap<u32, u64>) {
-    for block in &frame.blocks {
-        *times_by_shape.entry(block.shape.0).or_default() += block.times_us.len() as u64;
-    }
+    running.frames().for_each(&mut count);
+    // A sample is complete if all files were read.
+    Ok(values(times_by_shape.into_values().min().unwrap_or(0), wall_ns, cpu_s))
 }
 
 fn values(samples: u64, wall_ns: u64, cpu_s: f64) -> Values {

@@ -1,5 +1,7 @@
 //! The page of an experiment: the table with the published values beside ours, the plots, and the verdict.
 
+use std::collections::BTreeMap;
+
 use polymeter_benches::machine;
 use polymeter_benches::plot::{Plot, Series};
 use polymeter_benches::statistics::Estimate;
@@ -25,10 +27,14 @@ pub(crate) fn write(paper: &Paper, results: &Results, file: &str) -> String {
     let titles = paper.figures.iter().map(|figure| figure.title.as_str());
     let head: Vec<&str> = ["setting", "tool", "runs"].into_iter().chain(titles).collect();
     page.push_str(&table::markdown(&head, &rows(paper, results)));
+    let mut left_out: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in &paper.cells {
         if let Some(missing) = paper.missing(cell) {
-            page.push_str(&format!("\nLeft out: {}, {}: no `{missing}` here.\n", cell.setting, cell.tool));
+            left_out.entry(missing).or_default().push(format!("{} ({})", cell.setting, cell.tool));
         }
+    }
+    for (missing, cells) in left_out {
+        page.push_str(&format!("\nLeft out, since `{missing}` is not installed: {}.\n", cells.join(", ")));
     }
     for figure in &paper.figures {
         page.push_str(&format!("\n![{}]({}.svg)\n", figure.title, figure.name));
@@ -87,7 +93,7 @@ fn rows(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
         for (index, cell) in paper.cells.iter().enumerate().filter(|(_, cell)| cell.setting == setting) {
             let mut row = vec![setting.to_owned(), cell.tool.clone(), results.runs_of(index).to_string()];
             row.extend(paper.figures.iter().map(|figure| {
-                let estimate = results.estimate(index, &figure.name);
+                let estimate = results.estimate(paper, index, figure);
                 estimate.map_or_else(|| "-".to_owned(), |value| format!("{value:.*}", figure.digits))
             }));
             rows.push(row);
@@ -116,7 +122,7 @@ pub(crate) fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
     }
     let mut series = Vec::new();
     for tool in tools {
-        let measured = |setting: &&str| results.estimate(paper.cell(setting, tool)?, &figure.name);
+        let measured = |setting: &&str| results.estimate(paper, paper.cell(setting, tool)?, figure);
         series.push(Series { name: tool.to_owned(), points: settings.iter().map(measured).collect() });
     }
     for tool in published_tools(paper, None) {
@@ -130,5 +136,79 @@ pub(crate) fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
         y_label: String::new(),
         places: settings.into_iter().map(str::to_owned).collect(),
         series,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+        title = 'T'
+        source = 'S'
+        question = 'Q?'
+        replicates = 2
+        seed = 7
+        seconds = 1
+        needs = ['sh']
+        figure = [
+            { name = 'wall_s', title = 'wall s', digits = 1 },
+            { name = 'slowdown_percent', title = 'slowdown %', digits = 1,
+              percent_over = { figure = 'wall_s', setting = 'without', tool = 'nothing' } },
+        ]
+        cell = [
+            { setting = 'without', tool = 'nothing', measure = { command = {} } },
+            { setting = '1 ms', tool = 'polymeter', measure = { command = { period_us = 1000, metrics = 3 } } },
+            { setting = '1 ms', tool = 'absent', measure = { command = { period_us = 1000 } } },
+        ]
+        published = [
+            { setting = '1 ms', tool = 'theirs', figure = 'slowdown_percent', mean = 5.04, half = 0.5 },
+            { setting = '5 s', tool = 'theirs', figure = 'wall_s', mean = 120 },
+        ]
+        claim = [
+            { text = 'C', figure = 'wall_s', of = ['1 ms', 'polymeter'], to = ['without', 'nothing'], most = 1.0 },
+        ]
+        [[tool]]
+        name = 'absent'
+        start = 'x'
+        needs = 'no-such-program-anywhere'
+    ";
+
+    #[test]
+    fn published_values_stand_beside_ours_and_missing_tools_are_named() {
+        let paper = Paper::parse(TEXT).unwrap();
+        let runs = paper.runs();
+        let mut results = Results::read(&[], &paper, &runs).unwrap();
+        let mut lines = Vec::new();
+        for run in &runs {
+            let wall_s = if run.cell == 0 { 10.0 } else { 11.0 };
+            lines.push(results.add(&paper, *run, &vec![("wall_s", wall_s + f64::from(run.replicate))]));
+        }
+        assert_eq!(Results::read(&lines, &paper, &runs).unwrap().values(1, "wall_s"), [12.0, 13.0]);
+        let page = write(&paper, &results, "t.toml");
+        // Both spread by half a second: Welch's interval has two degrees of freedom, t is 4.303.
+        let half = 4.302_653 * (0.25_f64 + 0.25).sqrt();
+        let ours = format!(
+            "| 1 ms | polymeter | 2 | 12.5 ± 6.4 | {:.1} ± {:.1} |",
+            100.0 / 11.5,
+            half * 100.0 / 11.5
+        );
+        for wanted in [
+            ours.as_str(),
+            "| without | nothing | 2 | 11.5 ± 6.4 | - |",
+            "| 1 ms | absent | 0 | - | - |",
+            "| 1 ms | *theirs, published* | - | - | 5.0 ± 0.5 |",
+            "| 5 s | *theirs, published* | - | 120.0 | - |",
+            "Left out, since `no-such-program-anywhere` is not installed: 1 ms (absent).",
+            "seed 7; 2 runs",
+            "**Agrees: 1 of 1 claims of the paper agree.**",
+        ] {
+            assert!(page.contains(wanted), "{wanted} is missing in {page}");
+        }
+        let names = |figure| -> Vec<String> {
+            plot(&paper, &results, figure).series.into_iter().map(|series| series.name).collect()
+        };
+        assert_eq!(names(&paper.figures[0]), ["nothing", "polymeter", "theirs, published"]);
+        assert_eq!(names(&paper.figures[1]), ["polymeter", "theirs, published"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use polymeter_benches::statistics::Random;
-use polymeter_benches::tool::Tool;
+use polymeter_benches::tool::{Tool, is_program_here};
 use serde::Deserialize;
 
 use super::measure::Measure;
@@ -23,6 +23,14 @@ pub(crate) struct Paper {
     pub(crate) seed: u64,
     /// The duration of a run in seconds, for cells that are limited by time.
     pub(crate) seconds: u64,
+    /// Programs that every cell requires.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+    /// The command that cells time. If empty, the built-in kernel of `overhead` draws `pairs` pairs.
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    #[serde(default)]
+    pub(crate) pairs: u64,
     /// What is measured; a cell need not have all of them.
     #[serde(rename = "figure")]
     pub(crate) figures: Vec<Figure>,
@@ -47,6 +55,17 @@ pub(crate) struct Figure {
     /// Digits behind the decimal point.
     #[serde(default)]
     pub(crate) digits: usize,
+    /// Makes it the difference of another figure to that of a cell, in percent, which has no column of its own
+    /// in the CSV file.
+    pub(crate) percent_over: Option<Base>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Base {
+    pub(crate) figure: String,
+    pub(crate) setting: String,
+    pub(crate) tool: String,
 }
 
 /// A row of the table: a tool in a setting.
@@ -125,6 +144,11 @@ impl Paper {
         self.claims.iter().map(|claim| &claim.figure)
     }
 
+    /// Figures that a run measures.
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.percent_over.is_none())
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
@@ -134,9 +158,10 @@ impl Paper {
     }
 
     /// Names what a cell requires and this machine lacks.
-    pub(crate) fn missing(&self, cell: &Cell) -> Option<String> {
-        let tool = self.tool(&cell.tool).filter(|tool| !tool.is_here());
-        tool.and_then(|tool| tool.needs.clone()).or_else(|| cell.measure.missing())
+    pub(crate) fn missing<'a>(&'a self, cell: &'a Cell) -> Option<&'a str> {
+        let tool = self.tool(&cell.tool).and_then(|tool| tool.needs.as_ref());
+        let needs = self.needs.iter().map(String::as_str).chain(tool.map(String::as_str));
+        needs.chain(cell.measure.needs()).find(|program| !is_program_here(program))
     }
 
     /// All runs of the cells that this machine can measure: each replicate has every cell once, in its own
@@ -195,7 +220,7 @@ mod tests {
         let tool = "[[tool]]\nname = 'a'\nstart = 'x'\nneeds = 'no-such-program-anywhere'\n";
         let cell = "[[cell]]\nsetting = '1'\ntool = 'a'\nmeasure = 'gather'\n";
         let paper = Paper::parse(&format!("{HEAD}{tool}{cell}")).unwrap();
-        assert_eq!(paper.missing(&paper.cells[0]).as_deref(), Some("no-such-program-anywhere"));
+        assert_eq!(paper.missing(&paper.cells[0]), Some("no-such-program-anywhere"));
         assert!(paper.runs().is_empty());
     }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use polymeter_benches::statistics::Estimate;
 
-use super::paper::{Paper, Run};
+use super::paper::{Figure, Paper, Run};
 
 /// The values of a run, by the name of their figure.
 pub(crate) type Values = Vec<(&'static str, f64)>;
@@ -17,7 +17,7 @@ pub(crate) struct Results {
 }
 
 pub(crate) fn columns(paper: &Paper) -> String {
-    let figures = paper.figures.iter().map(|figure| format!(",{}", figure.name));
+    let figures = paper.measured().map(|figure| format!(",{}", figure.name));
     format!("run,replicate,setting,tool{}", figures.collect::<String>())
 }
 
@@ -31,13 +31,13 @@ fn begin(paper: &Paper, number: usize, run: Run) -> String {
 impl Results {
     /// Reads the lines of the first of `runs`. Fails if a line was edited.
     pub(crate) fn read(lines: &[String], paper: &Paper, runs: &[Run]) -> Result<Self, Box<dyn Error>> {
-        let figures = paper.figures.iter().map(|figure| figure.name.clone()).collect();
+        let figures = paper.measured().map(|figure| figure.name.clone()).collect();
         let mut results = Self { runs: Vec::new(), figures };
         for (number, line) in (1..).zip(lines) {
             let run = runs.get(number - 1);
             let values = run.and_then(|run| values(line.strip_prefix(&begin(paper, number, *run))?));
             match (run, values) {
-                (Some(run), Some(values)) if values.len() == paper.figures.len() => {
+                (Some(run), Some(values)) if values.len() == results.figures.len() => {
                     results.runs.push((run.cell, values));
                 }
                 _ => {
@@ -78,9 +78,15 @@ impl Results {
     }
 
     /// None if the cell was not measured, or does not have this figure.
-    pub(crate) fn estimate(&self, cell: usize, figure: &str) -> Option<Estimate> {
-        let values = self.values(cell, figure);
-        (!values.is_empty()).then(|| Estimate::of(&values))
+    pub(crate) fn estimate(&self, paper: &Paper, cell: usize, figure: &Figure) -> Option<Estimate> {
+        let Some(base) = &figure.percent_over else {
+            let values = self.values(cell, &figure.name);
+            return (!values.is_empty()).then(|| Estimate::of(&values));
+        };
+        let base_cell = paper.cell(&base.setting, &base.tool).filter(|base| *base != cell)?;
+        let (of, from) = (self.values(cell, &base.figure), self.values(base_cell, &base.figure));
+        let unit = Estimate::of(&from).mean / 100.0;
+        (!of.is_empty() && !from.is_empty()).then(|| Estimate::difference(&of, &from).in_units_of(unit))
     }
 }
 

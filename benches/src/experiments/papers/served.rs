@@ -10,15 +10,12 @@ use polymeter_benches::agent::Running;
 use polymeter_benches::clock::{SECOND_NS, now_ns, wait_for};
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::table::to_f64;
-use polymeter_benches::tool::{RunningTool, is_program_here};
+use polymeter_benches::tool::RunningTool;
 
 use super::paper::{Cell, Paper};
 use super::results::Values;
 
-/// Tool of cells that measure an agent's own page.
-pub(super) const OURS: &str = "polymeter";
-
-/// The agent's default plan for the node at a period of a second; root and the node's users see the page.
+/// The page of an agent without a token has the node only.
 const NODE: &str = "[baseline]\n\"node.*\" = \"1s\"\n";
 
 const START_S: u64 = 30;
@@ -89,10 +86,6 @@ pub(super) fn gather(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Value
         ("core_percent_at_10s", cpu_s * 10.0 / pages),
         ("samples", to_f64(samples as u64)),
     ])
-}
-
-pub(super) fn has_wrk() -> bool {
-    is_program_here("wrk")
 }
 
 /// Lets wrk read pages with so many threads and connections.
