@@ -6,6 +6,7 @@ use polymeter_service::document::{Faults, Reporter, read_text};
 use polymeter_service::keys::{self, Changes};
 
 use super::model::{AgentConfig, EXAMPLE, KEYS};
+use crate::sources::outside::DeviceSettings;
 
 impl AgentConfig {
     /// Configuration of an agent without a file, and the defaults of one with a file: those of the example.
@@ -29,6 +30,8 @@ impl AgentConfig {
         let mut reporter = Reporter::new(path, text);
         let root = reporter.root();
         keys::read(KEYS, &mut self, root, &mut reporter);
+        let periods = self.devices.iter().flat_map(DeviceSettings::periods);
+        self.baseline = self.baseline.with_devices(periods);
         reporter.into_faults().into_result(self)
     }
 
@@ -146,6 +149,7 @@ mod tests {
             .flat_map(|setting| setting.doc.keys)
             .map(|key| match key.name {
                 "trigger" => "[[trigger]]".to_owned(),
+                "device" => "[[device]]".to_owned(),
                 section @ ("baseline" | "limits" | "steps" | "tasks") => format!("[{section}]"),
                 name => name.to_owned(),
             })

@@ -1,5 +1,6 @@
 //! Agent's configuration, `agent.toml`.
 
+mod device_tables;
 mod file;
 mod key_settings;
 mod model;

@@ -14,6 +14,7 @@ use polymeter_service::keys::docs;
 use polymeter_service::users::user_or_group;
 use polymeter_service::{keys, log};
 
+use super::device_tables::devices;
 use super::key_settings;
 use super::openmetrics::{self, OpenMetricsConfig};
 use super::rules::{bound, cgroup_rule, layer, patterns, rule};
@@ -25,6 +26,7 @@ use crate::cgroups::Pattern;
 use crate::keys::AgentKeyFiles;
 use crate::plan::Layer;
 use crate::roof_file;
+use crate::sources::outside::DeviceSettings;
 
 /// Read if the command line names no file.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
@@ -91,6 +93,8 @@ pub struct AgentConfig {
     pub remote_control: Option<bool>,
     pub limits: Limits,
     pub hindsight: Hindsight,
+    /// Devices outside the nodes that this agent polls.
+    pub devices: Vec<DeviceSettings>,
     /// Triggers of every job, which were checked.
     pub triggers: Vec<RuleFields>,
     /// Users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
@@ -201,6 +205,7 @@ impl Default for AgentConfig {
             remote_control: None,
             limits: Limits::default(),
             hindsight: Hindsight::default(),
+            devices: Vec::new(),
             triggers: Vec::new(),
             administrators: Vec::new(),
             job_visibility: JobVisibility::Own,
@@ -393,6 +398,10 @@ keys! {
     "steps": Periods, Set(STEPS), AT_ONCE => steps = layer(value, cgroup_rule);
     "tasks": Periods, Set("# \"cpu.usage\" = \"5s\""), AT_ONCE => tasks = layer(value, cgroup_rule);
 
+    /// Devices outside the nodes, which this agent polls: wattmeters, power distribution units, switches. Each
+    /// metric is `device.NAME.METRIC` with a period of its own. See docs/how-to/devices.md.
+    "device": Tables, Example(DEVICE), AT_ONCE => devices = devices(value);
+
     /// Triggers of every job: when the condition becomes true, the agent keeps the ring of the job
     /// (`[hindsight]`), on all of its nodes, raises the periods of metrics for a while, marks or notices it.
     "trigger": Tables, Example(TRIGGER), AT_ONCE => triggers = triggers(value);
@@ -448,6 +457,11 @@ const JOBS: &str = r#"[
     "oar.slice/{user}_{number}.slice",
     "{user}_{number}.slice",
 ]"#;
+
+const DEVICE: &str = r#"# name = "meter1"
+# url = "tcp://meter1.example:2000"
+# timeout = "1s"
+# metric = [{ name = "power", address = "node*", label = "node", unit = "watts", period = "1s" }]"#;
 
 const TRIGGER: &str = r#"# name = "oom"
 # when = "oom" # or exit_status, signal, time_limit, or such as "rate(cpu.usage) < 1000 for 30s"

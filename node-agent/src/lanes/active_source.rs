@@ -84,10 +84,13 @@ pub(super) struct Tick {
 
 impl ActiveSource {
     pub fn new(key: Arc<SourceKey>, source: Source, groups: Vec<Group>) -> Self {
-        let reading = Reading::absent(source.slots().len());
+        let mut reading = Reading::absent(source.slots().len());
         let mut slow = SlowReads::default();
         if matches!(source, Source::Threaded(_)) {
             slow.reserve(groups.len());
+        }
+        if matches!(&source, Source::Threaded(source) if source.reads_wanted_only()) {
+            reading = reading.wanted_only();
         }
         let ring = groups.iter().any(|group| group.is_ring).then(|| RingTally::of(&key)).flatten();
         Self {
@@ -227,6 +230,7 @@ impl ActiveSource {
 
     /// Makes its thread read it, and signal the end by `finished`.
     pub(super) fn request_read(&mut self, finished: &Finished) {
+        self.want_waiting();
         if let Source::Threaded(source) = &self.source {
             let reading = std::mem::take(&mut self.reading);
             let period = self.groups.iter().take(self.planned).map(|group| group.sampled).min();
@@ -234,6 +238,22 @@ impl ActiveSource {
                 self.reading = reading;
             }
         }
+    }
+
+    /// Tells a source that reads only what is wanted what that is: the values of the groups that wait.
+    fn want_waiting(&mut self) {
+        self.reading.want_nothing();
+        for group in self.slow.waiting_groups() {
+            let slots = self.groups.get(group).map(|group| &*group.slots).unwrap_or_default();
+            slots.iter().for_each(|slot| self.reading.want(*slot));
+        }
+    }
+
+    /// True if the values of a group were wanted of the last read. A deadline that passed during it may have
+    /// been that of others.
+    pub(super) fn was_wanted(&self, group: usize) -> bool {
+        let slots = self.groups.get(group).map(|group| &*group.slots).unwrap_or_default();
+        slots.iter().all(|slot| self.reading.is_wanted(*slot))
     }
 
     /// True if its thread must read it once more before it is closed.

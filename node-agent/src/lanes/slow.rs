@@ -27,6 +27,8 @@ pub(super) struct SlowReads {
     is_wanted_again: bool,
     /// True from the report of a hanging read until the read has finished.
     is_hung: bool,
+    /// Groups that wait for the read after the one that has finished.
+    postponed: Vec<Waiting>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl SlowReads {
     /// Makes room for the deadlines of `groups` groups, so that none of the calls below allocates.
     pub(super) fn reserve(&mut self, groups: usize) {
         self.waiting.reserve((2 * groups).saturating_sub(self.waiting.len()));
+        self.postponed.reserve((2 * groups).saturating_sub(self.postponed.len()));
     }
 
     pub(super) const fn is_busy(&self) -> bool {
@@ -115,6 +118,21 @@ impl SlowReads {
     /// True once.
     pub(super) fn take_wanted_again(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted_again)
+    }
+
+    pub(super) fn waiting_groups(&self) -> impl Iterator<Item = usize> {
+        self.waiting.iter().map(|waiting| waiting.group)
+    }
+
+    /// Lets a group wait for the next read.
+    pub(super) fn postpone(&mut self, waiting: Waiting) {
+        self.postponed.push(waiting);
+    }
+
+    /// Begins the read for which groups were postponed. Returns true if there are any.
+    pub(super) fn begin_postponed(&mut self, now_ns: u64) -> bool {
+        self.waiting.append(&mut self.postponed);
+        !self.waiting.is_empty() && self.begin(now_ns)
     }
 
     pub(super) const fn has_waiting(&self) -> bool {

@@ -149,6 +149,10 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
         recorder.record_stacks(source, record);
     }
     while let Some(waiting) = source.slow.next_waiting() {
+        if waiting.group < source.planned() && !source.was_wanted(waiting.group) {
+            source.slow.postpone(waiting);
+            continue;
+        }
         let dated = waiting.dated(finished.began_ns, finished.ended_ns);
         if !source.take_time(waiting.group, dated.at_ns) {
             let missed = u64::from(waiting.deadline.is_some());
@@ -167,6 +171,9 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     }
     recorder.drop_retired(source);
     recorder.report(id, source);
+    if source.slow.begin_postponed(clock::monotonic_ns()) {
+        source.request_read(&recorder.channels.finished);
+    }
     if source.slow.take_wanted_again() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
         source.request_read(&recorder.channels.finished);
     }

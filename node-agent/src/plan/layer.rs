@@ -1,5 +1,8 @@
 //! Layers: the rules of one origin. Pure.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use polymeter_proto::catalogue::derived::{self, Derived, Machine};
 use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
@@ -8,8 +11,8 @@ use polymeter_proto::period::Sampling;
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
 /// How names begin that are selected only by name, or by a glob that begins like them: call stacks tell far
-/// more than a value does, and cost more; named events have no instances of their own.
-const NAMED_ONLY: [&str; 3] = ["stacks.", "perf.event.", "node.pmu"];
+/// more than a value does, and cost more; named events have no instances of their own; devices are slow.
+const NAMED_ONLY: [&str; 4] = ["stacks.", "perf.event.", "node.pmu", "device."];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -23,11 +26,24 @@ pub struct Rule {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
     rules: Vec<Rule>,
+    /// Sampling of the metrics of devices outside the nodes, by name. A search among rules would take seconds
+    /// for thousands of them.
+    devices: Arc<BTreeMap<String, Option<Sampling>>>,
 }
 
 impl Layer {
-    pub const fn new(rules: Vec<Rule>) -> Self {
-        Self { rules }
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, devices: Arc::default() }
+    }
+
+    /// Replaces the sampling of the metrics of devices, none for those that are off.
+    #[must_use]
+    pub fn with_devices(self, devices: impl Iterator<Item = (String, Option<Sampling>)>) -> Self {
+        Self { devices: Arc::new(devices.collect()), ..self }
+    }
+
+    pub fn has_devices(&self) -> bool {
+        !self.devices.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -40,6 +56,9 @@ impl Layer {
 
     /// Sampling of the metric `name` in this layer on a machine; none if it is off or not mentioned.
     pub fn sampling(&self, machine: Machine, name: &str) -> Option<Sampling> {
+        if let Some(sampling) = self.devices.get(name) {
+            return *sampling;
+        }
         self.sampling_where(|selector| selects(machine, selector, name))
     }
 

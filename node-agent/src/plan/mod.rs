@@ -5,7 +5,7 @@ mod layer;
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::catalogue::derived::Machine;
-use polymeter_proto::catalogue::{Definition, Metric, Scope};
+use polymeter_proto::catalogue::{self, Definition, Metric, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
@@ -209,7 +209,12 @@ impl Plan {
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules = self.baseline.rules().iter().chain(self.registration.rules()).chain(self.ring.rules());
         let rules = rules.filter(|rule| rule.sampling.is_some());
-        self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope)
+        let mut definitions =
+            self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope);
+        // Also those that are off: what a device has is known before somebody asks for it.
+        let devices = catalogue::devices().filter(|_| scope == Scope::Node && self.baseline.has_devices());
+        definitions.extend(devices.filter(|devices| !definitions.contains(devices)));
+        definitions
     }
 
     fn select<'a>(

@@ -21,6 +21,12 @@ pub trait CustomSource: Send + fmt::Debug {
     /// In the fast lane it must neither block nor allocate.
     fn read(&mut self, reading: &mut Reading) -> Outcome;
 
+    /// True if a read costs as much as the values that it reads, so that it reads only those that are
+    /// [wanted](Reading::is_wanted): in the slow lane, those of metrics whose deadlines have passed.
+    fn reads_wanted_only(&self) -> bool {
+        false
+    }
+
     /// Takes the shortest period of its metrics, before a read. Needed by sources that sample by themselves
     /// between reads.
     fn set_period(&mut self, _period: Period) {}

@@ -5,8 +5,8 @@
 
 use super::ebpf;
 use super::{
-    beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, perf,
-    process_files, process_list, rapl, refresh, resctrl, served_jobs, stacks, taskstats, value_file,
+    beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, outside,
+    perf, process_files, process_list, rapl, refresh, resctrl, served_jobs, stacks, taskstats, value_file,
 };
 
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'g', "gpu_metrics", &["amdgpu"], drm::check_amdgpu_table),
     parser(b'i', "ipmi", &["ipmi"], ipmi::check),
     parser(b'j', "job_stats", &["lustre_jobs"], served_jobs::check),
+    parser(b'L', "device_lines", &["device"], outside::check_lines),
     parser(b'k', "kfd", &["kfd"], drm::check_kfd),
     parser(b'l', "lustre_stats", &["lustre"], lustre::check),
     parser(b'm', "mountinfo", OF_MOUNTS, mount_table::check),

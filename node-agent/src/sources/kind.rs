@@ -11,6 +11,7 @@ use super::custom_source::CustomSource;
 use super::devices::InterfaceNames;
 use super::gpu_clients::GpuClients;
 use super::mount_table::MountTable;
+use super::outside::OutsideDevices;
 use super::process_list::ProcessList;
 use super::reader_thread::ThreadedSource;
 use super::served_jobs::ServedJobs;
@@ -192,6 +193,7 @@ pub struct SourceFactory<'a> {
     pub exited: Option<&'a Arc<ExitedTasks>>,
     /// Names of network interfaces in series; without it they are the current ones.
     pub interface_names: Option<&'a InterfaceNames>,
+    pub outside: Option<&'a OutsideDevices>,
 }
 
 impl<'a> SourceFactory<'a> {
@@ -214,6 +216,7 @@ impl<'a> SourceFactory<'a> {
             served_jobs: None,
             exited: None,
             interface_names: None,
+            outside: None,
         }
     }
 }

@@ -33,6 +33,7 @@ mod nfs;
 mod number;
 mod nvidia;
 mod outcome;
+pub mod outside;
 mod path_pattern;
 pub mod perf;
 mod perf_kind;

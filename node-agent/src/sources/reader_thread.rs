@@ -26,8 +26,9 @@ use crate::futex_timer::FutexTimer;
 
 /// Bound of the reader threads of this process, including those that hang in a read of a closed source. A
 /// large node has some sixty sources, and twice as many while they are opened anew; each GPU of each job
-/// takes one more.
-pub const THREADS_MAX: usize = 256;
+/// takes one more. An agent that polls devices has one for each of
+/// [`DEVICES_MAX`](super::outside::DEVICES_MAX), which may be twice as many, too.
+pub const THREADS_MAX: usize = 256 + 2 * super::outside::DEVICES_MAX;
 
 /// Longest wait of an opening for the preparation of a source that states its refresh interval. The next
 /// rescan takes over one that takes longer.
@@ -99,6 +100,7 @@ pub struct ThreadedSource {
     slots: Vec<Slot>,
     is_lasting: bool,
     has_last_read: bool,
+    reads_wanted_only: bool,
     found: Found,
 }
 
@@ -127,7 +129,7 @@ impl ThreadedSource {
     pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = Place::take(&THREADS, THREADS_MAX).ok_or(ThreadError::TooMany)?;
         let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
-        let has_last_read = source.has_last_read();
+        let (has_last_read, reads_wanted_only) = (source.has_last_read(), source.reads_wanted_only());
         let mailbox = Arc::new(Mailbox {
             request: ArrayQueue::new(1),
             result: ArrayQueue::new(1),
@@ -152,7 +154,7 @@ impl ThreadedSource {
         if needs_preparation {
             preparation.recv_timeout(PREPARATION).ok();
         }
-        Ok(Self { mailbox, slots, is_lasting, has_last_read, found })
+        Ok(Self { mailbox, slots, is_lasting, has_last_read, reads_wanted_only, found })
     }
 
     /// Requests a read into `reading` by a plan with this shortest period; `finished` signals its end. Gives
@@ -183,6 +185,10 @@ impl ThreadedSource {
 
     pub(crate) const fn has_last_read(&self) -> bool {
         self.has_last_read
+    }
+
+    pub(crate) const fn reads_wanted_only(&self) -> bool {
+        self.reads_wanted_only
     }
 
     pub(super) const fn refresh_interval(&self) -> &RefreshInterval {

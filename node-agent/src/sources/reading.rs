@@ -12,6 +12,8 @@ pub struct Reading {
     present: usize,
     is_lacking: Vec<bool>,
     lacking: usize,
+    /// Empty if all are wanted.
+    is_wanted: Vec<bool>,
     stacks: Option<Box<StackProfile>>,
 }
 
@@ -24,11 +26,33 @@ impl Reading {
             present: 0,
             is_lacking: nothing,
             lacking: 0,
+            is_wanted: Vec::new(),
             stacks: None,
         }
     }
 
-    /// Makes all values absent, and keeps the memory.
+    /// Makes it one of which only some values are wanted at a time, and now none.
+    pub(crate) fn wanted_only(self) -> Self {
+        let is_wanted = vec![false; self.bits.len()];
+        Self { is_wanted, ..self }
+    }
+
+    pub(crate) fn want_nothing(&mut self) {
+        self.is_wanted.fill(false);
+    }
+
+    pub(crate) fn want(&mut self, slot: u32) {
+        if let Some(is_wanted) = self.is_wanted.get_mut(slot as usize) {
+            *is_wanted = true;
+        }
+    }
+
+    /// True if a read should set this value.
+    pub fn is_wanted(&self, slot: u32) -> bool {
+        self.is_wanted.is_empty() || self.is_wanted.get(slot as usize) == Some(&true)
+    }
+
+    /// Makes all values absent, and keeps the memory and which are wanted.
     pub fn clear(&mut self) {
         self.stacks = None;
         self.is_present.fill(false);
@@ -122,6 +146,18 @@ mod tests {
         reading.clear();
         assert_eq!((reading.get(1), reading.whole()), (None, None));
         assert_eq!(Reading::default().whole(), Some(&[][..]));
+    }
+
+    #[test]
+    fn all_values_are_wanted_or_some() {
+        let mut reading = Reading::absent(2);
+        assert!(reading.is_wanted(0) && reading.is_wanted(1));
+        reading = reading.wanted_only();
+        reading.want(1);
+        reading.clear();
+        assert!(!reading.is_wanted(0) && reading.is_wanted(1) && !reading.is_wanted(2));
+        reading.want_nothing();
+        assert!(!reading.is_wanted(1));
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::drm::DrmKind,
     &super::drm::KfdKind,
     &super::drm::AmdgpuKind,
+    &super::outside::OutsideKind,
     &super::agent_self::AgentKind,
 ];
 

@@ -1,9 +1,10 @@
 //! Search for metrics by name.
 
 use super::metric::{Definition, Metric};
+use super::origin::DEVICE_KIND;
 use super::tables;
 use crate::name::{MetricName, Selector};
-use crate::series::Unit;
+use crate::series::{Kind, Number, Unit};
 
 /// Returns all metrics, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -27,6 +28,38 @@ pub fn measured_in(definition: Definition, unit: Unit) -> Definition {
     let mut scaled = tables::SCALED_EVENTS.iter();
     let found = scaled.find(|metric| metric.name == definition.metric.name && metric.unit == unit);
     Definition { metric: found.unwrap_or(definition.metric), ..definition }
+}
+
+/// Type of the values of a metric of a device outside the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceValue {
+    Gauge,
+    /// Counter of whole numbers.
+    Count,
+    /// Counter of whole numbers that begins at 0 again behind 32 bits.
+    Count32,
+    /// Counter of doubles.
+    Sum,
+}
+
+/// Returns the metric `device.DEVICE.VALUE` with this unit and type; none for a name that is not valid.
+pub fn of_device(device: &str, value: &str, unit: Unit, of_type: DeviceValue) -> Option<Definition> {
+    let (kind, number, wraps) = match of_type {
+        DeviceValue::Gauge => (Kind::Gauge, Number::Float, false),
+        DeviceValue::Count => (Kind::Counter, Number::Unsigned, false),
+        DeviceValue::Count32 => (Kind::Counter, Number::Unsigned, true),
+        DeviceValue::Sum => (Kind::Counter, Number::Float, false),
+    };
+    let mut instances = tables::DEVICE_INSTANCES.iter().filter(|metric| metric.unit == unit);
+    let metric = instances
+        .find(|metric| (metric.kind, metric.number, metric.wraps_at.is_some()) == (kind, number, wraps))?;
+    let definition = Definition { metric, instance: Some(format!("{device}.{value}").into()) };
+    definition.descriptor().is_some().then_some(definition)
+}
+
+/// Returns the family of all metrics of devices outside the nodes.
+pub fn devices() -> Option<Definition> {
+    all().find(|metric| metric.is_of_kind(DEVICE_KIND)).map(Definition::of)
 }
 
 /// Returns the metrics that a selector matches. A wildcard selects whole families; a plain name may be an

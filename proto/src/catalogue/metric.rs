@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::origin::Origin;
+use super::origin::{DEVICE_KIND, Origin};
 use super::perf_event::{self, PerfEvent};
 use crate::name::MetricName;
 use crate::period::Period;
@@ -132,6 +132,7 @@ impl Metric {
             [Origin::Perf(PerfEvent::Named)] => !instance.is_empty(),
             [Origin::Perf(PerfEvent::Unit)] => instance.contains('.'),
             [Origin::Perf(PerfEvent::Tracepoint)] => perf_event::tracepoint(instance).is_some(),
+            [Origin::Source(field)] if field.kind == DEVICE_KIND => instance.contains('.'),
             _ => !instance.is_empty() && !instance.contains('.'),
         }
     }

@@ -16,11 +16,11 @@ mod text_file;
 use crate::name::Selector;
 use crate::suggest;
 
-pub use lookup::{all, find, measured_in, select};
+pub use lookup::{DeviceValue, all, devices, find, measured_in, of_device, select};
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{
-    BLOCKING_FILE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND, SourceField,
-    TEXT_FILE_KIND,
+    BLOCKING_FILE_KIND, DEVICE_KIND, Origin, PERF_KIND, STACKS_DWARF_KIND, STACKS_KIND, STACKS_WAIT_KIND,
+    SourceField, TEXT_FILE_KIND,
 };
 pub use supplied::{PROCESS_RANK, REGIONS};
 pub use text_file::{
@@ -201,6 +201,10 @@ mod tests {
         assert!(find("perf.raw.hello").is_none());
         assert!(find("perf.tracepoint.sched.sched_switch").is_some());
         assert!(find("perf.tracepoint.sched").is_none());
+        assert!(find("device.pdu3.power").is_some() && find("device.pdu3").is_none());
+        let power = of_device("pdu3", "outlet.power", Unit::Watts, DeviceValue::Gauge).unwrap();
+        assert_eq!((power.name().as_str(), power.metric.unit), ("device.pdu3.outlet.power", Unit::Watts));
+        assert!(of_device("PDU", "power", Unit::Watts, DeviceValue::Gauge).is_none());
         assert!(find("memory.*").is_none());
         assert!(find("nothing").is_none());
         let family = select(&"node.vm.*".parse().unwrap());

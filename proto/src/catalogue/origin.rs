@@ -48,6 +48,9 @@ pub const STACKS_DWARF_KIND: &str = "stacks_dwarf";
 /// Samples the waits of threads by call stack.
 pub const STACKS_WAIT_KIND: &str = "stacks_wait";
 
+/// Reads values of devices outside the nodes.
+pub const DEVICE_KIND: &str = "device";
+
 /// Reads [`Origin::Perf`].
 pub const PERF_KIND: &str = "perf";
 

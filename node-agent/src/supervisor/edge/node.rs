@@ -29,6 +29,7 @@ use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::principal::Principal;
 use crate::request::Availability;
+use crate::sources::outside::OutsideDevices;
 use crate::sources::{
     ExitedTasks, Finder, InterfaceNames, Opened, Outcome, ReadBuffer, Reading, ScanResult, SourceFactory,
     SummedFileSource, Target, Unavailable, UnknownLines, remove_resctrl_groups,
@@ -77,6 +78,7 @@ pub(in crate::supervisor) struct NodeEdge {
     ebpf: bool,
     exited: Arc<ExitedTasks>,
     interface_names: InterfaceNames,
+    outside: OutsideDevices,
     descriptor_limit: usize,
     unknown_lines_log: LogThrottle,
 }
@@ -94,6 +96,8 @@ impl NodeEdge {
     ) -> Self {
         // Before any job is sampled, so that no RMID is missing.
         remove_resctrl_groups(&mounts);
+        let mut outside = OutsideDevices::default();
+        outside.update(&config.devices, &config.root);
         Self {
             shared,
             discovery: discovery(config, &mounts),
@@ -107,6 +111,7 @@ impl NodeEdge {
             ebpf: config.ebpf,
             exited: Arc::default(),
             interface_names: InterfaceNames::default(),
+            outside,
             descriptor_limit: kernel::descriptor_limit(),
             unknown_lines_log: LogThrottle::new(LOG_INTERVAL, LOGGED_SOURCES),
         }
@@ -116,6 +121,7 @@ impl NodeEdge {
         self.perf_fd_limit = config.perf_fd_limit;
         self.busiest_processes = config.busiest_processes;
         self.ebpf = config.ebpf;
+        self.outside.update(&config.devices, &config.root);
         if has_other_jobs {
             self.discovery = discovery(config, &self.mounts);
         }
@@ -149,6 +155,7 @@ impl NodeEdge {
             served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),
             interface_names: Some(&self.interface_names),
+            outside: Some(&self.outside).filter(|_| target.job.is_none()),
         }
     }
 

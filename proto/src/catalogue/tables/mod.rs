@@ -6,6 +6,7 @@ mod busiest;
 mod cgroup;
 mod cray;
 mod derived;
+mod device;
 mod drm_gpu;
 mod drm_job;
 mod ebpf;
@@ -38,6 +39,7 @@ mod stacks;
 
 use super::metric::Metric;
 pub(crate) use derived::DERIVED;
+pub(crate) use device::INSTANCES as DEVICE_INSTANCES;
 pub(crate) use perf::SCALED as SCALED_EVENTS;
 
 /// All tables, in the order of the documentation.
@@ -95,5 +97,6 @@ pub(crate) static ALL: &[&[Metric]] = &[
     nvidia::NODE,
     nvidia::NODE_PROCESSES,
     drm_gpu::METRICS,
+    device::METRICS,
     agent::METRICS,
 ];

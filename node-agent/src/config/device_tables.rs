@@ -1,0 +1,203 @@
+//! The tables `[[device]]`.
+
+use std::convert::Infallible;
+
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::{Period, Sampling};
+use polymeter_proto::series::Identifier;
+use polymeter_service::document::{Reporter, Section, Span};
+use polymeter_service::keys::Value;
+
+use super::value_parsers::absolute;
+use crate::sources::outside::{DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale};
+
+/// Metrics of one device, each of which may be of many ports.
+const METRICS_MAX: usize = 256;
+
+/// Longest time for one answer: a read of a device blocks others of the same device only.
+const TIMEOUT_MAX: Period = Period::MINUTE;
+
+/// Takes the devices. All faults of all of them are reported.
+pub(super) fn devices(value: Value<'_, '_, '_>) -> Option<Vec<DeviceSettings>> {
+    let Value { section, reporter, key } = value;
+    let tables = section.tables(key.name, reporter)?;
+    let mut devices: Vec<DeviceSettings> = Vec::new();
+    for (number, (table, span)) in tables.into_iter().enumerate() {
+        if number == DEVICES_MAX {
+            reporter.fault(&span, format_args!("`device`: expected at most {DEVICES_MAX} devices"));
+        }
+        let Some(device) = device(table, &span, reporter) else { continue };
+        if let Some(known) = devices.iter().find(|known| known.word == device.word) {
+            let (name, other) = (&device.name, &known.name);
+            let message =
+                format_args!("`device`: `{name}` has the same name in metrics as `{other}`; rename one");
+            reporter.fault(&span, message);
+        }
+        devices.push(device);
+    }
+    Some(devices)
+}
+
+fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> Option<DeviceSettings> {
+    for key in ["name", "url"] {
+        if table.span(key).is_none() {
+            reporter.fault(span, format_args!("`device`: `{key}` is missing"));
+        }
+    }
+    let name = table.parse("name", reporter, |text| Identifier::try_from(text));
+    let url = table.parse("url", reporter, str::parse);
+    let credentials = table.parse("credentials", reporter, absolute);
+    let timeout = table.parse("timeout", reporter, str::parse).unwrap_or(Period::SECOND);
+    if timeout > TIMEOUT_MAX {
+        reporter.fault(span, format_args!("`device`: expected a timeout of at most {TIMEOUT_MAX}"));
+    }
+    let tables = table.tables("metric", reporter).unwrap_or_default();
+    table.finish(reporter);
+    if tables.is_empty() || tables.len() > METRICS_MAX {
+        let message = format_args!("`device`: expected 1 to {METRICS_MAX} tables [[device.metric]]");
+        reporter.fault(span, message);
+    }
+    let mut metrics: Vec<DeviceMetric> = Vec::new();
+    for (table, span) in tables {
+        let Some(metric) = metric(table, &span, reporter) else { continue };
+        if metrics.iter().any(|known| known.name == metric.name) {
+            reporter.fault(&span, format_args!("`metric`: there are two of the name `{}`", metric.name));
+        }
+        metrics.push(metric);
+    }
+    let name = name?;
+    let word = DeviceSettings::word_of(name.as_str());
+    let device = DeviceSettings { name, word, url: url?, credentials, timeout, metrics };
+    check_names(&device, span, reporter);
+    Some(device)
+}
+
+/// A name of a device or metric may be valid alone, and too long together.
+fn check_names(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>) {
+    for (name, _) in device.periods() {
+        if let Err(error) = MetricName::new(name.clone()) {
+            reporter.fault(span, format_args!("`device`: `{name}` is no name of a metric: {error}"));
+        }
+    }
+}
+
+fn metric(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> Option<DeviceMetric> {
+    for key in ["name", "address", "period"] {
+        if table.span(key).is_none() {
+            reporter.fault(span, format_args!("`metric`: `{key}` is missing"));
+        }
+    }
+    let name = table.parse("name", reporter, |text| MetricName::new(text.to_owned()));
+    let address = table.parse("address", reporter, |text| Ok::<_, Infallible>(text.to_owned()));
+    let unit = table.parse("unit", reporter, str::parse);
+    let scale = scale(&mut table, reporter);
+    let is_counter = table.parse("kind", reporter, kind);
+    let label = table.parse("label", reporter, label);
+    let sampling = table.parse("period", reporter, period);
+    table.finish(reporter);
+    let metric = DeviceMetric::new(name?, address?);
+    Some(DeviceMetric { unit, is_counter, scale, label, sampling: sampling?, ..metric })
+}
+
+fn scale(table: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Scale {
+    let Some(value) = table.take("scale") else { return Scale::ONE };
+    let integer = value.get_ref().as_integer().map(|integer| integer.as_str());
+    let text = integer.or_else(|| value.get_ref().as_float().map(|float| float.as_str()));
+    match text.unwrap_or("no number").parse() {
+        Ok(scale) => scale,
+        Err::<_, InvalidSetting>(error) => {
+            reporter.fault(&value.span(), format_args!("`scale`: {error}"));
+            Scale::ONE
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("expected {expected}, found `{found}`")]
+struct Unexpected {
+    expected: &'static str,
+    found: String,
+}
+
+fn kind(text: &str) -> Result<bool, Unexpected> {
+    match text {
+        "counter" => Ok(true),
+        "gauge" => Ok(false),
+        _ => Err(Unexpected { expected: "\"gauge\" or \"counter\"", found: text.to_owned() }),
+    }
+}
+
+fn label(text: &str) -> Result<String, Unexpected> {
+    let is_word = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if is_word && (1..=32).contains(&text.len()) && text != "device" && text != "unit" {
+        Ok(text.to_owned())
+    } else {
+        Err(Unexpected {
+            expected: "a word of a-z, 0-9 and _ other than `device` and `unit`",
+            found: text.to_owned(),
+        })
+    }
+}
+
+fn period(text: &str) -> Result<Option<Sampling>, polymeter_proto::period::InvalidSampling> {
+    if text == "off" { Ok(None) } else { text.parse().map(Some) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::model::AgentConfig;
+    use polymeter_proto::catalogue::derived::Machine;
+
+    fn parse(text: &str) -> Result<AgentConfig, String> {
+        AgentConfig::parse(Path::new("devices.toml"), text).map_err(|faults| faults.to_string())
+    }
+
+    const DEVICE: &str = "[[device]]\nname = 'pdu-3'\nurl = 'tcp://pdu3.example:2000'\n";
+
+    #[test]
+    fn each_metric_of_each_device_has_a_period() {
+        let text = format!(
+            "{DEVICE}[[device.metric]]\nname = 'power'\naddress = 'p'\nunit = 'watts'\nscale = 0.1\nperiod = '1s'\n\
+             [[device.metric]]\nname = 'energy'\naddress = 'e'\nkind = 'counter'\nperiod = 'off'\n\
+             [baseline]\n'agent.*' = '10s'\n'device.*' = '1min'\n"
+        );
+        let config = parse(&text).unwrap();
+        let period = |name: &str| {
+            config.baseline.sampling(Machine::Any, name).map(|sampling| sampling.period.to_string())
+        };
+        assert_eq!(period("device.pdu_3.power").as_deref(), Some("1s"));
+        assert_eq!(period("device.pdu_3.energy"), None);
+        assert_eq!(period("device.pdu_4.power").as_deref(), Some("1min"));
+        assert_eq!(period("agent.cpu.time").as_deref(), Some("10s"));
+    }
+
+    #[test]
+    fn all_faults_are_reported_with_their_lines() {
+        let text = format!(
+            "{DEVICE}credentials = 'x'\ntimeout = '2min'\n[[device.metric]]\nname = 'Power'\naddress = 'p'\n\
+             scale = 'x'\nkind = 'sum'\nlabel = 'device'\nperiod = 'often'\ncolour = 'red'\n\
+             [[device]]\nname = 'PDU_3'\nurl = 'ftp://x'\n{DEVICE}[[device.metric]]\nname = 'power'\n"
+        );
+        let faults = parse(&text).unwrap_err();
+        for expected in [
+            "devices.toml:1: `device`: expected a timeout of at most 1min",
+            "devices.toml:4: `credentials`: expected an absolute path",
+            "devices.toml:7: `name`: ",
+            "devices.toml:9: `scale`: expected a number other than 0",
+            "devices.toml:10: `kind`: expected \"gauge\" or \"counter\", found `sum`",
+            "devices.toml:11: `label`: ",
+            "devices.toml:12: `period`: ",
+            "devices.toml:13: unknown key `colour`",
+            "devices.toml:14: `device`: expected 1 to 256 tables [[device.metric]]",
+            "devices.toml:16: `url`: unknown scheme `ftp`",
+            "devices.toml:20: `metric`: `address` is missing",
+        ] {
+            assert!(faults.contains(expected), "{expected}\n{faults}");
+        }
+        let metric = "[[device.metric]]\nname = 'power'\naddress = 'p'\nperiod = '1s'\n";
+        let twice = parse(&format!("{DEVICE}{metric}{DEVICE}{metric}")).unwrap_err();
+        assert!(twice.contains("`pdu-3` has the same name in metrics as `pdu-3`"), "{twice}");
+    }
+}

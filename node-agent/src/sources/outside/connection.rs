@@ -1,0 +1,130 @@
+//! What every protocol has in common: finding and reading the values of a device.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::DeviceValue;
+use polymeter_proto::key::KeyFileError;
+use polymeter_proto::series::Unit;
+use rustix::io::Errno;
+
+use super::file::FileLines;
+use super::settings::{DeviceMetric, DeviceSettings, Scheme};
+use super::stream::LineStream;
+
+/// Values of one device: a switch of 512 ports has some thousands. What a device has beyond it is left out.
+pub const VALUES_MAX: usize = 4096;
+
+/// Connection to a device. Each call may block for a few times the timeout of the device, and runs on the
+/// device's own thread. After an error the connection is dropped, and a new one is made later.
+pub trait Connection: Send + fmt::Debug {
+    /// Finds the values of the device that the metrics name, at most [`VALUES_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the device does not answer, or not as its protocol says. A metric that it lacks is no error.
+    fn find(&mut self, metrics: &[DeviceMetric]) -> Result<Vec<Found>, DeviceError>;
+
+    /// Reads the `wanted` values, each into its place of `values`. A value that the device does not have now,
+    /// or that is the same measurement as the last one, stays absent.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no value because the device does not answer, or not as its protocol says.
+    fn read(&mut self, wanted: &[&Found], values: &mut [Option<Number>]) -> Result<(), DeviceError>;
+
+    /// Lists metrics that the device offers, for `polymeter device try`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Connection::find`].
+    fn offers(&mut self) -> Result<Vec<DeviceMetric>, DeviceError>;
+
+    /// True if the device sends values by itself, so that [`Connection::drain`] must be called every second.
+    fn is_pushed(&self) -> bool {
+        false
+    }
+
+    /// Takes what the device has sent, so that it need not wait. The next read has the newest values.
+    fn drain(&mut self) {}
+}
+
+/// A value that a device has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Index of its metric in the list that was searched for.
+    pub metric: usize,
+    /// What the protocol reads.
+    pub address: String,
+    /// Tell it apart from the metric's other values: `("port", "Ethernet1")`. The configuration may rename the
+    /// key of a single one.
+    pub labels: Vec<(String, String)>,
+    /// Unit of the values behind the factor of this protocol.
+    pub unit: Unit,
+    pub of_type: DeviceValue,
+    /// Factor that the device states: 0.001 for thousandths.
+    pub factor: f64,
+}
+
+/// Number as a device states it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    Whole(u64),
+    Double(f64),
+}
+
+impl Number {
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Self::Whole(value) => polymeter_proto::units::to_f64(value),
+            Self::Double(value) => value,
+        }
+    }
+}
+
+/// Why a device could not be read. Contains no secret, and no text of the device.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    #[error("it did not answer in time; check its address and that it permits this host")]
+    Timeout,
+    #[error("its answer is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("it refuses the credentials: {0}")]
+    Refused(String),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("cannot reach it: {0}")]
+    Io(#[from] io::Error),
+    #[error("cannot use its credentials: {0}")]
+    KeyFile(#[from] KeyFileError),
+    #[error("cannot use its credentials: {0}")]
+    Credentials(String),
+}
+
+impl DeviceError {
+    pub(super) fn errno(&self) -> Errno {
+        match self {
+            Self::Timeout => Errno::TIMEDOUT,
+            Self::Malformed(_) => Errno::BADMSG,
+            Self::Refused(_) | Self::KeyFile(_) | Self::Credentials(_) => Errno::ACCESS,
+            Self::Closed => Errno::CONNRESET,
+            Self::Io(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+        }
+    }
+}
+
+/// Makes a connection to a device, without waiting for it. Files are below `root`.
+///
+/// # Errors
+///
+/// Fails if its credentials cannot be used.
+pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connection>, DeviceError> {
+    match device.url.scheme {
+        Scheme::File => Ok(Box::new(FileLines::new(root, &device.url.path))),
+        Scheme::Tcp => {
+            Ok(Box::new(LineStream::new(&device.url, Duration::from_micros(device.timeout.as_micros()))))
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A device under sampling: its connection, the values that were found, and its back-off after failures. They
+//! stay when sources are opened anew.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex};
+
+use polymeter_proto::catalogue::{DeviceValue, of_device};
+use polymeter_proto::series::{Labels, Unit};
+use rustix::io::Errno;
+use tracing::{info, warn};
+
+use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX, connect};
+use super::settings::{DeviceMetric, DeviceSettings, DeviceUnit};
+use crate::clock;
+use crate::sources::lock::lock;
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// Wait after the first failure, which doubles with each further one.
+const BACK_OFF_NS: u64 = 1_000_000_000;
+
+/// Longest wait after a failure: a device that returns is sampled within a minute.
+const BACK_OFF_MAX_NS: u64 = 60_000_000_000;
+
+/// Time between two searches for the values of a device, which may get ports and sensors.
+const SEARCH_INTERVAL_NS: u64 = 600_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) settings: DeviceSettings,
+    root: PathBuf,
+    state: Mutex<State>,
+    values: Mutex<KnownValues>,
+    /// Changes of the values of all devices.
+    changes: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connection: Option<Box<dyn Connection>>,
+    /// In a row.
+    failures: u32,
+    /// No attempt is made before this time on the monotonic clock.
+    retry_ns: u64,
+    searched_ns: Option<u64>,
+}
+
+/// Values that the last search has found.
+#[derive(Debug, Default, Clone)]
+pub(super) struct KnownValues {
+    pub(super) places: Arc<Vec<Place>>,
+    /// Reason why there are none.
+    pub(super) missing: Option<String>,
+}
+
+/// A value with its series.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    pub(super) slot: Slot,
+    found: Found,
+    of_type: DeviceValue,
+    /// From the device's number to the stored value.
+    factor: f64,
+}
+
+impl Device {
+    pub(super) fn new(settings: DeviceSettings, root: &Path, changes: Arc<AtomicU64>) -> Self {
+        let missing = Some("the device has not answered yet".to_owned());
+        Self {
+            settings,
+            root: root.to_owned(),
+            state: Mutex::default(),
+            values: Mutex::new(KnownValues { missing, ..KnownValues::default() }),
+            changes,
+        }
+    }
+
+    pub(super) fn known(&self) -> KnownValues {
+        lock(&self.values).clone()
+    }
+
+    /// True if it sends values by itself.
+    pub(super) fn is_pushed(&self) -> bool {
+        lock(&self.state).connection.as_ref().is_some_and(|connection| connection.is_pushed())
+    }
+
+    pub(super) fn drain(&self) {
+        if let Some(connection) = &mut lock(&self.state).connection {
+            connection.drain();
+        }
+    }
+
+    /// Searches for values, unless a failure was a short time ago or the last search is young enough. May
+    /// block.
+    pub(super) fn search(&self) {
+        let mut state = lock(&self.state);
+        let now_ns = clock::monotonic_ns();
+        let is_due = state
+            .searched_ns
+            .is_none_or(|searched_ns| now_ns.saturating_sub(searched_ns) >= SEARCH_INTERVAL_NS);
+        if !is_due || now_ns < state.retry_ns {
+            return;
+        }
+        let found = state.connection(self).and_then(|connection| connection.find(&self.settings.metrics));
+        match found {
+            Ok(found) => {
+                state.succeed(self);
+                state.searched_ns = Some(clock::monotonic_ns());
+                self.publish(&found);
+            }
+            Err(error) => {
+                let mut values = lock(&self.values);
+                values.missing = values.places.is_empty().then(|| error.to_string());
+                drop(values);
+                state.fail(self, &error);
+            }
+        }
+    }
+
+    fn publish(&self, found: &[Found]) {
+        let found = found.iter().take(VALUES_MAX);
+        let places: Vec<Place> = found.filter_map(|found| place(&self.settings, found)).collect();
+        let missing = places.is_empty().then(|| "the device has no value that a metric names".to_owned());
+        let mut values = lock(&self.values);
+        if *values.places != places || values.missing != missing {
+            *values = KnownValues { places: Arc::new(places), missing };
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
+    /// Reads the wanted values of `places` into the slots of the same numbers. May block.
+    pub(super) fn read(&self, places: &[Place], reading: &mut Reading) -> Outcome {
+        let mut state = lock(&self.state);
+        if clock::monotonic_ns() < state.retry_ns {
+            return Outcome::Retry(Errno::HOSTDOWN);
+        }
+        let wanted: Vec<(u32, &Place)> =
+            (0..).zip(places).filter(|(slot, _)| reading.is_wanted(*slot)).collect();
+        let found: Vec<&Found> = wanted.iter().map(|(_, place)| &place.found).collect();
+        let mut numbers = vec![None; wanted.len()];
+        let read = state.connection(self).and_then(|connection| connection.read(&found, &mut numbers));
+        if let Err(error) = read {
+            state.fail(self, &error);
+            return Outcome::Retry(error.errno());
+        }
+        state.succeed(self);
+        drop(state);
+        for ((slot, place), number) in wanted.iter().zip(numbers) {
+            if let Some(bits) = number.and_then(|number| place.bits(number)) {
+                reading.set(*slot, bits);
+            }
+        }
+        Outcome::Read
+    }
+}
+
+impl State {
+    fn connection(&mut self, device: &Device) -> Result<&mut dyn Connection, DeviceError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&device.settings, &device.root)?,
+        };
+        Ok(&mut **self.connection.insert(connection))
+    }
+
+    fn succeed(&mut self, device: &Device) {
+        if std::mem::take(&mut self.failures) > 0 {
+            info!("device {} answers again", device.settings.name);
+        }
+        self.retry_ns = 0;
+    }
+
+    /// Drops the connection, and waits ever longer until the next attempt.
+    fn fail(&mut self, device: &Device, error: &DeviceError) {
+        if self.failures == 0 {
+            warn!("cannot read device {}: {error}; it is tried again every minute", device.settings.name);
+        }
+        self.connection = None;
+        let wait_ns = BACK_OFF_NS.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX_NS);
+        self.failures = self.failures.saturating_add(1);
+        self.retry_ns = clock::monotonic_ns().saturating_add(wait_ns);
+        // What it has may be different when it returns.
+        self.searched_ns = None;
+    }
+}
+
+impl Place {
+    /// Bits of the stored value; none for a count that is negative or no number.
+    fn bits(&self, number: Number) -> Option<u64> {
+        match (self.of_type, number) {
+            (DeviceValue::Count | DeviceValue::Count32, Number::Whole(count)) => Some(count),
+            (DeviceValue::Count | DeviceValue::Count32, Number::Double(_)) => None,
+            (DeviceValue::Gauge | DeviceValue::Sum, _) => {
+                let value = number.to_f64() * self.factor;
+                value.is_finite().then(|| value.to_bits())
+            }
+        }
+    }
+}
+
+fn place(device: &DeviceSettings, found: &Found) -> Option<Place> {
+    let metric = device.metrics.get(found.metric)?;
+    let factor = found.factor * metric.scale.factor();
+    let is_counter = metric.is_counter.unwrap_or(found.of_type != DeviceValue::Gauge);
+    // Only of whole numbers can one be told from its wrapped one.
+    let is_whole = matches!(found.of_type, DeviceValue::Count | DeviceValue::Count32)
+        && factor.to_bits() == 1_f64.to_bits();
+    let of_type = match (is_counter, is_whole) {
+        (false, _) => DeviceValue::Gauge,
+        (true, true) => found.of_type,
+        (true, false) => DeviceValue::Sum,
+    };
+    let unit = match &metric.unit {
+        Some(DeviceUnit::Known(unit)) => *unit,
+        Some(DeviceUnit::Other(_)) => Unit::Labelled,
+        None => found.unit,
+    };
+    let definition = of_device(&device.word, metric.name.as_str(), unit, of_type)?;
+    let labels = Labels::escaped(labels(device, metric, found)).ok()?;
+    Some(Place { slot: Slot { definition, labels }, found: found.clone(), of_type, factor })
+}
+
+fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<(String, String)> {
+    let mut labels = vec![("device".to_owned(), device.name.as_str().to_owned())];
+    if let Some(DeviceUnit::Other(unit)) = &metric.unit {
+        labels.push(("unit".to_owned(), unit.clone()));
+    }
+    match (&metric.label, &*found.labels) {
+        (Some(key), [(_, value)]) => labels.push((key.clone(), value.clone())),
+        (_, others) => labels.extend(others.iter().cloned()),
+    }
+    labels.retain(|(_, value)| !value.is_empty());
+    labels
+}
+
+/// Devices of the configuration, by their words in metric names.
+#[derive(Debug, Default)]
+pub struct OutsideDevices {
+    all: std::collections::BTreeMap<String, Arc<Device>>,
+    changes: Arc<AtomicU64>,
+}
+
+impl OutsideDevices {
+    /// Takes over other devices, and keeps the state of those whose settings are the same, but for periods.
+    pub fn update(&mut self, devices: &[DeviceSettings], root: &Path) {
+        let mut former = std::mem::take(&mut self.all);
+        for settings in devices {
+            let known = former.remove(&settings.word).filter(|known| known.settings.is_same_device(settings));
+            let device = known.unwrap_or_else(|| {
+                self.changes.fetch_add(1, Relaxed);
+                Arc::new(Device::new(settings.clone(), root, Arc::clone(&self.changes)))
+            });
+            self.all.insert(settings.word.clone(), device);
+        }
+        if !former.is_empty() {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.all.values()
+    }
+
+    pub(super) fn changes(&self) -> Changes {
+        Changes { seen: self.changes.load(Acquire), changes: Arc::clone(&self.changes) }
+    }
+}
+
+/// Changes of the values of devices since they were last looked at.
+#[derive(Debug)]
+pub(super) struct Changes {
+    seen: u64,
+    changes: Arc<AtomicU64>,
+}
+
+impl Changes {
+    pub(super) fn are_new(&self) -> bool {
+        self.changes.load(Acquire) != self.seen
+    }
+
+    pub(super) fn take(&mut self) {
+        self.seen = self.changes.load(Acquire);
+    }
+}

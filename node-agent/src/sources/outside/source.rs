@@ -1,0 +1,97 @@
+//! Source of one device, and the watch of the values that devices have.
+
+use std::sync::Arc;
+
+use super::device::{Changes, Device, Place};
+use crate::clock;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// Twice the time between two looks of a source without values for them.
+const SEARCH_GAP_NS: u64 = 4_000_000_000;
+
+/// Twice the time between two looks for what a device has sent.
+const DRAIN_GAP_NS: u64 = 2_000_000_000;
+
+/// Shortest time between two openings of all sources because devices got values: at the start they answer one
+/// after the other.
+const SETTLE_NS: u64 = 3_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct DeviceSource {
+    device: Arc<Device>,
+    places: Arc<Vec<Place>>,
+    slots: Vec<Slot>,
+}
+
+impl DeviceSource {
+    pub(super) fn new(device: &Arc<Device>, places: &Arc<Vec<Place>>) -> Self {
+        let slots = places.iter().map(|place| place.slot.clone()).collect();
+        Self { device: Arc::clone(device), places: Arc::clone(places), slots }
+    }
+}
+
+impl CustomSource for DeviceSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// The metrics of a device have periods of their own, and each value may cost a request.
+    fn reads_wanted_only(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        let outcome = self.device.read(&self.places, reading);
+        if outcome.has_values() {
+            self.device.search();
+        }
+        outcome
+    }
+
+    fn prepare(&mut self) {
+        self.device.search();
+    }
+
+    fn longest_gap_ns(&self) -> Option<u64> {
+        if self.slots.is_empty() {
+            Some(SEARCH_GAP_NS)
+        } else {
+            self.device.is_pushed().then_some(DRAIN_GAP_NS)
+        }
+    }
+
+    fn read_between(&mut self) {
+        if self.slots.is_empty() {
+            self.device.search();
+        } else {
+            self.device.drain();
+        }
+    }
+}
+
+/// Reports that devices have other values than when the sources were opened: a source without slots.
+#[derive(Debug)]
+pub(super) struct DevicesWatch {
+    changes: Changes,
+    opened_ns: u64,
+}
+
+impl DevicesWatch {
+    pub(super) fn new(changes: Changes) -> Self {
+        Self { changes, opened_ns: clock::monotonic_ns() }
+    }
+}
+
+impl CustomSource for DevicesWatch {
+    fn read(&mut self, _reading: &mut Reading) -> Outcome {
+        let has_settled = clock::monotonic_ns().saturating_sub(self.opened_ns) >= SETTLE_NS;
+        if !has_settled || !self.changes.are_new() {
+            return Outcome::Read;
+        }
+        self.changes.take();
+        Outcome::Changed
+    }
+}
