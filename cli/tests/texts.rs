@@ -77,6 +77,8 @@ const FAILURES: &[&[&str]] = &[
     &["push", "--job", "x", "loss=much"],
     &["push", "--job", "x", "loss=1", "--label", "rank"],
     &["metrics", "cpu.usge"],
+    &["device", "try", "gopher://pdu3"],
+    &["device", "try", "file:///nowhere/power"],
     &["store", "keep", "1", "--until", "2020-01-01"],
     &["report", "1", "--advice", "/nowhere/advice.d"],
     &["job", "start", "--strict", "--no-agent", "--socket", "/nowhere/agent.sock"],

@@ -43,6 +43,7 @@ pub mod schemathesis;
 pub mod server;
 pub mod site;
 pub mod slurm;
+pub mod snmpd;
 pub mod spooled;
 pub mod stored;
 pub mod two_nodes;

@@ -6,6 +6,7 @@ use polymeter_test_harness::{is_required, skip};
 
 use crate::{
     apache, browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm,
+    snmpd,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,7 @@ pub enum Need {
     Chromium,
     Receivers,
     Schemathesis,
+    Snmpd,
     Oar,
     Slurm,
     SlurmExperiment,
@@ -47,6 +49,7 @@ impl Need {
             Self::Chromium => "chromium",
             Self::Receivers => "receivers",
             Self::Schemathesis => "schemathesis",
+            Self::Snmpd => "snmpd",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
             Self::SlurmExperiment => "slurm-experiment",
@@ -71,6 +74,7 @@ impl Need {
             Self::Receivers => receivers::missing(),
             Self::Schemathesis => schemathesis::missing(),
             Self::DataFrames => data_frames::missing(),
+            Self::Snmpd => snmpd::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
             Self::Slurm if !is_required(self.name()) => {

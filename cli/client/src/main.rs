@@ -28,6 +28,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("setup", "set up this machine", NO_DAEMONS),
     ("doctor", "examine this machine", NO_DAEMONS),
     ("check", "check an agent or a collector", NO_DAEMONS),
+    ("device", "try a device", NO_DAEMONS),
     ("calibrate", "measure the roofs of a node", NO_DAEMONS),
     ("overhead", "measure the slowdown", NO_STORES),
     ("keygen", "create keys", "this build contains no libzmq"),

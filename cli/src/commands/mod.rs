@@ -5,6 +5,7 @@ mod bundle;
 mod calibrate;
 mod check;
 mod compare;
+mod device;
 mod doctor;
 mod export;
 mod flame;
@@ -79,6 +80,9 @@ pub(crate) enum Command {
     /// Measure how much sampling slows a running job, by its own measure of progress.
     #[command(display_order = 35)]
     Overhead(overhead::OverheadArguments),
+    /// Try a device outside the nodes, which an agent could poll: power distribution unit, switch, wattmeter.
+    #[command(display_order = 36)]
+    Device(device::DeviceArguments),
     /// Measure the roofs of this node: bandwidth of its memory, peaks of floating-point operations.
     #[command(display_order = 34)]
     Calibrate(calibrate::CalibrateArguments),
@@ -109,6 +113,7 @@ impl Command {
             Self::Store(arguments) => store::execute(&arguments)?,
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
             Self::Overhead(arguments) => overhead::execute(&arguments)?,
+            Self::Device(arguments) => device::execute(&arguments)?,
             Self::Calibrate(arguments) => calibrate::execute(&arguments)?,
         }
         Ok(ExitCode::SUCCESS)

@@ -53,6 +53,7 @@ mod operation;
 mod other_schedulers;
 mod outcomes;
 mod output;
+mod outside_devices;
 mod overhead;
 mod page;
 mod pmu;
@@ -136,6 +137,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     oar_states::TESTS,
     munge_tokens::TESTS,
     openmetrics::TESTS,
+    outside_devices::TESTS,
     operation::TESTS,
     other_schedulers::TESTS,
     outcomes::TESTS,

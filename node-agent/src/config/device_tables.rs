@@ -9,7 +9,9 @@ use polymeter_service::document::{Reporter, Section, Span};
 use polymeter_service::keys::Value;
 
 use super::value_parsers::absolute;
-use crate::sources::outside::{DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale};
+use crate::sources::outside::{
+    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, Scheme, check_snmp_address,
+};
 
 /// Metrics of one device, each of which may be of many ports.
 const METRICS_MAX: usize = 256;
@@ -69,6 +71,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     let word = DeviceSettings::word_of(name.as_str());
     let device = DeviceSettings { name, word, url: url?, credentials, timeout, metrics };
     check_names(&device, span, reporter);
+    check_addresses(&device, span, reporter);
     Some(device)
 }
 
@@ -77,6 +80,18 @@ fn check_names(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>
     for (name, _) in device.periods() {
         if let Err(error) = MetricName::new(name.clone()) {
             reporter.fault(span, format_args!("`device`: `{name}` is no name of a metric: {error}"));
+        }
+    }
+}
+
+fn check_addresses(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>) {
+    for DeviceMetric { address, .. } in device.metrics.iter().filter(|_| device.url.scheme == Scheme::Snmp) {
+        if check_snmp_address(address).is_err() {
+            let message = format_args!(
+                "`device`: `{address}` is no address of SNMP; write an object identifier, one with `.*` behind it, \
+                 or a name such as `ports.receive` or `sensors.power`"
+            );
+            reporter.fault(span, message);
         }
     }
 }

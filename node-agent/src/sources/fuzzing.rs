@@ -44,6 +44,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'i', "ipmi", &["ipmi"], ipmi::check),
     parser(b'j', "job_stats", &["lustre_jobs"], served_jobs::check),
     parser(b'L', "device_lines", &["device"], outside::check_lines),
+    parser(b'S', "snmp", &["device"], outside::check_snmp),
     parser(b'k', "kfd", &["kfd"], drm::check_kfd),
     parser(b'l', "lustre_stats", &["lustre"], lustre::check),
     parser(b'm', "mountinfo", OF_MOUNTS, mount_table::check),

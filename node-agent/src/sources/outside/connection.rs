@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::file::FileLines;
 use super::settings::{DeviceMetric, DeviceSettings, Scheme};
+use super::snmp::Snmp;
 use super::stream::LineStream;
 
 /// Values of one device: a switch of 512 ports has some thousands. What a device has beyond it is left out.
@@ -123,6 +124,10 @@ impl DeviceError {
 pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connection>, DeviceError> {
     match device.url.scheme {
         Scheme::File => Ok(Box::new(FileLines::new(root, &device.url.path))),
+        Scheme::Snmp => {
+            let timeout = Duration::from_micros(device.timeout.as_micros());
+            Ok(Box::new(Snmp::new(&device.url, timeout, device.credentials.as_deref())?))
+        }
         Scheme::Tcp => {
             Ok(Box::new(LineStream::new(&device.url, Duration::from_micros(device.timeout.as_micros()))))
         }

@@ -1,6 +1,7 @@
 //! A device under sampling: its connection, the values that were found, and its back-off after failures. They
 //! stay when sources are opened anew.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -122,7 +123,10 @@ impl Device {
 
     fn publish(&self, found: &[Found]) {
         let found = found.iter().take(VALUES_MAX);
-        let places: Vec<Place> = found.filter_map(|found| place(&self.settings, found)).collect();
+        let mut places: Vec<Place> = found.filter_map(|found| place(&self.settings, found)).collect();
+        // Two ports of the same name cannot be told apart.
+        let mut series = BTreeSet::new();
+        places.retain(|Place { slot, .. }| series.insert((slot.definition.name(), slot.labels.clone())));
         let missing = places.is_empty().then(|| "the device has no value that a metric names".to_owned());
         let mut values = lock(&self.values);
         if *values.places != places || values.missing != missing {
@@ -239,7 +243,7 @@ fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<
 /// Devices of the configuration, by their words in metric names.
 #[derive(Debug, Default)]
 pub struct OutsideDevices {
-    all: std::collections::BTreeMap<String, Arc<Device>>,
+    all: BTreeMap<String, Arc<Device>>,
     changes: Arc<AtomicU64>,
 }
 

@@ -11,8 +11,10 @@ mod file;
 mod lines;
 mod named_lines;
 mod settings;
+mod snmp;
 mod source;
 mod stream;
+mod trial;
 
 use polymeter_proto::catalogue::{DEVICE_KIND, Definition};
 
@@ -26,12 +28,18 @@ pub use connection::{Connection, DeviceError, Found, Number, VALUES_MAX, connect
 pub use credentials::Credentials;
 pub use device::OutsideDevices;
 pub use settings::{DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, Scale, Scheme};
+pub use snmp::check_address as check_snmp_address;
+pub use trial::{Offer, OfferedValue, offers};
 
 /// Devices of one agent. Each has a thread.
 pub const DEVICES_MAX: usize = 1000;
 
 pub(super) fn check_lines(data: &[u8]) {
     lines::check(data);
+}
+
+pub(super) fn check_snmp(data: &[u8]) {
+    snmp::check(data);
 }
 
 pub(super) struct OutsideKind;

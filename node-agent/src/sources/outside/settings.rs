@@ -1,5 +1,6 @@
 //! Devices as the configuration names them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -149,6 +150,8 @@ impl FromStr for Scale {
 /// Protocol by which a device is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
+    /// Version 2c or 3.
+    Snmp,
     /// A file of lines.
     File,
     /// A stream of lines.
@@ -156,10 +159,11 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    const ALL: [Self; 2] = [Self::File, Self::Tcp];
+    const ALL: [Self; 3] = [Self::Snmp, Self::File, Self::Tcp];
 
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Snmp => "snmp",
             Self::File => "file",
             Self::Tcp => "tcp",
         }
@@ -179,6 +183,21 @@ pub struct DeviceUrl {
     pub port: Option<u16>,
     /// Everything behind the port, with its leading `/`; may be empty.
     pub path: String,
+}
+
+impl fmt::Display for DeviceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme.as_str())?;
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        f.write_str(&self.path)
+    }
 }
 
 impl FromStr for DeviceUrl {
@@ -226,8 +245,11 @@ mod tests {
     #[test]
     fn urls_have_a_host_or_a_path() {
         let of = |scheme, host: &str, port, path: &str| Ok((scheme, host.to_owned(), port, path.to_owned()));
-        assert_eq!(url("tcp://pdu3.example"), of(Scheme::Tcp, "pdu3.example", None, ""));
+        assert_eq!(url("snmp://pdu3.example"), of(Scheme::Snmp, "pdu3.example", None, ""));
         assert_eq!(url("tcp://[fe80::1]:2000"), of(Scheme::Tcp, "fe80::1", Some(2000), ""));
+        for text in ["snmp://pdu3.example", "tcp://[fe80::1]:2000", "file:///run/power"] {
+            assert_eq!(text.parse::<DeviceUrl>().map(|url| url.to_string()).as_deref(), Ok(text));
+        }
         assert_eq!(url("file:///run/power"), of(Scheme::File, "", None, "/run/power"));
         for wrong in [
             "pdu3",

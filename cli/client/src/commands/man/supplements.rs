@@ -614,6 +614,23 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter device",
+        exit_status: LOCAL_STATUS,
+        environment: &[],
+        files: &[],
+        examples: &[("polymeter device try snmp://pdu3.example", "Shows what a device offers.")],
+    },
+    Supplement {
+        command: "polymeter device try",
+        exit_status: LOCAL_STATUS,
+        environment: &[],
+        files: &[("/etc/polymeter/pdu3.secret", "Credentials: community = \"...\", or user and passwords.")],
+        examples: &[(
+            "polymeter device try snmp://pdu3.example --credentials /etc/polymeter/pdu3.secret",
+            "Proposes a configuration for a device with SNMP.",
+        )],
+    },
+    Supplement {
         command: "polymeter calibrate",
         exit_status: LOCAL_STATUS,
         environment: &[],

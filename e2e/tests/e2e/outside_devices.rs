@@ -1,0 +1,207 @@
+//! Devices outside the nodes: a real agent of SNMP, a wattmeter that sends lines, a file, and a device that
+//! does not answer.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::snmpd::Snmpd;
+use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait_until};
+use polymeter_store::reader::SeriesScope;
+use rustix::process::Signal;
+use serde_json::json;
+
+tests![
+    a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user,
+    each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none,
+];
+
+/// An outlet with 98.5 W, and sensors of 221.5 W and 31.5 degrees, as `snmpd` states them.
+const OBJECTS: &str = "\
+    override .1.3.6.1.4.1.318.1.7.1.0 integer 985\n\
+    override .1.3.6.1.4.1.318.1.8.1.0 counter64 18446744073709551615\n\
+    override .1.3.6.1.2.1.99.1.1.1.1.5 integer 6\n\
+    override .1.3.6.1.2.1.99.1.1.1.2.5 integer 9\n\
+    override .1.3.6.1.2.1.99.1.1.1.3.5 integer 1\n\
+    override .1.3.6.1.2.1.99.1.1.1.4.5 integer 2215\n\
+    override .1.3.6.1.2.1.99.1.1.1.1.6 integer 8\n\
+    override .1.3.6.1.2.1.99.1.1.1.2.6 integer 8\n\
+    override .1.3.6.1.2.1.99.1.1.1.3.6 integer 0\n\
+    override .1.3.6.1.2.1.99.1.1.1.4.6 integer 31500\n\
+    override .1.3.6.1.2.1.47.1.1.1.1.7.5 octet_str \"PSU 1 input\"\n";
+
+const SECRETS: [&str; 3] = ["hunter2hunter2", "hunter3hunter3", "hunter4hunter4"];
+
+fn secret(env: &TestEnvironment, name: &str, text: &str) -> String {
+    let path = env.path(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+fn agent(env: &TestEnvironment, tables: &str) -> (Agent, Daemon) {
+    let (collector, endpoint) = collector(env, &env.endpoint());
+    let plan = Plan { collector: &endpoint, jobs: &[], baseline: &[("agent.cpu.time", "1s")] };
+    (Agent::start_with(env, &plan, "", tables), collector)
+}
+
+/// Newest values of the devices, by metric and labels.
+fn newest(env: &TestEnvironment) -> BTreeMap<String, f64> {
+    let samples = stored::samples(&mut env.reader(), SeriesScope::Node(&env.node));
+    let of_devices = samples.into_iter().filter(|((metric, _), _)| metric.starts_with("device."));
+    of_devices
+        .map(|((metric, labels), series)| (format!("{metric}{{{labels}}}"), series.points.last().unwrap().1))
+        .collect()
+}
+
+fn count(env: &TestEnvironment, metric: &str) -> usize {
+    let samples = stored::samples(&mut env.reader(), SeriesScope::Node(&env.node));
+    samples.iter().filter(|((name, _), _)| name == metric).map(|(_, series)| series.points.len()).sum()
+}
+
+fn received_bytes() -> f64 {
+    fs::read_to_string("/sys/class/net/lo/statistics/rx_bytes").unwrap().trim().parse().unwrap()
+}
+
+fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
+    require(&[Need::Snmpd]);
+    let env = TestEnvironment::new();
+    let [community, password, privacy] = SECRETS;
+    let access = format!(
+        "rocommunity {community}\ncreateUser monitor SHA-256 \"{password}\" AES \"{privacy}\"\nrouser monitor priv\n{OBJECTS}"
+    );
+    let snmpd = Snmpd::start(&env, "snmpd", &access);
+    let of_community = secret(&env, "pdu3", &format!("community = \"{community}\"\n"));
+    let user = format!(
+        "user = \"monitor\"\nauth = \"sha256\"\nauth_password = \"{password}\"\nprivacy = \"aes128\"\nprivacy_password = \"{privacy}\"\n"
+    );
+    let of_user = secret(&env, "sw-2", &user);
+    let wrong = secret(&env, "sw-3", &user.replace(password, "hunter5hunter5"));
+    let mut tables = String::new();
+    for (name, credentials) in [("pdu3", &of_community), ("sw-2", &of_user), ("sw-3", &wrong)] {
+        tables.push_str(&format!(
+            "[[device]]\nname = \"{name}\"\nurl = \"snmp://{}\"\ncredentials = \"{credentials}\"\ntimeout = \"30s\"\n\
+             metric = [\n\
+             {{ name = \"outlet.power\", address = \"1.3.6.1.4.1.318.1.7.*\", label = \"outlet\", unit = \"watts\", scale = 0.1, period = \"200ms\" }},\n\
+             {{ name = \"total\", address = \"1.3.6.1.4.1.318.1.8.1.0\", unit = \"kWh\", period = \"200ms\" }},\n\
+             {{ name = \"sensor.power\", address = \"sensors.power\", period = \"200ms\" }},\n\
+             {{ name = \"sensor.temperature\", address = \"sensors.temperature\", period = \"200ms\" }},\n\
+             {{ name = \"port.receive.bytes\", address = \"ports.receive\", period = \"200ms\" }},\n]\n",
+            snmpd.address
+        ));
+    }
+    let before = received_bytes();
+    let (agent, _collector) = agent(&env, &tables);
+    let mut values = BTreeMap::new();
+    wait_until("both devices have all values", || {
+        values = newest(&env);
+        ["pdu3", "sw_2"]
+            .iter()
+            .all(|word| values.keys().filter(|key| key.starts_with(&format!("device.{word}."))).count() >= 5)
+    });
+    for (word, name) in [("pdu3", "pdu3"), ("sw_2", "sw-2")] {
+        let value = |metric: &str, labels: &str| {
+            let key = format!("device.{word}.{metric}{{device={name}{labels}}}");
+            *values.get(&key).unwrap_or_else(|| panic!("no {key} in {values:#?}"))
+        };
+        assert!((value("outlet.power", ",outlet=1.0") - 98.5).abs() < 1e-9);
+        assert!((value("sensor.power", ",sensor=PSU 1 input") - 221.5).abs() < 1e-9);
+        assert!((value("sensor.temperature", ",sensor=6") - 31.5).abs() < 1e-9);
+        assert!((value("total", ",unit=kWh") - 2_f64.powi(64)).abs() < 1.0);
+        let received = value("port.receive.bytes", ",port=lo");
+        // Net-SNMP keeps the counters for some seconds.
+        assert!(received > 0.0 && received <= received_bytes(), "{before} {received}");
+    }
+    let (_, log) = agent.daemon.end(Signal::TERM);
+    assert!(log.contains("cannot read device sw-3: it refuses the credentials"), "{log}");
+    assert!(SECRETS.iter().all(|secret| !log.contains(secret)), "{log}");
+    let url = format!("snmp://{}", snmpd.address);
+    let attempt = |credentials: &str| {
+        let arguments = ["device", "try", &url, "--credentials", credentials, "--timeout", "30s"];
+        program("polymeter").args(arguments).output().unwrap()
+    };
+    let proposed = attempt(&of_user);
+    let text = String::from_utf8(proposed.stdout).unwrap();
+    for expected in [
+        "address = \"ports.transmit\"",
+        "address = \"sensors.power\"",
+        "\"PSU 1 input\": 221.5 watts",
+        "\"lo\": ",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let refused = attempt(&wrong);
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && message.contains("it refuses the credentials"), "{message}");
+}
+
+/// Sends a line every few milliseconds to everyone who connects, until the process of the test ends.
+fn wattmeter() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut number = 0;
+                while stream.write_all(format!("node17 {}\nnode18 7\n", 100 + number % 2).as_bytes()).is_ok()
+                {
+                    number += 1;
+                    polymeter_service::clock::sleep(std::time::Duration::from_millis(5));
+                }
+            });
+        }
+    });
+    address
+}
+
+fn write(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+fn each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none() {
+    let env = TestEnvironment::new();
+    let meter = wattmeter();
+    // Takes requests, and never answers.
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let file = env.path("hall.txt");
+    write(&file, "hall.temperature 21.5\n");
+    let tables = format!(
+        "[[device]]\nname = \"meter\"\nurl = \"tcp://{meter}\"\ntimeout = \"30s\"\n\
+         metric = [{{ name = \"power\", address = \"node*\", label = \"node\", unit = \"watts\", period = \"off\" }}]\n\
+         [[device]]\nname = \"hall\"\nurl = \"file://{}\"\n\
+         metric = [{{ name = \"temperature\", address = \"hall.temperature\", unit = \"celsius\", period = \"100ms\" }}]\n\
+         [[device]]\nname = \"dead\"\nurl = \"snmp://{}\"\n\
+         metric = [{{ name = \"power\", address = \"1.3.6.1.4.1.7.0\", unit = \"watts\", period = \"100ms\" }}]\n",
+        file.display(),
+        dead.local_addr().unwrap(),
+    );
+    let (agent, _collector) = agent(&env, &tables);
+    wait_until("the file is read", || newest(&env).contains_key("device.hall.temperature{device=hall}"));
+    write(&file, "hall.temperature 22.5\n");
+    wait_until("the file is read again", || {
+        newest(&env).get("device.hall.temperature{device=hall}") == Some(&22.5)
+    });
+    assert_eq!(count(&env, "device.hall.temperature"), 2, "each writing of the file is one value");
+    assert_eq!(count(&env, "device.meter.power"), 0, "it is off until somebody asks");
+    let mut answer = json!(null);
+    wait_until("the wattmeter is known", || {
+        answer = agent.ask(&json!({"verb": "set", "plan": {"device.meter.power": "20ms"}}));
+        answer["answer"] == "granted"
+    });
+    wait_until("there are some values of each node", || count(&env, "device.meter.power") > 100);
+    let values = newest(&env);
+    assert_eq!(values["device.meter.power{device=meter,node=node18}"], 7.0, "{values:?}");
+    assert!([100.0, 101.0].contains(&values["device.meter.power{device=meter,node=node17}"]));
+    assert!(
+        agent.ask(&json!({"verb": "set", "plan": {"device.nothing.power": "1s"}}))["answer"] != "granted"
+    );
+    let (_, log) = agent.daemon.end(Signal::TERM);
+    assert!(log.contains("cannot read device dead: it did not answer in time"), "{log}");
+}
