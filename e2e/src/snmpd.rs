@@ -29,7 +29,7 @@ impl Snmpd {
         fs::write(&config, format!("agentaddress udp:{address}\n{configuration}")).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["-f", "-Le", "-C", "-c"]).arg(&config).env("SNMP_PERSISTENT_DIR", &state);
-        command.arg("-p").arg(state.join("pid"));
+        command.arg("-p").arg(state.join("pid")).env("MIBS", "");
         Self { _daemon: Daemon::of(env, command), address }
     }
 }

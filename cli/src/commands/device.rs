@@ -1,5 +1,6 @@
 //! `polymeter device try`: asks a device outside the nodes what it offers, and proposes a configuration.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,7 @@ fn device(arguments: &TryArguments) -> Result<DeviceSettings, Failure> {
         url: url.clone(),
         credentials: arguments.credentials.clone(),
         timeout: arguments.timeout,
+        nodes: BTreeMap::new(),
         metrics: Vec::new(),
     })
 }

@@ -23,7 +23,7 @@ tests![
 /// An outlet with 98.5 W, and sensors of 221.5 W and 31.5 degrees, as `snmpd` states them.
 const OBJECTS: &str = "\
     override .1.3.6.1.4.1.318.1.7.1.0 integer 985\n\
-    override .1.3.6.1.4.1.318.1.8.1.0 counter64 18446744073709551615\n\
+    override .1.3.6.1.4.1.318.1.8.1.0 counter 4294967295\n\
     override .1.3.6.1.2.1.99.1.1.1.1.5 integer 6\n\
     override .1.3.6.1.2.1.99.1.1.1.2.5 integer 9\n\
     override .1.3.6.1.2.1.99.1.1.1.3.5 integer 1\n\
@@ -53,9 +53,11 @@ fn agent(env: &TestEnvironment, tables: &str) -> (Agent, Daemon) {
 fn newest(env: &TestEnvironment) -> BTreeMap<String, f64> {
     let samples = stored::samples(&mut env.reader(), SeriesScope::Node(&env.node));
     let of_devices = samples.into_iter().filter(|((metric, _), _)| metric.starts_with("device."));
-    of_devices
-        .map(|((metric, labels), series)| (format!("{metric}{{{labels}}}"), series.points.last().unwrap().1))
-        .collect()
+    let newest = of_devices.filter_map(|((metric, labels), series)| {
+        let (_, value) = series.points.last()?;
+        Some((format!("{metric}{{{labels}}}"), *value))
+    });
+    newest.collect()
 }
 
 fn count(env: &TestEnvironment, metric: &str) -> usize {
@@ -84,7 +86,7 @@ fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
     let mut tables = String::new();
     for (name, credentials) in [("pdu3", &of_community), ("sw-2", &of_user), ("sw-3", &wrong)] {
         tables.push_str(&format!(
-            "[[device]]\nname = \"{name}\"\nurl = \"snmp://{}\"\ncredentials = \"{credentials}\"\ntimeout = \"30s\"\n\
+            "[[device]]\nname = \"{name}\"\nurl = \"snmp://{}\"\ncredentials = \"{credentials}\"\ntimeout = \"30s\"\nnodes = {{ \"1.0\" = \"node17\" }}\n\
              metric = [\n\
              {{ name = \"outlet.power\", address = \"1.3.6.1.4.1.318.1.7.*\", label = \"outlet\", unit = \"watts\", scale = 0.1, period = \"200ms\" }},\n\
              {{ name = \"total\", address = \"1.3.6.1.4.1.318.1.8.1.0\", unit = \"kWh\", period = \"200ms\" }},\n\
@@ -108,10 +110,10 @@ fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
             let key = format!("device.{word}.{metric}{{device={name}{labels}}}");
             *values.get(&key).unwrap_or_else(|| panic!("no {key} in {values:#?}"))
         };
-        assert!((value("outlet.power", ",outlet=1.0") - 98.5).abs() < 1e-9);
+        assert!((value("outlet.power", ",node=node17,outlet=1.0") - 98.5).abs() < 1e-9);
         assert!((value("sensor.power", ",sensor=PSU 1 input") - 221.5).abs() < 1e-9);
         assert!((value("sensor.temperature", ",sensor=6") - 31.5).abs() < 1e-9);
-        assert!((value("total", ",unit=kWh") - 2_f64.powi(64)).abs() < 1.0);
+        assert!((value("total", ",unit=kWh") - f64::from(u32::MAX)).abs() < 0.5);
         let received = value("port.receive.bytes", ",port=lo");
         // Net-SNMP keeps the counters for some seconds.
         assert!(received > 0.0 && received <= received_bytes(), "{before} {received}");

@@ -1,5 +1,6 @@
 //! The tables `[[device]]`.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use polymeter_proto::name::MetricName;
@@ -53,6 +54,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     if timeout > TIMEOUT_MAX {
         reporter.fault(span, format_args!("`device`: expected a timeout of at most {TIMEOUT_MAX}"));
     }
+    let nodes = nodes(&mut table, reporter);
     let tables = table.tables("metric", reporter).unwrap_or_default();
     table.finish(reporter);
     if tables.is_empty() || tables.len() > METRICS_MAX {
@@ -69,10 +71,26 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     }
     let name = name?;
     let word = DeviceSettings::word_of(name.as_str());
-    let device = DeviceSettings { name, word, url: url?, credentials, timeout, metrics };
+    let device = DeviceSettings { name, word, url: url?, credentials, timeout, nodes, metrics };
     check_names(&device, span, reporter);
     check_addresses(&device, span, reporter);
     Some(device)
+}
+
+/// Nodes by port, outlet or name.
+fn nodes(table: &mut Section<'_>, reporter: &mut Reporter<'_>) -> BTreeMap<String, Identifier> {
+    let mut nodes = BTreeMap::new();
+    let entries = table.section("nodes", reporter).map(Section::into_entries).unwrap_or_default();
+    for (key, value) in entries {
+        match value.get_ref().as_str().map(Identifier::try_from) {
+            Some(Ok(node)) => drop(nodes.insert(key.into_inner(), node)),
+            Some(Err(error)) => reporter.fault(&value.span(), format_args!("`nodes`: {error}")),
+            None => {
+                reporter.fault(&value.span(), format_args!("`nodes`: expected the name of a node in quotes"))
+            }
+        }
+    }
+    nodes
 }
 
 /// A name of a device or metric may be valid alone, and too long together.
@@ -186,6 +204,13 @@ mod tests {
         assert_eq!(period("device.pdu_3.energy"), None);
         assert_eq!(period("device.pdu_4.power").as_deref(), Some("1min"));
         assert_eq!(period("agent.cpu.time").as_deref(), Some("10s"));
+    }
+
+    #[test]
+    fn the_example_is_valid() {
+        let config = parse(include_str!("../../../deploy/devices.toml")).unwrap();
+        let names: Vec<&str> = config.devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["pdu3", "sw2", "meter1", "hall"]);
     }
 
     #[test]

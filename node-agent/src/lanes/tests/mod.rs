@@ -3,7 +3,7 @@
 mod support;
 mod windows;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polymeter_proto::ledger::{Event, Tally};
@@ -11,8 +11,8 @@ use polymeter_proto::series::{Identifier, ShapeId};
 use rustix::io::Errno;
 
 use self::support::{
-    FailingSource, Gate, LackingSource, Running, UnreliableSource, active, counting, group, is_hung,
-    is_recovered, job, slot, slow, slow_with_last_read,
+    FailingSource, Gate, LackingSource, Running, ThriftySource, UnreliableSource, active, counting, group,
+    is_hung, is_recovered, job, slot, slow, slow_with_last_read,
 };
 use super::*;
 use crate::clock;
@@ -127,6 +127,30 @@ fn a_value_that_the_device_does_not_have_is_not_due() {
         let tally = received.tally(name);
         assert_eq!((tally.absent, tally.due), (0, tally.taken + tally.missed), "{name}");
     }
+}
+
+#[test]
+fn a_source_may_read_only_the_values_whose_deadlines_have_passed() {
+    let wanted = Arc::new(Mutex::new(Vec::new()));
+    let source = ThriftySource { slots: [slot(), slot()], wanted: Arc::clone(&wanted) };
+    let source = Source::Threaded(ThreadedSource::start("thrifty", Box::new(source)).unwrap());
+    let key = SourceKey { job: None, name: Identifier::try_from("thrifty").unwrap() };
+    let mut seldom = group(1, "thrifty", None, "30ms");
+    (seldom.slots, seldom.is_in_order) = (vec![1], false);
+    let groups = vec![group(0, "thrifty", None, "10ms"), seldom];
+    let mut running = Running::start();
+    running.add((SourceId(0), Box::new(ActiveSource::new(Arc::new(key), source, groups))));
+    running.until("some rows of both", |received| {
+        let rows = |id| received.blocks.iter().filter(|(shape, _)| shape.id == ShapeId(id)).count();
+        rows(0) > 20 && rows(1) > 5
+    });
+    let tally = running.stop().tally("thrifty");
+    assert_eq!(tally.absent, 0, "who is due during a read of others waits for the next: {tally:?}");
+    let wanted = wanted.lock().unwrap();
+    let reads = |of: [bool; 2]| wanted.iter().filter(|read| **read == of).count();
+    assert!(reads([true, false]) > 0 && reads([false, false]) == 0, "{wanted:?}");
+    let values = wanted.iter().flatten().filter(|is_wanted| **is_wanted).count() as u64;
+    assert!(values <= tally.taken + 2, "at most the last read was not recorded: {values} {tally:?}");
 }
 
 #[test]

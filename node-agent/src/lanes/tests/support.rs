@@ -171,6 +171,30 @@ impl CustomSource for UnreliableSource {
     }
 }
 
+/// A source that reads only the values that are wanted, and remembers them.
+#[derive(Debug)]
+pub(super) struct ThriftySource {
+    pub(super) slots: [Slot; 2],
+    pub(super) wanted: Arc<Mutex<Vec<[bool; 2]>>>,
+}
+
+impl CustomSource for ThriftySource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn reads_wanted_only(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        let wanted = [0, 1].map(|slot| reading.is_wanted(slot));
+        (0..).zip(wanted).filter(|(_, is_wanted)| *is_wanted).for_each(|(slot, _)| reading.set(slot, 7));
+        self.wanted.lock().unwrap().push(wanted);
+        Outcome::Read
+    }
+}
+
 pub(super) fn slow(gate: &Arc<Gate>) -> Source {
     Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
 }

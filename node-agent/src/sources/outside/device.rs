@@ -29,6 +29,9 @@ const BACK_OFF_MAX_NS: u64 = 60_000_000_000;
 /// Time between two searches for the values of a device, which may get ports and sensors.
 const SEARCH_INTERVAL_NS: u64 = 600_000_000_000;
 
+/// Label of the node that a port or outlet serves.
+const NODE: &str = "node";
+
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) settings: DeviceSettings,
@@ -180,7 +183,7 @@ impl State {
     /// Drops the connection, and waits ever longer until the next attempt.
     fn fail(&mut self, device: &Device, error: &DeviceError) {
         if self.failures == 0 {
-            warn!("cannot read device {}: {error}; it is tried again every minute", device.settings.name);
+            warn!("cannot read device {}: {error}; it is tried again within a minute", device.settings.name);
         }
         self.connection = None;
         let wait_ns = BACK_OFF_NS.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX_NS);
@@ -237,6 +240,10 @@ fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<
         (_, others) => labels.extend(others.iter().cloned()),
     }
     labels.retain(|(_, value)| !value.is_empty());
+    let node = found.labels.iter().find_map(|(_, value)| device.nodes.get(value));
+    if let Some(node) = node.filter(|_| labels.iter().all(|(key, _)| key != NODE)) {
+        labels.push((NODE.to_owned(), node.as_str().to_owned()));
+    }
     labels
 }
 
@@ -289,3 +296,6 @@ impl Changes {
         self.seen = self.changes.load(Acquire);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Devices as the configuration names them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -20,6 +21,8 @@ pub struct DeviceSettings {
     pub credentials: Option<PathBuf>,
     /// Longest wait for one answer.
     pub timeout: Period,
+    /// Nodes behind its ports, outlets or names, which their series have as the label `node`.
+    pub nodes: BTreeMap<String, Identifier>,
     pub metrics: Vec<DeviceMetric>,
 }
 

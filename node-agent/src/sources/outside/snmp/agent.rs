@@ -33,8 +33,9 @@ const REPETITIONS: u8 = 24;
 /// Requests of one walk: twice as many as [`VALUES_MAX`] full answers take.
 const WALK_REQUESTS: usize = 2 * VALUES_MAX / 24;
 
-/// Longest answer.
-const ANSWER_BYTES: usize = 65_507;
+/// Longest answer: that of [`OBJECTS`] texts of 255 characters has half of it. Devices that are asked at the
+/// same time take a buffer each.
+const ANSWER_BYTES: usize = 16 * 1024;
 
 /// Status of an answer that did not fit a message.
 const TOO_BIG: u32 = 1;
@@ -184,7 +185,10 @@ impl Agent {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             };
-            let received = buffer.get(..bytes).unwrap_or_default();
+            // The kernel cuts off what does not fit.
+            let Some(received) = buffer.get(..bytes).filter(|_| bytes < ANSWER_BYTES) else {
+                return Err(DeviceError::Malformed("it has more than 16 KiB"));
+            };
             match self.access.decode(received, id, &take).map_err(device_error)? {
                 // An answer to an earlier request that came late, or was made up.
                 Received::Other => {}

@@ -1,0 +1,145 @@
+//! Series of devices, and their back-off.
+
+use std::fs;
+
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+
+use super::*;
+use crate::sources::outside::Scale;
+
+fn settings(url: &str, metrics: Vec<DeviceMetric>) -> DeviceSettings {
+    let name = Identifier::try_from("pdu-3").unwrap();
+    let nodes = [("7".to_owned(), Identifier::try_from("node17").unwrap())].into();
+    let word = DeviceSettings::word_of(name.as_str());
+    let timeout = Period::SECOND;
+    DeviceSettings { name, word, url: url.parse().unwrap(), credentials: None, timeout, nodes, metrics }
+}
+
+fn metric(name: &'static str, address: &str) -> DeviceMetric {
+    DeviceMetric::new(MetricName::new(name).unwrap(), address.to_owned())
+}
+
+fn found(label: Option<&str>, of_type: DeviceValue) -> Found {
+    let labels = label.map(|value| ("index".to_owned(), value.to_owned())).into_iter().collect();
+    Found { metric: 0, address: "1.3.6.1".to_owned(), labels, unit: Unit::Bytes, of_type, factor: 1.0 }
+}
+
+#[test]
+fn a_value_has_the_name_unit_and_labels_of_the_configuration() {
+    let outlet = DeviceMetric {
+        unit: Some(DeviceUnit::Known(Unit::Watts)),
+        scale: Scale::new(0.1).unwrap(),
+        label: Some("outlet".to_owned()),
+        ..metric("outlet.power", "x")
+    };
+    let device = settings("file:///x", vec![outlet.clone()]);
+    let place = place(&device, &found(Some("7"), DeviceValue::Gauge)).unwrap();
+    let of_slot =
+        (place.slot.definition.name(), place.slot.definition.metric.unit, place.slot.labels.to_string());
+    let labels = "device=pdu-3,node=node17,outlet=7".to_owned();
+    assert_eq!(of_slot, ("device.pdu_3.outlet.power".to_owned(), Unit::Watts, labels));
+    assert_eq!(place.bits(Number::Whole(985)).map(f64::from_bits), Some(98.5));
+    let energy =
+        DeviceMetric { unit: Some(DeviceUnit::Other("kWh".to_owned())), is_counter: Some(true), ..outlet };
+    let device = settings("file:///x", vec![energy]);
+    let place = super::place(&device, &found(None, DeviceValue::Gauge)).unwrap();
+    assert_eq!(place.slot.labels.to_string(), "device=pdu-3,unit=kWh");
+    assert_eq!((place.of_type, place.slot.definition.metric.unit), (DeviceValue::Sum, Unit::Labelled));
+}
+
+#[test]
+fn whole_counters_stay_whole_and_wrap_where_the_device_does() {
+    let device = settings("file:///x", vec![metric("port.receive.bytes", "x")]);
+    for (of_type, wraps_at) in [(DeviceValue::Count, None), (DeviceValue::Count32, Some(1 << 32))] {
+        let place = place(&device, &found(Some("1"), of_type)).unwrap();
+        assert_eq!(place.slot.definition.metric.wraps_at, wraps_at);
+        assert_eq!(place.bits(Number::Whole(u64::MAX)), Some(u64::MAX));
+        assert_eq!(place.bits(Number::Double(1.5)), None, "the device answers something else now");
+    }
+    let scaled = DeviceMetric { scale: Scale::new(512.0).unwrap(), ..metric("disk", "x") };
+    let place = place(&settings("file:///x", vec![scaled]), &found(None, DeviceValue::Count32)).unwrap();
+    assert_eq!(place.bits(Number::Whole(2)).map(f64::from_bits), Some(1024.0));
+    let gauge = DeviceMetric { is_counter: Some(false), ..metric("level", "x") };
+    let place = super::place(&settings("file:///x", vec![gauge]), &found(None, DeviceValue::Count)).unwrap();
+    assert_eq!((place.of_type, place.bits(Number::Double(f64::NAN))), (DeviceValue::Gauge, None));
+}
+
+fn read(device: &Device, wanted: &[u32]) -> (Outcome, Vec<Option<f64>>) {
+    let places = device.known().places;
+    let mut reading = Reading::absent(places.len()).wanted_only();
+    wanted.iter().for_each(|slot| reading.want(*slot));
+    let outcome = device.read(&places, &mut reading);
+    (outcome, reading.iter().map(|bits| bits.map(f64::from_bits)).collect())
+}
+
+#[test]
+fn a_device_that_fails_is_left_alone_for_a_while_and_keeps_its_series() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("values");
+    let changes = Arc::new(AtomicU64::new(0));
+    let settings = settings("file:///values", vec![metric("x", "n?"), metric("y", "missing")]);
+    let device = Device::new(settings, root.path(), Arc::clone(&changes));
+    device.search();
+    let missing = device.known().missing.unwrap();
+    assert!(missing.contains("No such file"), "{missing}");
+    fs::write(&path, "n1 1\nn2 2\n").unwrap();
+    device.search();
+    assert!(device.known().places.is_empty(), "it is too early");
+    let again = || lock(&device.state).retry_ns = 0;
+    again();
+    device.search();
+    assert_eq!((device.known().places.len(), device.known().missing, changes.load(Acquire)), (2, None, 1));
+    assert_eq!(read(&device, &[1]), (Outcome::Read, vec![None, Some(2.0)]), "only what is wanted");
+    assert_eq!(read(&device, &[0]), (Outcome::Read, vec![Some(1.0), None]));
+    fs::remove_file(&path).unwrap();
+    let failed: Vec<Outcome> = (0..2).map(|_| read(&device, &[0]).0).collect();
+    assert_eq!(
+        failed,
+        [Outcome::Retry(Errno::NOENT), Outcome::Retry(Errno::HOSTDOWN)],
+        "the second is not tried"
+    );
+    assert_eq!(device.known().places.len(), 2);
+    for failures in 2..12 {
+        again();
+        let before_ns = clock::monotonic_ns();
+        assert_eq!(read(&device, &[0]).0, Outcome::Retry(Errno::NOENT));
+        let wait_ns = lock(&device.state).retry_ns - before_ns;
+        let expected_ns = (BACK_OFF_NS << (failures - 1)).min(BACK_OFF_MAX_NS);
+        assert!(wait_ns >= expected_ns && lock(&device.state).failures == failures);
+    }
+    fs::write(&path, "n1 3\nn2 2\n").unwrap();
+    again();
+    assert_eq!(read(&device, &[0]).1, [Some(3.0), None]);
+    device.search();
+    assert_eq!(changes.load(Acquire), 1, "it has what it had");
+}
+
+#[test]
+fn two_values_of_one_name_are_one_series() {
+    let device = Device::new(settings("file:///x", vec![metric("x", "x")]), Path::new("/"), Arc::default());
+    device.publish(&[
+        found(Some("a"), DeviceValue::Gauge),
+        found(Some("a"), DeviceValue::Gauge),
+        found(Some("b"), DeviceValue::Gauge),
+    ]);
+    assert_eq!(device.known().places.len(), 2);
+}
+
+#[test]
+fn a_reload_keeps_devices_of_which_only_periods_differ() {
+    let mut devices = OutsideDevices::default();
+    let mut one = settings("file:///x", vec![metric("x", "x")]);
+    devices.update(std::slice::from_ref(&one), Path::new("/"));
+    let (known, changes) = (Arc::clone(devices.iter().next().unwrap()), devices.changes());
+    one.metrics[0].sampling = "1s".parse().ok();
+    devices.update(std::slice::from_ref(&one), Path::new("/"));
+    assert!(Arc::ptr_eq(&known, devices.iter().next().unwrap()) && !changes.are_new());
+    one.metrics[0].address = "y".to_owned();
+    devices.update(std::slice::from_ref(&one), Path::new("/"));
+    assert!(!Arc::ptr_eq(&known, devices.iter().next().unwrap()) && changes.are_new());
+    let changes = devices.changes();
+    devices.update(&[], Path::new("/"));
+    assert!(devices.iter().next().is_none() && changes.are_new());
+}
