@@ -14,6 +14,7 @@ pub mod advice;
 pub mod configuration;
 pub mod connections;
 pub mod control;
+pub mod exposition;
 pub mod frame;
 pub mod ingest;
 pub mod kernel_text;
@@ -31,6 +32,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("configuration", configuration::body),
     ("connections", connections::body),
     ("control", control::body),
+    ("exposition", exposition::body),
     ("frame", frame::body),
     ("ingest", ingest::body),
     ("kernel_text", kernel_text::body),

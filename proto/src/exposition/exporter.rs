@@ -1,0 +1,509 @@
+//! Pages of exporters as series in the units of the catalogue.
+//!
+//! `node_cpu_seconds_total` is a counter in seconds, stored as nanoseconds: the end of a name states the unit,
+//! or the end of the help does, as NVIDIA's exporter writes it. A type that the page does not state is a gauge,
+//! unless the name ends in `_total`. Names that Polymeter gives a series are lower case, without the unit of
+//! a time.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::str::FromStr;
+
+use super::page::Format;
+use super::parser::{Event, FamilyKind, Fault, InvalidText, Parser, Sample};
+use crate::series::{InvalidIdentifier, Kind, Labels, Unit};
+
+/// Oldest value that is taken, as in queries of Prometheus. An exporter that shows older ones repeats what it
+/// once knew.
+const STATED_AGE_US: i64 = 300_000_000;
+
+/// Clocks of exporters may be ahead by this much.
+const STATED_AHEAD_US: i64 = 10_000_000;
+
+/// Label that tells the series of one device from those of another. A label of an exporter with this name gets
+/// the prefix `exported_`, as in Prometheus.
+const DEVICE: &str = "device";
+
+/// Choice of the series of a page: `node_cpu_seconds_total`, or `node_cpu_seconds_total{mode="idle"}` for those
+/// with these labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesSelector {
+    name: String,
+    labels: Labels,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected the name of a series such as node_load1 or node_cpu_seconds_total{{mode=\"idle\"}}, found `{0}`"
+)]
+pub struct InvalidSelector(String);
+
+impl FromStr for SeriesSelector {
+    type Err = InvalidSelector;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSelector> {
+        let line = format!("{text} 0");
+        let mut events = Parser::new(line.as_bytes(), Format::Text);
+        let (Some(Ok(Event::Sample(sample))), None) = (events.next(), events.next()) else {
+            return Err(InvalidSelector(text.to_owned()));
+        };
+        // `a 1` would be a sample with a time.
+        let labels = labels(&sample).ok().filter(|_| sample.time_us.is_none());
+        let labels = labels.ok_or_else(|| InvalidSelector(text.to_owned()))?;
+        Ok(Self { name: sample.name.to_owned(), labels })
+    }
+}
+
+impl SeriesSelector {
+    pub fn selects(&self, series: &ExporterSeries<'_>) -> bool {
+        self.name == series.name
+            && self.labels.iter().all(|(key, value)| series.labels.get(key) == Some(value))
+    }
+}
+
+/// Which series of a page are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// All series if it is empty.
+    pub selectors: &'a [SeriesSelector],
+    pub series: usize,
+    /// Time of the scrape.
+    pub now_us: i64,
+}
+
+impl Wanted<'_> {
+    const fn is_timely(&self, time_us: i64) -> bool {
+        let age_us = self.now_us.saturating_sub(time_us);
+        -STATED_AHEAD_US <= age_us && age_us <= STATED_AGE_US
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExporterSeries<'a> {
+    pub name: &'a str,
+    pub labels: Labels,
+    /// Of the value times `factor`.
+    pub unit: Unit,
+    pub kind: Kind,
+    pub factor: f64,
+    /// Finite, as the page states it.
+    pub value: f64,
+    /// Time that the exporter states, near the scrape's.
+    pub time_us: Option<i64>,
+}
+
+impl<'a> ExporterSeries<'a> {
+    /// Series whose unit and kind are not known yet.
+    const fn undescribed(sample: &Sample<'a>, labels: Labels) -> Self {
+        let Sample { name, value, time_us, .. } = *sample;
+        Self { name, labels, unit: Unit::Count, kind: Kind::Gauge, factor: 1.0, value, time_us }
+    }
+
+    /// Name and labels in one text, which a series keeps from page to page.
+    pub fn key(&self) -> String {
+        let mut key = format!("{}{{", self.name);
+        for (name, value) in self.labels.iter() {
+            // Writing to a string cannot fail.
+            write!(key, "{name}={value:?},").ok();
+        }
+        key.push('}');
+        key
+    }
+
+    fn identity(&self) -> (&str, &Labels) {
+        (self.name, &self.labels)
+    }
+}
+
+/// Samples of a page that are not taken. Values that are no number are absent, and not among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Lines that are no sample, and labels that no series can have.
+    pub invalid: u64,
+    pub over_limit: u64,
+    /// Samples of series that the page has already.
+    pub repeated: u64,
+    /// Values whose stated time is far from the scrape's.
+    pub untimely: u64,
+}
+
+impl Refused {
+    pub const fn all(&self) -> u64 {
+        self.invalid + self.over_limit + self.repeated + self.untimely
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExporterPage<'a> {
+    /// Sorted by name and labels, each series once.
+    pub series: Vec<ExporterSeries<'a>>,
+    pub refused: Refused,
+    /// Line or name of the first that was refused, for a message.
+    pub first_refused: Option<&'a [u8]>,
+}
+
+/// It ends without `# EOF`. Its last series would look as if they had ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the page ends without `# EOF`, so that it is incomplete")]
+pub struct TruncatedPage;
+
+impl<'a> ExporterPage<'a> {
+    /// Reads a whole page. The memory that it takes is bounded by the number of wanted series.
+    pub fn read(text: &'a [u8], format: Format, wanted: &Wanted<'_>) -> Result<Self, TruncatedPage> {
+        let mut page = Self::default();
+        let text = match format {
+            Format::Text => page.whole_lines(text),
+            Format::OpenMetrics => text,
+        };
+        let mut families = Families::default();
+        for item in Parser::new(text, format) {
+            match item {
+                Ok(Event::Kind { family, kind }) => families.note(family, wanted.series).kind = Some(kind),
+                Ok(Event::Help { family, text }) => {
+                    families.note(family, wanted.series).help_unit = help_unit(text);
+                }
+                Ok(Event::Sample(sample)) => page.take(sample, wanted),
+                Err(Fault { fault: InvalidText::NoEnd, .. }) => return Err(TruncatedPage),
+                Err(Fault { line, .. }) => {
+                    page.refused.invalid += 1;
+                    if page.first_refused.is_none() {
+                        page.first_refused = nth_line(text, line);
+                    }
+                }
+            }
+        }
+        // Types may be stated behind the samples.
+        page.series.iter_mut().for_each(|series| families.describe(series));
+        page.series.sort_by(|one, other| one.identity().cmp(&other.identity()));
+        let all = page.series.len();
+        page.series.dedup_by(|later, earlier| later.identity() == earlier.identity());
+        page.refused.repeated += count(all - page.series.len());
+        // The exporter has no value now.
+        page.series.retain(|series| (series.value * series.factor).is_finite());
+        Ok(page)
+    }
+
+    /// Text up to its last line feed, which ends each line: what follows may be half a value.
+    fn whole_lines(&mut self, text: &'a [u8]) -> &'a [u8] {
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (whole, rest) = text.split_at_checked(end).unwrap_or((text, &[]));
+        if !rest.is_empty() {
+            self.refused.invalid += 1;
+            self.first_refused = Some(rest);
+        }
+        whole
+    }
+
+    /// Takes a sample that is wanted, or counts why it is refused.
+    fn take(&mut self, sample: Sample<'a>, wanted: &Wanted<'_>) {
+        if !wanted.selectors.is_empty()
+            && wanted.selectors.iter().all(|selector| selector.name != sample.name)
+        {
+            return;
+        }
+        let refused = match labels(&sample) {
+            Err(_) => &mut self.refused.invalid,
+            Ok(labels) => {
+                let (time_us, series) = (sample.time_us, ExporterSeries::undescribed(&sample, labels));
+                let selectors = wanted.selectors;
+                if !selectors.is_empty() && !selectors.iter().any(|selector| selector.selects(&series)) {
+                    return;
+                }
+                if time_us.is_some_and(|time_us| !wanted.is_timely(time_us)) {
+                    &mut self.refused.untimely
+                } else if self.series.len() >= wanted.series {
+                    &mut self.refused.over_limit
+                } else {
+                    self.series.push(series);
+                    return;
+                }
+            }
+        };
+        *refused += 1;
+        self.first_refused.get_or_insert(sample.name.as_bytes());
+    }
+}
+
+/// An empty value is the same as no label.
+fn labels(sample: &Sample<'_>) -> Result<Labels, InvalidIdentifier> {
+    let pairs = sample.labels.iter().filter(|(_, value)| !value.is_empty());
+    let pairs = pairs.map(|(name, value)| {
+        let name = if *name == DEVICE { format!("exported_{name}") } else { (*name).to_owned() };
+        (name, value.clone().into_owned())
+    });
+    Labels::escaped(pairs.collect())
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Family {
+    kind: Option<FamilyKind>,
+    help_unit: Option<(Unit, f64)>,
+}
+
+#[derive(Debug, Default)]
+struct Families<'a> {
+    known: HashMap<&'a str, Family>,
+    /// For those beyond the limit.
+    ignored: Family,
+}
+
+/// Ends of the names of samples that their family's name lacks.
+const SAMPLE_ENDS: [&str; 8] =
+    ["_total", "_created", "_bucket", "_sum", "_count", "_gsum", "_gcount", "_info"];
+
+fn without_sample_end(name: &str) -> &str {
+    SAMPLE_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+impl<'a> Families<'a> {
+    fn note(&mut self, name: &'a str, limit: usize) -> &mut Family {
+        if self.known.len() >= limit && !self.known.contains_key(name) {
+            return &mut self.ignored;
+        }
+        self.known.entry(name).or_default()
+    }
+
+    /// Sets unit and kind of a series. In OpenMetrics a family's name is shorter than that of its counter.
+    fn describe(&self, series: &mut ExporterSeries<'_>) {
+        let known = &self.known;
+        let family = known.get(series.name).or_else(|| known.get(without_sample_end(series.name)));
+        let family = family.copied().unwrap_or_default();
+        let found = name_unit(series.name).or(family.help_unit);
+        (series.unit, series.factor) = found.unwrap_or((Unit::Count, 1.0));
+        series.kind = kind(series.name, family.kind);
+    }
+}
+
+fn kind(name: &str, family: Option<FamilyKind>) -> Kind {
+    let is_counter = match family {
+        Some(FamilyKind::Counter) => !name.ends_with("_created"),
+        Some(FamilyKind::Histogram | FamilyKind::Summary) => {
+            ["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end))
+        }
+        Some(FamilyKind::Unknown) | None => name.ends_with("_total"),
+        Some(FamilyKind::Gauge | FamilyKind::GaugeHistogram | FamilyKind::Info | FamilyKind::StateSet) => {
+            false
+        }
+    };
+    if is_counter { Kind::Counter } else { Kind::Gauge }
+}
+
+/// Units at the end of names, with the factor to that of the catalogue.
+const NAME_UNITS: [(&str, Unit, f64); 13] = [
+    ("_milliseconds", Unit::Nanoseconds, 1e6),
+    ("_microseconds", Unit::Nanoseconds, 1e3),
+    ("_nanoseconds", Unit::Nanoseconds, 1.0),
+    ("_seconds", Unit::Nanoseconds, 1e9),
+    ("_bytes_per_second", Unit::BytesPerSecond, 1.0),
+    ("_bytes", Unit::Bytes, 1.0),
+    ("_celsius", Unit::Celsius, 1.0),
+    ("_joules", Unit::Joules, 1.0),
+    ("_watts", Unit::Watts, 1.0),
+    ("_hertz", Unit::Hertz, 1.0),
+    ("_volts", Unit::Volts, 1.0),
+    ("_amperes", Unit::Amperes, 1.0),
+    ("_rpm", Unit::RevolutionsPerMinute, 1.0),
+];
+
+fn name_unit(name: &str) -> Option<(Unit, f64)> {
+    if ["_count", "_bucket", "_gcount", "_info"].iter().any(|end| name.ends_with(end)) {
+        return Some((Unit::Count, 1.0));
+    }
+    let base = without_sample_end(name);
+    let found = NAME_UNITS.iter().find(|(end, ..)| base.ends_with(end));
+    found.map(|(_, unit, factor)| (*unit, *factor)).or_else(|| {
+        let is_time = name.ends_with("_created");
+        is_time.then_some((Unit::Nanoseconds, 1e9))
+    })
+}
+
+/// Units in parentheses at the end of a help, as NVIDIA's exporter states them.
+fn help_unit(text: &str) -> Option<(Unit, f64)> {
+    let (_, rest) = text.rsplit_once("(in ")?;
+    Some(match rest.trim_end_matches('.').strip_suffix(')')? {
+        "W" => (Unit::Watts, 1.0),
+        "mJ" => (Unit::Joules, 1e-3),
+        "C" => (Unit::Celsius, 1.0),
+        "MHz" => (Unit::Hertz, 1e6),
+        "%" => (Unit::Percent, 1.0),
+        "MiB" => (Unit::Bytes, 1_048_576.0),
+        _ => return None,
+    })
+}
+
+/// Name in the catalogue's form. A word that states a unit of time is left out, as values are nanoseconds.
+pub fn catalogue_name(name: &str) -> String {
+    let base = without_sample_end(name);
+    let end = name.strip_prefix(base).unwrap_or_default();
+    let unit = NAME_UNITS.iter().find(|(end, ..)| base.ends_with(end));
+    let base = match unit {
+        Some((end, Unit::Nanoseconds, _)) => base.strip_suffix(end).unwrap_or(base),
+        _ => base,
+    };
+    format!("{base}{end}").chars().map(|c| if c == ':' { '_' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// Line by its number, from 1 on.
+fn nth_line(text: &[u8], line: u64) -> Option<&[u8]> {
+    let index = usize::try_from(line).ok()?.checked_sub(1)?;
+    text.split(|byte| *byte == b'\n').nth(index)
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &[u8] = include_bytes!("../../../e2e/fuzz/corpus/exposition/node_exporter");
+    const DCGM: &[u8] = include_bytes!("../../../e2e/fuzz/corpus/exposition/dcgm");
+    const LUSTRE: &[u8] = include_bytes!("../../../e2e/fuzz/corpus/exposition/lustre");
+    const IPMI: &[u8] = include_bytes!("../../../e2e/fuzz/corpus/exposition/ipmi");
+    const OPEN_METRICS: &[u8] = include_bytes!("../../../e2e/fuzz/corpus/exposition/openmetrics");
+
+    const NOW_US: i64 = 1_700_000_000_000_000;
+    const ALL: Wanted<'_> = Wanted { selectors: &[], series: 1000, now_us: NOW_US };
+
+    fn page<T: AsRef<[u8]> + ?Sized>(text: &T) -> ExporterPage<'_> {
+        ExporterPage::read(text.as_ref(), Format::Text, &ALL).unwrap()
+    }
+
+    /// Unit, kind and value of the first series with a name.
+    fn found(page: &ExporterPage<'_>, name: &str) -> Option<(Unit, Kind, f64)> {
+        let series = page.series.iter().find(|series| series.name == name)?;
+        Some((series.unit, series.kind, series.value * series.factor))
+    }
+
+    #[test]
+    fn series_of_node_exporter_have_the_units_of_the_catalogue() {
+        let page = page(NODE);
+        assert_eq!(page.refused, Refused::default());
+        for (name, unit, kind, value) in [
+            ("node_cpu_seconds_total", Unit::Nanoseconds, Kind::Counter, 362_812.78e9),
+            ("node_filesystem_avail_bytes", Unit::Bytes, Kind::Gauge, 64_212_455_424.0),
+            ("go_gc_duration_seconds", Unit::Nanoseconds, Kind::Gauge, 49_351.0),
+            ("go_gc_duration_seconds_sum", Unit::Nanoseconds, Kind::Counter, 9_000_000.0),
+            ("go_gc_duration_seconds_count", Unit::Count, Kind::Counter, 42.0),
+            ("node_textfile_mtime_seconds", Unit::Nanoseconds, Kind::Gauge, 1.64e18),
+            ("node_load1", Unit::Count, Kind::Gauge, 0.21),
+        ] {
+            let (of_unit, of_kind, of_value) = found(&page, name).expect(name);
+            assert_eq!((of_unit, of_kind), (unit, kind), "{name}");
+            assert!((of_value / value - 1.0).abs() < 1e-12, "{name}: {of_value}");
+        }
+        let mount = page.series.iter().find_map(|value| value.labels.get("mountpoint"));
+        assert_eq!(mount, Some("/a \"b\" \\ c\\x0ad"));
+        assert_eq!(found(&page, "node_hwmon_temp_crit_celsius"), None, "no number");
+        assert_eq!(found(&page, "node_hwmon_temp_max_celsius"), None, "infinite");
+    }
+
+    #[test]
+    fn series_of_other_exporters_have_the_units_of_the_catalogue() {
+        let gpu = page(DCGM);
+        let joules = found(&gpu, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION");
+        assert_eq!(joules, Some((Unit::Joules, Kind::Counter, 27_346_811.123)));
+        let clock = found(&gpu, "DCGM_FI_DEV_SM_CLOCK");
+        assert_eq!(clock, Some((Unit::Hertz, Kind::Gauge, 1.41e9)));
+        let ipmi = page(IPMI);
+        let power = found(&ipmi, "ipmi_dcmi_power_consumption_watts");
+        assert_eq!(power, Some((Unit::Watts, Kind::Gauge, 184.0)));
+        let fan = found(&ipmi, "ipmi_fan_speed_rpm");
+        assert_eq!(fan, Some((Unit::RevolutionsPerMinute, Kind::Gauge, 4560.0)));
+        let lustre = page(LUSTRE);
+        let read = found(&lustre, "lustre_job_read_bytes_total");
+        assert_eq!(read, Some((Unit::Bytes, Kind::Counter, 18_446_744_073_709_551_616.0)));
+    }
+
+    #[test]
+    fn families_of_openmetrics_have_shorter_names_than_their_samples() {
+        let wanted = Wanted { now_us: 1_700_000_000_000_000, ..ALL };
+        let page = ExporterPage::read(OPEN_METRICS, Format::OpenMetrics, &wanted).unwrap();
+        assert_eq!(found(&page, "a_seconds_total"), Some((Unit::Nanoseconds, Kind::Counter, 17e9)));
+        assert_eq!(found(&page, "a_seconds_created"), Some((Unit::Nanoseconds, Kind::Gauge, 1.5e18)));
+        assert_eq!(found(&page, "h_bucket"), Some((Unit::Count, Kind::Counter, 8.0)));
+        assert_eq!(found(&page, "build_info"), Some((Unit::Count, Kind::Gauge, 1.0)));
+        let total = page.series.iter().find(|value| value.name == "a_seconds_total").unwrap();
+        assert_eq!(total.time_us, Some(1_700_000_000_250_000));
+        assert_eq!(page.refused.untimely, 1, "a bucket of 1970");
+        let cut = OPEN_METRICS.strip_suffix(b"# EOF\n").unwrap();
+        assert_eq!(ExporterPage::read(cut, Format::OpenMetrics, &wanted), Err(TruncatedPage));
+    }
+
+    #[test]
+    fn types_and_helps_may_follow_the_samples() {
+        let page = page("x 3\n# HELP x Power draw (in W).\n# TYPE x counter\ny_total 1\nz 1\n");
+        assert_eq!(found(&page, "x"), Some((Unit::Watts, Kind::Counter, 3.0)));
+        assert_eq!(found(&page, "y_total"), Some((Unit::Count, Kind::Counter, 1.0)));
+        assert_eq!(found(&page, "z"), Some((Unit::Count, Kind::Gauge, 1.0)));
+    }
+
+    #[test]
+    fn a_repeated_series_has_its_first_value() {
+        let page = page("a{x=\"1\",y=\"2\"} 1\na{y=\"2\",x=\"1\"} 2\na{x=\"1\",y=\"2\",z=\"\"} 3\na 4\n");
+        let values: Vec<f64> = page.series.iter().map(|value| value.value).collect();
+        assert_eq!((values.as_slice(), page.refused.repeated), (&[4.0, 1.0][..], 2));
+    }
+
+    #[test]
+    fn values_of_another_time_are_refused() {
+        let ms = NOW_US / 1000;
+        let text = format!(
+            "a 1 {}\nb 1 {}\nc 1 {}\nd 1 {}\ne 1 0\n",
+            ms - 300_000,
+            ms - 300_001,
+            ms + 10_000,
+            ms + 10_001
+        );
+        let page = page(&text);
+        let names: Vec<&str> = page.series.iter().map(|value| value.name).collect();
+        assert_eq!((names.as_slice(), page.refused.untimely), (&["a", "c"][..], 3));
+    }
+
+    #[test]
+    fn series_are_selected_and_bounded() {
+        let selectors = ["a", "b{x=\"1\"}"].map(|text| text.parse::<SeriesSelector>().unwrap());
+        let wanted = Wanted { selectors: &selectors, series: 3, now_us: NOW_US };
+        let text = b"a{y=\"1\"} 1\nab 1\nb 1\nb{x=\"2\"} 1\nb{x=\"1\",z=\"1\"} 1\na 1\na{y=\"2\"} 1\n";
+        let page = ExporterPage::read(text, Format::Text, &wanted).unwrap();
+        let keys: Vec<String> = page.series.iter().map(ExporterSeries::key).collect();
+        assert_eq!(keys, ["a{}", "a{y=\"1\",}", "b{x=\"1\",z=\"1\",}"]);
+        assert_eq!(page.refused, Refused { over_limit: 1, ..Refused::default() });
+        for wrong in ["", "1", "a 1", "a{x}", "a{x=\"1\"} 2", "a\nb", "# TYPE a"] {
+            assert!(wrong.parse::<SeriesSelector>().is_err(), "{wrong}");
+        }
+        let labels = |count| (0..count).map(|at| format!("l{at}=\"1\"")).collect::<Vec<_>>().join(",");
+        let text = format!("a{{{}}} 1\na{{{}}} 1\n", labels(16), labels(17));
+        let page = self::page(&text);
+        assert_eq!((page.series.len(), page.refused.invalid), (1, 1));
+    }
+
+    #[test]
+    fn names_are_those_of_the_catalogue() {
+        for (name, expected) in [
+            ("node_cpu_seconds_total", "node_cpu_total"),
+            ("node_memory_MemFree_bytes", "node_memory_memfree_bytes"),
+            ("go_gc_duration_seconds_sum", "go_gc_duration_sum"),
+            ("job:up:rate5m", "job_up_rate5m"),
+            ("DCGM_FI_DEV_GPU_UTIL", "dcgm_fi_dev_gpu_util"),
+        ] {
+            assert_eq!(catalogue_name(name), expected);
+        }
+    }
+
+    #[test]
+    fn a_label_device_is_that_of_the_exporter() {
+        let page = page("a{device=\"sda\"} 1\n");
+        assert_eq!(page.series[0].labels.get("exported_device"), Some("sda"));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_has_no_value() {
+        let page = page("a 1\nb 12");
+        assert_eq!((page.series.len(), page.refused.invalid), (1, 1));
+        let html = self::page("<html>\n<body>no metrics</body>\n</html>\n");
+        assert_eq!((html.series.len(), html.refused.invalid), (0, 3));
+        assert_eq!(html.first_refused, Some(&b"<html>"[..]));
+    }
+}
