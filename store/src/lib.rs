@@ -63,7 +63,6 @@ pub use crate::labels::labels_json;
 pub use crate::maintenance::{ClockLinks, Maintenance};
 pub use crate::notices::{NewNotice, NoticeClaim, NoticeTable, OptOut};
 pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, UnknownMode, WriteMode};
-pub use crate::postgres::verified_tls;
 pub use crate::removal::clock_check::ClockJump;
 pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::{Migration, SCHEMA_VERSION};

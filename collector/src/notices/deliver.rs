@@ -7,6 +7,7 @@ use http_body_util::Full;
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Method, Request, StatusCode};
 use polymeter_service::clock::Clock;
+use polymeter_service::http_client::NoAnswer;
 use polymeter_service::printable::printable;
 use rustix::process::geteuid;
 
@@ -14,7 +15,7 @@ use super::config::{Action, NoticesConfig};
 use super::message::Message;
 use crate::job_end::{End, Invocation, command_fault};
 use crate::shutdown::Shutdown;
-use crate::sinks::remote_write::{NoAnswer, ReceiverUrl, connect_to};
+use crate::sinks::remote_write::{ReceiverUrl, connect_to};
 
 /// Cut from the standard error of a program.
 const ERROR_CHARS: usize = 200;

@@ -34,8 +34,8 @@ const fn allowed(directory: &'static str, dependencies: &'static [&'static str])
 /// Every crate of the workspace.
 pub const CRATES: &[Allowed] = &[
     allowed("proto", &[]),
-    allowed("store", &["proto"]),
     allowed("service", &["proto"]),
+    allowed("store", &["proto", "service"]),
     allowed("node-agent", &["proto", "service"]),
     allowed("node-agent/regions", &[]),
     allowed("page", &[]),

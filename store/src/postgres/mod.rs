@@ -31,7 +31,6 @@ use std::sync::Arc;
 use tokio_postgres::error::SqlState;
 
 use self::cancellation::cancel_statement;
-pub use self::connect::verified_tls;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::sample_table::SampleTable;

@@ -1,7 +1,6 @@
 //! Connection to the receiver: HTTP/1.1, persistent, with or without TLS.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +9,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use polymeter_service::http_client::{self, NoAnswer};
+use polymeter_service::tls_client::{self, Trust};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::{Credentials, Header, ReceiverUrl, RemoteWriteConfig};
 
@@ -79,28 +76,6 @@ struct Open {
     is_closing: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NoAnswer(String);
-
-impl NoAnswer {
-    pub(crate) fn because(cause: &str) -> Self {
-        Self(cause.to_owned())
-    }
-}
-
-impl From<io::Error> for NoAnswer {
-    fn from(error: io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<hyper::Error> for NoAnswer {
-    fn from(error: hyper::Error) -> Self {
-        Self(polymeter_service::log::chain(&error))
-    }
-}
-
 impl Connection {
     pub(super) const fn new(config: Arc<RemoteWriteConfig>) -> Self {
         Self { config, open: None, is_lost: false }
@@ -121,7 +96,7 @@ impl Connection {
             // A receiver that hangs has not ended.
             Err(_elapsed) => !is_connected,
         };
-        answer.unwrap_or_else(|_elapsed| Err(NoAnswer(format!("no answer within {timeout:?}"))))
+        answer.unwrap_or_else(|_elapsed| Err(NoAnswer::because(format!("no answer within {timeout:?}"))))
     }
 
     /// The receiver could not be reached since the last call, or the connection was lost: it may have ended.
@@ -151,7 +126,7 @@ impl Connection {
             .url
             .target()
             .parse()
-            .map_err(|_invalid| NoAnswer("invalid path in `url`".to_owned()))?;
+            .map_err(|_invalid| NoAnswer::because("invalid path in `url`"))?;
         let headers = request.headers_mut();
         headers.clone_from(&open.headers);
         headers.insert("content-type", HeaderValue::from_static(version.content_type()));
@@ -170,15 +145,15 @@ impl Connection {
         };
         open.is_closing =
             header(headers, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        let text = match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
+        let text = match http_client::body(response.into_body(), ANSWER_BYTES_MAX).await {
             Ok(body) => {
                 self.open = Some(open);
-                body.to_bytes()
+                body
             }
             // The status is known: an incomplete text of a refusal changes nothing. That of a success may be
             // cut by a proxy.
             Err(_) if !(200..300).contains(&answer.status) => Bytes::new(),
-            Err(error) => return Err(NoAnswer(format!("incomplete answer: {error}"))),
+            Err(error) => return Err(error),
         };
         Ok(Answer { text: String::from_utf8_lossy(&text).trim().to_owned(), ..answer })
     }
@@ -200,31 +175,18 @@ pub(crate) async fn connect_to(
     ca_file: Option<&Path>,
 ) -> Result<SendRequest<Full<Bytes>>, NoAnswer> {
     let stream = TcpStream::connect((url.host(), url.port())).await?;
-    stream.set_nodelay(true)?;
-    if !url.is_tls() {
-        return handshake(stream).await;
-    }
-    let tls = polymeter_store::verified_tls(ca_file).map_err(NoAnswer)?;
-    let name = ServerName::try_from(url.host().to_owned())
-        .map_err(|_invalid| NoAnswer("the host of `url` is no name of a server".to_owned()))?;
-    handshake(TlsConnector::from(tls).connect(name, stream).await?).await
-}
-
-async fn handshake(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Full<Bytes>>, NoAnswer> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the sender. Its errors are those of requests.
-    drop(tokio::spawn(connection));
-    Ok(sender)
+    let trust = ca_file.map_or(Trust::System, |path| Trust::Authorities(path.to_owned()));
+    let tls = url.is_tls().then(|| tls_client::configuration(&trust)).transpose();
+    let tls = tls.map_err(|error| NoAnswer::because(error.to_string()))?;
+    http_client::begin(stream, url.host(), tls).await
 }
 
 fn add_header(headers: &mut HeaderMap, name: &str, value: &str, is_secret: bool) -> Result<(), NoAnswer> {
     let name =
-        HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| NoAnswer("invalid header".to_owned()))?;
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| NoAnswer::because("invalid header"))?;
     let mut value = HeaderValue::from_str(value).map_err(|_invalid| {
         // Without the value, which may be a secret.
-        NoAnswer(format!("the value of the header `{name}` has invalid characters"))
+        NoAnswer::because(format!("the value of the header `{name}` has invalid characters"))
     })?;
     value.set_sensitive(is_secret);
     headers.insert(name, value);
@@ -250,7 +212,7 @@ fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
         {
             let Header(name, value) = line
                 .parse()
-                .map_err(|reason| NoAnswer(format!("cannot use {}: {reason}", path.display())))?;
+                .map_err(|reason| NoAnswer::because(format!("cannot use {}: {reason}", path.display())))?;
             add_header(&mut headers, &name, &value, true)?;
         }
     }
@@ -274,7 +236,7 @@ fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
 }
 
 fn secret(path: &Path) -> Result<String, NoAnswer> {
-    let failed = |cause: String| NoAnswer(format!("cannot read {}: {cause}", path.display()));
+    let failed = |cause: String| NoAnswer::because(format!("cannot read {}: {cause}", path.display()));
     let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
     if metadata.permissions().mode() & 0o004 != 0 {
         return Err(failed(format!("every user can read it; run chmod o= {}", path.display())));

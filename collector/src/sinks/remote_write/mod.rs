@@ -37,5 +37,5 @@ mod window;
 
 pub(crate) use self::config::SHARDS_MAX;
 pub use self::config::{Credentials, Glob, Header, Protocol, ReceiverUrl, RemoteWriteConfig};
-pub(crate) use self::http::{NoAnswer, connect_to};
+pub(crate) use self::http::connect_to;
 pub(super) use self::remote_write_sink::RemoteWrite;

@@ -1,9 +1,9 @@
 //! Lines in datagrams. Nobody acknowledges them.
 
+use polymeter_service::http_client::NoAnswer;
 use tokio::net::UdpSocket;
 
 use super::config::ReceiverUrl;
-use super::http::NoAnswer;
 
 /// Fits into a frame of Ethernet, with the heads of IPv6 and UDP.
 const DATAGRAM_BYTES: usize = 1400;

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use polymeter_service::tls_client::TlsError;
+
 use crate::StoreError;
 
 /// Why connections cannot be made with these parameters; never contains a password.
@@ -36,6 +38,12 @@ impl SettingsError {
         error: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self::File { action, path: path.to_owned(), error: error.into() }
+    }
+}
+
+impl From<TlsError> for SettingsError {
+    fn from(error: TlsError) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 

@@ -21,7 +21,6 @@ use crate::error::Context;
 
 pub(super) use self::session::{Access, connect};
 pub(super) use self::settings::Settings;
-pub use self::tls::verified_tls;
 
 pub(super) async fn cancel(settings: &Settings, token: &CancelToken) -> Result<(), StoreError> {
     token.cancel_query(tls::connector(settings.tls())?).await.context("cancel a statement")

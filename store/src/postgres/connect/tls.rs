@@ -1,18 +1,18 @@
 //! TLS: the verification of the server, and the certificate of the client.
 
 use std::error::Error;
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use polymeter_service::tls_client;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::SettingsError;
@@ -56,6 +56,15 @@ pub(super) enum Root {
     System,
 }
 
+impl Root {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::System => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TlsSettings {
     pub(super) mode: TlsMode,
@@ -82,7 +91,7 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, SettingsError> 
     match settings.client.as_ref().filter(|_| is_used) {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
-            let chain = certificates(certificate)?;
+            let chain = tls_client::certificates(certificate)?;
             let metadata = fs::metadata(key).map_err(|error| unusable_key(key, error))?;
             check_permissions(key, &metadata)?;
             let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_key(key, error))?;
@@ -93,68 +102,6 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, SettingsError> 
 
 fn unusable_key(path: &Path, error: impl Error + Send + Sync + 'static) -> SettingsError {
     SettingsError::file("use the client key", path, error)
-}
-
-/// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a
-/// file, or those that the operating system trusts. Reads the files, so that a renewed certificate counts at
-/// the next connection.
-pub fn verified_tls(roots: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
-    let root = Some(roots.map_or(Root::System, |path| Root::File(path.to_owned())));
-    configuration(&TlsSettings { mode: TlsMode::VerifyFull, root, client: None })
-        .map(Arc::new)
-        .map_err(|error| error.to_string())
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
-    const ACTION: &str = "read the certificate";
-    let file = File::open(path).map_err(|error| SettingsError::file(ACTION, path, error))?;
-    let certificates: Vec<_> = CertificateDer::pem_reader_iter(file)
-        .collect::<Result<_, _>>()
-        .map_err(|error| SettingsError::file(ACTION, path, error))?;
-    if certificates.is_empty() {
-        return Err(SettingsError::file(ACTION, path, "it contains no certificate in the PEM format"));
-    }
-    Ok(certificates)
-}
-
-/// Files of the certificates that distributions trust: Debian, Arch and NixOS; Fedora and RHEL; SUSE; Alpine.
-const SYSTEM_ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
-const NO_SYSTEM_ROOTS: &str = "cannot verify the server: the operating system has no root certificates; install \
-     ca-certificates, or name a file of root certificates (sslrootcert, ca_file)";
-
-/// Returns the file of the certificates that the operating system trusts, or the one that `SSL_CERT_FILE`
-/// names in its place, as OpenSSL does.
-fn system_roots(named: Option<OsString>) -> Option<PathBuf> {
-    let named = named.filter(|file| !file.is_empty()).map(PathBuf::from);
-    named.or_else(|| SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file()))
-}
-
-fn roots_of_system(file: Option<PathBuf>) -> Result<RootCertStore, SettingsError> {
-    let file = file.ok_or_else(|| SettingsError::invalid(NO_SYSTEM_ROOTS))?;
-    let mut store = RootCertStore::empty();
-    // Distributions also trust certificates that rustls does not understand.
-    let (added, _) = store.add_parsable_certificates(certificates(&file)?);
-    if added == 0 { Err(SettingsError::invalid(NO_SYSTEM_ROOTS)) } else { Ok(store) }
-}
-
-fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
-    let mut store = RootCertStore::empty();
-    match root {
-        Root::File(path) => {
-            for certificate in certificates(path)? {
-                let added = store.add(certificate);
-                added.map_err(|error| SettingsError::file("use the root certificate", path, error))?;
-            }
-        }
-        Root::System => return roots_of_system(system_roots(std::env::var_os("SSL_CERT_FILE"))),
-    }
-    Ok(store)
 }
 
 /// Verifier of the server's certificate, as strict as the mode asks.
@@ -178,7 +125,7 @@ impl Verifier {
             None => None,
             Some(root) => Some(
                 WebPkiServerVerifier::builder_with_provider(
-                    Arc::new(root_store(root)?),
+                    Arc::new(tls_client::roots(root.file())?),
                     Arc::clone(provider),
                 )
                 .build()
@@ -235,35 +182,5 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_named_file_replaces_the_roots_of_the_system() {
-        assert_eq!(system_roots(Some("/site/roots.pem".into())), Some("/site/roots.pem".into()));
-        let of_system = system_roots(None);
-        assert_eq!(system_roots(Some(OsString::new())), of_system);
-        assert!(
-            of_system
-                .is_none_or(|file| file.is_file() && SYSTEM_ROOTS.iter().any(|root| file == Path::new(root)))
-        );
-    }
-
-    #[test]
-    fn a_system_without_usable_roots_is_an_error() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("roots.pem");
-        let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        for (text, reason) in [("", "no certificate"), (damaged, "no root certificates")] {
-            fs::write(&file, text).unwrap();
-            let error = roots_of_system(Some(file.clone())).unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
-        }
-        let error = roots_of_system(None).unwrap_err().to_string();
-        assert!(error.contains("install ca-certificates"), "{error}");
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use polymeter_proto::text::Text;
+use polymeter_service::http_client::NoAnswer;
 
-use crate::sinks::remote_write::http::{Answer, NoAnswer, retry_delay};
+use crate::sinks::remote_write::http::{Answer, retry_delay};
 
 /// Agreement with the receiver about the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polymeter_service::clock::{Clock, monotonic_ns, realtime_ns};
+use polymeter_service::http_client::NoAnswer;
 use tokio::sync::watch;
 use tracing::info;
 
@@ -13,7 +14,7 @@ use super::outcome::{Negotiation, Outcome, classify, describe};
 use super::part::{Part, halves, to_lines, to_v2};
 use super::sender_state::Shared;
 use crate::sinks::remote_write::counters::DropReason;
-use crate::sinks::remote_write::http::{Answer, Connection, NoAnswer, Version};
+use crate::sinks::remote_write::http::{Answer, Connection, Version};
 use crate::sinks::remote_write::spool::{Log, Request};
 use crate::sinks::remote_write::udp::Datagrams;
 
