@@ -11,7 +11,8 @@ use polymeter_service::keys::Value;
 
 use super::value_parsers::absolute;
 use crate::sources::outside::{
-    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, Scheme, check_snmp_address,
+    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, Scheme, check_address,
+    check_snmp_address,
 };
 
 /// Metrics of one device, each of which may be of many ports.
@@ -72,7 +73,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     let name = name?;
     let word = DeviceSettings::word_of(name.as_str());
     let device = DeviceSettings { name, word, url: url?, credentials, timeout, nodes, metrics };
-    check_names(&device, span, reporter);
+    check_metrics(&device, span, reporter);
     check_addresses(&device, span, reporter);
     Some(device)
 }
@@ -93,11 +94,16 @@ fn nodes(table: &mut Section<'_>, reporter: &mut Reporter<'_>) -> BTreeMap<Strin
     nodes
 }
 
-/// A name of a device or metric may be valid alone, and too long together.
-fn check_names(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>) {
+/// A name of a device or metric may be valid alone, and too long together. An address is one of the protocol.
+fn check_metrics(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>) {
     for (name, _) in device.periods() {
         if let Err(error) = MetricName::new(name.clone()) {
             reporter.fault(span, format_args!("`device`: `{name}` is no name of a metric: {error}"));
+        }
+    }
+    for metric in &device.metrics {
+        if let Err(error) = check_address(&device.url, &metric.address) {
+            reporter.fault(span, format_args!("`address`: {error}"));
         }
     }
 }

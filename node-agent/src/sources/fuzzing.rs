@@ -52,6 +52,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'n', "nfs_mountstats", &["nfs"], nfs::check),
     parser(b'P', "pmu_format", &["perf"], perf::check_format),
     parser(b'p', "process", OF_PROCESSES, process_files::check),
+    parser(b'F', "redfish", &["device"], outside::check_redfish),
     parser(b'r', "resctrl", &["resctrl"], resctrl::check),
     parser(b'R', "refresh_interval", &["blocking_file"], refresh::check),
     parser(b's', "stacks", &["stacks", "stacks_dwarf", "stacks_wait"], stacks::check),

@@ -15,6 +15,11 @@ pub struct UnknownLines {
 }
 
 impl UnknownLines {
+    pub(super) fn new(lines: u64, first: Option<&[u8]>) -> Self {
+        let lines = usize::try_from(lines).unwrap_or(usize::MAX);
+        Self { lines, first: first.map(beginning).unwrap_or_default() }
+    }
+
     pub(crate) fn add(&mut self, line: &[u8]) {
         if self.lines == 0 {
             self.first = beginning(line);

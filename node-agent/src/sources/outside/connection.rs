@@ -6,14 +6,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use polymeter_proto::catalogue::DeviceValue;
+use polymeter_proto::exposition::{InvalidSelector, SeriesSelector};
 use polymeter_proto::key::KeyFileError;
 use polymeter_proto::series::Unit;
+use polymeter_service::http_client::NoAnswer;
 use rustix::io::Errno;
 
+use super::credentials::Credentials;
+use super::exporter::Exporter;
 use super::file::FileLines;
-use super::settings::{DeviceMetric, DeviceSettings, Scheme};
+use super::http::{self, HttpClient};
+use super::redfish::Redfish;
+use super::redfish_readings::{InvalidQuantity, Quantity};
+use super::settings::{DeviceMetric, DeviceSettings, DeviceUrl, Scheme};
 use super::snmp::Snmp;
 use super::stream::LineStream;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// Values of one device: a switch of 512 ports has some thousands. What a device has beyond it is left out.
 pub const VALUES_MAX: usize = 4096;
@@ -50,6 +58,11 @@ pub trait Connection: Send + fmt::Debug {
 
     /// Takes what the device has sent, so that it need not wait. The next read has the newest values.
     fn drain(&mut self) {}
+
+    /// What the last answer had and no value can be: it is counted and reported.
+    fn unknown_lines(&self) -> UnknownLines {
+        UnknownLines::default()
+    }
 }
 
 /// A value that a device has.
@@ -98,6 +111,10 @@ pub enum DeviceError {
     Closed,
     #[error("cannot reach it: {0}")]
     Io(#[from] io::Error),
+    #[error("cannot reach it: {0}")]
+    Http(#[from] NoAnswer),
+    #[error("it answers with the HTTP status {0}; check the path in `url`")]
+    Status(u16),
     #[error("cannot use its credentials: {0}")]
     KeyFile(#[from] KeyFileError),
     #[error("cannot use its credentials: {0}")]
@@ -108,7 +125,8 @@ impl DeviceError {
     pub(super) fn errno(&self) -> Errno {
         match self {
             Self::Timeout => Errno::TIMEDOUT,
-            Self::Malformed(_) => Errno::BADMSG,
+            Self::Malformed(_) | Self::Status(_) => Errno::BADMSG,
+            Self::Http(_) => Errno::IO,
             Self::Refused(_) | Self::KeyFile(_) | Self::Credentials(_) => Errno::ACCESS,
             Self::Closed => Errno::CONNRESET,
             Self::Io(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
@@ -131,5 +149,41 @@ pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connectio
         Scheme::Tcp => {
             Ok(Box::new(LineStream::new(&device.url, Duration::from_micros(device.timeout.as_micros()))))
         }
+        Scheme::Http | Scheme::Https => {
+            let path = device.credentials.as_deref();
+            let credentials = path.map(|path| Credentials::read(path, &http::KEYS)).transpose()?;
+            let client = HttpClient::new(device, credentials.as_ref())?;
+            if is_redfish(&device.url) {
+                Ok(Box::new(Redfish::new(client, &device.url.path)))
+            } else {
+                Ok(Box::new(Exporter::new(client, &device.url.path)))
+            }
+        }
     }
+}
+
+fn is_redfish(url: &DeviceUrl) -> bool {
+    url.path.starts_with("/redfish")
+}
+
+/// Why a device cannot have a value with this address.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum InvalidAddress {
+    Series(#[from] InvalidSelector),
+    Quantity(#[from] InvalidQuantity),
+}
+
+/// Checks the address of a metric as far as its protocol has a form for it.
+///
+/// # Errors
+///
+/// Fails for an address that no device of this protocol understands.
+pub fn check_address(url: &DeviceUrl, address: &str) -> Result<(), InvalidAddress> {
+    match url.scheme {
+        Scheme::File | Scheme::Snmp | Scheme::Tcp => {}
+        Scheme::Http | Scheme::Https if is_redfish(url) => drop(address.parse::<Quantity>()?),
+        Scheme::Http | Scheme::Https => drop(address.parse::<SeriesSelector>()?),
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ use crate::sources::lock::lock;
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// Wait after the first failure, which doubles with each further one.
 const BACK_OFF_NS: u64 = 1_000_000_000;
@@ -89,6 +90,11 @@ impl Device {
     /// True if it sends values by itself.
     pub(super) fn is_pushed(&self) -> bool {
         lock(&self.state).connection.as_ref().is_some_and(|connection| connection.is_pushed())
+    }
+
+    pub(super) fn unknown_lines(&self) -> UnknownLines {
+        let state = lock(&self.state);
+        state.connection.as_ref().map(|connection| connection.unknown_lines()).unwrap_or_default()
     }
 
     pub(super) fn drain(&self) {

@@ -7,9 +7,13 @@
 mod connection;
 mod credentials;
 mod device;
+mod exporter;
 mod file;
+mod http;
 mod lines;
 mod named_lines;
+mod redfish;
+mod redfish_readings;
 mod settings;
 mod snmp;
 mod source;
@@ -24,7 +28,9 @@ use super::target::Target;
 use device::Device;
 use source::{DeviceSource, DevicesWatch};
 
-pub use connection::{Connection, DeviceError, Found, Number, VALUES_MAX, connect};
+pub use connection::{
+    Connection, DeviceError, Found, InvalidAddress, Number, VALUES_MAX, check_address, connect,
+};
 pub use credentials::Credentials;
 pub use device::OutsideDevices;
 pub use settings::{DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, Scale, Scheme};
@@ -40,6 +46,10 @@ pub(super) fn check_lines(data: &[u8]) {
 
 pub(super) fn check_snmp(data: &[u8]) {
     snmp::check(data);
+}
+
+pub(super) fn check_redfish(data: &[u8]) {
+    redfish_readings::check(data);
 }
 
 pub(super) struct OutsideKind;

@@ -159,16 +159,22 @@ pub enum Scheme {
     File,
     /// A stream of lines.
     Tcp,
+    /// An exporter, or Redfish.
+    Http,
+    /// The same with TLS.
+    Https,
 }
 
 impl Scheme {
-    const ALL: [Self; 3] = [Self::Snmp, Self::File, Self::Tcp];
+    const ALL: [Self; 5] = [Self::Snmp, Self::File, Self::Tcp, Self::Http, Self::Https];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Snmp => "snmp",
             Self::File => "file",
             Self::Tcp => "tcp",
+            Self::Http => "http",
+            Self::Https => "https",
         }
     }
 

@@ -8,6 +8,7 @@ use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
+use crate::sources::unknown_lines::UnknownLines;
 
 /// Twice the time between two looks of a source without values for them.
 const SEARCH_GAP_NS: u64 = 4_000_000_000;
@@ -53,6 +54,10 @@ impl CustomSource for DeviceSource {
 
     fn prepare(&mut self) {
         self.device.search();
+    }
+
+    fn unknown_lines(&self) -> UnknownLines {
+        self.device.unknown_lines()
     }
 
     fn longest_gap_ns(&self) -> Option<u64> {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use polymeter_proto::batch::Job;
+use polymeter_proto::catalogue::DEVICE_KIND;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::trigger::Rule;
@@ -166,9 +167,13 @@ impl NodeEdge {
             for (name, UnknownLines { lines, first }) in target.sources.unknown_lines() {
                 all += lines as u64;
                 if self.unknown_lines_log.allows(name.as_str(), now) {
+                    let advice = if name.as_str().starts_with(DEVICE_KIND) {
+                        "they are no values, repeat a series, have a time of their own that is far away, or are too many"
+                    } else {
+                        "please report them with the version of the kernel, or of the file system"
+                    };
                     warn!(
-                        "{lines} lines of {name} of {} are not known and have no series, as the line `{first}`; please \
-                         report them with the version of the kernel, or of the file system",
+                        "{lines} lines of {name} of {} are not known and have no series, as the line `{first}`; {advice}",
                         describe(key)
                     );
                 }
