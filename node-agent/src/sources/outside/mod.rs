@@ -18,6 +18,8 @@ mod settings;
 mod snmp;
 mod source;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use polymeter_proto::catalogue::{DEVICE_KIND, Definition};
