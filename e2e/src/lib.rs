@@ -33,6 +33,7 @@ mod namespaces;
 mod needs;
 pub mod network;
 pub mod nginx;
+pub mod node_exporter;
 pub mod oar;
 pub mod ordinary_user;
 pub mod random;

@@ -5,8 +5,8 @@ use std::path::Path;
 use polymeter_test_harness::{is_required, skip};
 
 use crate::{
-    apache, browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm,
-    snmpd,
+    apache, browser, cgroup, data_frames, disk, munge, network, nginx, node_exporter, oar, receivers,
+    schemathesis, slurm, snmpd,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub enum Need {
     Network,
     Munge,
     Nginx,
+    NodeExporter,
     Chromium,
     Receivers,
     Schemathesis,
@@ -46,6 +47,7 @@ impl Need {
             Self::Network => "network",
             Self::Munge => "munge",
             Self::Nginx => "nginx",
+            Self::NodeExporter => "node-exporter",
             Self::Chromium => "chromium",
             Self::Receivers => "receivers",
             Self::Schemathesis => "schemathesis",
@@ -70,6 +72,7 @@ impl Need {
             Self::Munge => munge::missing(),
             Self::Apache => apache::missing(),
             Self::Nginx => nginx::missing(),
+            Self::NodeExporter => node_exporter::missing(),
             Self::Chromium => browser::missing(),
             Self::Receivers => receivers::missing(),
             Self::Schemathesis => schemathesis::missing(),

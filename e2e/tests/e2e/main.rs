@@ -28,6 +28,7 @@ mod ebpf;
 mod everyday;
 mod examples;
 mod export;
+mod exporters;
 mod failover;
 mod faults;
 mod final_samples;
@@ -116,6 +117,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     everyday::TESTS,
     examples::TESTS,
     export::TESTS,
+    exporters::TESTS,
     failover::TESTS,
     faults::TESTS,
     final_samples::TESTS,

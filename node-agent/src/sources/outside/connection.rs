@@ -156,7 +156,7 @@ pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connectio
             if is_redfish(&device.url) {
                 Ok(Box::new(Redfish::new(client, &device.url.path)))
             } else {
-                Ok(Box::new(Exporter::new(client, &device.url.path)))
+                Ok(Box::new(Exporter::new(client, device)?))
             }
         }
     }

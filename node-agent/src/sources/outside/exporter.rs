@@ -12,7 +12,7 @@ use polymeter_proto::series::Kind;
 
 use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 use super::http::{Answer, HttpClient, media_type};
-use super::settings::DeviceMetric;
+use super::settings::{DeviceMetric, DeviceSettings};
 use crate::clock;
 use crate::sources::unknown_lines::UnknownLines;
 
@@ -27,7 +27,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 pub(super) struct Exporter {
     client: HttpClient,
     path: String,
-    /// Those of the last search, for the reads.
+    /// Of the metrics that were searched for last; before, of those of the configuration.
     selectors: Vec<SeriesSelector>,
     /// Times that the exporter has stated of the values read last, by series.
     stated: HashMap<String, i64>,
@@ -44,11 +44,11 @@ impl fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// `path` is that of the URL: `/metrics` if it states none.
-    pub(super) fn new(client: HttpClient, path: &str) -> Self {
-        let path = if path.is_empty() || path == "/" { "/metrics" } else { path };
-        let (selectors, stated) = (Vec::new(), HashMap::new());
-        Self { client, path: path.to_owned(), selectors, stated, refused: UnknownLines::default() }
+    /// The path is `/metrics` if the URL states none.
+    pub(super) fn new(client: HttpClient, device: &DeviceSettings) -> Result<Self, DeviceError> {
+        let path = if matches!(&*device.url.path, "" | "/") { "/metrics" } else { &device.url.path };
+        let (selectors, stated) = (selectors(&device.metrics)?, HashMap::new());
+        Ok(Self { client, path: path.to_owned(), selectors, stated, refused: UnknownLines::default() })
     }
 
     fn answer(&mut self) -> Result<Answer, DeviceError> {

@@ -42,6 +42,10 @@ fn a_series_that_is_no_longer_in_the_page_is_absent() {
     assert_eq!(exporter.read(&found).unwrap(), [None, None]);
     server.page("a{x=\"1\"} 5\na{x=\"2\"} 6\n");
     assert_eq!(exporter.read(&found).unwrap(), [Some(5.0), Some(6.0)]);
+    let lines: String = (0..VALUES_MAX).map(|number| format!("_{number} 1\n")).collect();
+    server.page(format!("{lines}a{{x=\"1\"}} 7\n"));
+    let mut anew = server.device("/metrics", &["a"]);
+    assert_eq!(anew.read(&found).unwrap(), [Some(7.0), None], "a new connection reads before it searches");
 }
 
 #[test]
