@@ -11,8 +11,7 @@ use polymeter_service::keys::Value;
 
 use super::value_parsers::absolute;
 use crate::sources::outside::{
-    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, Scheme, check_address,
-    check_snmp_address,
+    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, check_address,
 };
 
 /// Metrics of one device, each of which may be of many ports.
@@ -74,7 +73,6 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     let word = DeviceSettings::word_of(name.as_str());
     let device = DeviceSettings { name, word, url: url?, credentials, timeout, nodes, metrics };
     check_metrics(&device, span, reporter);
-    check_addresses(&device, span, reporter);
     Some(device)
 }
 
@@ -103,19 +101,7 @@ fn check_metrics(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'
     }
     for metric in &device.metrics {
         if let Err(error) = check_address(&device.url, &metric.address) {
-            reporter.fault(span, format_args!("`address`: {error}"));
-        }
-    }
-}
-
-fn check_addresses(device: &DeviceSettings, span: &Span, reporter: &mut Reporter<'_>) {
-    for DeviceMetric { address, .. } in device.metrics.iter().filter(|_| device.url.scheme == Scheme::Snmp) {
-        if check_snmp_address(address).is_err() {
-            let message = format_args!(
-                "`device`: `{address}` is no address of SNMP; write an object identifier, one with `.*` behind it, \
-                 or a name such as `ports.receive` or `sensors.power`"
-            );
-            reporter.fault(span, message);
+            reporter.fault(span, format_args!("`device`: {error}"));
         }
     }
 }

@@ -19,7 +19,7 @@ use super::http::{self, HttpClient};
 use super::redfish::Redfish;
 use super::redfish_readings::{InvalidQuantity, Quantity};
 use super::settings::{DeviceMetric, DeviceSettings, DeviceUrl, Scheme};
-use super::snmp::Snmp;
+use super::snmp::{self, Snmp};
 use super::stream::LineStream;
 use crate::sources::unknown_lines::UnknownLines;
 
@@ -168,9 +168,14 @@ fn is_redfish(url: &DeviceUrl) -> bool {
 
 /// Why a device cannot have a value with this address.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
 pub enum InvalidAddress {
+    #[error(
+        "`{0}` is no address of SNMP; write an object identifier, one with `.*` behind it, or a name such as `ports.receive` or `sensors.power`"
+    )]
+    Snmp(String),
+    #[error(transparent)]
     Series(#[from] InvalidSelector),
+    #[error(transparent)]
     Quantity(#[from] InvalidQuantity),
 }
 
@@ -181,7 +186,10 @@ pub enum InvalidAddress {
 /// Fails for an address that no device of this protocol understands.
 pub fn check_address(url: &DeviceUrl, address: &str) -> Result<(), InvalidAddress> {
     match url.scheme {
-        Scheme::File | Scheme::Snmp | Scheme::Tcp => {}
+        Scheme::File | Scheme::Tcp => {}
+        Scheme::Snmp => {
+            snmp::check_address(address).map_err(|_invalid| InvalidAddress::Snmp(address.to_owned()))?;
+        }
         Scheme::Http | Scheme::Https if is_redfish(url) => drop(address.parse::<Quantity>()?),
         Scheme::Http | Scheme::Https => drop(address.parse::<SeriesSelector>()?),
     }

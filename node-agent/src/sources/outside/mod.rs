@@ -36,7 +36,6 @@ pub use connection::{
 pub use credentials::Credentials;
 pub use device::OutsideDevices;
 pub use settings::{DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, Scale, Scheme};
-pub use snmp::check_address as check_snmp_address;
 pub use trial::{Offer, OfferedValue, offers};
 
 /// Devices of one agent. Each has a thread.

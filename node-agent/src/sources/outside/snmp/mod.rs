@@ -70,7 +70,7 @@ impl Snmp {
 /// # Errors
 ///
 /// Fails unless it is the name of a table, an object identifier, or one with `.*` behind it.
-pub fn check_address(address: &str) -> Result<(), DeviceError> {
+pub(super) fn check_address(address: &str) -> Result<(), DeviceError> {
     let is_table = PORT_COUNTERS.iter().any(|counter| counter.name == address)
         || QUANTITIES.iter().any(|quantity| quantity.name == address);
     if is_table { Ok(()) } else { tables::known(address.strip_suffix(COLUMN).unwrap_or(address)).map(drop) }

@@ -4,6 +4,7 @@ mod exporter;
 mod http;
 mod redfish;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -136,6 +137,7 @@ fn settings(url: &str, addresses: &[&str]) -> DeviceSettings {
         word: "a".to_owned(),
         url: url.parse().unwrap(),
         credentials: None,
+        nodes: BTreeMap::new(),
         // A machine under load answers in time.
         timeout: Period::MINUTE,
         metrics: addresses.iter().enumerate().map(metric).collect(),
