@@ -301,8 +301,8 @@ pub const STORE_ANSWERS: Duration = Duration::from_secs(30);
 /// Transactions that wait for one sink: a minute at the default commit interval. Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;
 
-/// Transactions that wait for remote_write, which reads from the store first after a restart.
-pub const REMOTE_WRITE_BATCHES: usize = 2048;
+/// Transactions that wait for a sink that sends, which reads from the store first after a restart.
+pub const OUTBOUND_BATCHES: usize = 2048;
 
 /// Rows that wait for one sink, about 32 MB. A single transaction may exceed it.
 pub const SINK_ROWS: u64 = 2_000_000;

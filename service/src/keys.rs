@@ -117,23 +117,23 @@ macro_rules! keys {
 /// Marks settings of which a running program takes over other values.
 pub const AT_ONCE: bool = true;
 
-pub fn docs<C>(settings: &'static [Setting<C>]) -> Vec<&'static Doc> {
-    settings.iter().map(|setting| &setting.doc).collect()
+pub fn docs<C: 'static>(settings: impl IntoIterator<Item = &'static Setting<C>>) -> Vec<&'static Doc> {
+    settings.into_iter().map(|setting| &setting.doc).collect()
 }
 
 /// Takes all settings out of a table. Keys that remain are faults.
-pub fn read<C>(
-    settings: &'static [Setting<C>],
+pub fn read<C: 'static>(
+    settings: impl IntoIterator<Item = &'static Setting<C>> + Clone,
     target: &mut C,
     mut section: Section<'_>,
     reporter: &mut Reporter<'_>,
 ) {
-    for setting in settings {
+    for setting in settings.clone() {
         if let Some(key) = setting.doc.keys.first() {
             (setting.take)(target, Value { section: &mut section, reporter, key });
         }
     }
-    section.known = settings.iter().flat_map(|setting| setting.doc.keys).map(|key| key.name).collect();
+    section.known = settings.into_iter().flat_map(|setting| setting.doc.keys).map(|key| key.name).collect();
     section.finish(reporter);
 }
 
@@ -224,7 +224,7 @@ impl<'i> Value<'_, 'i, '_> {
     }
 
     /// Takes a table, whose `settings` replace those of `target`.
-    pub fn section<C>(mut self, settings: &'static [Setting<C>], mut target: C) -> Option<C> {
+    pub fn section<C: 'static>(mut self, settings: &'static [Setting<C>], mut target: C) -> Option<C> {
         let section = self.table()?;
         read(settings, &mut target, section, self.reporter);
         Some(target)

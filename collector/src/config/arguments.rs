@@ -106,6 +106,7 @@ mod tests {
     use polymeter_service::keys::{Kind, Stated, docs};
     use polymeter_store::{Retention, StoreUrl};
 
+    use super::super::outbound::all_docs;
     use super::super::{DEFAULT_LISTEN, api, influx, job_end, notices, remote_write};
     use super::*;
     use crate::control::ControlConfig;
@@ -166,8 +167,8 @@ mod tests {
             ("[api]\nlisten = '/run/api.sock'\n", docs(api::KEYS)),
             ("[job_end]\ncommand = ['/c']\n", docs(job_end::KEYS)),
             ("[notices]\nactions = []\n", docs(notices::KEYS)),
-            ("[remote_write]\nurl = 'http://x/'\n", docs(remote_write::KEYS)),
-            ("[influx]\nurl = 'http://x/'\n", docs(influx::KEYS)),
+            ("[remote_write]\nurl = 'http://x/'\n", all_docs(remote_write::KEYS)),
+            ("[influx]\nurl = 'http://x/'\n", all_docs(influx::KEYS)),
         ] {
             let usual = docs.iter().flat_map(|doc| doc.keys).filter(|key| {
                 matches!(key.stated, Stated::Usual(_))

@@ -16,7 +16,9 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
 use super::value_parsers::{absolute, coarse_duration};
-use super::{api, control, influx, job_end, notices, remote_write, retention, security, trigger_tables};
+use super::{
+    api, control, influx, job_end, notices, outbound, remote_write, retention, security, trigger_tables,
+};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
@@ -25,7 +27,7 @@ use crate::limits;
 use crate::notices::NoticesConfig;
 use crate::roles::RolesConfig;
 use crate::sinks::SinkUrl;
-use crate::sinks::remote_write::RemoteWriteConfig;
+use crate::sinks::outbound::OutboundConfig;
 
 pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
 
@@ -72,9 +74,9 @@ pub struct CollectorConfig {
     pub metrics_listen: Option<SocketAddr>,
     pub sinks: Vec<SinkUrl>,
     /// Receiver of samples by remote_write.
-    pub remote_write: Option<RemoteWriteConfig>,
+    pub remote_write: Option<OutboundConfig>,
     /// Receiver of samples by InfluxDB's line protocol.
-    pub influx: Option<RemoteWriteConfig>,
+    pub influx: Option<OutboundConfig>,
     pub job_end: Option<JobEndConfig>,
     pub notices: Option<NoticesConfig>,
     /// Rules about stragglers.
@@ -94,7 +96,7 @@ impl Default for CollectorConfig {
 
 impl CollectorConfig {
     /// Sinks that send to other databases.
-    pub(crate) fn senders(&self) -> Vec<RemoteWriteConfig> {
+    pub(crate) fn senders(&self) -> Vec<OutboundConfig> {
         [&self.remote_write, &self.influx].into_iter().flatten().cloned().collect()
     }
 
@@ -268,12 +270,12 @@ keys! {
 
     /// A receiver of remote_write: Prometheus, VictoriaMetrics, Mimir or Thanos. See
     /// docs/how-to/remote-write.md. Without this section nothing is sent.
-    "remote_write": Table(|| docs(remote_write::KEYS)), Usual("")
+    "remote_write": Table(|| outbound::all_docs(remote_write::KEYS)), Usual("")
         => remote_write = remote_write::take(value).map(Some);
 
     /// An InfluxDB, or another receiver of its line protocol. See docs/how-to/influx.md. Without this section
     /// nothing is sent.
-    "influx": Table(|| docs(influx::KEYS)), Usual("") => influx = influx::take(value).map(Some);
+    "influx": Table(|| outbound::all_docs(influx::KEYS)), Usual("") => influx = influx::take(value).map(Some);
 
     /// The accepted difference between a sample's time and its arrival, in whole s, min, h or d, up to 3660d.
     /// Old samples may come from a spool; samples from the future have a wrong clock. Samples out of range

@@ -10,9 +10,9 @@ use crate::limits;
 const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
 
 /// Takes a section that must have `required`, for instance with the value `example`.
-pub(super) fn section_with<C>(
+pub(super) fn section_with<C: 'static>(
     mut value: Value<'_, '_, '_>,
-    settings: &'static [Setting<C>],
+    settings: impl IntoIterator<Item = &'static Setting<C>> + Clone,
     mut target: C,
     required: &str,
     example: &str,

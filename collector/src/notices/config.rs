@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::sinks::remote_write::ReceiverUrl;
+use crate::sinks::outbound::ReceiverUrl;
 
 const DIRECTORY: &str = "/etc/polymeter/notices.d";
 

@@ -15,7 +15,7 @@ use super::config::{Action, NoticesConfig};
 use super::message::Message;
 use crate::job_end::{End, Invocation, command_fault};
 use crate::shutdown::Shutdown;
-use crate::sinks::remote_write::{ReceiverUrl, connect_to};
+use crate::sinks::outbound::{ReceiverUrl, connect_to};
 
 /// Cut from the standard error of a program.
 const ERROR_CHARS: usize = 200;

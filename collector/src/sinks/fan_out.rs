@@ -13,8 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::live::LiveQueue;
+use super::outbound::{OutboundConfig, OutboundSink};
 use super::registry::SinkUrl;
-use super::remote_write::{RemoteWrite, RemoteWriteConfig};
 use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::AcceptedRows;
 use super::stragglers::{StragglerSink, StragglerWatch};
@@ -103,7 +103,7 @@ const STRAGGLERS: &str = "stragglers";
 pub(crate) struct OtherSinks {
     pub(crate) live: Option<LiveValues>,
     /// Those that send to other databases, with the store whose rows they get.
-    pub(crate) senders: (Vec<RemoteWriteConfig>, StoreUrl),
+    pub(crate) senders: (Vec<OutboundConfig>, StoreUrl),
     pub(crate) stragglers: Option<StragglerWatch>,
 }
 
@@ -147,9 +147,9 @@ pub(crate) fn start(
     }
     let mut queues = Vec::new();
     for config in senders {
-        let name = config.protocol.sink();
-        let sink = Box::new(RemoteWrite::new(config, store.clone(), metrics, clock));
-        let bounds = QueueBounds { batches: limits::REMOTE_WRITE_BATCHES, ..bounds };
+        let name = config.protocol.sink;
+        let sink = Box::new(OutboundSink::new(config, store.clone(), metrics, clock));
+        let bounds = QueueBounds { batches: limits::OUTBOUND_BATCHES, ..bounds };
         let (queue, thread) = row_queue::start(name, sink, counters(name), bounds, clock)?;
         queues.push(queue);
         threads.push(thread);

@@ -7,14 +7,17 @@
 //! The live values of the HTTP API are such a sink, too: it gets nothing while no client watches a job. So is
 //! the watch for stragglers, if there are rules about them.
 //!
-//! remote_write ([`remote_write`]) has a section of its own in the configuration, since it has many settings.
+//! Sinks that send to another database ([`outbound`]) have sections of their own in the configuration, since
+//! they have many settings.
 //!
 //! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in
 //! `registry.rs`.
 
 mod fan_out;
+pub mod influx;
 mod jsonl;
 mod live;
+pub mod outbound;
 mod registry;
 pub mod remote_write;
 mod row_queue;

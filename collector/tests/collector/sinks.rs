@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::openmetrics::scrape;
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
-use polymeter_collector::sinks::remote_write::{Protocol, RemoteWriteConfig};
+use polymeter_collector::sinks::outbound::OutboundConfig;
+use polymeter_collector::sinks::remote_write::V1;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::SeriesScope;
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -154,11 +155,10 @@ fn hanging_receiver_delays_neither_acknowledgement_nor_stop() {
     // It accepts connections, and never reads.
     let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/write", receiver.local_addr().unwrap());
-    let remote_write = RemoteWriteConfig {
-        protocol: Protocol::V1,
+    let remote_write = OutboundConfig {
         spool: directory.path().join("spool"),
         batch_wait: Duration::from_millis(10),
-        ..RemoteWriteConfig::new(url.parse().unwrap())
+        ..OutboundConfig::new(&V1, url.parse().unwrap())
     };
     let config = CollectorConfig {
         metrics_listen: Some("127.0.0.1:0".parse().unwrap()),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use polymeter_benches::clock::{now_ns, process_cpu_ns, wall_us};
 use polymeter_benches::statistics::median;
 use polymeter_benches::table::{self, say, to_f64};
-use polymeter_collector::sinks::remote_write::standalone::Standalone;
-use polymeter_collector::sinks::remote_write::{Protocol, RemoteWriteConfig};
+use polymeter_collector::sinks::outbound::standalone::Standalone;
+use polymeter_collector::sinks::outbound::{OutboundConfig, Protocol};
+use polymeter_collector::sinks::remote_write::{V1, V2};
 use polymeter_store::StoreUrl;
 use polymeter_store::accepted::Accepted;
 
@@ -81,7 +82,7 @@ pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error
     let receiver = Receiver::start(true)?;
     let mut rows = Vec::new();
     for workload in &WORKLOADS {
-        for (protocol, version) in [(Protocol::V1, "1.0"), (Protocol::V2, "2.0")] {
+        for (protocol, version) in [(&V1, "1.0"), (&V2, "2.0")] {
             let mut costs = Vec::new();
             for _ in 0..rounds {
                 costs.push(send(&receiver, protocol, workload, samples, BATCH_SAMPLES)?);
@@ -117,19 +118,18 @@ pub(crate) fn measure(rounds: usize, is_quick: bool) -> Result<(), Box<dyn Error
 /// `batch_samples`.
 pub(crate) fn send(
     receiver: &Receiver,
-    protocol: Protocol,
+    protocol: &'static Protocol,
     workload: &Workload,
     samples: usize,
     batch_samples: u32,
 ) -> Result<Cost, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let url = format!("http://{}/write", receiver.address).parse()?;
-    let config = RemoteWriteConfig {
-        protocol,
+    let config = OutboundConfig {
         batch_samples,
         spool: directory.path().join("spool"),
         batch_wait: Duration::from_secs(1),
-        ..RemoteWriteConfig::new(url)
+        ..OutboundConfig::new(protocol, url)
     };
     let mut sink = Standalone::new(config, StoreUrl::sqlite(directory.path().join("none.db")));
     let nodes = (0..workload.nodes).map(|number| Node::new(number, workload.series));

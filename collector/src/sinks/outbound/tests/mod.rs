@@ -1,0 +1,8 @@
+//! Tests of the whole sink with a receiver that answers as ordered.
+
+mod delivery;
+pub(in crate::sinks) mod fixture;
+mod receiver;
+mod restarts;
+mod selection;
+mod tls;
