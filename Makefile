@@ -16,7 +16,7 @@ SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build release test test-quick test-frames test-api test-slurm test-findings test-oar \
-    test-mail test-remote-write test-slow test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
+    test-mail test-remote-write test-otlp test-slow test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
     stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments papers fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -126,6 +126,15 @@ $(OAR_SCRIPT):
 	@mkdir -p $(TARGET)/oar
 	cd $(TARGET)/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
 	cd $(TARGET)/oar && dpkg-deb -x oar-server_*.deb .
+
+# The messages come from the Python package index.
+OTLP := $(TARGET)/otlp
+$(OTLP)/bin/python: | test-deps
+	python3 -m venv $(OTLP)
+	$(OTLP)/bin/pip install --quiet --disable-pip-version-check opentelemetry-proto
+test-otlp: $(OTLP)/bin/python ## Read what the sink of OTLP sends with the messages of OpenTelemetry (from the Python package index)
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,otlp" POLYMETER_OTLP_PYTHON=$(abspath $(OTLP))/bin/python \
+	    $(CARGO) test --locked --workspace --test collector -- otlp::
 
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
@@ -289,6 +298,7 @@ check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
 	$(MAKE) test-api
 	$(MAKE) test-mail
 	$(MAKE) test-remote-write
+	$(MAKE) test-otlp
 	$(MAKE) test-timescale
 	$(MAKE) test-libzmq
 	$(MAKE) test-findings

@@ -11,6 +11,7 @@ mod influx;
 mod job_end;
 mod model;
 mod notices;
+mod otlp;
 mod outbound;
 mod remote_write;
 mod retention;

@@ -17,7 +17,7 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 use super::endpoint::Endpoint;
 use super::value_parsers::{absolute, coarse_duration};
 use super::{
-    api, control, influx, job_end, notices, outbound, remote_write, retention, security, trigger_tables,
+    api, control, influx, job_end, notices, otlp, outbound, remote_write, retention, security, trigger_tables,
 };
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
@@ -77,6 +77,8 @@ pub struct CollectorConfig {
     pub remote_write: Option<OutboundConfig>,
     /// Receiver of samples by InfluxDB's line protocol.
     pub influx: Option<OutboundConfig>,
+    /// Receiver of samples by OTLP.
+    pub otlp: Option<OutboundConfig>,
     pub job_end: Option<JobEndConfig>,
     pub notices: Option<NoticesConfig>,
     /// Rules about stragglers.
@@ -97,7 +99,7 @@ impl Default for CollectorConfig {
 impl CollectorConfig {
     /// Sinks that send to other databases.
     pub(crate) fn senders(&self) -> Vec<OutboundConfig> {
-        [&self.remote_write, &self.influx].into_iter().flatten().cloned().collect()
+        [&self.remote_write, &self.influx, &self.otlp].into_iter().flatten().cloned().collect()
     }
 
     /// Defaults for an endpoint and a store.
@@ -122,6 +124,7 @@ impl CollectorConfig {
             sinks: Vec::new(),
             remote_write: None,
             influx: None,
+            otlp: None,
             job_end: None,
             notices: None,
             stragglers: Vec::new(),
@@ -276,6 +279,10 @@ keys! {
     /// An InfluxDB, or another receiver of its line protocol. See docs/how-to/influx.md. Without this section
     /// nothing is sent.
     "influx": Table(|| outbound::all_docs(influx::KEYS)), Usual("") => influx = influx::take(value).map(Some);
+
+    /// A receiver of metrics of OpenTelemetry (OTLP by HTTP), such as its Collector. See docs/how-to/otlp.md.
+    /// Without this section nothing is sent.
+    "otlp": Table(|| outbound::all_docs(otlp::KEYS)), Usual("") => otlp = otlp::take(value).map(Some);
 
     /// The accepted difference between a sample's time and its arrival, in whole s, min, h or d, up to 3660d.
     /// Old samples may come from a spool; samples from the future have a wrong clock. Samples out of range

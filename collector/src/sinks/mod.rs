@@ -17,6 +17,7 @@ mod fan_out;
 pub mod influx;
 mod jsonl;
 mod live;
+pub mod otlp;
 pub mod outbound;
 mod registry;
 pub mod remote_write;

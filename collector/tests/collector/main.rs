@@ -41,6 +41,7 @@ mod metadata;
 mod metrics;
 mod notices;
 mod operations;
+mod otlp;
 mod plans;
 mod postgres;
 mod postgrest;
@@ -99,6 +100,7 @@ fn main() -> std::process::ExitCode {
         live::TESTS,
         live_clients::TESTS,
         mail::TESTS,
+        otlp::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         notices::TESTS,

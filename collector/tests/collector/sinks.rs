@@ -33,7 +33,7 @@ fn config(environment: &TestEnvironment, sinks: &[&Path]) -> CollectorConfig {
 }
 
 /// Waits until all frames, each with rows of a job and of the node, are acknowledged.
-fn send(agent: &mut Agent, begin_us: i64, count: i64) {
+pub(crate) fn send(agent: &mut Agent, begin_us: i64, count: i64) {
     let job = job(1, "42", begin_us);
     let (of_job, of_node) = (shape(1, Some(&job)), shape(2, None));
     for seed in 0..count {

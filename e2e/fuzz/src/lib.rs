@@ -19,6 +19,7 @@ pub mod frame;
 pub mod ingest;
 pub mod kernel_text;
 pub mod message;
+pub mod otlp;
 pub mod reading;
 pub mod remote_write;
 pub mod sources;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("ingest", ingest::body),
     ("kernel_text", kernel_text::body),
     ("message", message::body),
+    ("otlp", otlp::body),
     ("reading", reading::body),
     ("remote_write", remote_write::body),
     ("sources", sources::body),

@@ -156,7 +156,7 @@ mod tests {
         let labels = labels.iter().map(|(name, value)| Label { name: bytes(name), value: bytes(value) });
         let samples =
             samples.into_iter().map(|(timestamp_ms, value_bits)| SampleMessage { value_bits, timestamp_ms });
-        TimeSeries { labels: labels.collect(), samples: samples.collect() }
+        TimeSeries { labels: labels.collect(), samples: samples.collect(), start_ms: None }
     }
 
     fn lines(labels: &[(String, String)], samples: Vec<(i64, u64)>) -> (String, u64) {

@@ -15,6 +15,7 @@ pub static PROTOCOL: Protocol = Protocol {
     version: "",
     spool: "/var/lib/polymeter/influx",
     names: prometheus_names,
+    has_starts: false,
     form: &Form {
         version: "",
         headers: &[("content-type", "text/plain; charset=utf-8")],

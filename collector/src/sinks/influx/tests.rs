@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use polymeter_service::clock::Clock;
@@ -13,53 +11,12 @@ use polymeter_store::StoreUrl;
 
 use super::PROTOCOL;
 use crate::sinks::outbound::tests::fixture::{BEGIN_MS, accept, times};
+use crate::sinks::outbound::tests::server::{Reply, server};
 use crate::sinks::outbound::{Counters, Credentials, DropReason, OutboundConfig, OutboundSink, ReceiverUrl};
 use crate::sinks::sink::Sink;
 use crate::sinks::testing::TestSession;
 
-struct Request {
-    /// In lower case.
-    head: String,
-    body: String,
-}
-
-/// Gives `replies`, and then 204.
-fn server(replies: &'static [&'static str]) -> (u16, Receiver<Request>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (requests, received) = sync_channel(1000);
-    std::thread::spawn(move || {
-        let mut replies = replies.iter();
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            while let Some(request) = read_request(&mut reader) {
-                let status = replies.next().unwrap_or(&"204 No Content");
-                if status.starts_with("204") && requests.send(request).is_err() {
-                    return;
-                }
-                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-                reader.get_mut().write_all(answer.as_bytes()).unwrap();
-            }
-        }
-    });
-    (port, received)
-}
-
-/// None at the end of the connection.
-fn read_request(reader: &mut BufReader<impl Read>) -> Option<Request> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-    }
-    let length = head.to_lowercase().lines().find_map(|line| {
-        line.strip_prefix("content-length: ").map(|length| length.parse::<usize>().unwrap())
-    });
-    let mut body = vec![0; length.unwrap()];
-    reader.read_exact(&mut body).ok()?;
-    Some(Request { head, body: String::from_utf8(body).unwrap() })
-}
+const ACCEPTED: Reply = Reply::Answer("204 No Content", b"");
 
 struct Fixture {
     directory: tempfile::TempDir,
@@ -112,7 +69,9 @@ fn samples(text: &str) -> impl Iterator<Item = String> {
 
 #[test]
 fn all_samples_arrive_as_lines_in_spite_of_failures() {
-    let (port, received) = server(&["503 X", "204 No Content", "500 X", "429 X"]);
+    const REPLIES: &[Reply] =
+        &[Reply::Answer("503 X", b""), ACCEPTED, Reply::Answer("500 X", b""), Reply::Answer("429 X", b"")];
+    let (port, received) = server(REPLIES, ACCEPTED);
     let mut fixture = Fixture::new(&format!("http://127.0.0.1:{port}/api/v2/write?org=o&bucket=b"));
     let token = fixture.directory.path().join("token");
     fs::write(&token, "s3cret\n").unwrap();
@@ -125,8 +84,9 @@ fn all_samples_arrive_as_lines_in_spite_of_failures() {
         assert!(head.starts_with("post /api/v2/write?org=o&bucket=b http/1.1"), "{head}");
         assert!(head.contains("content-type: text/plain") && !head.contains("content-encoding"), "{head}");
         assert!(request.head.contains("Token s3cret"), "{head}");
-        facts += request.body.matches("polymeter_job_info,jobid=42,node=n1 value=1.0 ").count();
-        found.extend(samples(&request.body));
+        let body = String::from_utf8(request.body).unwrap();
+        facts += body.matches("polymeter_job_info,jobid=42,node=n1 value=1.0 ").count();
+        found.extend(samples(&body));
     }
     assert_eq!(found.len(), 300);
     assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected());
@@ -136,7 +96,7 @@ fn all_samples_arrive_as_lines_in_spite_of_failures() {
 
 #[test]
 fn values_that_are_no_numbers_are_counted() {
-    let (port, received) = server(&[]);
+    let (port, received) = server(&[], ACCEPTED);
     let fixture = Fixture::new(&format!("http://127.0.0.1:{port}/write?db=x"));
     let mut sink = fixture.sink();
     let mut frame = TestSession::new(1, &["a"]).frame(times(BEGIN_MS, 3));
@@ -146,7 +106,8 @@ fn values_that_are_no_numbers_are_counted() {
         sink.tick();
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    let body: String = received.try_iter().map(|request| request.body).collect();
+    let body = received.try_iter().flat_map(|request| request.body).collect();
+    let body = String::from_utf8(body).unwrap();
     assert_eq!(samples(&body).count(), 2, "{body}");
     assert_eq!(fixture.counters.dropped(DropReason::Refused), 0);
 }

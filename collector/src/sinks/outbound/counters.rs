@@ -69,7 +69,7 @@ pub(in crate::sinks) struct Counters {
     pub(super) damaged_files: Counter,
     pub(super) series: Gauge,
     /// Samples in the spool and in memory.
-    pub(super) pending: Gauge,
+    pub(in crate::sinks) pending: Gauge,
     pub(super) spool_bytes: Gauge,
     /// Requests in memory, since the disk refuses them.
     pub(super) memory_bytes: Gauge,

@@ -120,7 +120,7 @@ impl Connection {
             Err(error) => return Err(error),
         };
         let retry_after = header(&headers, "retry-after").map(str::to_owned);
-        let statement = (form.read)(Response { headers: &headers, body: &body });
+        let statement = (form.read)(Response { status, headers: &headers, body: &body });
         Ok(Answer { status, retry_after, statement })
     }
 }

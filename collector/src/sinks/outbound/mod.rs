@@ -31,6 +31,7 @@ mod series;
 mod shards;
 mod spool;
 pub mod standalone;
+mod sum;
 #[cfg(test)]
 pub(super) mod tests;
 mod udp;

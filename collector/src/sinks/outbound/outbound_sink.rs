@@ -102,7 +102,7 @@ impl OutboundSink {
 
     /// Ends without writing anything, as if the process was killed.
     #[cfg(test)]
-    pub(super) fn kill(mut self) {
+    pub(in crate::sinks) fn kill(mut self) {
         if let Some(Open { sender, lock, .. }) = self.open.take() {
             sender.stop(Duration::ZERO);
             drop(lock);

@@ -14,6 +14,13 @@ use super::series::{Entry, Identity, Place, SeriesTable};
 use super::shards::{Output, ShardOutput};
 use super::window::{LeftOut, Windows, is_below_millisecond, last_values};
 
+fn add_values(output: &mut Output, entry: &mut Entry, values: &[Sample]) {
+    let Some(sum) = &mut entry.sum else { return output.add(entry.shard, &entry.labels, values, None) };
+    for (start_ms, part) in sum.split(values) {
+        output.add(entry.shard, &entry.labels, part, Some(start_ms));
+    }
+}
+
 pub(super) struct Pipeline {
     pub(super) table: SeriesTable,
     pub(super) output: Output,
@@ -91,12 +98,12 @@ impl Pipeline {
         let Self { table, output, windows, values, .. } = self;
         let Some(entry) = table.entry(place) else { return };
         self.added += if let Some(series) = &entry.windows {
-            output.add(shard, &entry.labels, &windows.last);
-            output.add(shard, &series.min_labels, &windows.min);
-            output.add(shard, &series.max_labels, &windows.max);
+            output.add(shard, &series.min_labels, &windows.min, None);
+            output.add(shard, &series.max_labels, &windows.max, None);
+            add_values(output, entry, &windows.last);
             windows.last.len() * 3
         } else {
-            output.add(shard, &entry.labels, values);
+            add_values(output, entry, values);
             values.len()
         } as u64;
         if output.is_full(shard) {
@@ -137,8 +144,8 @@ impl Pipeline {
         let Some(entry) = self.table.entry(place) else { return };
         let Some(series) = entry.windows.take() else { return };
         let (shard, end) = (entry.shard, [(entry.progress.last_ms.saturating_add(1), STALE)]);
-        self.output.add(shard, &series.min_labels, &end);
-        self.output.add(shard, &series.max_labels, &end);
+        self.output.add(shard, &series.min_labels, &end, None);
+        self.output.add(shard, &series.max_labels, &end, None);
     }
 
     /// Marks series as ended, so that they do not seem to continue for five minutes.
@@ -152,10 +159,11 @@ impl Pipeline {
             entry.is_ended = true;
             entry.progress.last_ms += 1;
             let end = [(entry.progress.last_ms, STALE)];
-            self.output.add(entry.shard, &entry.labels, &end);
+            let start_ms = entry.sum.and_then(|sum| sum.start_ms());
+            self.output.add(entry.shard, &entry.labels, &end, start_ms);
             if let Some(series) = &entry.windows {
-                self.output.add(entry.shard, &series.min_labels, &end);
-                self.output.add(entry.shard, &series.max_labels, &end);
+                self.output.add(entry.shard, &series.min_labels, &end, None);
+                self.output.add(entry.shard, &series.max_labels, &end, None);
             }
             let shard = entry.shard;
             if self.output.is_full(shard) {
@@ -208,7 +216,7 @@ impl Pipeline {
         }
         if std::mem::take(&mut job.has_changed) {
             let labels = self.table.selection.encode_facts(node, id, &job.facts);
-            let place = self.table.place_of_labels(labels, 1.0);
+            let place = self.table.place_of_labels(labels, 1.0, None);
             let before = std::mem::replace(&mut job.place, place);
             if before != place {
                 self.end(before.into_iter().collect());

@@ -16,6 +16,8 @@ pub struct Protocol {
     pub(crate) spool: &'static str,
     /// Labels whose names begin with `__`: `__name__`, and what else the protocol says about a series.
     pub(crate) names: fn(Named<'_>) -> Vec<(&'static str, String)>,
+    /// Requests state since when a counter counts.
+    pub(crate) has_starts: bool,
     pub(crate) form: &'static Form,
     /// Sent if the receiver does not know `form`.
     pub(crate) fall_back: Option<&'static Form>,
@@ -65,6 +67,7 @@ impl From<Vec<u8>> for Body {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Response<'a> {
+    pub(crate) status: u16,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a [u8],
 }
@@ -82,6 +85,7 @@ pub(crate) enum Count {
     #[default]
     Unstated,
     Written(u64),
+    Rejected(u64),
 }
 
 impl Count {
@@ -90,6 +94,7 @@ impl Count {
         match self {
             Self::Unstated => samples,
             Self::Written(written) => written.min(samples),
+            Self::Rejected(rejected) => samples.saturating_sub(rejected),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_proto::exposition::{LabelSet, Part, divisor};
-use polymeter_proto::series::{Labels, MetricDescriptor};
+use polymeter_proto::series::{Kind, Labels, MetricDescriptor};
 use polymeter_store::accepted::SeriesRecord;
 
 use super::config::OutboundConfig;
@@ -12,6 +12,7 @@ use super::facts::Facts;
 use super::protocol::{Named, Protocol};
 use super::request::{encode_labels, hash};
 use super::spool::record::encode_times;
+use super::sum::Sum;
 use super::window::{Progress, Window};
 
 /// Each series needs about 500 bytes.
@@ -85,6 +86,8 @@ pub(super) struct Entry {
     pub(super) shard: usize,
     pub(super) progress: Progress,
     pub(super) divisor: f64,
+    /// None for a gauge, and where it is not sent.
+    pub(super) sum: Option<Sum>,
     /// None without windows.
     pub(super) windows: Option<Box<WindowSeries>>,
     pub(super) is_ended: bool,
@@ -180,11 +183,17 @@ impl SeriesTable {
             return None;
         }
         let labels = self.selection.encode(series, Part::Last);
-        self.place_of_labels(labels, divisor(series.metric.unit))
+        let is_sum = self.selection.0.protocol.has_starts && series.metric.kind == Kind::Counter;
+        self.place_of_labels(labels, divisor(series.metric.unit), is_sum.then(Sum::default))
     }
 
     /// [`Self::place_of`] for encoded labels.
-    pub(super) fn place_of_labels(&mut self, labels: Vec<u8>, divisor: f64) -> Option<Place> {
+    pub(super) fn place_of_labels(
+        &mut self,
+        labels: Vec<u8>,
+        divisor: f64,
+        sum: Option<Sum>,
+    ) -> Option<Place> {
         let hash = hash(&labels);
         if let Some(place) = self.by_hash.get(&hash) {
             return Some(*place);
@@ -199,6 +208,7 @@ impl SeriesTable {
             shard: shard_of(hash, self.shards),
             progress: Progress { last_ms, caught_up_ms: i64::MIN },
             divisor,
+            sum,
             windows: None,
             is_ended: false,
             used_min: self.now_min,

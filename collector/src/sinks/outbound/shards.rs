@@ -64,14 +64,14 @@ pub(super) fn open_spools(config: &OutboundConfig) -> io::Result<Spools> {
 }
 
 impl Output {
-    /// Adds samples of a series to the batch of its shard.
-    pub(super) fn add(&mut self, shard: usize, labels: &[u8], samples: &[Sample]) {
+    /// Adds samples of a series to the batch of its shard, with the time since which a counter counts.
+    pub(super) fn add(&mut self, shard: usize, labels: &[u8], samples: &[Sample], start_ms: Option<i64>) {
         let now = self.now;
         let Some(shard) = self.shards.get_mut(shard) else { return };
         if shard.batch.samples() == 0 {
             shard.since = now;
         }
-        shard.batch.add(labels, samples);
+        shard.batch.add(labels, samples, start_ms);
     }
 
     pub(super) fn is_full(&self, shard: usize) -> bool {

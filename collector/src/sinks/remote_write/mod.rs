@@ -34,6 +34,7 @@ const fn of_version(
         version,
         spool: "/var/lib/polymeter/remote-write",
         names: prometheus_names,
+        has_starts: false,
         form,
         fall_back,
     }

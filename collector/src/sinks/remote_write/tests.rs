@@ -26,8 +26,11 @@ fn to_v2(body: &[u8]) -> Result<Vec<u8>, DecodeError> {
 #[test]
 fn body_is_that_of_the_protocol() {
     let mut builder = RequestBuilder::default();
-    builder
-        .add(&encode_labels([("__name__", "up"), ("node", "n1")]), &[(1_767_225_600_000, 1.0_f64.to_bits())]);
+    builder.add(
+        &encode_labels([("__name__", "up"), ("node", "n1")]),
+        &[(1_767_225_600_000, 1.0_f64.to_bits())],
+        None,
+    );
     let v2: Vec<u8> = [
         &[0x22, 0x00][..],
         &[0x22, 0x08],

@@ -20,7 +20,7 @@ pub(crate) type Sample = (i64, u64);
 pub(crate) fn encode_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let labels = labels.into_iter().map(|(name, value)| Label { name: bytes(name), value: bytes(value) });
-    TimeSeries { labels: labels.collect(), samples: Vec::new() }.encode_to_vec()
+    TimeSeries { labels: labels.collect(), ..TimeSeries::default() }.encode_to_vec()
 }
 
 /// Identifies a series by a hash of its encoded labels (FNV-1a), which is the same in each process.
@@ -42,10 +42,11 @@ pub(crate) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// Takes the samples of a series in the order of their times.
-    pub(crate) fn add(&mut self, labels: &[u8], samples: &[Sample]) {
+    /// Takes the samples of a series in the order of their times, and the time since which a counter counts.
+    pub(crate) fn add(&mut self, labels: &[u8], samples: &[Sample], start_ms: Option<i64>) {
         let Some(&(newest_ms, _)) = samples.last() else { return };
         self.added.samples.clear();
+        self.added.start_ms = start_ms;
         let messages =
             samples.iter().map(|&(timestamp_ms, value_bits)| SampleMessage { value_bits, timestamp_ms });
         self.added.samples.extend(messages);

@@ -17,6 +17,9 @@ pub(crate) struct TimeSeries {
     pub(crate) labels: Vec<Label>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) samples: Vec<SampleMessage>,
+    /// Time since which a counter counts. The field is our own; only sinks that send other forms have it.
+    #[prost(int64, optional, tag = "100")]
+    pub(crate) start_ms: Option<i64>,
 }
 
 /// `prometheus.Label`. Texts are bytes: those of a decoded message are parts of its buffer.

@@ -29,9 +29,9 @@ impl WriteRequest {
 
     /// Last time of each series, in milliseconds since the epoch, by the hash of its labels.
     pub(crate) fn last_times(self) -> impl Iterator<Item = (u64, i64)> {
-        self.timeseries.into_iter().filter_map(|TimeSeries { labels, samples }| {
+        self.timeseries.into_iter().filter_map(|TimeSeries { labels, samples, .. }| {
             let last_ms = samples.iter().map(|sample| sample.timestamp_ms).max()?;
-            Some((hash(&TimeSeries { labels, samples: Vec::new() }.encode_to_vec()), last_ms))
+            Some((hash(&TimeSeries { labels, ..TimeSeries::default() }.encode_to_vec()), last_ms))
         })
     }
 
@@ -44,7 +44,7 @@ impl WriteRequest {
             if only.samples.is_empty() {
                 return None;
             }
-            vec![TimeSeries { labels: only.labels.clone(), samples }]
+            vec![TimeSeries { labels: only.labels.clone(), samples, start_ms: only.start_ms }]
         } else {
             first.split_off(first.len() / 2)
         };

@@ -29,8 +29,8 @@ pub(crate) fn request() -> RequestBuilder {
     let mut builder = RequestBuilder::default();
     let first = encode_labels([("__name__", "a_total"), ("node", "n1")]);
     let second = encode_labels([("__name__", "b"), ("jobid", "7"), ("node", "n1")]);
-    builder.add(&first, &[(1, 1.5_f64.to_bits()), (2, 2.5_f64.to_bits())]);
-    builder.add(&second, &[(1_767_225_600_000, STALE)]);
+    builder.add(&first, &[(1, 1.5_f64.to_bits()), (2, 2.5_f64.to_bits())], None);
+    builder.add(&second, &[(1_767_225_600_000, STALE)], None);
     builder
 }
 
@@ -38,8 +38,11 @@ pub(crate) fn request() -> RequestBuilder {
 #[test]
 fn body_is_that_of_the_protocol() {
     let mut builder = RequestBuilder::default();
-    builder
-        .add(&encode_labels([("__name__", "up"), ("node", "n1")]), &[(1_767_225_600_000, 1.0_f64.to_bits())]);
+    builder.add(
+        &encode_labels([("__name__", "up"), ("node", "n1")]),
+        &[(1_767_225_600_000, 1.0_f64.to_bits())],
+        None,
+    );
     let expected: Vec<u8> = [
         &[0x0a, 0x2e][..],
         &[0x0a, 0x0e, 0x0a, 0x08],

@@ -138,11 +138,13 @@ impl Shard {
         counters.sent.inc_by(written);
         counters.drop_samples(DropReason::NotANumber, part.samples - numbers);
         counters.drop_samples(DropReason::Refused, numbers - written);
+        let (sink, text) = (self.shared.config.protocol.sink, Text::of(&statement.text).to_string());
         if written < numbers {
-            let sink = self.shared.config.protocol.sink;
             let message =
                 format!("the receiver of {sink} refused some samples of a request, which are dropped");
-            self.shared.warn("partly refused", &message, &Text::of(&statement.text).to_string());
+            self.shared.warn("partly refused", &message, &text);
+        } else if statement.count == Count::Rejected(0) && !statement.text.is_empty() {
+            self.shared.warn("warning", &format!("the receiver of {sink} has a warning"), &text);
         }
     }
 

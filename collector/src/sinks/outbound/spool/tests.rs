@@ -18,7 +18,7 @@ const WINDOW: SpoolBounds = SpoolBounds { resend_window: Duration::from_secs(10)
 
 fn request(name: &str, time_ms: i64) -> Vec<u8> {
     let mut builder = RequestBuilder::default();
-    builder.add(&encode_labels([("__name__", name)]), &[(time_ms, 0)]);
+    builder.add(&encode_labels([("__name__", name)]), &[(time_ms, 0)], None);
     snap::raw::Encoder::new().compress_vec(builder.body()).unwrap()
 }
 

@@ -5,4 +5,5 @@ pub(in crate::sinks) mod fixture;
 mod receiver;
 mod restarts;
 mod selection;
+pub(in crate::sinks) mod server;
 mod tls;
