@@ -39,18 +39,13 @@ pub(super) fn take(value: Value<'_, '_, '_>) -> Option<OutboundConfig> {
 mod tests {
     use std::path::Path;
 
-    use clap::Parser;
-
-    use super::super::{CollectorArguments, check};
+    use super::super::check;
+    use super::outbound::tests;
     use super::*;
     use crate::sinks::outbound::Credentials;
 
     fn resolved(text: &str) -> Option<OutboundConfig> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("collector.toml");
-        std::fs::write(&path, text).unwrap();
-        let arguments = ["polymeter-collector", "--config", path.to_str().unwrap()];
-        CollectorArguments::try_parse_from(arguments).unwrap().resolve().unwrap().influx
+        tests::resolved(text).influx
     }
 
     #[test]

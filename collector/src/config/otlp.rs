@@ -40,22 +40,15 @@ pub(super) fn take(value: Value<'_, '_, '_>) -> Option<OutboundConfig> {
 mod tests {
     use std::path::Path;
 
-    use clap::Parser;
-
-    use super::super::{CollectorArguments, check};
+    use super::super::check;
+    use super::outbound::tests;
     use super::*;
     use crate::sinks::otlp::PLAIN;
     use crate::sinks::outbound::Credentials;
 
     #[test]
     fn settings_are_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("collector.toml");
-        let resolved = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            let arguments = ["polymeter-collector", "--config", path.to_str().unwrap()];
-            CollectorArguments::try_parse_from(arguments).unwrap().resolve().unwrap().otlp
-        };
+        let resolved = |text: &str| tests::resolved(text).otlp;
         assert_eq!(resolved(""), None);
         let usual = OutboundConfig::new(&GZIP, "https://otel:4318/v1/metrics".parse().unwrap());
         let section = "[otlp]\nurl = 'https://otel:4318/v1/metrics'\n";

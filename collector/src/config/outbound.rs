@@ -146,3 +146,18 @@ fn user_name(text: &str) -> Result<String, String> {
     }
     Ok(text.to_owned())
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use clap::Parser;
+
+    use super::super::{CollectorArguments, CollectorConfig};
+
+    pub(in crate::config) fn resolved(text: &str) -> CollectorConfig {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        std::fs::write(&path, text).unwrap();
+        let arguments = ["polymeter-collector", "--config", path.to_str().unwrap()];
+        CollectorArguments::try_parse_from(arguments).unwrap().resolve().unwrap()
+    }
+}

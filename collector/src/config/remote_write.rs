@@ -47,9 +47,8 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use clap::Parser;
-
-    use super::super::{CollectorArguments, check};
+    use super::super::check;
+    use super::outbound::tests;
     use super::*;
     use crate::sinks::outbound::{Credentials, ReceiverUrl};
     use crate::sinks::remote_write::V1;
@@ -59,11 +58,7 @@ mod tests {
     }
 
     fn resolved(text: &str) -> Option<OutboundConfig> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("collector.toml");
-        std::fs::write(&path, text).unwrap();
-        let arguments = ["polymeter-collector", "--config", path.to_str().unwrap()];
-        CollectorArguments::try_parse_from(arguments).unwrap().resolve().unwrap().remote_write
+        tests::resolved(text).remote_write
     }
 
     #[test]

@@ -23,9 +23,10 @@ polymeter_test_harness::tests![a_receiver_has_the_samples_of_the_store];
 /// Server at the port of its argument, which prints its port, and each point as it understands it. It first
 /// answers 503. Values are printed as bits, which JSON does not round.
 const SERVER: &str = r#"
-import gzip, http.server, json, struct, sys
+import gzip, http.server, json, struct, sys, threading
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import *
 replies = [503]
+lock = threading.Lock()
 def attributes(of):
     return {a.key: a.value.string_value for a in of.attributes}
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -58,7 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                         "name": metric.name, "unit": metric.unit, "kind": kind, "attributes": attributes(p),
                         "start_ns": p.start_time_unix_nano, "time_ns": p.time_unix_nano, "flags": p.flags,
                         "bits": struct.unpack("<Q", struct.pack("<d", p.as_double))[0]}) for p in data.data_points]
-        print("\n".join(lines), flush=True)
+        with lock:
+            print("\n".join(lines), flush=True)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()

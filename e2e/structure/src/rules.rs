@@ -113,6 +113,10 @@ pub const STAGES: &[Stages] = &[
             &["collector"],
         ],
     ),
+    stages(
+        "collector/src/sinks",
+        &[&["sink"], &["outbound"], &["remote_write"], &["influx", "otlp"], &["fan_out"]],
+    ),
     stages("analysis/src", &[&["model"], &["resources"], &["gather", "advice"], &["charts"]]),
     stages("page/src", &[&["modules"], &["bundle"], &["report", "site"]]),
     stages(

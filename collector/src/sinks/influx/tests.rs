@@ -4,57 +4,25 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
-
-use polymeter_service::clock::Clock;
-use polymeter_store::StoreUrl;
 
 use super::PROTOCOL;
-use crate::sinks::outbound::tests::fixture::{BEGIN_MS, accept, times};
+use crate::sinks::outbound::tests::fixture::{BEGIN_MS, Fixture, accept, offer, times};
 use crate::sinks::outbound::tests::server::{Reply, server};
-use crate::sinks::outbound::{Counters, Credentials, DropReason, OutboundConfig, OutboundSink, ReceiverUrl};
-use crate::sinks::sink::Sink;
+use crate::sinks::outbound::{Credentials, DropReason, OutboundSink, ReceiverUrl};
 use crate::sinks::testing::TestSession;
 
 const ACCEPTED: Reply = Reply::Answer("204 No Content", b"");
 
-struct Fixture {
-    directory: tempfile::TempDir,
-    config: OutboundConfig,
-    counters: Counters,
+fn fixture<R>(receiver: R, url: &str) -> Fixture<R> {
+    Fixture::with(receiver, &PROTOCOL, ReceiverUrl::http_or_udp(url).unwrap())
 }
 
-impl Fixture {
-    fn new(url: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let config = OutboundConfig {
-            spool: directory.path().join("spool"),
-            batch_samples: 50,
-            batch_wait: Duration::from_millis(10),
-            shards: 1,
-            ..OutboundConfig::new(&PROTOCOL, ReceiverUrl::http_or_udp(url).unwrap())
-        };
-        Self { directory, config, counters: Counters::default() }
-    }
-
-    fn sink(&self) -> OutboundSink {
-        let store = StoreUrl::sqlite(self.directory.path().join("store.db"));
-        OutboundSink::with_counters(self.config.clone(), store, self.counters.clone(), Clock::start())
-    }
-
-    /// Sends 300 samples of a series, whose values begin anew with every 30.
-    fn send(&self) -> OutboundSink {
-        let mut sink = self.sink();
-        let mut session = TestSession::new(1, &["a=\u{fc} b"]);
-        for at in 0..10 {
-            accept(&mut sink, session.frame(times(BEGIN_MS + at * 30, 30)));
-        }
-        while self.counters.sent.get() < 301 {
-            sink.tick();
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-        sink
-    }
+/// Sends 300 samples of a series.
+fn send<R>(fixture: &Fixture<R>) -> OutboundSink {
+    let mut sink = fixture.sink();
+    offer(&mut sink, &["a=\u{fc} b"]);
+    fixture.drive_until(&mut sink, |counters| counters.sent.get() >= 301);
+    sink
 }
 
 fn expected() -> BTreeSet<String> {
@@ -72,14 +40,14 @@ fn all_samples_arrive_as_lines_in_spite_of_failures() {
     const REPLIES: &[Reply] =
         &[Reply::Answer("503 X", b""), ACCEPTED, Reply::Answer("500 X", b""), Reply::Answer("429 X", b"")];
     let (port, received) = server(REPLIES, ACCEPTED);
-    let mut fixture = Fixture::new(&format!("http://127.0.0.1:{port}/api/v2/write?org=o&bucket=b"));
+    let mut fixture = fixture(received, &format!("http://127.0.0.1:{port}/api/v2/write?org=o&bucket=b"));
     let token = fixture.directory.path().join("token");
     fs::write(&token, "s3cret\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     fixture.config.credentials = Some(Credentials::Token { scheme: "Token", token_file: token });
-    let sink = fixture.send();
+    let sink = send(&fixture);
     let (mut found, mut facts) = (Vec::new(), 0);
-    for request in received.try_iter() {
+    for request in fixture.receiver.try_iter() {
         let head = request.head.to_lowercase();
         assert!(head.starts_with("post /api/v2/write?org=o&bucket=b http/1.1"), "{head}");
         assert!(head.contains("content-type: text/plain") && !head.contains("content-encoding"), "{head}");
@@ -97,16 +65,13 @@ fn all_samples_arrive_as_lines_in_spite_of_failures() {
 #[test]
 fn values_that_are_no_numbers_are_counted() {
     let (port, received) = server(&[], ACCEPTED);
-    let fixture = Fixture::new(&format!("http://127.0.0.1:{port}/write?db=x"));
+    let fixture = fixture(received, &format!("http://127.0.0.1:{port}/write?db=x"));
     let mut sink = fixture.sink();
     let mut frame = TestSession::new(1, &["a"]).frame(times(BEGIN_MS, 3));
     frame.samples[0].values[1] = f64::NAN.to_bits();
     accept(&mut sink, frame);
-    while fixture.counters.dropped(DropReason::NotANumber) == 0 {
-        sink.tick();
-        std::thread::park_timeout(Duration::from_millis(1));
-    }
-    let body = received.try_iter().flat_map(|request| request.body).collect();
+    fixture.drive_until(&mut sink, |counters| counters.dropped(DropReason::NotANumber) > 0);
+    let body = fixture.receiver.try_iter().flat_map(|request| request.body).collect();
     let body = String::from_utf8(body).unwrap();
     assert_eq!(samples(&body).count(), 2, "{body}");
     assert_eq!(fixture.counters.dropped(DropReason::Refused), 0);
@@ -115,8 +80,8 @@ fn values_that_are_no_numbers_are_counted() {
 #[test]
 fn datagrams_have_the_same_lines() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let fixture = Fixture::new(&format!("udp://{}", socket.local_addr().unwrap()));
-    let sink = fixture.send();
+    let fixture = fixture((), &format!("udp://{}", socket.local_addr().unwrap()));
+    let sink = send(&fixture);
     let mut found = BTreeSet::new();
     let mut datagram = vec![0; 65_536];
     while found.len() < 300 {

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use polymeter_service::clock::Clock;
-use polymeter_store::StoreUrl;
 use prost::Message;
 
 use super::messages::{ExportRequest, KeyValue, NumberDataPoint, PointList, SumKind};
 use super::{GZIP, PLAIN};
 use crate::sinks::outbound::request::{RequestBuilder, WriteRequest, encode_labels};
-use crate::sinks::outbound::tests::fixture::{BEGIN_MS, accept, times};
+use crate::sinks::outbound::tests::fixture::{BEGIN_MS, Fixture, accept, offer};
 use crate::sinks::outbound::tests::server::{Reply, Request, server};
-use crate::sinks::outbound::{Counters, DropReason, OutboundConfig, OutboundSink, Protocol, STALE};
+use crate::sinks::outbound::{DropReason, Protocol, ReceiverUrl, STALE};
 use crate::sinks::sink::Sink;
 use crate::sinks::testing::TestSession;
 
@@ -57,47 +56,18 @@ fn decode(request: &Request) -> Points {
     points
 }
 
-struct Fixture {
-    directory: tempfile::TempDir,
-    config: OutboundConfig,
-    counters: Counters,
+fn fixture(
+    protocol: &'static Protocol,
+    (port, requests): (u16, Receiver<Request>),
+) -> Fixture<Receiver<Request>> {
+    Fixture::with(requests, protocol, url(port))
 }
 
-impl Fixture {
-    fn new(protocol: &'static Protocol, port: u16) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let config = OutboundConfig {
-            spool: directory.path().join("spool"),
-            batch_samples: 50,
-            batch_wait: Duration::from_millis(10),
-            shards: 1,
-            ..OutboundConfig::new(protocol, format!("http://127.0.0.1:{port}/v1/metrics").parse().unwrap())
-        };
-        Self { directory, config, counters: Counters::default() }
-    }
-
-    fn sink(&self) -> OutboundSink {
-        let store = StoreUrl::sqlite(self.directory.path().join("store.db"));
-        OutboundSink::with_counters(self.config.clone(), store, self.counters.clone(), Clock::start())
-    }
-
-    /// Offers 300 samples of a series, whose values begin anew with every 30.
-    fn offer(&self, sink: &mut OutboundSink) {
-        let mut session = TestSession::new(1, &["a"]);
-        for at in 0..10 {
-            accept(sink, session.frame(times(BEGIN_MS + at * 30, 30)));
-        }
-    }
-
-    fn drive(&self, sink: &mut OutboundSink, is_done: impl Fn(&Counters) -> bool) {
-        while !is_done(&self.counters) {
-            sink.tick();
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-    }
+fn url(port: u16) -> ReceiverUrl {
+    format!("http://127.0.0.1:{port}/v1/metrics").parse().unwrap()
 }
 
-/// What 300 samples of [`Fixture::offer`] must become: begin, time and value of each.
+/// What 300 samples of [`offer`] must become: begin, time and value of each.
 fn expected() -> Vec<(i64, i64, f64)> {
     let of = |at: i64| {
         // The first value is the base; later ones begin behind the sample before.
@@ -127,13 +97,12 @@ fn all_samples_arrive_as_points_in_spite_of_failures() {
         Reply::Answer("504 X", b""),
     ];
     for protocol in [&GZIP, &PLAIN] {
-        let (port, received) = server(REPLIES, ACCEPTED);
-        let fixture = Fixture::new(protocol, port);
+        let fixture = fixture(protocol, server(REPLIES, ACCEPTED));
         let mut sink = fixture.sink();
-        fixture.offer(&mut sink);
-        fixture.drive(&mut sink, |counters| counters.sent.get() >= 301 && counters.pending.get() == 0);
+        offer(&mut sink, &["a"]);
+        fixture.drive_until(&mut sink, |counters| counters.sent.get() >= 301 && counters.pending.get() == 0);
         let (mut found, mut facts) = (Vec::new(), 0);
-        for request in received.try_iter() {
+        for request in fixture.receiver.try_iter() {
             let head = request.head.to_lowercase();
             assert!(head.starts_with("post /v1/metrics http/1.1"), "{head}");
             assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
@@ -159,14 +128,14 @@ fn all_samples_arrive_as_points_in_spite_of_failures() {
 #[test]
 fn a_killed_collector_sends_the_rest_from_its_spool() {
     // Nobody listens yet.
-    let mut fixture = Fixture::new(&GZIP, 1);
+    let mut fixture = Fixture::with((), &GZIP, url(1));
     let mut sink = fixture.sink();
-    fixture.offer(&mut sink);
+    offer(&mut sink, &["a"]);
     sink.tick();
-    fixture.drive(&mut sink, |counters| counters.retries.get() > 0 && counters.pending.get() >= 300);
+    fixture.drive_until(&mut sink, |counters| counters.retries.get() > 0 && counters.pending.get() >= 300);
     sink.kill();
     let (port, received) = server(&[], ACCEPTED);
-    fixture.config.url = format!("http://127.0.0.1:{port}/v1/metrics").parse().unwrap();
+    fixture.config.url = url(port);
     let mut sink = fixture.sink();
     let mut found = Vec::new();
     while found.len() < 250 {
@@ -187,11 +156,10 @@ fn refusals_are_final_and_counted() {
         Reply::Answer("422 X\r\nContent-Type: application/x-protobuf", STATUS),
         Reply::Answer("500 X", b"broken"),
     ] {
-        let (port, _received) = server(&[], reply);
-        let fixture = Fixture::new(&GZIP, port);
+        let fixture = fixture(&GZIP, server(&[], reply));
         let mut sink = fixture.sink();
-        fixture.offer(&mut sink);
-        fixture.drive(&mut sink, |counters| counters.dropped(DropReason::Refused) >= 301);
+        offer(&mut sink, &["a"]);
+        fixture.drive_until(&mut sink, |counters| counters.dropped(DropReason::Refused) >= 301);
         assert_eq!((fixture.counters.retries.get(), fixture.counters.sent.get()), (0, 0));
     }
 }
@@ -200,28 +168,31 @@ fn refusals_are_final_and_counted() {
 fn a_partial_success_counts_the_rejected_points() {
     const PARTIAL: &[u8] = b"\x0a\x0b\x08\x03\x12\x07too old";
     const REPLIES: &[Reply] = &[Reply::Answer("200 OK\r\nContent-Type: application/x-protobuf", PARTIAL)];
-    let (port, received) = server(REPLIES, ACCEPTED);
-    let fixture = Fixture::new(&GZIP, port);
+    let fixture = fixture(&GZIP, server(REPLIES, ACCEPTED));
     let mut sink = fixture.sink();
-    fixture.offer(&mut sink);
-    fixture.drive(&mut sink, |counters| counters.sent.get() >= 298 && counters.pending.get() == 0);
+    offer(&mut sink, &["a"]);
+    fixture.drive_until(&mut sink, |counters| counters.sent.get() >= 298 && counters.pending.get() == 0);
     assert_eq!((fixture.counters.dropped(DropReason::Refused), fixture.counters.retries.get()), (3, 0));
-    let points: usize = received.try_iter().map(|request| usage(&decode(&request)).len()).sum();
+    let points: usize = fixture.receiver.try_iter().map(|request| usage(&decode(&request)).len()).sum();
     assert_eq!(points, 300, "nothing is repeated");
 }
 
 #[test]
 fn a_receiver_that_hangs_costs_no_sample() {
-    let (port, received) = server(&[Reply::Hang, Reply::Hang], ACCEPTED);
-    let mut fixture = Fixture::new(&GZIP, port);
+    let mut fixture = fixture(&GZIP, server(&[Reply::Hang, Reply::Hang], ACCEPTED));
     fixture.config.timeout = Duration::from_millis(50);
     let mut sink = fixture.sink();
-    fixture.offer(&mut sink);
+    offer(&mut sink, &["a"]);
     let mut found = Vec::new();
     while found.len() < 300 {
         sink.tick();
         found.extend(
-            received.recv_timeout(Duration::from_millis(1)).iter().map(decode).flat_map(|p| usage(&p)),
+            fixture
+                .receiver
+                .recv_timeout(Duration::from_millis(1))
+                .iter()
+                .map(decode)
+                .flat_map(|p| usage(&p)),
         );
     }
     assert!(fixture.counters.retries.get() >= 2);
@@ -233,16 +204,15 @@ fn a_receiver_that_hangs_costs_no_sample() {
 
 #[test]
 fn windows_are_gauges_and_ends_have_no_value() {
-    let (port, received) = server(&[], ACCEPTED);
-    let fixture = Fixture::new(&PLAIN, port);
+    let fixture = fixture(&PLAIN, server(&[], ACCEPTED));
     let mut sink = fixture.sink();
     let mut session = TestSession::new(1, &["a"]);
     let mut frame = session.frame((0..100).map(|at| BEGIN_MS * 1000 + at * 100).collect());
     frame.job_ends.push((Arc::clone(&session.job), BEGIN_MS * 1000 + 10_000));
     accept(&mut sink, frame);
-    fixture.drive(&mut sink, |counters| counters.sent.get() >= 35 && counters.pending.get() == 0);
+    fixture.drive_until(&mut sink, |counters| counters.sent.get() >= 35 && counters.pending.get() == 0);
     let mut points = Points::new();
-    for request in received.try_iter() {
+    for request in fixture.receiver.try_iter() {
         decode(&request).into_iter().for_each(|(key, more)| points.entry(key).or_default().extend(more));
     }
     for (end, is_sum, last) in [("", true, 99.0), (".min", false, 90.0), (".max", false, 99.0)] {

@@ -64,7 +64,7 @@ pub(in crate::sinks) struct Counters {
     pub(super) resent: Counter,
     pub(super) requests: Counter,
     pub(in crate::sinks) retries: Counter,
-    /// Compressed bodies.
+    /// Requests as they are in the spool.
     pub(super) sent_bytes: Counter,
     pub(super) damaged_files: Counter,
     pub(super) series: Gauge,
@@ -121,7 +121,7 @@ impl Counters {
         for (name, help, gauge) in bytes {
             metrics.register_with_unit(&format!("{sink}_{name}"), help, Unit::Bytes, gauge.clone());
         }
-        let help = "Bytes of the bodies of requests that the receiver accepted";
+        let help = "Bytes of the requests that the receiver accepted, as they are in the spool";
         metrics.register_with_unit(&format!("{sink}_sent"), help, Unit::Bytes, counters.sent_bytes.clone());
         let help = "Time by which the newest sample at the receiver is older than the newest one that waits";
         metrics.register_with_unit(&format!("{sink}_lag"), help, Unit::Seconds, counters.lag_seconds.clone());

@@ -40,7 +40,7 @@ mod window;
 pub(crate) use self::config::SHARDS_MAX;
 pub use self::config::{Credentials, Glob, Header, OutboundConfig, ReceiverUrl};
 #[cfg(test)]
-pub(super) use self::counters::{Counters, DropReason};
+pub(super) use self::counters::DropReason;
 pub(crate) use self::http::connect_to;
 pub(super) use self::outbound_sink::OutboundSink;
 pub use self::protocol::Protocol;

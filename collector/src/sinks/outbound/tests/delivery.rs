@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fixture::{BEGIN_MS, Fixture, accept, assert_complete, send, times, times_of};
+use super::fixture::{BEGIN_MS, Fixture, accept, assert_complete, offer, send, times, times_of};
 use super::receiver::{Receiver, Reply};
 use crate::sinks::outbound::counters::DropReason;
 use crate::sinks::remote_write::{AUTO, V1, V2};
@@ -100,10 +100,7 @@ fn a_receiver_that_hangs_delays_nothing_and_costs_no_sample() {
     let mut fixture = Fixture::new(receiver, &V1);
     fixture.config.timeout = Duration::from_millis(50);
     let mut sink = fixture.sink();
-    let mut session = TestSession::new(1, &["a"]);
-    for at in 0..10 {
-        accept(&mut sink, session.frame(times(BEGIN_MS + at * 30, 30)));
-    }
+    offer(&mut sink, &["a"]);
     fixture.drive_until(&mut sink, |counters| counters.retries.get() >= 3);
     assert!(fixture.counters.pending.get() >= 300 && fixture.counters.lag_seconds.get() >= 0.0);
     // It is stopped while the receiver hangs, and continues with its spool.

@@ -7,7 +7,7 @@ use polymeter_store::StoreUrl;
 use polymeter_store::accepted::Accepted;
 
 use super::receiver::{Contents, Receiver, Reply};
-use crate::sinks::outbound::config::OutboundConfig;
+use crate::sinks::outbound::config::{OutboundConfig, ReceiverUrl};
 use crate::sinks::outbound::counters::Counters;
 use crate::sinks::outbound::outbound_sink::OutboundSink;
 use crate::sinks::outbound::protocol::Protocol;
@@ -15,23 +15,25 @@ use crate::sinks::outbound::request::STALE;
 use crate::sinks::sink::{AcceptedRows, Sink};
 use crate::sinks::testing::TestSession;
 
-pub(super) struct Fixture {
-    directory: tempfile::TempDir,
-    pub(super) config: OutboundConfig,
-    pub(super) receiver: Receiver,
-    pub(super) counters: Counters,
+/// `R` is what the test has of its receiver.
+pub(in crate::sinks) struct Fixture<R = Receiver> {
+    pub(in crate::sinks) directory: tempfile::TempDir,
+    pub(in crate::sinks) config: OutboundConfig,
+    pub(in crate::sinks) receiver: R,
+    pub(in crate::sinks) counters: Counters,
 }
 
-impl Fixture {
-    pub(super) fn new(receiver: Receiver, protocol: &'static Protocol) -> Self {
+impl<R> Fixture<R> {
+    /// With one connection.
+    pub(in crate::sinks) fn with(receiver: R, protocol: &'static Protocol, url: ReceiverUrl) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = OutboundConfig {
             spool: directory.path().join("spool"),
             batch_samples: 50,
             batch_wait: Duration::from_millis(10),
-            shards: 2,
+            shards: 1,
             timeout: Duration::from_secs(60),
-            ..OutboundConfig::new(protocol, format!("http://{}/write", receiver.address).parse().unwrap())
+            ..OutboundConfig::new(protocol, url)
         };
         Self { directory, config, receiver, counters: Counters::default() }
     }
@@ -40,8 +42,28 @@ impl Fixture {
         StoreUrl::sqlite(self.directory.path().join("store.db"))
     }
 
-    pub(super) fn sink(&self) -> OutboundSink {
+    pub(in crate::sinks) fn sink(&self) -> OutboundSink {
         OutboundSink::with_counters(self.config.clone(), self.store(), self.counters.clone(), Clock::start())
+    }
+
+    pub(in crate::sinks) fn drive_until(
+        &self,
+        sink: &mut OutboundSink,
+        mut is_done: impl FnMut(&Counters) -> bool,
+    ) {
+        while !is_done(&self.counters) {
+            sink.tick();
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Fixture {
+    pub(super) fn new(receiver: Receiver, protocol: &'static Protocol) -> Self {
+        let url = format!("http://{}/write", receiver.address).parse().unwrap();
+        let mut fixture = Self::with(receiver, protocol, url);
+        fixture.config.shards = 2;
+        fixture
     }
 
     /// Calls `tick` until the receiver has what `is_done` wants.
@@ -63,12 +85,13 @@ impl Fixture {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }
+}
 
-    pub(super) fn drive_until(&self, sink: &mut OutboundSink, mut is_done: impl FnMut(&Counters) -> bool) {
-        while !is_done(&self.counters) {
-            sink.tick();
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
+/// Offers 300 samples of a series for each of `devices`, whose values begin anew with every 30.
+pub(in crate::sinks) fn offer(sink: &mut OutboundSink, devices: &[&str]) {
+    let mut session = TestSession::new(1, devices);
+    for at in 0..10 {
+        accept(sink, session.frame(times(BEGIN_MS + at * 30, 30)));
     }
 }
 
@@ -100,10 +123,7 @@ pub(super) fn send(
 ) -> (Fixture, OutboundSink) {
     let fixture = Fixture::new(Receiver::start(replies, usual), protocol);
     let mut sink = fixture.sink();
-    let mut session = TestSession::new(1, &["a", "b"]);
-    for at in 0..10 {
-        accept(&mut sink, session.frame(times(BEGIN_MS + at * 30, 30)));
-    }
+    offer(&mut sink, &["a", "b"]);
     fixture.drive(&mut sink, |contents| {
         (times_of(contents, "a").len() == 300 && times_of(contents, "b").len() == 300).then_some(())
     });

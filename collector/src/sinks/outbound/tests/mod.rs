@@ -2,7 +2,7 @@
 
 mod delivery;
 pub(in crate::sinks) mod fixture;
-mod receiver;
+pub(in crate::sinks) mod receiver;
 mod restarts;
 mod selection;
 pub(in crate::sinks) mod server;

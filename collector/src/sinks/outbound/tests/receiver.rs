@@ -44,7 +44,7 @@ pub(super) struct Contents {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Receiver {
+pub(in crate::sinks) struct Receiver {
     pub(super) address: SocketAddr,
     contents: Arc<(Mutex<Contents>, Condvar)>,
 }
