@@ -138,12 +138,14 @@ test-otlp: $(OTLP)/bin/python ## Read what the sink of OTLP sends with the messa
 
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
-test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics, and those of the alert rules (root)
+test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics, and those of the alert rules and of /federate (root)
 	$(RECEIVERS)/promtool check rules deploy/prometheus/polymeter-alerts.yml
 	$(RECEIVERS)/promtool test rules deploy/prometheus/polymeter-alerts-test.yml
 	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
 	    $(CARGO) test --locked --workspace --test e2e -- remote_write::
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
+	    $(CARGO) test --locked --workspace --test collector -- federation::
 
 $(RECEIVERS)/prometheus:
 	@mkdir -p $(TARGET)/receivers

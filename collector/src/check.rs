@@ -5,6 +5,7 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 use polymeter_analysis::advice::Advice;
+use polymeter_service::bearer_token::BearerToken;
 use polymeter_service::check::directory_fault;
 use polymeter_service::log::chain;
 use polymeter_store::reader::Reader;
@@ -34,6 +35,9 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         let (_, of_rules) = Advice::load(&job_end.advice);
         faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
     }
+    let token_file = config.federation.as_ref().and_then(|page| page.token_file.as_deref());
+    let token = token_file.map(BearerToken::read).and_then(Result::err);
+    faults.extend(token.map(|error| format!("cannot use `token_file` in [federation]: {}", chain(&error))));
     faults.extend(config.roles.managers_file.iter().flat_map(|path| file_faults(path)));
     if let Some(config) = &config.notices {
         let service_uid = (as_user || !geteuid().is_root()).then(|| geteuid().as_raw());

@@ -25,6 +25,7 @@ use crate::control::firings::FiringSender;
 use crate::control::node_outcome::OutcomeReport;
 use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners, NoticeChoiceService};
 use crate::error::{CollectorStartError, ThreadPanicked};
+use crate::federation::{self, NewestValues, PageAddress};
 use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
 use crate::limits::DESCRIPTORS_MIN;
@@ -62,6 +63,7 @@ pub struct Collector {
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
     metrics: Option<metrics::Server>,
+    federation: Option<federation::Server>,
     config: CollectorConfig,
     roles: Roles,
     settings: SharedSettings,
@@ -108,7 +110,8 @@ impl Collector {
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
         let ((reports, outcomes), (firings, fired), noticed) = control::queues(config.notices.is_some());
-        let (sinks, sink_threads) = start_sinks(config, live.clone(), &firings, &metrics, clock)?;
+        let (federation, (sinks, sink_threads)) =
+            start_sinks(config, live.clone(), &firings, &metrics, clock)?;
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
@@ -159,6 +162,7 @@ impl Collector {
             control,
             auth,
             metrics: server,
+            federation,
             config: config.clone(),
             settings,
             roles,
@@ -183,6 +187,11 @@ impl Collector {
     /// Address of the collector's own metrics, with its actual port.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(metrics::Server::address)
+    }
+
+    /// Address of the page `/federate`, with its actual port.
+    pub fn federation(&self) -> Option<&PageAddress> {
+        self.federation.as_ref().map(federation::Server::address)
     }
 
     /// Layout in which samples are written, with the reason for it.
@@ -284,13 +293,25 @@ fn new_metrics(write_mode: &WriteMode) -> Arc<Metrics> {
     Arc::new(metrics)
 }
 
+fn start_federation(
+    config: &CollectorConfig,
+    values: &NewestValues,
+) -> Result<Option<federation::Server>, CollectorStartError> {
+    let Some(config) = &config.federation else { return Ok(None) };
+    let started = federation::Server::start(config, values.clone());
+    let failed = |source| CollectorStartError::Federation { address: config.listen.to_string(), source };
+    started.map(Some).map_err(failed)
+}
+
 fn start_sinks(
     config: &CollectorConfig,
     live: Option<LiveValues>,
     firings: &FiringSender,
     metrics: &Metrics,
     clock: Clock,
-) -> Result<(Sinks, SinkThreads), CollectorStartError> {
+) -> Result<(Option<federation::Server>, (Sinks, SinkThreads)), CollectorStartError> {
+    let newest = NewestValues::default();
+    let federation = start_federation(config, &newest)?;
     let firings = firings.clone();
     let watch = StragglerWatch {
         rules: config.stragglers.clone(),
@@ -300,8 +321,10 @@ fn start_sinks(
         live,
         senders: (config.senders(), config.store.clone()),
         stragglers: Some(watch).filter(|watch| !watch.rules.is_empty()),
+        federation: federation.is_some().then_some(newest),
     };
-    sinks::start(&config.sinks, others, metrics, clock).map_err(CollectorStartError::Thread)
+    let sinks = sinks::start(&config.sinks, others, metrics, clock).map_err(CollectorStartError::Thread)?;
+    Ok((federation, sinks))
 }
 
 fn start_users(

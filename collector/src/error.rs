@@ -29,6 +29,8 @@ pub enum CollectorStartError {
     Socket { purpose: &'static str, source: zmq::Error },
     #[error("cannot serve metrics at {address} (set by `metrics_listen`)")]
     Metrics { address: SocketAddr, source: std::io::Error },
+    #[error("cannot serve /federate at {address} (set by `listen` in [federation])")]
+    Federation { address: String, source: std::io::Error },
     /// The machine has no more threads or descriptors.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),

@@ -28,6 +28,7 @@ pub mod config;
 pub mod control;
 mod error;
 mod fair_queue;
+pub mod federation;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod ingest;

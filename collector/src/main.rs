@@ -78,7 +78,8 @@ fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
             | CollectorStartError::Store { .. }
             | CollectorStartError::Control(_)
             | CollectorStartError::Api(_)
-            | CollectorStartError::Metrics { .. },
+            | CollectorStartError::Metrics { .. }
+            | CollectorStartError::Federation { .. },
         ) => EXIT_UNAVAILABLE,
         Some(CollectorStartError::Keys(_)) => EXIT_CONFIGURATION,
         Some(
@@ -136,6 +137,9 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
     }
     if let Some(address) = collector.metrics() {
         info!("serving metrics at http://{address}/metrics");
+    }
+    if let Some(address) = collector.federation() {
+        info!("serving the newest values at {address}, path /federate");
     }
     let status = format!("listening at {}", collector.endpoint());
     service_manager::ready(&status);

@@ -85,6 +85,14 @@ in
           lib.mkIf (cfg.settings.remote_write.url != null)
             (lib.mkDefault "/var/lib/polymeter-collector/remote-write");
 
+        services.polymeter-collector.settings.influx.spool =
+          lib.mkIf (cfg.settings.influx.url != null)
+            (lib.mkDefault "/var/lib/polymeter-collector/influx");
+
+        services.polymeter-collector.settings.otlp.spool = lib.mkIf (cfg.settings.otlp.url != null) (
+          lib.mkDefault "/var/lib/polymeter-collector/otlp"
+        );
+
         networking.firewall.allowedTCPPorts = lib.mkIf cfg.openFirewall (
           port cfg.settings.listen ++ port cfg.settings.control_listen
         );

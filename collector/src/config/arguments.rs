@@ -107,7 +107,7 @@ mod tests {
     use polymeter_store::{Retention, StoreUrl};
 
     use super::super::outbound::all_docs;
-    use super::super::{DEFAULT_LISTEN, api, influx, job_end, notices, otlp, remote_write};
+    use super::super::{DEFAULT_LISTEN, api, federation, influx, job_end, notices, otlp, remote_write};
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
@@ -169,6 +169,7 @@ mod tests {
             ("[notices]\nactions = []\n", docs(notices::KEYS)),
             ("[remote_write]\nurl = 'http://x/'\n", all_docs(remote_write::KEYS)),
             ("[influx]\nurl = 'http://x/'\n", all_docs(influx::KEYS)),
+            ("[federation]\n", docs(federation::KEYS)),
             ("[otlp]\nurl = 'http://x/'\n", all_docs(otlp::KEYS)),
         ] {
             let usual = docs.iter().flat_map(|doc| doc.keys).filter(|key| {

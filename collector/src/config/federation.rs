@@ -1,9 +1,9 @@
 //! Section `[federation]`.
 
+use polymeter_service::keys;
 use polymeter_service::keys::Kind::Text;
 use polymeter_service::keys::Stated::{Example, Usual};
 use polymeter_service::keys::Value;
-use polymeter_service::keys;
 
 use super::value_parsers::absolute;
 use crate::federation::{FederationConfig, PageAddress};
@@ -87,7 +87,7 @@ mod tests {
         for (keys, parts) in [
             ("listen = '0.0.0.0:9719'\n", ["behind a proxy with TLS", "set `token_file`"]),
             ("listen = '127.0.0.1:9719'\n", ["every user of this machine", "set `token_file`"]),
-            ("listen = 'here'\ntoken = 1\n", ["ADDRESS:PORT", "did you mean `token_file`?"]),
+            ("listen = 'here'\ntoken_fil = 1\n", ["ADDRESS:PORT", "did you mean `token_file`?"]),
         ] {
             let faults = check(Path::new("collector.toml"), &format!("[federation]\n{keys}")).to_string();
             assert!(parts.iter().all(|part| faults.contains(part)), "{faults}");

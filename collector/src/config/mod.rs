@@ -6,6 +6,7 @@ mod api;
 mod arguments;
 mod control;
 mod endpoint;
+mod federation;
 mod file;
 mod influx;
 mod job_end;

@@ -17,9 +17,11 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 use super::endpoint::Endpoint;
 use super::value_parsers::{absolute, coarse_duration};
 use super::{
-    api, control, influx, job_end, notices, otlp, outbound, remote_write, retention, security, trigger_tables,
+    api, control, federation, influx, job_end, notices, otlp, outbound, remote_write, retention, security,
+    trigger_tables,
 };
 use crate::control::ControlConfig;
+use crate::federation::FederationConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
@@ -79,6 +81,8 @@ pub struct CollectorConfig {
     pub influx: Option<OutboundConfig>,
     /// Receiver of samples by OTLP.
     pub otlp: Option<OutboundConfig>,
+    /// Page of the newest values.
+    pub federation: Option<FederationConfig>,
     pub job_end: Option<JobEndConfig>,
     pub notices: Option<NoticesConfig>,
     /// Rules about stragglers.
@@ -125,6 +129,7 @@ impl CollectorConfig {
             remote_write: None,
             influx: None,
             otlp: None,
+            federation: None,
             job_end: None,
             notices: None,
             stragglers: Vec::new(),
@@ -283,6 +288,11 @@ keys! {
     /// A receiver of metrics of OpenTelemetry (OTLP by HTTP), such as its Collector. See docs/how-to/otlp.md.
     /// Without this section nothing is sent.
     "otlp": Table(|| outbound::all_docs(otlp::KEYS)), Usual("") => otlp = otlp::take(value).map(Some);
+
+    /// The page of the newest values of all nodes, for Prometheus. See docs/how-to/federation.md. Without
+    /// this section it is not served.
+    "federation": Table(|| docs(federation::KEYS)), Usual("")
+        => federation = federation::take(value).map(Some);
 
     /// The accepted difference between a sample's time and its arrival, in whole s, min, h or d, up to 3660d.
     /// Old samples may come from a spool; samples from the future have a wrong clock. Samples out of range

@@ -12,12 +12,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::federation::FederationSink;
 use super::live::LiveQueue;
 use super::outbound::{OutboundConfig, OutboundSink};
 use super::registry::SinkUrl;
 use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::AcceptedRows;
 use super::stragglers::{StragglerSink, StragglerWatch};
+use crate::federation::NewestValues;
 use crate::limits;
 use crate::metrics::Metrics;
 
@@ -28,7 +30,7 @@ pub(crate) struct Sinks(Arc<Queues>);
 #[derive(Debug, Default)]
 struct Queues {
     sinks: Vec<SinkQueue>,
-    /// Those that send to other databases.
+    /// Those that send to other databases, and that of `/federate`.
     senders: Vec<SinkQueue>,
     live: Option<LiveQueue>,
     stragglers: Option<SinkQueue>,
@@ -99,18 +101,22 @@ const LIVE: &str = "live";
 
 const STRAGGLERS: &str = "stragglers";
 
+const FEDERATION: &str = "federation";
+
 /// Sinks that have no URL.
 pub(crate) struct OtherSinks {
     pub(crate) live: Option<LiveValues>,
     /// Those that send to other databases, with the store whose rows they get.
     pub(crate) senders: (Vec<OutboundConfig>, StoreUrl),
     pub(crate) stragglers: Option<StragglerWatch>,
+    /// Values for `/federate`.
+    pub(crate) federation: Option<NewestValues>,
 }
 
 /// Starts the sinks at `urls` and the others, and registers their counters.
 pub(crate) fn start(
     urls: &[SinkUrl],
-    OtherSinks { live, senders: (senders, store), stragglers }: OtherSinks,
+    OtherSinks { live, senders: (senders, store), stragglers, federation }: OtherSinks,
     metrics: &Metrics,
     clock: Clock,
 ) -> io::Result<(Sinks, SinkThreads)> {
@@ -118,7 +124,8 @@ pub(crate) fn start(
     let (accepted, dropped, errors) =
         (BySink::<Counter>::default(), BySink::<Counter>::default(), BySink::<Counter>::default());
     let queued = BySink::<Gauge>::default();
-    if !urls.is_empty() || live.is_some() || !senders.is_empty() || stragglers.is_some() {
+    let has_senders = !senders.is_empty() || federation.is_some();
+    if !urls.is_empty() || live.is_some() || has_senders || stragglers.is_some() {
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
@@ -151,6 +158,12 @@ pub(crate) fn start(
         let sink = Box::new(OutboundSink::new(config, store.clone(), metrics, clock));
         let bounds = QueueBounds { batches: limits::OUTBOUND_BATCHES, ..bounds };
         let (queue, thread) = row_queue::start(name, sink, counters(name), bounds, clock)?;
+        queues.push(queue);
+        threads.push(thread);
+    }
+    if let Some(values) = federation {
+        let sink = Box::new(FederationSink::new(values, store, metrics, clock));
+        let (queue, thread) = row_queue::start(FEDERATION, sink, counters(FEDERATION), bounds, clock)?;
         queues.push(queue);
         threads.push(thread);
     }

@@ -14,6 +14,7 @@
 //! `registry.rs`.
 
 mod fan_out;
+mod federation;
 pub mod influx;
 mod jsonl;
 mod live;

@@ -105,7 +105,9 @@ fn the_page_has_the_newest_values_of_the_store_until_the_job_ends() {
     wait_until("the page has the newest values", || without_facts(site.page(ALL)) == expected);
     let facts = site.page("/federate?match[]=polymeter_job_info");
     let of = |node| {
-        format!("polymeter_job_info{{cluster=\"lab\",jobid=\"42\",node=\"{node}\",uid=\"1000\",user=\"ada\"}}")
+        format!(
+            "polymeter_job_info{{cluster=\"lab\",jobid=\"42\",node=\"{node}\",uid=\"1000\",user=\"ada\"}}"
+        )
     };
     assert_eq!(facts, BTreeMap::from([(of("n1"), 1.0), (of("n2"), 1.0)]));
     // polymeter_node_load1{node="n2",jobid=""} and polymeter_cpu_usage_seconds_total{node!="n2"}

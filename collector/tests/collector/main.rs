@@ -27,6 +27,7 @@ mod connections;
 mod devices;
 mod displaced_store;
 mod energy;
+mod federation;
 mod flood;
 mod grafana;
 mod job_end;
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         devices::TESTS,
         displaced_store::TESTS,
         energy::TESTS,
+        federation::TESTS,
         flood::TESTS,
         grafana::TESTS,
         job_end::TESTS,

@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod connections;
 pub mod control;
 pub mod exposition;
+pub mod federation;
 pub mod frame;
 pub mod ingest;
 pub mod kernel_text;
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("connections", connections::body),
     ("control", control::body),
     ("exposition", exposition::body),
+    ("federation", federation::body),
     ("frame", frame::body),
     ("ingest", ingest::body),
     ("kernel_text", kernel_text::body),

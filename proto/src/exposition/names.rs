@@ -120,6 +120,10 @@ impl LabelSet {
         self.0.push((name, value.to_owned()));
     }
 
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// Pairs of a name and a value, sorted by name, with `__name__` among them.
     pub fn with_name(mut self, name: &str) -> Vec<(String, String)> {
         self.0.push(("__name__".to_owned(), name.to_owned()));

@@ -4,7 +4,7 @@ use polymeter_proto::exposition::LabelSet;
 
 /// Empty ones are unknown.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(in crate::sinks) struct Facts {
     pub(super) cluster: String,
     pub(super) user: String,
     pub(super) uid: String,
@@ -15,9 +15,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Adds the facts to the labels that all series of the job have.
-    pub(super) fn added_to(&self, mut labels: LabelSet) -> LabelSet {
-        for (name, value) in [
+    /// Names and values of the labels.
+    pub(in crate::sinks) fn labels(&self) -> Vec<(&'static str, String)> {
+        let all = [
             ("cluster", &self.cluster),
             ("user", &self.user),
             ("uid", &self.uid),
@@ -25,8 +25,14 @@ impl Facts {
             ("partition", &self.partition),
             ("account", &self.account),
             ("display_id", &self.display_id),
-        ] {
-            labels.add(name, value);
+        ];
+        all.into_iter().map(|(name, value)| (name, value.clone())).collect()
+    }
+
+    /// Adds the facts to the labels that all series of the job have.
+    pub(super) fn added_to(&self, mut labels: LabelSet) -> LabelSet {
+        for (name, value) in self.labels() {
+            labels.add(name, &value);
         }
         labels
     }

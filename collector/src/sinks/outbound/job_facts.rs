@@ -16,12 +16,12 @@ use super::series::Place;
 pub(super) const INFO_INTERVAL_MS: i64 = 15_000;
 
 #[derive(Debug)]
-pub(super) struct Job {
+pub(in crate::sinks) struct Job {
     /// Keeps the address in use, so that it identifies the record.
     record: Arc<JobRecord>,
-    pub(super) facts: Facts,
+    pub(in crate::sinks) facts: Facts,
     /// Changed since the series was looked up.
-    pub(super) has_changed: bool,
+    pub(in crate::sinks) has_changed: bool,
     pub(super) place: Option<Place>,
     /// Time of the last sample, since the epoch.
     pub(super) info_ms: i64,
@@ -36,7 +36,7 @@ impl Job {
     }
 }
 
-pub(super) struct Jobs {
+pub(in crate::sinks) struct Jobs {
     store: StoreUrl,
     /// None before the first use, and after an error.
     reader: Option<Reader>,
@@ -49,12 +49,12 @@ pub(super) struct Jobs {
 const STORED_MAX: usize = 20_000;
 
 impl Jobs {
-    pub(super) fn new(store: StoreUrl) -> Self {
+    pub(in crate::sinks) fn new(store: StoreUrl) -> Self {
         Self { store, reader: None, known: HashMap::new(), stored: HashMap::new(), now_min: 0 }
     }
 
     /// Looks a job up in the store when it is seen first.
-    pub(super) fn find(&mut self, record: &Arc<JobRecord>) -> &mut Job {
+    pub(in crate::sinks) fn find(&mut self, record: &Arc<JobRecord>) -> &mut Job {
         let address = Arc::as_ptr(record) as usize;
         if !self.known.contains_key(&address) {
             let mut facts = record.key.get().map(|key| self.stored_facts(key)).unwrap_or_default();
@@ -99,7 +99,7 @@ impl Jobs {
         facts
     }
 
-    pub(super) fn learn(&mut self, frame: &Accepted) {
+    pub(in crate::sinks) fn learn(&mut self, frame: &Accepted) {
         for (record, facts) in &frame.job_facts {
             self.change(record, |job| {
                 set(&mut job.account, facts.account.as_ref());
@@ -130,14 +130,14 @@ impl Jobs {
     }
 
     /// Removes the jobs that `is_over` names, and returns the series of their facts.
-    pub(super) fn end(&mut self, mut is_over: impl FnMut(&JobRecord) -> bool) -> Vec<Place> {
+    pub(in crate::sinks) fn end(&mut self, mut is_over: impl FnMut(&JobRecord) -> bool) -> Vec<Place> {
         let ended = self.known.extract_if(|_, job| is_over(&job.record));
         ended.filter_map(|(_, job)| job.place).collect()
     }
 
     /// Forgets jobs that were not found for `idle_min` minutes. It must be shorter than that of series, whose
     /// places jobs have.
-    pub(super) fn forget_idle(&mut self, now_min: u64, idle_min: u64) {
+    pub(in crate::sinks) fn forget_idle(&mut self, now_min: u64, idle_min: u64) {
         self.now_min = now_min;
         self.known.retain(|_, job| job.used_min >= now_min.saturating_sub(idle_min));
     }

@@ -42,6 +42,7 @@ pub use self::config::{Credentials, Glob, Header, OutboundConfig, ReceiverUrl};
 #[cfg(test)]
 pub(super) use self::counters::DropReason;
 pub(crate) use self::http::connect_to;
+pub(super) use self::job_facts::Jobs;
 pub(super) use self::outbound_sink::OutboundSink;
 pub use self::protocol::Protocol;
 pub(super) use self::protocol::{Body, Count, Form, Named, Response, Statement, is_temporary, read_text};

@@ -36,7 +36,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let lines = text.strip_suffix("# EOF\n").expect("the page ends with its mark");
         let mut page = Self { families: BTreeMap::new(), samples: BTreeMap::new() };
         let mut family: Option<Family> = None;

@@ -1,0 +1,54 @@
+//! Page of the newest values of all nodes, which Prometheus and its relatives read at `/federate`.
+//!
+//! A sink keeps one value for each series; a thread of its own formats those that a request selects.
+//! Values, requests, connections and answers are bounded.
+
+mod newest;
+mod page;
+mod selector;
+mod server;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+pub(crate) use self::newest::{KEPT, NewestValues, Table};
+pub(crate) use self::server::Server;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FederationConfig {
+    pub listen: PageAddress,
+    /// Readers present the token in it; always there for TCP.
+    pub token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageAddress {
+    /// Unix socket for root and the collector's user.
+    Unix(PathBuf),
+    /// Of this machine only.
+    Tcp(SocketAddr),
+}
+
+impl std::fmt::Display for PageAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+/// For `e2e/fuzz/`: tells whether a query selects series.
+#[doc(hidden)]
+pub fn is_selection(query: &[u8]) -> bool {
+    selector::of_query(query).is_ok()
+}
+
+/// Lines of samples that a query selects, or the refusal.
+#[cfg(test)]
+pub(crate) fn samples(values: &NewestValues, query: &str, series_max: usize) -> Result<Vec<String>, String> {
+    let selectors = selector::of_query(query.as_bytes()).unwrap();
+    let format = polymeter_proto::exposition::Format::Text;
+    let text = page::text(values, &selectors, format, series_max).map_err(|error| error.to_string())?;
+    Ok(text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect())
+}
