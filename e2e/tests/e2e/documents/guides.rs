@@ -154,6 +154,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "takes minutes: e2e/tests/e2e/overhead.rs has a short one within a run",
     ),
     (
+        "docs/how-to/federation.md",
+        "(umask 077",
+        "needs a collector as a service: collector/tests/collector/federation.rs has one with a token",
+    ),
+    (
         "docs/how-to/openmetrics.md",
         "(umask 077",
         "needs a certificate of the site: e2e/tests/e2e/openmetrics.rs has one of its own",
