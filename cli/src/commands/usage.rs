@@ -171,7 +171,6 @@ fn text(by: By, rows: &[UsageRow], visible: Visible, limit: Option<usize>) -> St
         return format!("{of_user} ended in this time that matches\n");
     }
     let percent = |share: Option<f64>| figure(share, |share| format!("{:.0} %", 100.0 * share));
-    let hours = |seconds: f64| format!("{:.1}", seconds / 3600.0);
     let has_gpus = rows.iter().any(|row| row.gpu_s > 0.0);
     let mut titles = head([by.title(), "JOBS", "FAILED", "CORE-H", "CPU", "WASTED CORE-H", "MEMORY"]);
     if has_gpus {
@@ -210,10 +209,27 @@ fn text(by: By, rows: &[UsageRow], visible: Visible, limit: Option<usize>) -> St
     text
 }
 
+/// Hours with a digit behind the point; those of small jobs with as many as tell them apart.
+fn hours(seconds: f64) -> String {
+    let hours = seconds / 3600.0;
+    let digits = match hours.abs() {
+        0.000_05..0.1 => 4,
+        0.1..1.0 => 2,
+        _ => 1,
+    };
+    format!("{hours:.digits$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::snapshot;
+
+    #[test]
+    fn hours_of_small_jobs_differ() {
+        let texts = [0.0, 0.1, 36.0, 540.0, 5_400.0, 4.5e6].map(hours);
+        assert_eq!(texts, ["0.0", "0.0", "0.0100", "0.15", "1.5", "1250.0"]);
+    }
 
     fn row(group: &str, jobs: u64, unknown: u64, core_h: f64, cpu_h: f64) -> UsageRow {
         UsageRow {
