@@ -101,7 +101,7 @@ $(SERVERS)/usr/bin/msmtp: | test-deps
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --all-targets --locked
-	$(SLURM_TEST) slurm:: slurm_comment:: slurm_pages::
+	$(SLURM_TEST) slurm:: slurm_comment:: slurm_hindsight:: slurm_pages::
 
 test-findings: slurm-deps test-deps ## Compare the findings about short jobs under a real Slurm with their faults (root, cgroup v1)
 	$(CARGO) build --workspace --all-targets --locked

@@ -85,6 +85,7 @@ mod site_program;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
+mod slurm_hindsight;
 mod slurm_pages;
 mod spool;
 mod stack_findings;
@@ -173,6 +174,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     slurm::TESTS,
     slurm_comment::TESTS,
     slurm_findings::TESTS,
+    slurm_hindsight::TESTS,
     slurm_pages::TESTS,
     spool::TESTS,
     stack_findings::TESTS,

@@ -18,7 +18,11 @@ const CONFIG: &str = include_str!("../../../../deploy/agent.toml");
 /// Jobs of the default configuration begin with this line.
 const JOBS: &str = "jobs = [";
 
-const RING: &str = "[hindsight]\n[hindsight.metrics]\n\"cpu.*\" = \"100ms\"\n\"memory.*\" = \"100ms\"\n\"io.*\" = \"100ms\"\n\"pids.*\" = \"100ms\"\n";
+/// Table of the default configuration whose metrics are commented out.
+const TABLE: &str = "[hindsight.metrics]\n";
+
+const METRICS: &str =
+    "\"cpu.*\" = \"100ms\"\n\"memory.*\" = \"100ms\"\n\"io.*\" = \"100ms\"\n\"pids.*\" = \"100ms\"\n";
 
 /// The ring is full after 60 s.
 const SETTLE_S: u64 = 65;
@@ -39,7 +43,10 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     }
     let pattern = jobs.first().map(|(_, job)| format!("\"{}\",", job.pattern())).unwrap_or_default();
     let without = CONFIG.replacen(JOBS, &format!("{JOBS}{pattern}"), 1);
-    let with = format!("{without}\n{RING}");
+    let with = without.replacen(TABLE, &format!("{TABLE}{METRICS}"), 1);
+    if with == without {
+        return Err("deploy/agent.toml has no [hindsight.metrics]".into());
+    }
     let settle_s = if arguments.quick { 2 } else { SETTLE_S };
     let (mut off, mut on) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {

@@ -83,6 +83,8 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     let firings = store.lines(
         "SELECT node || ' asked ' || nodes_asked || ', missing ' || nodes_missing FROM trigger_firing",
     )?;
+    let intervals =
+        store.ask("SELECT count(*) FROM (SELECT DISTINCT started, ended FROM kept_interval) AS each")?;
     let of_nodes = read_kept(&store)?;
     if !agents.into_iter().all(Agent::stop) {
         return Err("an agent failed".into());
@@ -94,8 +96,12 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     say("");
     show(&of_nodes, sent_s);
     say("");
-    say(&format!("fired: {}; {sums}; stored twice {}", firings.join("; "), sums::stored_twice(&store)?));
-    check(&of_nodes, &firings, arguments.nodes)
+    say(&format!(
+        "fired: {}; distinct intervals {intervals}; {sums}; stored twice {}",
+        firings.join("; "),
+        sums::stored_twice(&store)?
+    ));
+    check(&of_nodes, &firings, &intervals, &sums, arguments.nodes)
 }
 
 /// Starts the agent of one node. The rule is on the first node alone.
@@ -180,13 +186,25 @@ fn show(of_nodes: &[OfNode], sent_s: f64) {
     table::table(&head, &[row]);
 }
 
-/// Checks that all nodes sent the same interval within a period, and that all were asked.
-fn check(of_nodes: &[OfNode], firings: &[String], nodes: u32) -> Result<(), Box<dyn Error>> {
-    let is_whole =
-        |node: &OfNode| (0..=PERIOD_US).contains(&node.before_us) && (0..=PERIOD_US).contains(&node.after_us);
-    let missing = of_nodes.iter().filter(|node| !is_whole(node)).count();
-    if missing > 0 || of_nodes.len() != usize::try_from(nodes)? {
-        return Err(format!("{missing} of {} nodes have another interval", of_nodes.len()).into());
+/// Checks that all nodes sent the interval, and that all were asked. The first and last samples of a node are
+/// within a period of its ends, unless the node missed a deadline.
+fn check(
+    of_nodes: &[OfNode],
+    firings: &[String],
+    intervals: &str,
+    sums: &Sums,
+    nodes: u32,
+) -> Result<(), Box<dyn Error>> {
+    let is_whole = |node: &&OfNode| {
+        (0..=PERIOD_US).contains(&node.before_us) && (0..=PERIOD_US).contains(&node.after_us)
+    };
+    let shorter = of_nodes.len() - of_nodes.iter().filter(is_whole).count();
+    if shorter as u64 > sums.missed || intervals != "1" || of_nodes.len() != usize::try_from(nodes)? {
+        return Err(format!(
+            "{} nodes have {intervals} intervals, {shorter} of them without their ends",
+            of_nodes.len()
+        )
+        .into());
     }
     if firings.len() != 1
         || !firings.iter().all(|firing| firing.contains(&format!("asked {nodes}, missing {{}}")))
