@@ -25,12 +25,13 @@ use crate::control::firings::FiringSender;
 use crate::control::node_outcome::OutcomeReport;
 use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners, NoticeChoiceService};
 use crate::error::{CollectorStartError, ThreadPanicked};
-use crate::federation::{self, NewestValues, PageAddress};
+use crate::federation::{FederatePage, FederationConfig, NewestValues};
 use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
-use crate::limits::DESCRIPTORS_MIN;
-use crate::metrics::{self, Metrics};
+use crate::limits::{self, DESCRIPTORS_MIN};
+use crate::metrics::Metrics;
 use crate::notices::NoticedReceiver;
+use crate::page_server::{PageAddress, PageServer};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::reading::ReadSessions;
 use crate::receiver::{self, Receiver};
@@ -62,8 +63,8 @@ pub struct Collector {
     control: Control,
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
-    metrics: Option<metrics::Server>,
-    federation: Option<federation::Server>,
+    metrics: Option<PageServer>,
+    federation: Option<PageServer>,
     config: CollectorConfig,
     roles: Roles,
     settings: SharedSettings,
@@ -186,12 +187,15 @@ impl Collector {
 
     /// Address of the collector's own metrics, with its actual port.
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(metrics::Server::address)
+        match self.metrics.as_ref().map(PageServer::address) {
+            Some(PageAddress::Tcp(address)) => Some(*address),
+            Some(PageAddress::Unix(_)) | None => None,
+        }
     }
 
     /// Address of the page `/federate`, with its actual port.
     pub fn federation(&self) -> Option<&PageAddress> {
-        self.federation.as_ref().map(federation::Server::address)
+        self.federation.as_ref().map(PageServer::address)
     }
 
     /// Layout in which samples are written, with the reason for it.
@@ -223,7 +227,7 @@ impl Collector {
     }
 
     /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not
-    /// answer, that takes little longer than [`limits::SHUTDOWN_COMMIT`](crate::limits::SHUTDOWN_COMMIT).
+    /// answer, that takes little longer than [`limits::SHUTDOWN_COMMIT`].
     pub fn stop(self) -> Result<Totals, ThreadPanicked> {
         self.shutdown.request();
         let mut totals = Totals::default();
@@ -279,11 +283,8 @@ fn start_maintenance(
     config.store.start_maintenance(config.retention, clock).map_err(|source| store_error(config, source))
 }
 
-fn serve_metrics(
-    address: SocketAddr,
-    metrics: &Arc<Metrics>,
-) -> Result<metrics::Server, CollectorStartError> {
-    metrics::Server::start(address, Arc::clone(metrics))
+fn serve_metrics(address: SocketAddr, metrics: &Arc<Metrics>) -> Result<PageServer, CollectorStartError> {
+    PageServer::start(&PageAddress::Tcp(address), Arc::clone(metrics))
         .map_err(|source| CollectorStartError::Metrics { address, source })
 }
 
@@ -296,11 +297,12 @@ fn new_metrics(write_mode: &WriteMode) -> Arc<Metrics> {
 fn start_federation(
     config: &CollectorConfig,
     values: &NewestValues,
-) -> Result<Option<federation::Server>, CollectorStartError> {
-    let Some(config) = &config.federation else { return Ok(None) };
-    let started = federation::Server::start(config, values.clone());
-    let failed = |source| CollectorStartError::Federation { address: config.listen.to_string(), source };
-    started.map(Some).map_err(failed)
+) -> Result<Option<PageServer>, CollectorStartError> {
+    let Some(FederationConfig { listen, token_file }) = &config.federation else { return Ok(None) };
+    let page = FederatePage::new(token_file.as_deref(), values.clone());
+    let server = page.and_then(|page| PageServer::start(listen, Arc::new(page)));
+    let failed = |source| CollectorStartError::Federation { address: listen.to_string(), source };
+    server.map(Some).map_err(failed)
 }
 
 fn start_sinks(
@@ -309,8 +311,8 @@ fn start_sinks(
     firings: &FiringSender,
     metrics: &Metrics,
     clock: Clock,
-) -> Result<(Option<federation::Server>, (Sinks, SinkThreads)), CollectorStartError> {
-    let newest = NewestValues::default();
+) -> Result<(Option<PageServer>, (Sinks, SinkThreads)), CollectorStartError> {
+    let newest = NewestValues::new(limits::FEDERATION_SERIES);
     let federation = start_federation(config, &newest)?;
     let firings = firings.clone();
     let watch = StragglerWatch {

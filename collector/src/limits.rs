@@ -304,6 +304,9 @@ pub const SINK_BATCHES: usize = 64;
 /// Transactions that wait for a sink that sends, which reads from the store first after a restart.
 pub const OUTBOUND_BATCHES: usize = 2048;
 
+/// Series with a value for `/federate`. Each needs about 100 bytes, besides its record, which others have, too.
+pub const FEDERATION_SERIES: usize = 1_000_000;
+
 /// Rows that wait for one sink, about 32 MB. A single transaction may exceed it.
 pub const SINK_ROWS: u64 = 2_000_000;
 

@@ -3,39 +3,23 @@
 //! A sink keeps one value for each series; a thread of its own formats those that a request selects.
 //! Values, requests, connections and answers are bounded.
 
+mod answer;
 mod newest;
 mod page;
 mod selector;
-mod server;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub(crate) use self::answer::FederatePage;
 pub(crate) use self::newest::{KEPT, NewestValues, Table};
-pub(crate) use self::server::Server;
+pub use crate::page_server::PageAddress;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FederationConfig {
+    /// A TCP address is one of this machine.
     pub listen: PageAddress,
     /// Readers present the token in it; always there for TCP.
     pub token_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PageAddress {
-    /// Unix socket for root and the collector's user.
-    Unix(PathBuf),
-    /// Of this machine only.
-    Tcp(SocketAddr),
-}
-
-impl std::fmt::Display for PageAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => path.display().fmt(f),
-            Self::Tcp(address) => address.fmt(f),
-        }
-    }
 }
 
 /// For `e2e/fuzz/`: tells whether a query selects series.

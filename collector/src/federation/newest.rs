@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use polymeter_store::accepted::{JobRecord, SeriesRecord};
 
-/// Each needs about 100 bytes, besides the record, which sessions share.
-const SERIES_MAX: usize = 1_000_000;
-
 /// How long a value of a series without an end is kept, as of an agent that is not reachable.
 pub(crate) const KEPT: Duration = Duration::from_secs(600);
 
 /// Shared by the sink, which writes, and the page. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct NewestValues(Arc<Mutex<Table>>);
 
 impl NewestValues {
+    /// Values of at most `series_max` series are kept.
+    pub(crate) fn new(series_max: usize) -> Self {
+        Self(Arc::new(Mutex::new(Table { series_max, ..Table::default() })))
+    }
+
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,6 +48,7 @@ pub(super) struct KnownJob {
 /// By the addresses of the records.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    series_max: usize,
     series: HashMap<usize, Newest>,
     jobs: HashMap<usize, KnownJob>,
     refused: u64,
@@ -59,7 +62,7 @@ impl Table {
             if newest.time_us <= time_us {
                 (newest.time_us, newest.value, newest.seen) = (time_us, value, seen);
             }
-        } else if self.series.len() < SERIES_MAX {
+        } else if self.series.len() < self.series_max {
             self.series.insert(address, Newest { record: Arc::clone(record), time_us, value, seen });
         } else {
             self.refused += 1;

@@ -1,94 +1,25 @@
-//! An HTTP server of the pages `/metrics`, `/health` and `/ready`. Requests are bounded in size, time and
-//! number.
+//! The pages `/metrics`, `/health` and `/ready`.
 
-use std::convert::Infallible;
-use std::future::ready;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::registered::Metrics;
-use crate::{limits, thread};
-use polymeter_service::silent_connections::SilentConnections;
+use crate::limits;
+use crate::page_server::{Pages, handle};
 
-#[derive(Debug)]
-pub(crate) struct Server {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+impl Pages for Metrics {
+    const NAME: &'static str = "metrics";
+    const REQUEST_BYTES: usize = limits::HTTP_REQUEST_BYTES;
+    const TIMEOUT: Duration = limits::HTTP_TIMEOUT;
+    const NICENESS: i32 = 0;
 
-impl Server {
-    pub(crate) fn start(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<Self> {
-        let event_loop = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let listener = event_loop.block_on(TcpListener::bind(address))?;
-        let bound = listener.local_addr()?;
-        let (stop, stopped) = oneshot::channel();
-        let thread = thread::spawn("metrics", move || {
-            event_loop.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = serve(listener, metrics) => {}
-                }
-            });
-        })?;
-        Ok(Self { address: bound, stop: Some(stop), thread: Some(thread) })
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        answer(request.method(), request.uri().path(), self)
     }
-
-    /// Includes the actual port.
-    pub(crate) const fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        // A panic of the thread was reported when it occurred.
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
-    // A request is answered as soon as it has arrived: a connection that is open waits for its client.
-    let mut connections = SilentConnections::new(limits::HTTP_CONNECTIONS);
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let metrics = Arc::clone(&metrics);
-                let task = tokio::spawn(async move { handle(stream, &metrics).await });
-                connections.add(peer.ip(), task.abort_handle());
-                // A request that has arrived is answered before others can displace it.
-                tokio::task::yield_now().await;
-            }
-            // Probably no descriptor is free; an immediate retry would fail, too.
-            Err(_) => tokio::time::sleep(limits::HTTP_TIMEOUT).await,
-        }
-    }
-}
-
-async fn handle(stream: impl AsyncRead + AsyncWrite + Unpin, metrics: &Metrics) {
-    let service = service_fn(|request: Request<Incoming>| {
-        ready(Ok::<_, Infallible>(answer(request.method(), request.uri().path(), metrics)))
-    });
-    let mut http = http1::Builder::new();
-    http.keep_alive(false).half_close(true).title_case_headers(true).max_buf_size(limits::HTTP_REQUEST_BYTES);
-    // A client that is slow or disconnects gets no answer.
-    timeout(limits::HTTP_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await.ok();
 }
 
 fn answer(method: &Method, path: &str, metrics: &Metrics) -> Response<Full<Bytes>> {

@@ -10,7 +10,6 @@ mod registered;
 mod store_calls;
 mod writer;
 
-pub(crate) use self::http::Server;
 pub use self::http::metrics_answer;
 pub(crate) use self::registered::Metrics;
 pub(crate) use self::writer::{QueueDepth, WriterMetrics};

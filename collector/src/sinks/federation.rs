@@ -134,7 +134,7 @@ mod tests {
     const ALL: &str = "match[]=%7Bnode!%3D%22%22%7D";
 
     fn sink() -> (FederationSink, NewestValues) {
-        let values = NewestValues::default();
+        let values = NewestValues::new(3);
         let store = StoreUrl::sqlite("/no/such/store.db");
         (FederationSink::new(values.clone(), store, &Metrics::new(String::new()), Clock::start()), values)
     }
@@ -170,6 +170,10 @@ mod tests {
         // The agent was restarted: the series is on the page once.
         accept(&mut sink, TestSession::new(2, &["a"]).frame(vec![5, 6]));
         assert_eq!(samples(&values, "match[]=%7Bdevice%3D%22a%22%7D"), [usage("a", 1)]);
+        let refused = sink.refused.get();
+        accept(&mut sink, TestSession::new(3, &["c"]).frame(vec![7]));
+        assert!(samples(&values, "match[]=%7Bdevice%3D%22c%22%7D").is_empty());
+        assert_eq!(sink.refused.get(), refused + 1, "there is room for three series");
         let mut frame = session.frame(vec![7]);
         let facts = JobFacts { account: Some("acc".try_into().unwrap()), ..JobFacts::default() };
         frame.job_facts.push((Arc::clone(&session.job), facts));
