@@ -321,6 +321,11 @@ keys! {
     "busiest_processes": Integer(0, BUSIEST_PROCESSES_MAX), Usual("5"), AT_ONCE
         => busiest_processes = value.integer();
 
+    /// The metrics of jobs whose windows have a histogram, from which the report has quantiles: of a counter
+    /// it is that of the rates between two samples. Each takes 4 KiB of memory, and sends some hundred bytes a
+    /// window.
+    "histograms": Texts, Example(r#"["cpu.usage", "gpu.*"]"#) => histograms = value.list(str::parse);
+
     /// Permit eBPF programs in the kernel, which count network.*, runqueue.wait.* and vfs.* of jobs. Two of
     /// them add work to every system call and every switch of a thread of the node, even if one job alone
     /// has the metric.
@@ -384,11 +389,6 @@ keys! {
     /// 5min, or "off". "1ms/1s" takes a sample every millisecond, and sends one row every second with the
     /// last value, the count, the extremes and the sum; of counters the extremes are rates.
     "baseline": Periods, Set(include_str!("baseline.toml")), AT_ONCE => baseline = layer(value, rule);
-
-    /// The metrics of jobs whose windows have a histogram, from which the report has quantiles: of a counter
-    /// it is that of the rates between two samples. Each takes 4 KiB of memory, and sends some hundred bytes a
-    /// window.
-    "histograms": Texts, Example(r#"["cpu.usage", "gpu.*"]"#) => histograms = value.list(str::parse);
 
     /// The baseline of each step of every job, and of each task of every step, if the scheduler gives them
     /// cgroups as Slurm does. They become series of their own with the labels `step` and `task`. Only metrics

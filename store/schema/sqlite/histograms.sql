@@ -1,8 +1,8 @@
--- Histograms of windows, of the metrics that the agent's key `histograms` selects: rows of the buckets with
--- samples. `time` is that of the window's row in `samples`. `count` samples were at least `least`, and less than
--- the next bucket's: of a gauge the values, of a counter the rates between two samples per second, rounded to
--- whole numbers. Below 32 each number has a bucket; above, each power of two is divided into 16 buckets. So sums
--- of counts over windows and nodes are histograms, too.
+-- Histograms of windows, of the metrics that the agent's key `histograms` selects: a row for each bucket with
+-- samples. `time` is that of the window's row in `samples`. `count` samples were at least `least`, and less
+-- than that of the next bucket: of a gauge the values, of a counter the rates between two samples per second,
+-- rounded to whole numbers. Below 32 each number has a bucket; above, each power of two has 16 of the same
+-- width. So sums of counts over windows and nodes are histograms, too.
 CREATE TABLE window_histogram (
     job_key INTEGER NOT NULL,
     time INTEGER NOT NULL,

@@ -191,8 +191,8 @@ fn get_windows(
     Ok((values, BlockWindows { counts, min, max, sum, histograms }))
 }
 
-/// Reads the histograms of windows with `counts` samples, series by series. Each takes a value of the limit, and
-/// each of its buckets one.
+/// Reads the histograms of windows, whose numbers of samples `counts` has series by series. Each histogram
+/// takes a value of the limit, and each of its buckets one.
 fn get_histograms(
     cursor: &mut Cursor<'_>,
     counts: &[u64],

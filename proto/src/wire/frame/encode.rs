@@ -274,8 +274,8 @@ impl Encoder {
     }
 }
 
-/// Appends the histograms of windows: for each, how many windows lie between it and the one before, row by row,
-/// then its buckets, each as the difference to the one before, and their counts.
+/// Appends the histograms of windows, row by row: for each the number of windows since the one before, then
+/// its buckets in the same way, and their counts.
 fn put_histograms(out: &mut Vec<u8>, rows: &Rows<'_>, numbers: &[u32], present: &[usize]) {
     let all = || {
         numbers.iter().zip(0..).flat_map(|(number, tick)| rows.histograms(*number).map(move |of| (tick, of)))
