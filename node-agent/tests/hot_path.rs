@@ -161,7 +161,7 @@ impl CustomSource for Delayed {
     }
 }
 
-/// Returns a source with this number, sampled every millisecond, in windows if it has one.
+/// Returns a source with this number, sampled every millisecond, in windows with histograms if it has one.
 fn active(number: u32, slots: &[Slot], source: Source, window: Option<Period>) -> Box<ActiveSource> {
     let columns = slots.iter().map(|slot| Column {
         series: SeriesId(number),
@@ -177,7 +177,8 @@ fn active(number: u32, slots: &[Slot], source: Source, window: Option<Period>) -
         columns: columns.collect(),
     };
     let key = SourceKey { job: None, name: "test".try_into().unwrap() };
-    Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
+    let group = Group::new(Arc::new(shape), vec![0]).with_histograms(|_| true);
+    Box::new(ActiveSource::new(Arc::new(key), source, vec![group]))
 }
 
 /// Reads three sources of the fast lane, one of which makes the sampler miss deadlines and one of which has

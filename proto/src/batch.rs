@@ -133,7 +133,7 @@ impl Batch {
             rows: Vec::with_capacity(values / 8),
             values: Vec::with_capacity(values),
             absent: Vec::new(),
-            histograms: Vec::new(),
+            histograms: Vec::with_capacity(values / 8),
             buckets: Vec::with_capacity(values / 8),
             samples: 0,
         }

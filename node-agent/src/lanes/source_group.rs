@@ -70,7 +70,8 @@ impl Group {
     }
 
     /// Gives windows of the metrics that `is_wanted` histograms.
-    pub(crate) fn with_histograms(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
+    #[must_use]
+    pub fn with_histograms(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
         if let Some(window) = &mut self.window {
             window.add_histograms(&self.shape, is_wanted);
         }
