@@ -1,6 +1,7 @@
 //! Reruns the experiments of papers at the scale of this machine, and compares the results with the published
 //! values.
 
+mod cells;
 mod measure;
 mod node;
 mod page;
@@ -52,11 +53,14 @@ pub(crate) struct Arguments {
 
 macro_rules! papers {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../../papers/", $name, ".toml")))),*]
+        [$(($name, concat!(
+            include_str!(concat!("../../../papers/", $name, ".toml")),
+            include_str!("../../../papers/tools.toml"),
+        ))),*]
     };
 }
 
-/// Name and file of each experiment.
+/// Name of each experiment, and its file with that of the tools.
 const PAPERS: [(&str, &str); 7] =
     papers!["gwdg-gather", "gwdg-load", "colmet-ep", "colmet-lu", "kwollect", "supermon", "synthesio"];
 
@@ -127,7 +131,7 @@ fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Resu
     for (number, run) in (1..).zip(&runs).skip(done) {
         let Some(cell) = paper.cells.get(run.cell) else { continue };
         let scratch = tempfile::tempdir()?;
-        let values = cell.measure.run(paper, cell, scratch.path()).map_err(|error| {
+        let values = cells::measure(paper, cell, scratch.path()).map_err(|error| {
             format!("cannot measure {}, {}: {error}; the same command resumes here", cell.setting, cell.tool)
         })?;
         journal.add(&results.add(paper, *run, &values))?;
@@ -148,4 +152,18 @@ fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Resu
 fn seal(out: &Path) -> Result<(), Box<dyn Error>> {
     let status = Command::new(program("polymeter")?).args(["bundle", "seal"]).arg(out).status()?;
     if status.success() { Ok(()) } else { Err(format!("cannot seal {}: {status}", out.display()).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_paper_has_enough_replicates_and_published_values() {
+        for (name, text) in PAPERS {
+            let paper = Paper::parse(text).unwrap();
+            assert!(paper.replicates >= if name.starts_with("colmet") { 10 } else { 5 }, "{name}");
+            assert!(!paper.published.is_empty() && !paper.claims.is_empty(), "{name}");
+        }
+    }
 }

@@ -17,8 +17,8 @@ use rustix::fd::AsFd;
 
 use super::results::Values;
 
-/// Time for which the agent samples before the measurement.
-const SETTLE_NS: i64 = 1_500_000_000;
+/// Time for which a tool runs before it is measured.
+pub(super) const SETTLE_NS: i64 = 1_500_000_000;
 
 /// Time between two looks at the frames, which wait in a bounded queue.
 const LOOK_NS: i64 = 100_000_000;

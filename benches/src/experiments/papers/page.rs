@@ -14,9 +14,11 @@ use super::verdict::{self, Judged};
 /// Writes the page in Markdown. `file` is the path of the description in the repository.
 pub(crate) fn write(paper: &Paper, results: &Results, file: &str) -> String {
     let judged = verdict::judge(paper, results);
+    let store = paper.cells.iter().find_map(|cell| cell.measure.store());
+    let store = store.map(|kind| format!("; the store is {kind}")).unwrap_or_default();
     let mut page = format!("# {}\n\n{}\n\n", paper.title, paper.question);
     page.push_str(&format!(
-        "Published: {}\n\nMeasured: {}; revision {}; seed {}; {} runs of each cell in random order, with 95 % \
+        "Published: {}\n\nMeasured: {}; revision {}{store}; seed {}; {} runs of each cell in random order, with 95 % \
          intervals (t); described by `{file}`. `results.csv` has every run.\n\n",
         paper.source,
         machine::description(),
