@@ -12,7 +12,7 @@ use polymeter_benches::process;
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::Kind;
 use polymeter_benches::table::to_f64;
-use polymeter_collector::sinks::remote_write::Protocol;
+use polymeter_collector::sinks::remote_write::V1;
 use polymeter_proto::period::Period;
 
 use super::measure::Measure;
@@ -110,7 +110,7 @@ fn remote_write(is_persistent: bool, requests: u32, each: u32) -> Result<Values,
         Workload { name: "", nodes: 100, series: 100, per_frame: 1, distance_us: 1_000_000, sent_of_10: 10 };
     let system_s = process::system_s(std::process::id())?;
     let samples = usize::try_from(requests)? * usize::try_from(each)?;
-    let cost = send(&receiver, Protocol::V1, &workload, samples, each)?;
+    let cost = send(&receiver, &V1, &workload, samples, each)?;
     let system_s = process::system_s(std::process::id())? - system_s;
     let waiting = process::time_wait_sockets(receiver.address.port())?;
     Ok(vec![
