@@ -17,11 +17,11 @@ use tokio_rustls::rustls::pki_types::ServerName;
 /// Why there is no answer. Contains no secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NoAnswer(String);
+pub struct NoAnswer(pub String);
 
 impl NoAnswer {
-    pub fn because(cause: impl Into<String>) -> Self {
-        Self(cause.into())
+    pub fn because(cause: &str) -> Self {
+        Self(cause.to_owned())
     }
 }
 

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use super::page::Format;
 use super::parser::{Event, FamilyKind, Fault, InvalidText, Parser, Sample};
+use crate::limits::LABELS;
 use crate::series::{InvalidIdentifier, Kind, Labels, Unit};
 
 /// Oldest value that is taken, as in queries of Prometheus. An exporter that shows older ones repeats what it
@@ -47,8 +48,10 @@ impl FromStr for SeriesSelector {
         let (Some(Ok(Event::Sample(sample))), None) = (events.next(), events.next()) else {
             return Err(InvalidSelector(text.to_owned()));
         };
-        // `a 1` would be a sample with a time.
-        let labels = labels(&sample).ok().filter(|_| sample.time_us.is_none());
+        // `a 1` would be a sample with a time, and an empty value would select all.
+        let is_whole =
+            |labels: &Labels| labels.pairs().len() == sample.labels.len() && sample.time_us.is_none();
+        let labels = labels(&sample).ok().filter(is_whole);
         let labels = labels.ok_or_else(|| InvalidSelector(text.to_owned()))?;
         Ok(Self { name: sample.name.to_owned(), labels })
     }
@@ -224,14 +227,15 @@ impl<'a> ExporterPage<'a> {
     }
 }
 
-/// An empty value is the same as no label.
+/// An empty value is the same as no label. There is room for the label of the device.
 fn labels(sample: &Sample<'_>) -> Result<Labels, InvalidIdentifier> {
     let pairs = sample.labels.iter().filter(|(_, value)| !value.is_empty());
     let pairs = pairs.map(|(name, value)| {
         let name = if *name == DEVICE { format!("exported_{name}") } else { (*name).to_owned() };
         (name, value.clone().into_owned())
     });
-    Labels::escaped(pairs.collect())
+    let labels = Labels::escaped(pairs.collect())?;
+    if labels.pairs().len() < LABELS { Ok(labels) } else { Err(InvalidIdentifier::TooManyLabels) }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -470,11 +474,11 @@ mod tests {
         let keys: Vec<String> = page.series.iter().map(ExporterSeries::key).collect();
         assert_eq!(keys, ["a{}", "a{y=\"1\",}", "b{x=\"1\",z=\"1\",}"]);
         assert_eq!(page.refused, Refused { over_limit: 1, ..Refused::default() });
-        for wrong in ["", "1", "a 1", "a{x}", "a{x=\"1\"} 2", "a\nb", "# TYPE a"] {
+        for wrong in ["", "1", "a 1", "a{x}", "a{x=\"\"}", "a{x=\"1\"} 2", "a\nb", "# TYPE a"] {
             assert!(wrong.parse::<SeriesSelector>().is_err(), "{wrong}");
         }
         let labels = |count| (0..count).map(|at| format!("l{at}=\"1\"")).collect::<Vec<_>>().join(",");
-        let text = format!("a{{{}}} 1\na{{{}}} 1\n", labels(16), labels(17));
+        let text = format!("a{{{}}} 1\na{{{}}} 1\n", labels(15), labels(16));
         let page = self::page(&text);
         assert_eq!((page.series.len(), page.refused.invalid), (1, 1));
     }

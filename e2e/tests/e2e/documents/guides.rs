@@ -48,6 +48,7 @@ const HOT_FUNCTION: &str = "docs/how-to/hot-function.md";
 const ANALYSE: &str = "docs/how-to/analyse.md";
 const STORE: &str = "docs/how-to/store.md";
 const API: &str = "docs/how-to/api.md";
+const DEVICES: &str = "docs/how-to/devices.md";
 const KEYS: &str = "docs/how-to/keys.md";
 const REGIONS: &str = "docs/how-to/regions.md";
 const ROOFLINE: &str = "docs/how-to/roofline.md";
@@ -131,6 +132,9 @@ const INSTRUMENTED: &[Block] = &[
     block(REGIONS, "cat >marked.c", &[]),
 ];
 
+const OF_DEVICES: &str =
+    "needs devices: e2e/tests/e2e/outside_devices.rs has a real agent of SNMP, and a wattmeter";
+
 /// Blocks that no test here executes, with the reason.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
@@ -152,6 +156,24 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "docs/how-to/experiment.md",
         "polymeter overhead",
         "takes minutes: e2e/tests/e2e/overhead.rs has a short one within a run",
+    ),
+    (DEVICES, "(umask 077", OF_DEVICES),
+    (DEVICES, "polymeter-agent --check", OF_DEVICES),
+    (DEVICES, "polymeter set --socket", OF_DEVICES),
+    (
+        "docs/how-to/exporters.md",
+        "polymeter device try http://node17",
+        "needs an exporter of another node: e2e/tests/e2e/exporters.rs polls a real one",
+    ),
+    (
+        "docs/how-to/exporters.md",
+        "(umask 077; printf 'user",
+        "needs a controller: node-agent/src/sources/outside/tests has servers of both schemas",
+    ),
+    (
+        "docs/how-to/exporters.md",
+        "openssl s_client",
+        "needs a controller: node-agent/src/sources/outside/tests has a server with a pinned certificate",
     ),
     (
         "docs/how-to/federation.md",

@@ -12,7 +12,8 @@ use polymeter_proto::series::{Labels, Unit};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
-use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX, connect};
+use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
+use super::protocols::connect;
 use super::settings::{DeviceMetric, DeviceSettings, DeviceUnit};
 use crate::clock;
 use crate::sources::lock::lock;

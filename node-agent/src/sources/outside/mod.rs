@@ -12,6 +12,7 @@ mod file;
 mod http;
 mod lines;
 mod named_lines;
+mod protocols;
 mod redfish;
 mod redfish_readings;
 mod settings;
@@ -30,11 +31,10 @@ use super::target::Target;
 use device::Device;
 use source::{DeviceSource, DevicesWatch};
 
-pub use connection::{
-    Connection, DeviceError, Found, InvalidAddress, Number, VALUES_MAX, check_address, connect,
-};
+pub use connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 pub use credentials::Credentials;
 pub use device::OutsideDevices;
+pub use protocols::{InvalidAddress, check_address, connect};
 pub use settings::{DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, Scale, Scheme};
 pub use trial::{Offer, OfferedValue, offers};
 

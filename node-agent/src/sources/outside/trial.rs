@@ -5,7 +5,8 @@ use std::path::Path;
 use polymeter_proto::catalogue::DeviceValue;
 use polymeter_proto::series::Unit;
 
-use super::connection::{DeviceError, Found, connect};
+use super::connection::{DeviceError, Found};
+use super::protocols::connect;
 use super::settings::{DeviceMetric, DeviceSettings};
 
 /// A metric that a device offers.

@@ -12,7 +12,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-use super::super::connection::{DeviceError, connect};
+use super::super::connection::DeviceError;
+use super::super::protocols::connect;
 use super::super::settings::DeviceSettings;
 use super::{Asked, Reply, Server, ok, settings, write_secret};
 

@@ -16,7 +16,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::connection::{Connection, DeviceError, Found, Number, connect};
+use super::connection::{Connection, DeviceError, Found, Number};
+use super::protocols::connect;
 use super::settings::{DeviceMetric, DeviceSettings};
 
 /// What an answer to a path is: all bytes of it, or a flow that does not end by itself.
