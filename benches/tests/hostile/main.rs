@@ -313,6 +313,7 @@ fn every_kind_that_reads_files_is_attacked() {
         "ebpf",
         "taskstats",
         "ipmi",
+        "device",
         "nvidia",
         "nvidia_job",
         "stacks",

@@ -48,8 +48,8 @@ pub(crate) fn execute(arguments: &DeviceArguments) -> Result<(), Failure> {
     let offers = offers(&device, Path::new("/"))
         .map_err(|error| Failure::because(&format!("cannot read {}", arguments.url), &error))?;
     if offers.is_empty() {
-        let message = "cannot propose a configuration: the device answers, and has none of the usual tables; name its \
-                       objects yourself, see docs/how-to/devices.md";
+        let message = "cannot propose a configuration: the device answers, and has none of the usual tables; \
+                       name its objects yourself, see docs/how-to/devices.md";
         return Err(Failure::Failed(message.to_owned()));
     }
     terminal::print(&text(&device, &offers))

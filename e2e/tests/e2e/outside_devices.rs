@@ -34,6 +34,35 @@ const OBJECTS: &str = "\
     override .1.3.6.1.2.1.99.1.1.1.4.6 integer 31500\n\
     override .1.3.6.1.2.1.47.1.1.1.1.7.5 octet_str \"PSU 1 input\"\n";
 
+/// Table of a device, behind what differs.
+const OF_DEVICE: &str = r#"timeout = "30s"
+nodes = { "1.0" = "node17" }
+[[device.metric]]
+name = "total"
+address = "1.3.6.1.4.1.318.1.8.1.0"
+unit = "kWh"
+period = "200ms"
+[[device.metric]]
+name = "sensor.power"
+address = "sensors.power"
+period = "200ms"
+[[device.metric]]
+name = "sensor.temperature"
+address = "sensors.temperature"
+period = "200ms"
+[[device.metric]]
+name = "port.receive.bytes"
+address = "ports.receive"
+period = "200ms"
+[[device.metric]]
+name = "outlet.power"
+address = "1.3.6.1.4.1.318.1.7.*"
+label = "outlet"
+unit = "watts"
+scale = 0.1
+period = "200ms"
+"#;
+
 const SECRETS: [&str; 3] = ["hunter2hunter2", "hunter3hunter3", "hunter4hunter4"];
 
 fn secret(env: &TestEnvironment, name: &str, text: &str) -> String {
@@ -74,26 +103,23 @@ fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
     let env = TestEnvironment::new();
     let [community, password, privacy] = SECRETS;
     let access = format!(
-        "rocommunity {community}\ncreateUser monitor SHA-256 \"{password}\" AES \"{privacy}\"\nrouser monitor priv\n{OBJECTS}"
+        "rocommunity {community}\ncreateUser monitor SHA-256 \"{password}\" AES \"{privacy}\"\n\
+         rouser monitor priv\n{OBJECTS}"
     );
     let snmpd = Snmpd::start(&env, "snmpd", &access);
+    let address = &snmpd.address;
     let of_community = secret(&env, "pdu3", &format!("community = \"{community}\"\n"));
     let user = format!(
-        "user = \"monitor\"\nauth = \"sha256\"\nauth_password = \"{password}\"\nprivacy = \"aes128\"\nprivacy_password = \"{privacy}\"\n"
+        "user = \"monitor\"\nauth = \"sha256\"\nauth_password = \"{password}\"\nprivacy = \"aes128\"\n\
+         privacy_password = \"{privacy}\"\n"
     );
     let of_user = secret(&env, "sw-2", &user);
     let wrong = secret(&env, "sw-3", &user.replace(password, "hunter5hunter5"));
     let mut tables = String::new();
     for (name, credentials) in [("pdu3", &of_community), ("sw-2", &of_user), ("sw-3", &wrong)] {
         tables.push_str(&format!(
-            "[[device]]\nname = \"{name}\"\nurl = \"snmp://{}\"\ncredentials = \"{credentials}\"\ntimeout = \"30s\"\nnodes = {{ \"1.0\" = \"node17\" }}\n\
-             metric = [\n\
-             {{ name = \"outlet.power\", address = \"1.3.6.1.4.1.318.1.7.*\", label = \"outlet\", unit = \"watts\", scale = 0.1, period = \"200ms\" }},\n\
-             {{ name = \"total\", address = \"1.3.6.1.4.1.318.1.8.1.0\", unit = \"kWh\", period = \"200ms\" }},\n\
-             {{ name = \"sensor.power\", address = \"sensors.power\", period = \"200ms\" }},\n\
-             {{ name = \"sensor.temperature\", address = \"sensors.temperature\", period = \"200ms\" }},\n\
-             {{ name = \"port.receive.bytes\", address = \"ports.receive\", period = \"200ms\" }},\n]\n",
-            snmpd.address
+            "[[device]]\nname = \"{name}\"\nurl = \"snmp://{address}\"\ncredentials = \"{credentials}\"\n\
+             {OF_DEVICE}"
         ));
     }
     let before = received_bytes();
@@ -121,7 +147,7 @@ fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
     let (_, log) = agent.daemon.end(Signal::TERM);
     assert!(log.contains("cannot read device sw-3: it refuses the credentials"), "{log}");
     assert!(SECRETS.iter().all(|secret| !log.contains(secret)), "{log}");
-    let url = format!("snmp://{}", snmpd.address);
+    let url = format!("snmp://{address}");
     let attempt = |credentials: &str| {
         let arguments = ["device", "try", &url, "--credentials", credentials, "--timeout", "30s"];
         program("polymeter").args(arguments).output().unwrap()
@@ -176,11 +202,14 @@ fn each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none() {
     write(&file, "hall.temperature 21.5\n");
     let tables = format!(
         "[[device]]\nname = \"meter\"\nurl = \"tcp://{meter}\"\ntimeout = \"30s\"\n\
-         metric = [{{ name = \"power\", address = \"node*\", label = \"node\", unit = \"watts\", period = \"off\" }}]\n\
+         metric = [{{ name = \"power\", address = \"node*\", label = \"node\", unit = \"watts\", \
+         period = \"off\" }}]\n\
          [[device]]\nname = \"hall\"\nurl = \"file://{}\"\n\
-         metric = [{{ name = \"temperature\", address = \"hall.temperature\", unit = \"celsius\", period = \"100ms\" }}]\n\
+         metric = [{{ name = \"temperature\", address = \"hall.temperature\", unit = \"celsius\", \
+         period = \"100ms\" }}]\n\
          [[device]]\nname = \"dead\"\nurl = \"snmp://{}\"\n\
-         metric = [{{ name = \"power\", address = \"1.3.6.1.4.1.7.0\", unit = \"watts\", period = \"100ms\" }}]\n",
+         metric = [{{ name = \"power\", address = \"1.3.6.1.4.1.7.0\", unit = \"watts\", \
+         period = \"100ms\" }}]\n",
         file.display(),
         dead.local_addr().unwrap(),
     );

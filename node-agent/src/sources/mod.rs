@@ -34,6 +34,7 @@ mod number;
 mod nvidia;
 mod outcome;
 pub mod outside;
+mod outside_kind;
 mod path_pattern;
 pub mod perf;
 mod perf_kind;

@@ -43,7 +43,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::drm::DrmKind,
     &super::drm::KfdKind,
     &super::drm::AmdgpuKind,
-    &super::outside::OutsideKind,
+    &super::outside_kind::OutsideKind,
     &super::agent_self::AgentKind,
 ];
 

@@ -69,7 +69,8 @@ const DEVICES: &[&str] = &[
     "node.cray.*.energy",
 ];
 
-/// All kinds, in the order of the registry.
+/// All kinds, in the order of the registry, but for devices outside the node: a read takes as long as they
+/// take to answer.
 pub(crate) static CASES: [Case; 29] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
@@ -309,11 +310,13 @@ fn definitions(case: &Case) -> Result<Vec<Definition>, Box<dyn Error>> {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::catalogue::DEVICE_KIND;
+
     use super::*;
 
     #[test]
     fn every_kind_has_a_case_with_metrics() {
-        for kind in KINDS {
+        for kind in KINDS.iter().filter(|kind| kind.name() != DEVICE_KIND) {
             let mut cases = CASES.iter().filter(|case| case.kind == kind.name()).peekable();
             assert!(cases.peek().is_some(), "{kind:?}");
             cases.for_each(|case| assert!(!definitions(case).unwrap().is_empty(), "{case:?}"));

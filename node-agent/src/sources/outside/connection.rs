@@ -61,8 +61,8 @@ pub struct Found {
     pub metric: usize,
     /// What the protocol reads.
     pub address: String,
-    /// Tell it apart from the metric's other values: `("port", "Ethernet1")`. The configuration may rename the
-    /// key of a single one.
+    /// Tell it apart from the metric's other values: `("port", "Ethernet1")`. The configuration may rename
+    /// the key of a single one.
     pub labels: Vec<(String, String)>,
     /// Unit of the values behind the factor of this protocol.
     pub unit: Unit,

@@ -35,8 +35,8 @@ const SEARCH_INTERVAL_NS: u64 = 600_000_000_000;
 const NODE: &str = "node";
 
 #[derive(Debug)]
-pub(super) struct Device {
-    pub(super) settings: DeviceSettings,
+pub(in crate::sources) struct Device {
+    pub(in crate::sources) settings: DeviceSettings,
     root: PathBuf,
     state: Mutex<State>,
     values: Mutex<KnownValues>,
@@ -56,16 +56,16 @@ struct State {
 
 /// Values that the last search has found.
 #[derive(Debug, Default, Clone)]
-pub(super) struct KnownValues {
-    pub(super) places: Arc<Vec<Place>>,
+pub(in crate::sources) struct KnownValues {
+    pub(in crate::sources) places: Arc<Vec<Place>>,
     /// Reason why there are none.
-    pub(super) missing: Option<String>,
+    pub(in crate::sources) missing: Option<String>,
 }
 
 /// A value with its series.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place {
-    pub(super) slot: Slot,
+pub(in crate::sources) struct Place {
+    pub(in crate::sources) slot: Slot,
     found: Found,
     of_type: DeviceValue,
     /// From the device's number to the stored value.
@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    pub(super) fn known(&self) -> KnownValues {
+    pub(in crate::sources) fn known(&self) -> KnownValues {
         lock(&self.values).clone()
     }
 
@@ -278,18 +278,18 @@ impl OutsideDevices {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Device>> {
+    pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.all.values()
     }
 
-    pub(super) fn changes(&self) -> Changes {
+    pub(in crate::sources) fn changes(&self) -> Changes {
         Changes { seen: self.changes.load(Acquire), changes: Arc::clone(&self.changes) }
     }
 }
 
 /// Changes of the values of devices since they were last looked at.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(in crate::sources) struct Changes {
     seen: u64,
     changes: Arc<AtomicU64>,
 }

@@ -58,7 +58,7 @@ fn parse(line: &[u8]) -> Option<(&str, Value)> {
     words.next().is_none().then_some((name, Value { number, time }))
 }
 
-pub(super) fn check(data: &[u8]) {
+pub(in crate::sources) fn check(data: &[u8]) {
     let mut values = Values::default();
     let taken = values.take_lines(data);
     assert!(taken <= data.len() && values.by_name.len() <= VALUES_MAX);
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn takes_whole_lines_only() {
         let mut values = Values::default();
-        let text = b"# wattmeter\nn1 12.5 1700000000.02\nn2 -3e2\r\nn1 13 1700000000.04\nbad\nx y\nn3 1 2 3\nn4 NaN\nn5 7";
+        let text = b"# wattmeter\nn1 12.5 1700000000.02\nn2 -3e2\r\nn1 13 1700000000.04\nbad\nx y\n\
+            n3 1 2 3\nn4 NaN\nn5 7";
         assert_eq!(values.take_lines(text), text.len() - 4);
         let expected = [
             ("n1", Value { number: 13.0, time: Some(1_700_000_000.04) }),

@@ -21,14 +21,14 @@ const DRAIN_GAP_NS: u64 = 2_000_000_000;
 const SETTLE_NS: u64 = 3_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct DeviceSource {
+pub(in crate::sources) struct DeviceSource {
     device: Arc<Device>,
     places: Arc<Vec<Place>>,
     slots: Vec<Slot>,
 }
 
 impl DeviceSource {
-    pub(super) fn new(device: &Arc<Device>, places: &Arc<Vec<Place>>) -> Self {
+    pub(in crate::sources) fn new(device: &Arc<Device>, places: &Arc<Vec<Place>>) -> Self {
         let slots = places.iter().map(|place| place.slot.clone()).collect();
         Self { device: Arc::clone(device), places: Arc::clone(places), slots }
     }
@@ -79,13 +79,13 @@ impl CustomSource for DeviceSource {
 
 /// Reports that devices have other values than when the sources were opened: a source without slots.
 #[derive(Debug)]
-pub(super) struct DevicesWatch {
+pub(in crate::sources) struct DevicesWatch {
     changes: Changes,
     opened_ns: u64,
 }
 
 impl DevicesWatch {
-    pub(super) fn new(changes: Changes) -> Self {
+    pub(in crate::sources) fn new(changes: Changes) -> Self {
         Self { changes, opened_ns: clock::monotonic_ns() }
     }
 }

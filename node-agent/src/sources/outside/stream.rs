@@ -18,6 +18,10 @@ const PART_BYTES: usize = 4096;
 /// minutes.
 const READ_BYTES: usize = 1024 * 1024;
 
+/// Longest time without a read, after which a new connection is made: what waits in the old one is of unknown
+/// age.
+const UNREAD_NS: u64 = 5_000_000_000;
+
 /// Time for which the names of a device are collected.
 const LISTEN: Duration = Duration::from_secs(1);
 
@@ -34,6 +38,8 @@ pub(super) struct LineStream {
     url: DeviceUrl,
     timeout: Duration,
     stream: Option<TcpStream>,
+    /// Time of the last read on the monotonic clock.
+    read_ns: u64,
     /// Beginning of a line whose end has not arrived.
     rest: Vec<u8>,
     /// Newest values that were not read yet.
@@ -45,14 +51,17 @@ pub(super) struct LineStream {
 impl LineStream {
     pub(super) fn new(url: &DeviceUrl, timeout: Duration) -> Self {
         let (url, arrived, last) = (url.clone(), BTreeMap::new(), BTreeMap::new());
-        Self { url, timeout, stream: None, rest: Vec::new(), arrived, last }
+        Self { url, timeout, stream: None, read_ns: 0, rest: Vec::new(), arrived, last }
     }
 
     fn connect(&mut self) -> Result<(), DeviceError> {
-        if self.stream.is_none() {
+        let unread_ns = clock::monotonic_ns().saturating_sub(self.read_ns);
+        if self.stream.is_none() || unread_ns > UNREAD_NS {
+            self.rest.clear();
             let stream = TcpStream::connect_timeout(&address(&self.url, None)?, self.timeout)?;
             self.stream = Some(stream);
         }
+        self.read_ns = clock::monotonic_ns();
         Ok(())
     }
 
@@ -73,6 +82,7 @@ impl LineStream {
                 return Ok(());
             }
             taken += self.receive_part(Duration::from_nanos(left_ns))?;
+            self.read_ns = clock::monotonic_ns();
         }
     }
 
@@ -219,6 +229,24 @@ mod tests {
         assert_eq!(read(&mut stream, "n3"), Some(7.0));
         drop(meter);
         assert_eq!(read(&mut stream, "n3"), None);
+    }
+
+    #[test]
+    fn what_nobody_has_read_for_long_is_left_unread() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let mut stream = LineStream::new(&url, Duration::from_secs(60));
+        stream.connect().unwrap();
+        let mut former = listener.accept().unwrap().0;
+        former.write_all(b"n1 1\n").unwrap();
+        stream.read_ns = 0;
+        let meter = std::thread::spawn(move || {
+            let mut meter = listener.accept().unwrap().0;
+            meter.write_all(b"n1 2\n").unwrap();
+            meter
+        });
+        assert_eq!(read(&mut stream, "n1"), Some(2.0));
+        drop(meter.join());
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Connection for Snmp {
     }
 }
 
-pub(super) fn check(data: &[u8]) {
+pub(in crate::sources) fn check(data: &[u8]) {
     agent::check(data);
     object_id::check(data);
 }
