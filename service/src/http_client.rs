@@ -20,8 +20,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 pub struct NoAnswer(pub String);
 
 impl NoAnswer {
-    pub fn because(cause: &str) -> Self {
-        Self(cause.to_owned())
+    pub fn because(cause: impl Into<String>) -> Self {
+        Self(cause.into())
     }
 }
 

@@ -199,7 +199,7 @@ pub(super) fn number(resource: &Value, pointer: &str) -> Option<f64> {
 }
 
 /// Any JSON gives readings whose addresses lead to numbers, or to nulls.
-pub(super) fn check(data: &[u8]) {
+pub(in crate::sources) fn check(data: &[u8]) {
     let Ok(resource) = serde_json::from_slice::<Value>(data) else { return };
     let mut found = readings("/p", "c", &resource);
     found.extend(sensor_readings("/p", "c", &resource));
