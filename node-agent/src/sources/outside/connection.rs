@@ -87,7 +87,7 @@ impl Number {
     }
 }
 
-/// Why a device could not be read. Contains no secret, and no text of the device.
+/// Why a device could not be read. Contains no secret, and no text of the device. The message has its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     #[error("it did not answer in time; check its address and that it permits this host")]
@@ -99,15 +99,33 @@ pub enum DeviceError {
     #[error("it closed the connection")]
     Closed,
     #[error("cannot reach it: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     #[error("cannot reach it: {0}")]
-    Http(#[from] NoAnswer),
+    Http(NoAnswer),
     #[error("it answers with the HTTP status {0}; check the path in `url`")]
     Status(u16),
     #[error("cannot use its credentials: {0}")]
-    KeyFile(#[from] KeyFileError),
+    KeyFile(KeyFileError),
     #[error("cannot use its credentials: {0}")]
     Credentials(String),
+}
+
+impl From<io::Error> for DeviceError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<NoAnswer> for DeviceError {
+    fn from(error: NoAnswer) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl From<KeyFileError> for DeviceError {
+    fn from(error: KeyFileError) -> Self {
+        Self::KeyFile(error)
+    }
 }
 
 impl DeviceError {

@@ -85,8 +85,8 @@ fn other_answers_than_a_success_are_errors() {
         server.answer_raw("/closing", bytes(garbage));
         assert!(matches!(server.device("/closing", &["a"]).find(), Err(DeviceError::Http(_))), "{garbage}");
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut device = Asked::new(&settings(&format!("http://{nobody}"), &["a"]));
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut device = Asked::new(&settings(&format!("http://{closed}"), &["a"]));
     assert!(matches!(device.find(), Err(DeviceError::Http(_))));
 }
 
