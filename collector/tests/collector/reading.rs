@@ -165,6 +165,7 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         },
         Query::KeptIntervals { job_key },
         Query::Firings { job_key },
+        Query::Histograms { job_key },
         Query::Buckets { rollup: Rollup::TenSeconds, of, series: series.clone(), span_ns },
         Query::Ledger { job_key },
         Query::PlanChanges { job_key },
