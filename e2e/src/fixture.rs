@@ -40,7 +40,7 @@ impl Fixture {
         Self::configured("", tables)
     }
 
-    /// With keys and tables of the agent's configuration.
+    /// Creates one with keys and tables of the agent's configuration.
     pub fn configured(keys: &str, tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());

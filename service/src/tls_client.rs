@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -86,7 +87,7 @@ pub fn configuration(trust: &Trust) -> Result<Arc<ClientConfig>, TlsError> {
         Trust::System => builder.with_root_certificates(roots(None)?),
         Trust::Authorities(path) => builder.with_root_certificates(roots(Some(path))?),
         Trust::Certificate(pinned) => {
-            let verifier = PinnedCertificate { pinned: *pinned, provider };
+            let verifier = Verifier { trust: *pinned, provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         }
     };
@@ -140,28 +141,47 @@ fn roots_of_system(file: Option<PathBuf>) -> Result<RootCertStore, TlsError> {
     if added == 0 { Err(TlsError::NoSystemRoots) } else { Ok(store) }
 }
 
-/// Verifier of servers whose certificates no authority has signed, as those of most BMCs.
+/// What a server presents of itself.
 #[derive(Debug)]
-struct PinnedCertificate {
-    pinned: Fingerprint,
-    provider: Arc<CryptoProvider>,
+pub struct Presented<'a> {
+    pub certificate: &'a CertificateDer<'a>,
+    pub intermediates: &'a [CertificateDer<'a>],
+    pub name: &'a ServerName<'a>,
+    pub ocsp_response: &'a [u8],
+    pub now: UnixTime,
 }
 
-impl ServerCertVerifier for PinnedCertificate {
+/// Decision of a client whether it trusts a server.
+pub trait TrustServer: fmt::Debug + Send + Sync {
+    /// Fails for a server that is not trusted.
+    fn check(&self, presented: &Presented<'_>) -> Result<(), rustls::Error>;
+}
+
+impl TrustServer for Fingerprint {
+    fn check(&self, presented: &Presented<'_>) -> Result<(), rustls::Error> {
+        let found: [u8; 32] = Sha256::digest(presented.certificate).into();
+        if found == self.0 { Ok(()) } else { Err(CertificateError::ApplicationVerificationFailure.into()) }
+    }
+}
+
+/// Verifier of servers by a decision of one's own. Signatures are verified in any case.
+#[derive(Debug)]
+pub struct Verifier<T> {
+    pub trust: T,
+    pub provider: Arc<CryptoProvider>,
+}
+
+impl<T: TrustServer> ServerCertVerifier for Verifier<T> {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let found: [u8; 32] = Sha256::digest(certificate).into();
-        if found == self.pinned.0 {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
-        }
+        self.trust.check(&Presented { certificate, intermediates, name, ocsp_response, now })?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -93,7 +93,7 @@ pub struct Report {
     pub series: Vec<SeriesReport>,
     /// Those of which at least one input was sampled, sorted by name and node.
     pub derived: Vec<DerivedReport>,
-    /// Of the metrics whose windows have histograms, sorted by name.
+    /// Metrics whose windows have histograms, sorted by name.
     pub distributions: Vec<DistributionReport>,
     /// Without the samples of rings.
     pub ledger: Tally,

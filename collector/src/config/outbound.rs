@@ -37,7 +37,7 @@ keys! {
     /// Labels that each series gets.
     "labels": Texts, Example("[\"site=here\"]") => labels = labels(value);
 
-    /// With https: the root certificates; without it those of the operating system count.
+    /// The root certificates for https; without the key those of the operating system count.
     "ca_file": Text("path"), Example("/etc/polymeter/ca.pem")
         => ca_file = ca_file(&config.url, value).map(Some);
 

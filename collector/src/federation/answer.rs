@@ -34,7 +34,7 @@ impl FederatePage {
 
 impl Pages for FederatePage {
     const NAME: &'static str = "federation";
-    /// Of a scraper with many selectors.
+    /// Longest request, that of a scraper with many selectors.
     const REQUEST_BYTES: usize = 32 * 1024;
     /// The text takes some seconds for many series.
     const TIMEOUT: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ pub struct FederationConfig {
     pub token_file: Option<PathBuf>,
 }
 
-/// For `e2e/fuzz/`: tells whether a query selects series.
+/// Tells whether a query selects series.
 #[doc(hidden)]
 pub fn is_selection(query: &[u8]) -> bool {
     selector::of_query(query).is_ok()

@@ -45,7 +45,7 @@ pub(super) struct KnownJob {
     seen: Duration,
 }
 
-/// By the addresses of the records.
+/// Newest values, by the addresses of the records.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     series_max: usize,
@@ -83,14 +83,13 @@ impl Table {
         self.jobs.insert(Arc::as_ptr(record) as usize, job);
     }
 
-    pub(crate) fn end_series(&mut self, is_over: impl Fn(&SeriesRecord) -> bool) {
-        self.series.retain(|_, newest| !is_over(&newest.record));
-    }
-
-    /// Ends the series of the jobs, too.
-    pub(crate) fn end_jobs(&mut self, is_over: impl Fn(&JobRecord) -> bool) {
-        self.end_series(|series| series.job.as_ref().is_some_and(|job| is_over(job)));
-        self.jobs.retain(|_, job| !is_over(&job.record));
+    pub(crate) fn end(
+        &mut self,
+        is_series_over: impl Fn(&SeriesRecord) -> bool,
+        is_job_over: impl Fn(&JobRecord) -> bool,
+    ) {
+        self.series.retain(|_, newest| !is_series_over(&newest.record));
+        self.jobs.retain(|_, job| !is_job_over(&job.record));
     }
 
     /// Forgets what arrived before.

@@ -5,10 +5,10 @@
 
 use polymeter_proto::name::matches_glob;
 
-/// Of one request.
+/// Selectors of one request.
 const SELECTORS_MAX: usize = 64;
 
-/// Of one selector.
+/// Matchers of one selector.
 const MATCHERS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,16 +1,15 @@
 //! Keeps the newest value of each series for the page `/federate`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::step_level::StepLevel;
 use polymeter_service::clock::Clock;
 use polymeter_store::StoreUrl;
-use polymeter_store::accepted::{Accepted, JobRecord, SampleBlock};
+use polymeter_store::accepted::SampleBlock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::ends::Ends;
 use super::outbound::Jobs;
 use super::sink::{AcceptedRows, Sink, SinkError};
 use crate::federation::{KEPT, NewestValues, Table};
@@ -58,12 +57,13 @@ impl Sink for FederationSink {
             for block in &frame.samples {
                 add_block(&mut table, &mut self.jobs, block, now);
             }
-            end_series(&mut table, &mut self.jobs, frame);
+            if let Some(ends) = Ends::of_frame(frame) {
+                end_all(&mut table, &mut self.jobs, &ends);
+            }
         }
-        let lost: HashSet<i64> = rows.lost_jobs().iter().copied().collect();
         let mut table = self.values.table();
-        if !lost.is_empty() {
-            end_jobs(&mut table, &mut self.jobs, |job| job.key.get().is_some_and(|key| lost.contains(&key)));
+        if let Some(ends) = Ends::of_lost_jobs(rows.lost_jobs()) {
+            end_all(&mut table, &mut self.jobs, &ends);
         }
         self.publish(&mut table);
         Ok(())
@@ -96,40 +96,19 @@ fn add_block(table: &mut Table, jobs: &mut Jobs, block: &SampleBlock, now: Durat
     }
 }
 
-/// Ends the series that end with a frame: those of ended jobs, of metrics that are no longer sampled, and all
-/// of a session that ended.
-fn end_series(table: &mut Table, jobs: &mut Jobs, frame: &Accepted) {
-    let address = |job: &Arc<JobRecord>| Arc::as_ptr(job) as usize;
-    for (job, change) in frame.plan_changes.iter().filter(|(_, change)| change.new.is_none()) {
-        table.end_series(|series| {
-            series.metric.name == change.metric
-                && series.job.as_ref().map(address) == job.as_ref().map(address)
-                && StepLevel::of_labels(|label| series.labels.get(label).is_some()) == change.level
-        });
-    }
-    if !frame.job_ends.is_empty() {
-        let ended: HashSet<usize> = frame.job_ends.iter().map(|(job, _)| address(job)).collect();
-        end_jobs(table, jobs, |job| ended.contains(&(std::ptr::from_ref(job) as usize)));
-    }
-    if frame.session_end_us.is_some() {
-        let session = Arc::as_ptr(&frame.session);
-        table.end_series(|series| Arc::as_ptr(&series.session) == session);
-        end_jobs(table, jobs, |job| Arc::as_ptr(&job.session) == session);
-    }
-}
-
-fn end_jobs(table: &mut Table, jobs: &mut Jobs, is_over: impl Fn(&JobRecord) -> bool) {
-    table.end_jobs(&is_over);
-    jobs.end(is_over);
+fn end_all(table: &mut Table, jobs: &mut Jobs, ends: &Ends<'_>) {
+    table.end(|series| ends.has_series(series), |job| ends.has_job(job));
+    jobs.end(|job| ends.has_job(job));
 }
 
 #[cfg(test)]
 mod tests {
-    use polymeter_proto::ledger::{Cause, JobFacts, PlanChange};
+    use polymeter_proto::ledger::JobFacts;
+    use polymeter_store::accepted::Accepted;
 
     use super::*;
     use crate::federation;
-    use crate::sinks::testing::TestSession;
+    use crate::sinks::testing::{ENDS, TestSession};
 
     const ALL: &str = "match[]=%7Bnode!%3D%22%22%7D";
 
@@ -184,29 +163,7 @@ mod tests {
 
     #[test]
     fn series_vanish_when_they_end() {
-        type End = fn(&TestSession, &mut Accepted);
-        let ends: [(End, usize); 3] = [
-            (|session, frame| frame.job_ends.push((Arc::clone(&session.job), 1)), 0),
-            (|_, frame| frame.session_end_us = Some(1), 0),
-            (
-                |session, frame| {
-                    let change = PlanChange {
-                        at_us: 1,
-                        job: None,
-                        level: None,
-                        metric: "cpu.usage".to_owned().try_into().unwrap(),
-                        old: None,
-                        new: None,
-                        cause: Cause::Lease,
-                        by: None,
-                        until_us: None,
-                    };
-                    frame.plan_changes.push((Some(Arc::clone(&session.job)), change));
-                },
-                1,
-            ),
-        ];
-        for (end, left) in ends {
+        for (end, left) in ENDS.into_iter().zip([0, 0, 1]) {
             let (mut sink, values) = sink();
             let mut session = TestSession::new(1, &["a"]);
             accept(&mut sink, session.frame(vec![1]));

@@ -13,6 +13,7 @@
 //! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in
 //! `registry.rs`.
 
+mod ends;
 mod fan_out;
 mod federation;
 pub mod influx;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId, Unit,
@@ -92,3 +93,23 @@ pub(super) fn rows(count: u32) -> Arc<AcceptedRows> {
     let frame = TestSession::new(1, &["a=ü"]).frame((0..count.into()).collect());
     Arc::new(AcceptedRows::new(vec![frame]))
 }
+
+/// Ends of the job, of the session, and of the job's metric.
+pub(super) const ENDS: [fn(&TestSession, &mut Accepted); 3] = [
+    |session, frame| frame.job_ends.push((Arc::clone(&session.job), 1)),
+    |_, frame| frame.session_end_us = Some(1),
+    |session, frame| {
+        let change = PlanChange {
+            at_us: 1,
+            job: None,
+            level: None,
+            metric: "cpu.usage".to_owned().try_into().unwrap(),
+            old: None,
+            new: None,
+            cause: Cause::Lease,
+            by: None,
+            until_us: None,
+        };
+        frame.plan_changes.push((Some(Arc::clone(&session.job)), change));
+    },
+];

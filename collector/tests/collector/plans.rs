@@ -25,8 +25,18 @@ pub(crate) const JOBS: i64 = 3000;
 const NOON: i64 = 10 * 144 + 72;
 
 /// Tables with a row for each job, or several. `metric` and `store_version` have few rows.
-pub(crate) const LARGE: [&str; 8] =
-    ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
+pub(crate) const LARGE: [&str; 10] = [
+    "job",
+    "job_node",
+    "series_block",
+    "ledger_line",
+    "plan_change_event",
+    "mark",
+    "loss",
+    "session",
+    "window_histogram",
+    "trigger_firing",
+];
 
 /// Time a number of seconds after the first job, as an expression in the store's form.
 fn time(kind: Kind, seconds: &str) -> String {
@@ -44,6 +54,48 @@ fn create_partitions(environment: &mut TestEnvironment) {
              FROM generate_series(-1, 22) AS day",
         );
     }
+}
+
+/// Rows of the sessions and the history of each job.
+fn history(start: &str, end: &str) -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "session (session_id, node, agent_version, started, last_sequence, last_seen)",
+            format!("SELECT 's' || n, 'n' || (n % 20), '1', {start}, 1, {end} FROM job_number"),
+        ),
+        (
+            "ledger (session_id, job_key, handle, source)",
+            "SELECT 's' || n, n, 1, 'stat' FROM job_number".to_owned(),
+        ),
+        (
+            "plan_change (time, node, job_key, metric, cause)",
+            format!("SELECT {start}, 'n' || (n % 20), n, 'm1', 'baseline' FROM job_number"),
+        ),
+        (
+            "window_histogram (job_key, time, series_id, least, count)",
+            format!("SELECT n, {start}, n, 1, 1 FROM job_number"),
+        ),
+        (
+            "trigger_firing (trigger_id, job_key, node, time, rule, why, actions)",
+            format!("SELECT n, n, 'n' || (n % 20), {start}, 'r', 'w', 'marked' FROM job_number"),
+        ),
+        (
+            "mark (time, node, job_key, name)",
+            format!("SELECT {start}, 'n' || (n % 20), n, 'm' FROM job_number"),
+        ),
+        (
+            "loss (time, node, session_id, job_key, source, samples, reason, first_time, last_time)",
+            format!(
+                "SELECT {start}, 'n' || (n % 20), 's' || n, n, 'stat', 1, 'clock', {start}, {start} FROM job_number"
+            ),
+        ),
+        (
+            "loss (time, node, session_id, samples, reason, first_time, last_time)",
+            format!(
+                "SELECT {start}, 'n' || (n % 20), 's' || n, 1, 'clock', {start}, {start} FROM job_number"
+            ),
+        ),
+    ]
 }
 
 pub(crate) fn fill(environment: &mut TestEnvironment) {
@@ -81,35 +133,10 @@ pub(crate) fn fill(environment: &mut TestEnvironment) {
                 "SELECT {start}, series_id, 1 FROM job_number, series WHERE n % 20 = 0 AND job_key IS NULL"
             ),
         ),
-        (
-            "session (session_id, node, agent_version, started, last_sequence, last_seen)",
-            format!("SELECT 's' || n, 'n' || (n % 20), '1', {start}, 1, {end} FROM job_number"),
-        ),
-        (
-            "ledger (session_id, job_key, handle, source)",
-            "SELECT 's' || n, n, 1, 'stat' FROM job_number".to_owned(),
-        ),
-        (
-            "plan_change (time, node, job_key, metric, cause)",
-            format!("SELECT {start}, 'n' || (n % 20), n, 'm1', 'baseline' FROM job_number"),
-        ),
-        (
-            "mark (time, node, job_key, name)",
-            format!("SELECT {start}, 'n' || (n % 20), n, 'm' FROM job_number"),
-        ),
-        (
-            "loss (time, node, session_id, job_key, source, samples, reason, first_time, last_time)",
-            format!(
-                "SELECT {start}, 'n' || (n % 20), 's' || n, n, 'stat', 1, 'clock', {start}, {start} FROM job_number"
-            ),
-        ),
-        (
-            "loss (time, node, session_id, samples, reason, first_time, last_time)",
-            format!(
-                "SELECT {start}, 'n' || (n % 20), 's' || n, 1, 'clock', {start}, {start} FROM job_number"
-            ),
-        ),
-    ] {
+    ]
+    .into_iter()
+    .chain(history(&start, &end))
+    {
         environment.execute(&format!("INSERT INTO {table} {jobs} {select}"));
     }
     environment.execute("ANALYZE");
@@ -285,11 +312,13 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
     assert_eq!(reader.plan_changes(NOON).unwrap().len(), 1);
     assert_eq!(reader.refused_requests(NOON).unwrap(), []);
     assert_eq!(reader.marks(NOON).unwrap().len(), 1);
+    let read: &mut dyn Read = &mut reader;
+    assert_eq!((read.histograms(NOON).unwrap().len(), read.firings(NOON).unwrap().len()), (1, 1));
     assert_eq!(reader.losses(NOON).unwrap().len(), 2, "one of the job, and one of its node");
     assert_eq!(reader.last_losses(3).unwrap().len(), 3);
     assert_eq!(job.sampled_ns.end - job.sampled_ns.start, (2 * 3600 + 599) * 1_000_000_000);
     let plans = reader.take_plans();
-    assert!(plans.len() >= 14, "{plans:#?}");
+    assert!(plans.len() >= 16, "{plans:#?}");
     for plan in plans {
         for table in LARGE {
             let scans = [

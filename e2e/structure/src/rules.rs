@@ -115,7 +115,7 @@ pub const STAGES: &[Stages] = &[
     ),
     stages(
         "collector/src/sinks",
-        &[&["sink"], &["outbound"], &["remote_write"], &["influx", "otlp"], &["fan_out"]],
+        &[&["sink", "ends"], &["outbound"], &["remote_write"], &["influx", "otlp"], &["fan_out"]],
     ),
     stages("analysis/src", &[&["model"], &["resources"], &["gather", "advice"], &["charts"]]),
     stages("page/src", &[&["modules"], &["bundle"], &["report", "site"]]),

@@ -30,7 +30,7 @@ keep = "10s"
 after = "100ms"
 "#;
 
-/// Of the two tasks the second one takes more memory than the job has, and the first one works on.
+/// Two tasks: the second one takes more memory than the job has, the first one works on.
 const OUT_OF_MEMORY: &str =
     "srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || head -c 200M /dev/zero | tail -c 200M | wc -c; sleep 4'";
 

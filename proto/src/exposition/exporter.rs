@@ -85,7 +85,7 @@ impl Wanted<'_> {
 pub struct ExporterSeries<'a> {
     pub name: &'a str,
     pub labels: Labels,
-    /// Of the value times `factor`.
+    /// Unit of the value times `factor`.
     pub unit: Unit,
     pub kind: Kind,
     pub factor: f64,
@@ -247,7 +247,7 @@ struct Family {
 #[derive(Debug, Default)]
 struct Families<'a> {
     known: HashMap<&'a str, Family>,
-    /// For those beyond the limit.
+    /// Family of those beyond the limit.
     ignored: Family,
 }
 

@@ -44,7 +44,7 @@ impl FamilyKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample<'a> {
     pub name: &'a str,
-    /// In the order of the text.
+    /// Sorted as in the text.
     pub labels: Vec<(&'a str, Cow<'a, str>)>,
     pub value: f64,
     /// Time that the exporter states, in microseconds since the epoch.
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         family: &'a str,
         kind: FamilyKind,
     },
-    /// With its escapes.
+    /// Help of a family, with its escapes.
     Help {
         family: &'a str,
         text: &'a str,

@@ -1,4 +1,4 @@
-//! Removal of what rings kept. It is kept as long as samples.
+//! Removal of samples of rings. They are kept as long as those of the plan.
 
 use polymeter_proto::units::counted;
 use tracing::info;
@@ -23,19 +23,7 @@ const SAMPLES: OldRows = OldRows {
     ..ALL
 };
 
-const INTERVALS: OldRows = OldRows {
-    table: "kept_interval",
-    key: "ended",
-    of: "ended < {before}",
-    delete: &[(
-        "kept_interval",
-        &["{step} AND ended < {before}
-             AND job_key NOT IN (SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now})"],
-    )],
-    ..ALL
-};
-
-/// Removes the kept samples and intervals before `before_us`, in microseconds since the epoch.
+/// Removes the samples before `before_us`, in microseconds since the epoch.
 pub(super) fn remove(
     connection: &mut dyn Connection,
     before_us: i64,
@@ -47,6 +35,5 @@ pub(super) fn remove(
     if removed > 0 {
         info!("removed {} of rings", counted(removed, "sample"));
     }
-    INTERVALS.remove(connection, &times, &[], stop)?;
     Ok(())
 }

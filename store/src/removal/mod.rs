@@ -5,12 +5,11 @@
 //! its time is gone.
 
 pub(crate) mod clock_check;
-mod firings;
-mod histograms;
 mod kept_samples;
 pub(crate) mod metadata;
 mod old_rows;
 pub(crate) mod requests;
+mod rows_of_jobs;
 mod stacks;
 mod state;
 
@@ -122,9 +121,9 @@ pub(crate) fn remove_before(
             info!("removed {} in quarantine", counted(removed, "sample"));
         }
         stacks::remove(connection, before_us, now_us, stop).context("remove call stacks")?;
-        histograms::remove(connection, before_us, now_us, stop).context("remove histograms")?;
         kept_samples::remove(connection, before_us, now_us, stop).context("remove samples of rings")?;
-        firings::remove(connection, before_us, now_us, stop).context("remove triggers that fired")?;
+        rows_of_jobs::remove(connection, before_us, now_us, stop)
+            .context("remove histograms, kept intervals and triggers that fired")?;
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;

@@ -36,6 +36,10 @@ pub(super) struct OldRows {
 pub(super) const ALL: OldRows =
     OldRows { table: "", key: "", of: "true", is_old: "true", step_rows: 1000, lock: "", delete: &[] };
 
+/// Condition that a row is not of a job that is kept at `{now}`.
+pub(super) const IS_NOT_KEPT: &str =
+    "job_key NOT IN (SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now})";
+
 #[derive(Debug, Clone, Copy)]
 enum Key {
     /// An id, or a time as SQLite stores it.

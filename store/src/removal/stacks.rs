@@ -3,14 +3,10 @@
 use polymeter_proto::units::counted;
 use tracing::info;
 
-use super::old_rows::{ALL, OldRows};
+use super::old_rows::{ALL, IS_NOT_KEPT, OldRows};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::stop::Stop;
-
-/// Condition that a row is not of a job that is kept at `{now}`.
-const IS_NOT_KEPT: &str =
-    "job_key NOT IN (SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now})";
 
 /// Intervals before `{before}` with their samples.
 const INTERVALS: OldRows = OldRows {

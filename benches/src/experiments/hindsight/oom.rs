@@ -49,8 +49,9 @@ const SEND_S: u64 = 300;
 struct OfNode {
     samples: u64,
     series: u64,
-    /// From the begin of the interval to the first sample, and from the last sample to its end.
+    /// Time from the begin of the interval to the first sample.
     before_us: i64,
+    /// Time from the last sample to the end of the interval.
     after_us: i64,
 }
 

@@ -1,6 +1,5 @@
 //! Sink: rows become batches, and batches requests in the spools of the shards.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use super::spool::Stats;
 use super::window::LeftOut;
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::sinks::ends::Ends;
 use crate::sinks::sink::{AcceptedRows, Sink, SinkError};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -158,9 +158,8 @@ impl OutboundSink {
         self.open()?;
         let Self { open: Some(Open { pipeline, .. }), jobs, counters, .. } = self else { return Ok(()) };
         rows.frames().iter().for_each(|frame| pipeline.add_frame(frame, jobs, counters));
-        let lost: HashSet<i64> = rows.lost_jobs().iter().copied().collect();
-        if !lost.is_empty() {
-            pipeline.end_jobs(jobs, |job| job.key.get().is_some_and(|key| lost.contains(&key)));
+        if let Some(ends) = Ends::of_lost_jobs(rows.lost_jobs()) {
+            pipeline.end_all(&ends, jobs);
         }
         let LeftOut { out_of_order, same_millisecond } = std::mem::take(&mut pipeline.left_out);
         self.counters.drop_samples(DropReason::OutOfOrder, out_of_order);

@@ -1,10 +1,8 @@
 //! From rows to batches: the values of each series, windows, facts of jobs, and the ends of series.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::step_level::StepLevel;
 use polymeter_store::accepted::{Accepted, JobRecord, SampleBlock};
 
 use super::counters::{Counters, DropReason};
@@ -13,6 +11,7 @@ use super::request::{STALE, Sample};
 use super::series::{Entry, Identity, Place, SeriesTable};
 use super::shards::{Output, ShardOutput};
 use super::window::{LeftOut, Windows, is_below_millisecond, last_values};
+use crate::sinks::ends::Ends;
 
 fn add_values(output: &mut Output, entry: &mut Entry, values: &[Sample]) {
     let Some(sum) = &mut entry.sum else { return output.add(entry.shard, &entry.labels, values, None) };
@@ -46,7 +45,9 @@ impl Pipeline {
                 self.add_facts(jobs, job, newest_us.div_euclid(1000));
             }
         }
-        self.end_series(frame, jobs);
+        if let Some(ends) = Ends::of_frame(frame) {
+            self.end_all(&ends, jobs);
+        }
     }
 
     fn add_block(&mut self, block: &SampleBlock, counters: &Counters) {
@@ -172,34 +173,9 @@ impl Pipeline {
         }
     }
 
-    /// Marks the series that end with a frame: those of ended jobs, of metrics that are no longer sampled,
-    /// and all of a session that ended.
-    fn end_series(&mut self, frame: &Accepted, jobs: &mut Jobs) {
-        let address = |job: &Arc<JobRecord>| Arc::as_ptr(job) as usize;
-        for (job, change) in frame.plan_changes.iter().filter(|(_, change)| change.new.is_none()) {
-            let ended = self.table.end(|series| {
-                series.metric.name == change.metric
-                    && series.job.as_ref().map(address) == job.as_ref().map(address)
-                    && StepLevel::of_labels(|label| series.labels.get(label).is_some()) == change.level
-            });
-            self.end(ended);
-        }
-        if !frame.job_ends.is_empty() {
-            let ended: HashSet<usize> = frame.job_ends.iter().map(|(job, _)| address(job)).collect();
-            self.end_jobs(jobs, |job| ended.contains(&(std::ptr::from_ref(job) as usize)));
-        }
-        if frame.session_end_us.is_some() {
-            let session = Arc::as_ptr(&frame.session);
-            let series = self.table.end(|series| Arc::as_ptr(&series.session) == session);
-            let facts = jobs.end(|job| Arc::as_ptr(&job.session) == session);
-            self.end(series);
-            self.end(facts);
-        }
-    }
-
-    pub(super) fn end_jobs(&mut self, jobs: &mut Jobs, is_over: impl Fn(&JobRecord) -> bool) {
-        let series = self.table.end(|series| series.job.as_ref().is_some_and(|job| is_over(job)));
-        let facts = jobs.end(&is_over);
+    pub(super) fn end_all(&mut self, ends: &Ends<'_>, jobs: &mut Jobs) {
+        let series = self.table.end(|series| ends.has_series(series));
+        let facts = jobs.end(|job| ends.has_job(job));
         self.end(series);
         self.end(facts);
     }

@@ -95,7 +95,7 @@ fn read_answer(response: Response<'_>) -> Statement {
     Statement { count: written.map_or(Count::Unstated, Count::Written), ..read_text(response) }
 }
 
-/// For `e2e/fuzz/`: turns a body of 1.0 into 2.0, which must have the same number of samples.
+/// Turns a body of 1.0 into 2.0, which must have the same number of samples.
 #[doc(hidden)]
 pub fn examine(body: &[u8]) {
     let Ok(request) = WriteRequest::decode(body) else { return };

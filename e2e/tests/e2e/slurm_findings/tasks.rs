@@ -46,7 +46,7 @@ impl Fixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// With the rules for short jobs.
+    /// Begin of a report by the rules for short jobs.
     fn first_screen_of_report(&self, user: (u32, u32, &str), task: &str, id: &str) -> String {
         let rules = self.env.path("advice.d");
         let output = self.asks(Some(user), task, &["report", id, "--advice", rules.to_str().unwrap()]);

@@ -92,15 +92,17 @@ impl Number {
 pub enum DeviceError {
     #[error("it did not answer in time; check its address and that it permits this host")]
     Timeout,
-    #[error("its answer is malformed: {0}")]
+    #[error("its answer is malformed: {0}; check that `url` names a device of this protocol")]
     Malformed(&'static str),
+    #[error("it redirects to another address; name that one in `url`")]
+    Redirected,
     #[error("it refuses the credentials: {0}")]
     Refused(String),
-    #[error("it closed the connection")]
+    #[error("it closed the connection; check that it permits this host")]
     Closed,
-    #[error("cannot reach it: {0}")]
+    #[error("cannot reach it: {0}; check `url`")]
     Io(io::Error),
-    #[error("cannot reach it: {0}")]
+    #[error("cannot reach it: {0}; check `url`")]
     Http(NoAnswer),
     #[error("it answers with the HTTP status {0}; check the path in `url`")]
     Status(u16),
@@ -132,7 +134,7 @@ impl DeviceError {
     pub(super) fn errno(&self) -> Errno {
         match self {
             Self::Timeout => Errno::TIMEDOUT,
-            Self::Malformed(_) | Self::Status(_) => Errno::BADMSG,
+            Self::Malformed(_) | Self::Redirected | Self::Status(_) => Errno::BADMSG,
             Self::Http(_) => Errno::IO,
             Self::Refused(_) | Self::KeyFile(_) | Self::Credentials(_) => Errno::ACCESS,
             Self::Closed => Errno::CONNRESET,

@@ -47,7 +47,7 @@ pub(in crate::sources) struct Device {
 #[derive(Debug, Default)]
 struct State {
     connection: Option<Box<dyn Connection>>,
-    /// In a row.
+    /// Failures since the last success.
     failures: u32,
     /// No attempt is made before this time on the monotonic clock.
     retry_ns: u64,
@@ -68,7 +68,7 @@ pub(in crate::sources) struct Place {
     pub(in crate::sources) slot: Slot,
     found: Found,
     of_type: DeviceValue,
-    /// From the device's number to the stored value.
+    /// Factor from the device's number to the stored value.
     factor: f64,
 }
 

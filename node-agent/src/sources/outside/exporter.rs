@@ -27,7 +27,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 pub(super) struct Exporter {
     client: HttpClient,
     path: String,
-    /// Of the metrics that were searched for last; before, of those of the configuration.
+    /// Selectors of the metrics that were searched for last; before, of those of the configuration.
     selectors: Vec<SeriesSelector>,
     /// Times that the exporter has stated of the values read last, by series.
     stated: HashMap<String, i64>,

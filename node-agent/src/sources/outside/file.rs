@@ -16,7 +16,7 @@ use super::settings::DeviceMetric;
 /// Bytes of a file that are read.
 const FILE_BYTES: u64 = 1024 * 1024;
 
-/// When a value was measured: the time that its line states, or the time of the last change of the file.
+/// Time of a measurement: the one that its line states, or the time of the last change of the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Measured {
     Stated(f64),

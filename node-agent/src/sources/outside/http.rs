@@ -48,7 +48,7 @@ impl fmt::Debug for HttpClient {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
-    /// Without compression.
+    /// Decompressed page.
     pub(super) body: Bytes,
 }
 
@@ -160,9 +160,7 @@ fn check_status(status: StatusCode) -> Result<(), DeviceError> {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Err(DeviceError::Refused(format!("HTTP status {}", status.as_u16())))
         }
-        _ if status.is_redirection() => {
-            Err(DeviceError::Malformed("it redirects to another address; name that one in `url`"))
-        }
+        _ if status.is_redirection() => Err(DeviceError::Redirected),
         _ => Err(DeviceError::Status(status.as_u16())),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// What a metric of a controller measures: its address in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Of a chassis, by its controller.
+    /// Power of a chassis, by its controller.
     Power,
     SupplyPower,
     Energy,

@@ -183,7 +183,7 @@ impl Scheme {
     }
 }
 
-/// Where a device is. It holds no credentials.
+/// Address of a device, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceUrl {
     pub scheme: Scheme,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use polymeter_service::tls_client;
+use polymeter_service::tls_client::{self, Presented, TrustServer, Verifier};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{CertificateError, ClientConfig};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::SettingsError;
@@ -82,7 +82,8 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, SettingsError> 
     let provider = Arc::new(ring::default_provider());
     // Without TLS no file is read.
     let is_used = settings.mode != TlsMode::Disable;
-    let verifier = Verifier::new(settings, is_used, &provider)?;
+    let trust = ModeTrust::new(settings, is_used, &provider)?;
+    let verifier = Verifier { trust, provider: Arc::clone(&provider) };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| SettingsError::Invalid(format!("cannot configure TLS: {error}")))?
@@ -104,16 +105,15 @@ fn unusable_key(path: &Path, error: impl Error + Send + Sync + 'static) -> Setti
     SettingsError::file("use the client key", path, error)
 }
 
-/// Verifier of the server's certificate, as strict as the mode asks.
+/// Trust in the server, as strict as the mode asks.
 #[derive(Debug)]
-struct Verifier {
+struct ModeTrust {
     /// Verification against the roots; none if any certificate is accepted.
     roots: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
-    provider: Arc<CryptoProvider>,
 }
 
-impl Verifier {
+impl ModeTrust {
     fn new(
         settings: &TlsSettings,
         is_used: bool,
@@ -136,51 +136,20 @@ impl Verifier {
                 })?,
             ),
         };
-        let checks_name = settings.mode == TlsMode::VerifyFull;
-        Ok(Self { roots, checks_name, provider: Arc::clone(provider) })
+        Ok(Self { roots, checks_name: settings.mode == TlsMode::VerifyFull })
     }
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(roots) = &self.roots else { return Ok(ServerCertVerified::assertion()) };
+impl TrustServer for ModeTrust {
+    fn check(&self, presented: &Presented<'_>) -> Result<(), rustls::Error> {
+        let Some(roots) = &self.roots else { return Ok(()) };
+        let &Presented { certificate, intermediates, name, ocsp_response, now } = presented;
         match roots.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             // The name is verified last, so that everything else is right.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            verified => verified,
+            )) if !self.checks_name => Ok(()),
+            verified => verified.map(drop),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

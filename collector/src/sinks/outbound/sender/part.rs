@@ -8,7 +8,7 @@ use crate::sinks::outbound::protocol::Count;
 use crate::sinks::outbound::request;
 
 pub(super) struct Part {
-    /// As in the spool.
+    /// Compressed request of remote_write 1.0, which the spool has.
     pub(super) payload: Bytes,
     pub(super) samples: u64,
 }

@@ -24,7 +24,7 @@ pub(in crate::sinks) struct Fixture<R = Receiver> {
 }
 
 impl<R> Fixture<R> {
-    /// With one connection.
+    /// Configures a sink with one connection.
     pub(in crate::sinks) fn with(receiver: R, protocol: &'static Protocol, url: ReceiverUrl) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = OutboundConfig {

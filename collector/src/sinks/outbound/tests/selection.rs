@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{Cause, JobDetails, JobFacts, PlanChange};
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 
 use super::fixture::{BEGIN_MS, Fixture, accept, times, times_of};
 use super::receiver::{self, Contents, Receiver, Reply};
 use crate::sinks::outbound::config::OutboundConfig;
 use crate::sinks::outbound::request::STALE;
 use crate::sinks::remote_write::V1;
-use crate::sinks::testing::TestSession;
+use crate::sinks::testing::{ENDS, TestSession};
 
 fn is_ended(contents: &Contents, device: &str) -> bool {
     contents.samples.iter().any(|(name, samples)| {
@@ -20,25 +20,7 @@ fn is_ended(contents: &Contents, device: &str) -> bool {
 
 #[test]
 fn series_end_with_their_job_their_metric_and_their_agent() {
-    let ends: [fn(&TestSession, &mut polymeter_store::accepted::Accepted); 3] = [
-        |session, frame| frame.job_ends.push((Arc::clone(&session.job), BEGIN_MS * 1000)),
-        |_, frame| frame.session_end_us = Some(BEGIN_MS * 1000),
-        |session, frame| {
-            let change = PlanChange {
-                at_us: BEGIN_MS * 1000,
-                job: None,
-                level: None,
-                metric: "cpu.usage".to_owned().try_into().unwrap(),
-                old: None,
-                new: None,
-                cause: Cause::Lease,
-                by: None,
-                until_us: None,
-            };
-            frame.plan_changes.push((Some(Arc::clone(&session.job)), change));
-        },
-    ];
-    for (number, end) in ends.into_iter().enumerate() {
+    for (number, end) in ENDS.into_iter().enumerate() {
         let fixture = Fixture::new(Receiver::start([], Reply::V1), &V1);
         let mut sink = fixture.sink();
         let mut session = TestSession::new(1, &["a"]);

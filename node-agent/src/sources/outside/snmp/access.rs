@@ -28,7 +28,7 @@ pub(super) enum Access {
 /// A user of version 3, and what is known of the agent's engine.
 pub(super) struct User {
     name: Vec<u8>,
-    /// With the passwords and no engine.
+    /// Passwords, and no engine yet.
     fresh: Security,
     engine: Option<Engine>,
     needs_authentication: bool,

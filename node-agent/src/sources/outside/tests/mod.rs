@@ -33,7 +33,7 @@ type Replies = Arc<Mutex<Vec<(String, Reply)>>>;
 #[derive(Debug)]
 struct Server {
     address: SocketAddr,
-    /// By path; the first one counts.
+    /// Replies by path; the first one counts.
     replies: Replies,
     /// Heads of all requests, in lower case.
     heads: Arc<Mutex<Vec<String>>>,
