@@ -49,6 +49,8 @@ struct State {
     connection: Option<Box<dyn Connection>>,
     /// Failures since the last success.
     failures: u32,
+    /// Error of the last failure.
+    errno: Option<Errno>,
     /// No attempt is made before this time on the monotonic clock.
     retry_ns: u64,
     searched_ns: Option<u64>,
@@ -149,7 +151,7 @@ impl Device {
     pub(super) fn read(&self, places: &[Place], reading: &mut Reading) -> Outcome {
         let mut state = lock(&self.state);
         if clock::monotonic_ns() < state.retry_ns {
-            return Outcome::Retry(Errno::HOSTDOWN);
+            return Outcome::Retry(state.errno.unwrap_or(Errno::HOSTDOWN));
         }
         let wanted: Vec<(u32, &Place)> =
             (0..).zip(places).filter(|(slot, _)| reading.is_wanted(*slot)).collect();
@@ -193,6 +195,7 @@ impl State {
             warn!("cannot read device {}: {error}; it is tried again within a minute", device.settings.name);
         }
         self.connection = None;
+        self.errno = Some(error.errno());
         let wait_ns = BACK_OFF_NS.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX_NS);
         self.failures = self.failures.saturating_add(1);
         self.retry_ns = clock::monotonic_ns().saturating_add(wait_ns);

@@ -35,7 +35,8 @@ pub(super) struct HttpClient {
     /// Common to all requests, secrets among them.
     headers: HeaderMap,
     tls: Option<Arc<ClientConfig>>,
-    runtime: Runtime,
+    /// Taken only when it is dropped.
+    runtime: Option<Runtime>,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -82,7 +83,7 @@ impl HttpClient {
         }
         let timeout = Duration::from_micros(device.timeout.as_micros());
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Self { url, timeout, headers, tls, runtime, open: None })
+        Ok(Self { url, timeout, headers, tls, runtime: Some(runtime), open: None })
     }
 
     /// Asks for a page of at most `limit_bytes`, compressed or not.
@@ -147,10 +148,18 @@ impl HttpClient {
             let body = http_client::body(body, limit_bytes).await?;
             Ok::<_, NoAnswer>((sender, Response::from_parts(head, body)))
         };
-        let answer = self.runtime.block_on(async { tokio::time::timeout(self.timeout, whole).await });
+        let Some(runtime) = &self.runtime else { return Err(DeviceError::Closed) };
+        let answer = runtime.block_on(async { tokio::time::timeout(self.timeout, whole).await });
         let (sender, response) = answer.map_err(|_elapsed| DeviceError::Timeout)??;
         self.open = Some(sender);
         Ok(response)
+    }
+}
+
+impl Drop for HttpClient {
+    /// The supervisor, which may be the last to drop a device, is asynchronous: it cannot wait for the runtime.
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
 }
 

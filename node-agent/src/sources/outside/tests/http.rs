@@ -91,6 +91,16 @@ fn other_answers_than_a_success_are_errors() {
 }
 
 #[test]
+fn a_client_may_be_dropped_by_an_asynchronous_thread() {
+    let server = Server::start();
+    server.page("a 1\n");
+    let mut device = server.device("/metrics", &["a"]);
+    device.find().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { drop(device) });
+}
+
+#[test]
 fn no_redirection_is_followed() {
     let other = Server::start();
     other.page("a 1\n");
