@@ -14,8 +14,8 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
 /// Each thread goes round a number of call stacks, as deep as the second argument says. A stack is the number
-/// of its round, written with the ten functions as digits. With a fourth argument a thread sleeps that many microseconds after
-/// each of them.
+/// of its round, written with the ten functions as digits. With a fourth argument a thread sleeps that many
+/// microseconds after each of them.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>

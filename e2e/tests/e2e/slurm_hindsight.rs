@@ -123,7 +123,8 @@ fn count(env: &TestEnvironment, table: &str, job: &str, more: &str) -> i64 {
 
 fn kept_nodes(env: &TestEnvironment, job: &str, join: &str) -> i64 {
     let sql = format!(
-        "SELECT count(DISTINCT k.node) FROM kept_interval AS k {join} JOIN job ON job.job_key = k.job_key WHERE job_id = '{job}'"
+        "SELECT count(DISTINCT k.node) FROM kept_interval AS k {join}
+         JOIN job ON job.job_key = k.job_key WHERE job_id = '{job}'"
     );
     query(env, &sql)
 }

@@ -242,6 +242,9 @@ impl ActiveSource {
 
     /// Tells a source that reads only what is wanted what that is: the values of the groups that wait.
     fn want_waiting(&mut self) {
+        if !self.reading.has_wanted() {
+            return;
+        }
         self.reading.want_nothing();
         for group in self.slow.waiting_groups() {
             let slots = self.groups.get(group).map(|group| &*group.slots).unwrap_or_default();

@@ -37,6 +37,10 @@ impl Reading {
         Self { is_wanted, ..self }
     }
 
+    pub(crate) const fn has_wanted(&self) -> bool {
+        !self.is_wanted.is_empty()
+    }
+
     pub(crate) fn want_nothing(&mut self) {
         self.is_wanted.fill(false);
     }

@@ -145,7 +145,8 @@ fn read_kept(store: &Store) -> Result<Vec<OfNode>, Box<dyn Error>> {
     };
     let (time, started, ended) = (us("kept_sample.time"), us("started"), us("ended"));
     let sql = format!(
-        "SELECT count(*) || ' ' || count(DISTINCT series_id) || ' ' || min({time}) - max({started}) || ' ' || max({ended}) - max({time})
+        "SELECT count(*) || ' ' || count(DISTINCT series_id)
+             || ' ' || min({time}) - max({started}) || ' ' || max({ended}) - max({time})
          FROM kept_sample JOIN series USING (series_id) JOIN kept_interval ON kept_interval.node = series.node
          GROUP BY series.node"
     );

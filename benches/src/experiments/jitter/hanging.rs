@@ -1,6 +1,6 @@
 //! The deadlines that the agent keeps at 1 ms on a busy node: alone, with the job's call stacks, with all
-//! sources of the slow lane, and while one of them hangs. Beside it those that a timer without reads and the bare reads keep: what the
-//! machine allows.
+//! sources of the slow lane, and while one of them hangs. Beside it those that a timer without reads and the
+//! bare reads keep: what the machine allows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
