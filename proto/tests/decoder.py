@@ -73,13 +73,35 @@ def frame(data):
         else:
             need(kind in sections, f"{kind} is no kind of section")
             of = {1: ENTRY, 3: TALLY, 4: EVENT, 8: STACKS}[kind]
-            sections[kind] += whole(c.take(c.varint(MIB)), some(of))
+            entries = whole(c.take(c.varint(MIB)), some(of))
+            sections[kind] += entries if kind != 3 else unpacked(entries, sections[3][-1:])
             need(len(sections[kind]) <= 65536, "too many entries")
     counts = [len(interval["counts"]) for interval in sections[8]]
     need(max(counts, default=0) <= 8192 and sum(counts) <= 65536, "too many counts of stacks")
     return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
             "blocks": blocks, "ledger": sections[3], "events": sections[4], "stacks": sections[8],
             "is_kept": int(is_kept)}
+
+
+def unpacked(entries, before):
+    """Each entry tells what differs from the one before it."""
+    tallies = list(before)
+    for entry in entries:
+        before = tallies[-1] if tallies else {"source": "", **dict.fromkeys(COUNTS, 0)}
+        name = before["source"].encode()
+        need(entry["shared"] <= len(name), "a name shares more than there is")
+        differences = entry["differences"]
+        positions = [position for position in range(8) if entry["differing"] >> position & 1]
+        need(max(positions, default=0) < 7 and len(positions) == len(differences), "not a difference for each count")
+        taken = (before["due"] - before["missed"] - before["absent"] - before["taken"]) % 2**64
+        counts = [before[of] if of != "taken" else taken for of in COUNTS]
+        for position, difference in zip(positions, differences):
+            counts[position] = (counts[position] + difference) % 2**64
+        due, missed, absent, left, late, dropped, not_kept = counts
+        source = (name[:entry["shared"]] + entry["rest"].encode()).decode()
+        tallies.append({"job": entry["job"], "source": source, "due": due, "taken": (due - missed - absent - left) % 2**64,
+                        "late": late, "missed": missed, "absent": absent, "dropped": dropped, "not_kept": not_kept})
+    return tallies[len(tallies) - len(entries):]
 
 
 def weight(block):
@@ -289,8 +311,10 @@ ENTRY = enum(
 STACKS = record(metric=u32, job=u32, begin_us=i64, end_us=i64, period_us=u64,
                 counts=some(record(process=u32, stack=u32, count=u64)), lost=u64, throttled=u64, cut=u64,
                 unresolved=u64)
-TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64,
-               not_kept=u64)
+TALLY = record(job=option(u32), shared=u32, rest=text, differing=Cursor.byte, differences=some(i64))
+# The counts of a tally in the order of their differences; instead of those taken, those that are neither taken,
+# missed nor absent.
+COUNTS = ("due", "missed", "absent", "taken", "late", "dropped", "not_kept")
 SAMPLING = record(period_us=u64, window_us=option(u64))
 PLAN_CHANGE = record(at_us=i64, job=option(u32), level=option(one_of("step", "task")), metric=text,
                      old=option(SAMPLING), new=option(SAMPLING),

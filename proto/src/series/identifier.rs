@@ -71,15 +71,15 @@ impl<'de> Deserialize<'de> for Identifier {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_written = deserializer.is_human_readable();
         let text = String::deserialize(deserializer)?;
-        if is_written {
-            Self::try_from(text).map_err(D::Error::custom)
-        } else {
-            Ok(Self(from_wire(text, limits::IDENTIFIER_BYTES)))
-        }
+        if is_written { Self::try_from(text).map_err(D::Error::custom) } else { Ok(Self::from_wire(text)) }
     }
 }
 
 impl Identifier {
+    pub(crate) fn from_wire(text: String) -> Self {
+        Self(from_wire(text, limits::IDENTIFIER_BYTES))
+    }
+
     /// Returns the name for any text of another program, [escaped](crate::text::escape) and shortened where
     /// it must be; none for an empty text.
     pub fn escaped(raw: &[u8]) -> Option<Self> {

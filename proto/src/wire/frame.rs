@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod format;
+mod ledger;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use super::format::{
     SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK,
     SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS, SECTION_WINDOWS,
 };
+use super::ledger::{PackedEntry, unpack};
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
 use crate::window::PARTS;
@@ -52,7 +53,11 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
     while !cursor.is_empty() {
         match cursor.byte()? {
             SECTION_DICTIONARY => get_section(&mut cursor, &mut frame.dictionary)?,
-            SECTION_LEDGER => get_section(&mut cursor, &mut frame.ledger)?,
+            SECTION_LEDGER => {
+                let mut packed: Vec<PackedEntry<'static>> = Vec::new();
+                get_section(&mut cursor, &mut packed)?;
+                unpack(&packed, &mut frame.ledger)?;
+            }
             SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
             SECTION_STACKS => {
                 get_section(&mut cursor, &mut frame.stacks)?;

@@ -7,6 +7,7 @@ use super::format::{
     SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
     SECTION_WINDOWS,
 };
+use super::ledger::pack;
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
 use crate::limits;
@@ -59,7 +60,7 @@ impl Encoder {
             out.push(SECTION_KEPT);
         }
         self.put_blocks(out, batch, base_us);
-        self.put_section(out, SECTION_LEDGER, ledger);
+        self.put_section(out, SECTION_LEDGER, &pack(ledger));
         self.put_section(out, SECTION_EVENTS, events);
         self.put_section(out, SECTION_STACKS, stacks);
         let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
