@@ -1,11 +1,16 @@
 //! Files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
-use std::fs;
-use std::io::{self, Read};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
+
+use rustix::io::{Errno, pread};
 
 use super::kernel_text::{self, TEXT_BYTES, too_large};
 use super::process_accounts::{Amounts, IoAmounts, Process};
+use crate::kernel::descriptor_limit;
 
 pub(super) const TICK_NS: u64 = 10_000_000;
 
@@ -28,8 +33,9 @@ pub(super) fn variables<'a>(environment: &'a [u8], name: &str) -> impl Iterator<
 pub(super) struct StatLine {
     /// Up to 15 bytes of any kind.
     pub(super) name: Vec<u8>,
-    /// Fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative numbers.
-    fields: Vec<u64>,
+    /// Fields behind the name, from field 3 on; 0 for the state, which is a letter, for negative numbers, and
+    /// for what the kernel lacks.
+    fields: [u64; FIELDS_MAX],
 }
 
 impl StatLine {
@@ -45,17 +51,19 @@ impl StatLine {
         let name = line.get(begin..end)?.to_vec();
         let mut words = std::str::from_utf8(line.get(end + 1..)?).ok()?.split_ascii_whitespace();
         words.next()?;
-        let mut fields = vec![0];
+        let (mut fields, mut count) = ([0; FIELDS_MAX], 1);
         for word in words {
-            fields.push(match word.strip_prefix('-') {
+            let value = match word.strip_prefix('-') {
                 Some(digits) => digits.parse::<u64>().ok().map(|_negative| 0)?,
                 None => word.parse().ok()?,
-            });
+            };
+            fields.iter_mut().skip(count).take(1).for_each(|field| *field = value);
+            count += 1;
         }
-        (fields.len() >= FIELDS_MIN).then_some(Self { name, fields })
+        (count >= FIELDS_MIN).then_some(Self { name, fields })
     }
 
-    /// Field with this number in proc_pid_stat(5); 0 if the kernel lacks it.
+    /// Field with this number in proc_pid_stat(5).
     fn field(&self, number: usize) -> u64 {
         self.fields.get(number - 3).copied().unwrap_or(0)
     }
@@ -98,23 +106,32 @@ impl StatLine {
 /// Number of fields up to the resident memory, field 24.
 const FIELDS_MIN: usize = 22;
 
+/// Number of fields up to the last one of Linux, field 52.
+const FIELDS_MAX: usize = 50;
+
 /// Size of the first read: more than the longest line of `stat`.
 const WHOLE_BYTES: usize = 1024;
 
-/// Reads a file that the kernel writes as one record: if a read does not fill the buffer, it has all of it.
-/// `std::fs::read` would begin with few bytes and ask for the end.
 pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = kernel_text::open(path)?;
-    let (mut text, mut length) = (vec![0; WHOLE_BYTES], 0);
+    let mut text = Vec::new();
+    let length = whole(&kernel_text::open(path)?, &mut text)?.len();
+    text.truncate(length);
+    Ok(text)
+}
+
+/// Reads a file that the kernel writes as one record into `text`, which grows as needed: if a read does not
+/// fill the room, it has all of it. `std::fs::read` would begin with few bytes and ask for the end.
+fn whole<'a>(file: &File, text: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+    text.resize(text.len().max(WHOLE_BYTES), 0);
+    let mut length = 0;
     loop {
-        match file.read(text.get_mut(length..).unwrap_or_default()) {
+        match pread(file, text.get_mut(length..).unwrap_or_default(), length as u64) {
             Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
         if length < text.len() {
-            text.truncate(length);
-            return Ok(text);
+            return Ok(text.get(..length).unwrap_or_default());
         }
         if length >= TEXT_BYTES {
             return Err(too_large());
@@ -143,24 +160,93 @@ pub(super) struct Levels {
 
 /// Reads a process. If its I/O is not accessible any more, as after a change of its user, it stays unchanged.
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
-    let directory = proc.join(pid.to_string());
-    let (mut process, mut levels) = of_stat(&StatLine::read(&directory)?);
-    let known = known.filter(|known| known.started == process.started);
-    let io = read_whole(&directory.join("io")).ok();
-    let io = io.and_then(|io| io_amounts(&String::from_utf8_lossy(&io), known.map(|known| known.total.io)));
-    match io {
-        Some(io) => {
-            levels.io = 1;
-            (process.total.io, process.waited.io) = (io, io);
-        }
-        None => {
-            levels.no_io = 1;
-            if let Some(known) = known {
-                (process.total.io, process.waited.io) = (known.total.io, known.waited.io);
+    OpenProcess::open(proc, pid)?.read(known, &mut Vec::new())
+}
+
+/// Files of a process, which read of no other once it has ended.
+#[derive(Debug)]
+struct OpenProcess {
+    stat: File,
+    io: Option<File>,
+}
+
+impl OpenProcess {
+    fn open(proc: &Path, pid: u32) -> Option<Self> {
+        let directory = proc.join(pid.to_string());
+        let stat = kernel_text::open(&directory.join("stat")).ok()?;
+        Some(Self { stat, io: kernel_text::open(&directory.join("io")).ok() })
+    }
+
+    fn read(&self, known: Option<&Process>, text: &mut Vec<u8>) -> Option<(Process, Levels)> {
+        let (mut process, mut levels) = of_stat(&StatLine::parse(whole(&self.stat, text).ok()?)?);
+        let known = known.filter(|known| known.started == process.started);
+        let io = self.io.as_ref().and_then(|io| whole(io, text).ok());
+        let io =
+            io.and_then(|io| io_amounts(&String::from_utf8_lossy(io), known.map(|known| known.total.io)));
+        match io {
+            Some(io) => {
+                levels.io = 1;
+                (process.total.io, process.waited.io) = (io, io);
+            }
+            None => {
+                levels.no_io = 1;
+                if let Some(known) = known {
+                    (process.total.io, process.waited.io) = (known.total.io, known.waited.io);
+                }
             }
         }
+        Some((process, levels))
     }
-    Some((process, levels))
+
+    /// True if descriptors are plenty: the kernel assigns the lowest free number.
+    fn may_stay_open(&self) -> bool {
+        let may_stay = |file: &File| {
+            usize::try_from(file.as_raw_fd())
+                .is_ok_and(|number| number < descriptor_limit() / DESCRIPTORS_PART)
+        };
+        self.io.as_ref().is_some_and(may_stay) && may_stay(&self.stat)
+    }
+}
+
+/// Processes of a job whose files stay open: opening takes longer than reading.
+const KEPT_OPEN: usize = 16;
+
+/// Files stay open while fewer descriptors than this part of all are in use: others need them more.
+const DESCRIPTORS_PART: usize = 4;
+
+/// Reads processes, and keeps the files of some open.
+#[derive(Debug, Default)]
+pub(super) struct ProcessReader {
+    open: BTreeMap<u32, OpenProcess>,
+    text: Vec<u8>,
+}
+
+impl ProcessReader {
+    /// Reads a process as [`read_process`] does.
+    pub(super) fn read(
+        &mut self,
+        proc: &Path,
+        pid: u32,
+        known: Option<&Process>,
+    ) -> Option<(Process, Levels)> {
+        let Self { open, text } = self;
+        if let Some(read) = open.get(&pid).and_then(|open| open.read(known, text)) {
+            return Some(read);
+        }
+        // It has ended, if it was open: another process may have its number.
+        open.remove(&pid);
+        let opened = OpenProcess::open(proc, pid)?;
+        let read = opened.read(known, text);
+        if read.is_some() && open.len() < KEPT_OPEN && opened.may_stay_open() {
+            open.insert(pid, opened);
+        }
+        read
+    }
+
+    /// Closes the files of processes that do not satisfy `is_current`.
+    pub(super) fn retain(&mut self, is_current: impl Fn(u32) -> bool) {
+        self.open.retain(|pid, _| is_current(*pid));
+    }
 }
 
 fn of_stat(stat: &StatLine) -> (Process, Levels) {

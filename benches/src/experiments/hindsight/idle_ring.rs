@@ -18,11 +18,8 @@ const CONFIG: &str = include_str!("../../../../deploy/agent.toml");
 /// Jobs of the default configuration begin with this line.
 const JOBS: &str = "jobs = [";
 
-/// Table of the default configuration whose metrics are commented out.
+/// Table of the default configuration whose metrics are commented out: those proposed for a ring.
 const TABLE: &str = "[hindsight.metrics]\n";
-
-const METRICS: &str =
-    "\"cpu.*\" = \"100ms\"\n\"memory.*\" = \"100ms\"\n\"io.*\" = \"100ms\"\n\"pids.*\" = \"100ms\"\n";
 
 /// The ring is full after 60 s.
 const SETTLE_S: u64 = 65;
@@ -43,7 +40,7 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     }
     let pattern = jobs.first().map(|(_, job)| format!("\"{}\",", job.pattern())).unwrap_or_default();
     let without = CONFIG.replacen(JOBS, &format!("{JOBS}{pattern}"), 1);
-    let with = without.replacen(TABLE, &format!("{TABLE}{METRICS}"), 1);
+    let with = switched_on(&without);
     if with == without {
         return Err("deploy/agent.toml has no [hindsight.metrics]".into());
     }
@@ -54,7 +51,7 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
         on.push(run(scratch, &with, settle_s, arguments)?);
     }
     say(&format!(
-        "A ring of the metrics of jobs at 100 ms, full: {} jobs that sleep, {} rounds of {} s, means with 95 % intervals",
+        "A ring of the metrics that agent.toml proposes, full: {} jobs that sleep, {} rounds of {} s, means with 95 % intervals",
         arguments.jobs, arguments.rounds, arguments.seconds
     ));
     say("");
@@ -64,6 +61,14 @@ pub(super) fn measure(arguments: &Arguments, scratch: &Path) -> Result<(), Box<d
     ];
     table::table(&["", "without", "with a ring", "more for each job"], &rows);
     Ok(())
+}
+
+fn switched_on(config: &str) -> String {
+    let (before, table) = config.split_once(TABLE).unwrap_or((config, ""));
+    let is_metric = |line: &&str| line.starts_with("# \"");
+    let metrics = table.lines().take_while(is_metric).filter_map(|line| line.strip_prefix("# "));
+    let metrics: Vec<&str> = metrics.collect();
+    format!("{before}{TABLE}{}\n{table}", metrics.join("\n"))
 }
 
 fn row(what: &str, unit: &str, off: &[Cost], on: &[Cost], jobs: u32, of: fn(&Cost) -> f64) -> Vec<String> {

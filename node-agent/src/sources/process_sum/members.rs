@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::sources::process_accounts::{Accounts, Process};
-use crate::sources::process_files::{Levels, StatLine, read_process};
+use crate::sources::process_files::{Levels, ProcessReader, StatLine, read_process};
 use crate::sources::process_list::{PROCESSES_MAX, children, listed};
 
 /// Bound of the processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If
@@ -23,6 +23,7 @@ pub(super) enum Members {
         /// Process at which the next reading begins.
         turn: u32,
         per_reading: usize,
+        reader: ProcessReader,
     },
 }
 
@@ -41,12 +42,16 @@ impl Members {
 
     /// Processes of a cgroup, which take turns.
     pub(super) fn in_turn(cgroup: &Path) -> Self {
-        Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_PER_READING }
+        Self::of_cgroup(cgroup, PROCESSES_PER_READING)
     }
 
     /// Processes of a cgroup, all of which are read each time.
     pub(super) fn all_of(cgroup: &Path) -> Self {
-        Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_MAX }
+        Self::of_cgroup(cgroup, PROCESSES_MAX)
+    }
+
+    fn of_cgroup(cgroup: &Path, per_reading: usize) -> Self {
+        Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading, reader: ProcessReader::default() }
     }
 
     /// Reads the current processes below `proc`; `None` if the cgroup is gone. `accounts` has those of
@@ -61,9 +66,10 @@ impl Members {
                 *root = root.filter(|root| !found.processes.contains_key(root));
                 Some(found)
             }
-            Self::Cgroup { top, turn, per_reading } => {
+            Self::Cgroup { top, turn, per_reading, reader } => {
                 let listed = listed(top)?;
-                let (found, next) = readable.cgroup(&listed, *turn, *per_reading);
+                reader.retain(|pid| listed.contains(&pid));
+                let (found, next) = readable.cgroup(&listed, *turn, *per_reading, reader);
                 *turn = next;
                 Some(found)
             }
@@ -109,7 +115,13 @@ impl Readable<'_> {
     }
 
     /// Current processes of a cgroup, which are `listed`, and the process at which the next reading begins.
-    fn cgroup(&self, listed: &BTreeSet<u32>, turn: u32, per_reading: usize) -> (Found, u32) {
+    fn cgroup(
+        &self,
+        listed: &BTreeSet<u32>,
+        turn: u32,
+        per_reading: usize,
+        reader: &mut ProcessReader,
+    ) -> (Found, u32) {
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
         // New processes first, then the others in turn.
@@ -122,7 +134,7 @@ impl Readable<'_> {
         let processes = known.iter().filter_map(|pid| Some((*pid, *self.accounts.process(*pid)?))).collect();
         let mut found = Found { processes, levels: Levels::default(), is_empty: listed.is_empty() };
         for pid in read {
-            match read_process(self.proc, pid, self.accounts.process(pid)) {
+            match reader.read(self.proc, pid, self.accounts.process(pid)) {
                 Some((process, own)) => {
                     found.processes.insert(pid, process);
                     found.levels.add(&own);

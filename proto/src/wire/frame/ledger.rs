@@ -131,10 +131,7 @@ mod tests {
         unpack(&packed, &mut unpacked).unwrap();
         unpack(&second, &mut unpacked).unwrap();
         assert_eq!(unpacked, entries);
-        assert_eq!(
-            (&*packed[1].rest, second[0].shared, &*second[0].rest),
-            ("memory.état", 7, "être")
-        );
+        assert_eq!((&*packed[1].rest, second[0].shared, &*second[0].rest), ("memory.état", 7, "être"));
     }
 
     #[test]
