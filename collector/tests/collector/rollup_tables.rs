@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::rollups::{HOUR_US, agents, begin_us, difference, now_number, restart, send, wait_until_computed};
+use crate::rollups::{
+    HOUR_US, agents, begin_us, difference, now_number, recent_numbers, restart, send, wait_until_computed,
+};
 use crate::support::{Kind, TestEnvironment, wait_until};
 
 polymeter_test_harness::tests![
@@ -64,9 +66,8 @@ fn samples_of_claimed_buckets_are_late() {
     // A collector is killed after it claimed buckets, and before it computed them.
     environment
         .execute("UPDATE rollup SET claimed_before = now() + interval '1 h' WHERE relation = 'samples_10s'");
-    let now = now_number(begin_us);
     for (node, agent) in (0..).zip(&mut agents(&environment, &collector, 3)) {
-        send(agent, node, now - 20..now, begin_us);
+        send(agent, node, recent_numbers(begin_us), begin_us);
     }
     // They are in the views at once, and recorded.
     assert_eq!(difference(&environment), None);

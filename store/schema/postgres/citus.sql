@@ -150,7 +150,7 @@ BEGIN
         'SELECT series_id, date_bin(''10 s'', time, ''epoch'') AS time, sum(coalesce(count, 1))::int8,
                 min(CASE WHEN sum IS NULL THEN value ELSE min END), max(CASE WHEN sum IS NULL THEN value ELSE max END),
                 sum(coalesce(sum, value * coalesce(count, 1))),
-                (min(ARRAY[extract(epoch FROM time)::float8, value]))[2], (max(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+                (min(ARRAY[date_part(''epoch'', time), value]))[2], (max(ARRAY[date_part(''epoch'', time), value]))[2],
                 min(CASE WHEN sum IS NULL THEN min END), max(CASE WHEN sum IS NULL THEN max END)
          FROM samples WHERE time >= %L::timestamptz AND time < %L::timestamptz AND date_bin(''10 s'', time, ''epoch'') >= %1$L::timestamptz
              AND date_bin(''10 s'', time, ''epoch'') < %3$L::timestamptz %4$s
@@ -192,7 +192,7 @@ FROM (
 ) AS buckets
 $$;
     of_finer CONSTANT text := $$SELECT series_id, BUCKET AS time, sum(count)::int8, min(min), max(max), SUM,
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2], (max(ARRAY[extract(epoch FROM time)::float8, last]))[2],
+           (min(ARRAY[date_part('epoch', time), first]))[2], (max(ARRAY[date_part('epoch', time), last]))[2],
            min(rate_min), max(rate_max)
     FROM FINER_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval 'WIDTH') AT TIME ZONE 'UTC', ids)
     WHERE BUCKET >= begin_at AND BUCKET < end_at AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')

@@ -115,8 +115,8 @@ FROM (
     WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
     SELECT series_id, BUCKET AS time, AGGREGATES,
-           (min(ARRAY[extract(epoch FROM time)::float8, FIRST]))[2] AS first,
-           (max(ARRAY[extract(epoch FROM time)::float8, LAST]))[2] AS last, RATES
+           (min(ARRAY[date_part('epoch', time), FIRST]))[2] AS first,
+           (max(ARRAY[date_part('epoch', time), LAST]))[2] AS last, RATES
     FROM FINER WHERE BEHIND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     GROUP BY series_id, BUCKET
 ) AS buckets
@@ -132,11 +132,16 @@ $$;
     of_minutes CONSTANT text := of_buckets || 'sum(sum) AS sum, sum(parts)::int8 AS parts';
     level record;
     query text;
+    first_at text;
+    behind_at text;
 BEGIN
     FOR level IN
         SELECT name, finer, aggregates, rates, parts, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
-               -- The sum of a time without time zone and an interval is immutable: the planner computes it.
-               format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
+               -- The first bucket from a bound on. The times of samples and finer buckets are compared with it: to
+               -- compute the bucket of each would cost more, and hide their number from the planner. Arithmetic
+               -- of times without time zone is immutable: the planner computes it.
+               format('(date_bin(%L, BOUND AT TIME ZONE ''UTC'' + interval %1$L - interval ''1 us'', ''epoch'') AT TIME ZONE ''UTC'')',
+                      width) AS from_bound
         FROM (VALUES ('10s', '10 s', 'samples', of_samples, rates_of_samples, 'count', 'value', 'value'),
                      ('1min', '1 min', 'samples_10s', of_tens, rates_of_buckets, 'parts', 'first', 'last'),
                      ('1h', '1 h', 'samples_1min', of_minutes, rates_of_buckets, 'parts', 'first', 'last'))
@@ -149,10 +154,13 @@ BEGIN
         EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
             || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER', level.finer);
         query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
-        query := replace(query, 'BEHIND', format('%s >= begin_at AND %1$s < end_at AND', level.bucket));
-        query := replace(query, 'FINER WHERE', CASE level.finer
-            WHEN 'samples' THEN format('samples WHERE time >= begin_at AND time < %s AND', level.behind_end)
-            ELSE format('%s_between(begin_at, %s) AS part WHERE', level.finer, level.behind_end) END);
+        first_at := replace(level.from_bound, 'BOUND', 'begin_at');
+        behind_at := replace(level.from_bound, 'BOUND', 'end_at');
+        query := CASE level.finer
+            WHEN 'samples' THEN replace(replace(query, 'FINER', 'samples'), 'BEHIND',
+                                        format('time >= %s AND time < %s AND', first_at, behind_at))
+            ELSE replace(replace(query, 'FINER', format('%s_between(%s, %s) AS part', level.finer, first_at, behind_at)),
+                         'BEHIND', '') END;
         EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_%1$s
             LANGUAGE sql STABLE PARALLEL SAFE AS %L', level.name, query);
     END LOOP;

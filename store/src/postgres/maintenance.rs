@@ -37,8 +37,9 @@ const DISTRIBUTED: [Task; 9] = [
 ];
 
 /// Tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
-const DIRECT_COMPRESS: [Task; 8] = [
+const DIRECT_COMPRESS: [Task; 9] = [
     continuous::REFRESH_ALL,
+    continuous::REFRESH_FINEST,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata::REMOVE,
@@ -48,8 +49,9 @@ const DIRECT_COMPRESS: [Task; 8] = [
     timescale::COMPRESS,
 ];
 
-const HYPERTABLE: [Task; 7] = [
+const HYPERTABLE: [Task; 8] = [
     continuous::REFRESH_ALL,
+    continuous::REFRESH_FINEST,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata::REMOVE,

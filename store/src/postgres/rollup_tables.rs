@@ -3,8 +3,10 @@
 //!
 //! The maintenance computes buckets in two transactions. The first one claims them: it waits for the writers
 //! whose samples are not committed yet, for milliseconds. The second one computes them. A writer with
-//! samples older than the claimed range records their time in the same transaction; the maintenance computes
-//! those hours again. Hence each committed sample was seen by the computation, or is recorded as late.
+//! samples older than the claimed range records their times in the same transaction; the maintenance computes
+//! those minutes again. Hence each committed sample was seen by the computation, or is recorded as late.
+
+use std::collections::BTreeMap;
 
 use super::citus;
 use crate::StoreError;
@@ -22,12 +24,13 @@ const CLAIM_LOCK: i64 = super::server::SCHEMA_LOCK + 3;
 /// The statements that create the tables and the views.
 pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_tables.sql");
 
-/// Computes the buckets that were completed.
-pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 5, run: compute };
+/// Computes the buckets that were completed: a report aggregates the samples behind them, a million in half a
+/// second.
+pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 1, run: compute };
 
 /// Computes the buckets with late samples again.
 pub(super) const COMPUTE_LATE: Task =
-    Task { name: "add late samples to the rollups", rounds: 10, run: compute_late };
+    Task { name: "add late samples to the rollups", rounds: 5, run: compute_late };
 
 const COMPUTING: &str = "compute the rollups";
 const COMPUTING_LATE: &str = "add late samples to the rollups";
@@ -37,7 +40,7 @@ const HOUR_US: i64 = 60 * MINUTE_US;
 const DAY_US: usize = 86_400_000_000;
 
 /// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
-const DELAY: &str = "interval '5 min'";
+const DELAY: &str = "interval '1 min'";
 
 /// A relation of rollups.
 struct Rollup {
@@ -65,8 +68,8 @@ const ROLLUPS: [Rollup; 3] = [
         columns: "sum(coalesce(count, 1))::int8, min(CASE WHEN sum IS NULL THEN value ELSE min END),
              max(CASE WHEN sum IS NULL THEN value ELSE max END),
              sum(coalesce(sum, value * coalesce(count, 1))),
-             (min(ARRAY[extract(epoch FROM time)::float8, value]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+             (min(ARRAY[date_part('epoch', time), value]))[2],
+             (max(ARRAY[date_part('epoch', time), value]))[2],
              min(CASE WHEN sum IS NULL THEN min END), max(CASE WHEN sum IS NULL THEN max END)",
         step_us: 30 * MINUTE_US,
     },
@@ -77,8 +80,8 @@ const ROLLUPS: [Rollup; 3] = [
         width_us: MINUTE_US,
         source: "rollup_10s",
         columns: "sum(count)::int8, min(min), max(max), sum(sum / count), count(*),
-             (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2], min(rate_min), max(rate_max)",
+             (min(ARRAY[date_part('epoch', time), first]))[2],
+             (max(ARRAY[date_part('epoch', time), last]))[2], min(rate_min), max(rate_max)",
         step_us: 6 * HOUR_US,
     },
     Rollup {
@@ -88,8 +91,8 @@ const ROLLUPS: [Rollup; 3] = [
         width_us: HOUR_US,
         source: "rollup_1min",
         columns: "sum(count)::int8, min(min), max(max), sum(sum), sum(parts)::int8,
-             (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-             (max(ARRAY[extract(epoch FROM time)::float8, last]))[2], min(rate_min), max(rate_max)",
+             (min(ARRAY[date_part('epoch', time), first]))[2],
+             (max(ARRAY[date_part('epoch', time), last]))[2], min(rate_min), max(rate_max)",
         step_us: 7 * 24 * HOUR_US,
     },
 ];
@@ -105,23 +108,22 @@ pub(super) fn record_late(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
-    const OLDEST: [Column; 1] = [("oldest", ColumnType::Time)];
+    const SPAN: [Column; 2] = [("oldest", ColumnType::Time), ("newest", ColumnType::Time)];
     let times = frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| &samples.times_us);
-    let mut oldest = std::collections::BTreeMap::new();
+    let mut hours: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
     for time_us in times.map(|time_us| stored_us(*time_us)) {
-        oldest
-            .entry(time_us / HOUR_US)
-            .and_modify(|oldest: &mut i64| *oldest = time_us.min(*oldest))
-            .or_insert(time_us);
+        let (oldest, newest) = hours.entry(time_us / HOUR_US).or_insert((time_us, time_us));
+        (*oldest, *newest) = (time_us.min(*oldest), time_us.max(*newest));
     }
-    if oldest.is_empty() {
+    if hours.is_empty() {
         return Ok(());
     }
     connection.execute("SELECT pg_advisory_xact_lock_shared($1)", &[CLAIM_LOCK.into()])?;
     connection.execute_batch(
-        "INSERT INTO rollup_late (time) SELECT oldest FROM {new}, rollup
+        "INSERT INTO rollup_late (time)
+         SELECT unnest(ARRAY[oldest, least(newest, claimed_before - interval '1 us')]) FROM {new}, rollup
          WHERE relation = 'samples_10s' AND oldest < claimed_before",
-        &Batch::new(&OLDEST, oldest.into_values().map(|time_us| [Value::Time(time_us)])),
+        &Batch::new(&SPAN, hours.into_values().map(|(oldest, newest)| [oldest, newest].map(Value::Time))),
     )?;
     Ok(())
 }
@@ -301,18 +303,24 @@ fn compute_late(connection: &mut dyn Connection, stop: &Stop) -> Result<(), Stor
     Ok(())
 }
 
+/// Computes the minutes of an hour from the first to the last one with late samples, and the hour.
 fn compute_hour(connection: &mut dyn Connection, hour_us: i64) -> Result<(), DatabaseError> {
     connection.begin()?;
-    // The records of writers that are not committed yet remain, and the hour is computed again.
+    // The records of writers that are not committed yet remain, and their minutes are computed again.
     let range = [Value::Time(hour_us), Value::Time(hour_us + HOUR_US)];
-    connection.execute("DELETE FROM rollup_late WHERE time >= $1 AND time < $2", &range)?;
+    let delete = "DELETE FROM rollup_late WHERE time >= $1 AND time < $2 RETURNING time";
+    let late: Vec<TimeUs<i64>> = connection.select(delete, &range)?;
+    let times = || late.iter().map(|TimeUs(time_us)| *time_us);
+    let Some((first_us, last_us)) = times().min().zip(times().max()) else { return connection.commit() };
     for rollup in &ROLLUPS {
+        let begin_us = first_us - first_us.rem_euclid(rollup.width_us);
+        let end_us = last_us - last_us.rem_euclid(rollup.width_us) + rollup.width_us;
         // The end of the buckets to compute again; none if their samples were removed.
         let end = "SELECT least($2, computed_before) FROM rollup WHERE relation = $1 AND coalesce(final_before, '-infinity') <= $3
              AND computed_before > $3";
-        let parameters = [rollup.relation.into(), Value::Time(hour_us + HOUR_US), Value::Time(hour_us)];
+        let parameters = [rollup.relation.into(), Value::Time(end_us), Value::Time(begin_us)];
         let Some(TimeUs(end_us)) = connection.select_first(end, &parameters)? else { break };
-        replace(connection, rollup, hour_us, end_us)?;
+        replace(connection, rollup, begin_us, end_us)?;
     }
     connection.commit()
 }
