@@ -17,9 +17,6 @@ use polymeter_proto::wire::frame::Frame;
 /// The collector's default.
 const TRANSACTION_ROWS: usize = 50_000;
 
-/// The collector's default.
-const WRITERS: usize = 2;
-
 /// Range of series ids of one agent, larger than its number of series.
 const SERIES_PER_AGENT: usize = 1_000;
 
@@ -57,8 +54,9 @@ impl Rows {
         self.transactions.iter().map(|rows| rows.len() as u64).sum()
     }
 
-    /// Inserts the rows into an empty store whose tables a collector has created.
-    pub(crate) fn store(&self, kind: Kind) -> Result<Taken, Box<dyn Error>> {
+    /// Inserts the rows into an empty store whose tables a collector has created, over `writers` connections if it
+    /// is a server.
+    pub(crate) fn store(&self, kind: Kind, writers: usize) -> Result<Taken, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let store = Store::start(kind)?;
         let listen = format!("ipc://{}/collector", scratch.path().display());
@@ -76,9 +74,11 @@ impl Rows {
                     let day = format!("(now() AT TIME ZONE 'UTC')::date - {days_ago}");
                     store.ask(&format!("SELECT polymeter_create_partition({day})"))?;
                 }
-                self.copy(&store, settings)
+                self.copy(&store, settings, writers)
             }
-            Kind::Timescaledb => self.copy(&store, "SET timescaledb.enable_direct_compress_copy = on;\n"),
+            Kind::Timescaledb => {
+                self.copy(&store, "SET timescaledb.enable_direct_compress_copy = on;\n", writers)
+            }
         }
     }
 
@@ -111,16 +111,22 @@ impl Rows {
         Ok(seconds)
     }
 
-    fn copy(&self, store: &Store, settings: &str) -> Result<Taken, Box<dyn Error>> {
+    fn copy(&self, store: &Store, settings: &str, writers: usize) -> Result<Taken, Box<dyn Error>> {
         let directory = tempfile::Builder::new()
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .tempdir()?;
-        let mut scripts = vec![settings.to_owned(); WRITERS];
+        let has_keys = store.kind() == Kind::Citus;
+        // The table also has the columns of windows.
+        let columns = if has_keys { "time, series_id, value, node_key" } else { "time, series_id, value" };
+        let mut scripts = vec![settings.to_owned(); writers];
         for (number, rows) in self.transactions.iter().enumerate() {
             let path = directory.path().join(format!("{number}.copy"));
-            fs::write(&path, encode(rows, store.kind() == Kind::Citus))?;
-            if let Some(script) = scripts.get_mut(number % WRITERS) {
-                script.push_str(&format!("\\copy samples FROM '{}' (FORMAT binary)\n", path.display()));
+            fs::write(&path, encode(rows, has_keys))?;
+            if let Some(script) = scripts.get_mut(number % writers) {
+                script.push_str(&format!(
+                    "\\copy samples ({columns}) FROM '{}' (FORMAT binary)\n",
+                    path.display()
+                ));
             }
         }
         let before_s = store.usage()?.cpu_s;

@@ -18,9 +18,9 @@ use polymeter_proto::period::Period;
 ///
 /// Stores that are not installed are left out; --stores postgres,citus compares a coordinator and two
 /// workers with one server. Mock agents with full outboxes send as fast as the collector accepts, each from
-/// its own thread. The bare copy inserts the same rows into the same empty table: with two connections side
-/// by side that `\copy` binary files, or with one prepared INSERT of SQLite. It creates no series and
-/// keeps no session state. The server has its default settings and syncs to the disk.
+/// its own thread. The bare copy inserts the same rows into the same empty table: with as many connections as
+/// the collector has writers, side by side, that `\copy` binary files, or with one prepared INSERT of SQLite. It
+/// creates no series and keeps no session state. The server has its default settings and syncs to the disk.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of agents, each of which sends from its own thread without pauses.
@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     /// Number of rounds in which collector and bare copy alternate.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Number of the collector's writers, and of connections of the bare copy.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    writers: u8,
     /// Stores to measure; by default all that are installed.
     #[arg(long, value_enum, value_delimiter = ',')]
     stores: Vec<Kind>,
@@ -62,14 +65,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
             let agents = load.sampled(&script)?;
             // Both get the same rows, decoded before the measurement starts.
             let copy = bare::Rows::of(&agents)?;
-            through.add(store_all(kind, "", &script, agents)?);
-            bare.add(copy.store(kind)?);
+            through.add(store_all(kind, &format!("writers = {}\n", arguments.writers), &script, agents)?);
+            bare.add(copy.store(kind, arguments.writers.into())?);
         }
         rows.push(row(kind, &through, &bare));
     }
     say(&format!(
-        "{} agents, {} frames of {} ticks each, {} rounds; bare: two COPY side by side (SQLite: one prepared INSERT), 50000 rows to a transaction",
-        arguments.agents, arguments.frames, arguments.ticks, arguments.rounds
+        "{} agents, {} frames of {} ticks each, {} rounds; {} writers; bare: as many COPY side by side (SQLite: one prepared INSERT), 50000 rows to a transaction",
+        arguments.agents, arguments.frames, arguments.ticks, arguments.rounds, arguments.writers
     ));
     say("");
     table::table(
